@@ -1,4 +1,4 @@
-"""`address`: where the tables of a test are, by name."""
+"""Fixtures that map table names to table URIs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Address: TypeAlias = Callable[[str], str]
 def address(
     catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Address]:
-    """A function from the name of a table to its URI, in an empty catalog on each backend."""
+    """Return a function from a table name to its URI, in an empty catalog on each backend."""
     monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(tmp_path / "lake"))
     yield lambda name: catalog_uri.with_table(name).to_string()
     close_all()
@@ -30,6 +30,6 @@ def address(
 
 @pytest.fixture
 def sqlite_address(sqlite_uri: DeltaSqlUri) -> Iterator[Address]:
-    """The same in SQLite alone, where the database makes no difference."""
+    """Return the same function for SQLite only, where the backend makes no difference."""
     yield lambda name: sqlite_uri.with_table(name).to_string()
     close_all()

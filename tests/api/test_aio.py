@@ -1,4 +1,4 @@
-"""Async catalogs: the loop is never blocked, and a cancelled task leaves nothing half-done."""
+"""Async catalogs never block the event loop, and a cancelled task leaves nothing half done."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def opened(uri: DeltaSqlUri, folder: Path) -> AsyncIterator[AsyncCatalog]:
         yield catalog
 
 
-def test_open_read_write_commit_history(play: Any) -> None:
+def test_async_api_reads_writes_and_lists_history(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         async with catalog.begin() as tx:
             await tx.create_table("u", ROWS.schema)
@@ -79,7 +79,7 @@ def test_open_read_write_commit_history(play: Any) -> None:
     play(body)
 
 
-def test_steps_of_a_transaction_see_each_other_and_commit_together(play: Any) -> None:
+def test_transaction_sees_its_own_changes_and_commits_them_together(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         async with catalog.begin() as tx:
             await tx.write("t", ROWS)
@@ -92,7 +92,7 @@ def test_steps_of_a_transaction_see_each_other_and_commit_together(play: Any) ->
     play(body)
 
 
-def test_rows_and_changes_come_batch_by_batch(play: Any) -> None:
+def test_scan_and_changes_yield_batches(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         table = await catalog.table("t")
         await table.write(ROWS)
@@ -106,7 +106,7 @@ def test_rows_and_changes_come_batch_by_batch(play: Any) -> None:
     play(body)
 
 
-def test_errors_are_those_of_the_catalog(play: Any) -> None:
+def test_async_calls_raise_the_errors_of_the_sync_catalog(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         assert not await catalog.exists("nope")
         with pytest.raises(TxnLogTableNotFoundError, match="nope"):
@@ -131,7 +131,7 @@ def test_many_readers_share_few_connections(play: Any) -> None:
     play(body)
 
 
-def test_writers_at_once_all_commit(play: Any) -> None:
+def test_concurrent_writers_all_commit(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         table = await catalog.table("t")
         versions = await asyncio.gather(*(table.write(ROWS) for _ in range(6)))
@@ -140,7 +140,7 @@ def test_writers_at_once_all_commit(play: Any) -> None:
     play(body)
 
 
-def test_cancelled_in_mid_data_leaves_no_file_and_no_intent(play: Any) -> None:
+def test_cancel_during_write_leaves_no_file_and_no_intent(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         half, cancelled = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -168,14 +168,14 @@ def test_cancelled_in_mid_data_leaves_no_file_and_no_intent(play: Any) -> None:
 
 
 @pytest.mark.parametrize("phase", ["locked", "committing", "ratified"])
-def test_cancelled_during_commit_is_all_or_nothing(play: Any, phase: str) -> None:
+def test_cancel_during_commit_commits_all_tables_or_none(play: Any, phase: str) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         arrived, cancelled = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
 
         def at(reached: str) -> None:
             if reached == phase and not cancelled.is_set():
-                # Waits for the loop: one that was blocked would never come to cancel.
+                # If the event loop were blocked, it could not cancel the task.
                 loop.call_soon_threadsafe(arrived.set)
                 assert cancelled.wait(PATIENCE_S)
 
@@ -204,7 +204,7 @@ def test_cancelled_during_commit_is_all_or_nothing(play: Any, phase: str) -> Non
     play(body)
 
 
-def test_cancelled_before_its_turn_never_begins(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_cancelled_queued_call_never_starts(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     async def main() -> None:
         async with deltasql.aio.connect(catalog_uri, threads=1) as catalog:
             begun, go = threading.Event(), threading.Event()
@@ -229,7 +229,7 @@ def test_cancelled_before_its_turn_never_begins(catalog_uri: DeltaSqlUri, tmp_pa
     asyncio.run(main())
 
 
-def test_cancelled_while_it_closes_gives_back_every_connection(
+def test_cancel_during_close_still_closes_every_connection(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     async def main() -> None:
@@ -248,7 +248,7 @@ def test_cancelled_while_it_closes_gives_back_every_connection(
     asyncio.run(main())
 
 
-def test_cancelled_before_its_commit_has_its_turn_leaves_no_file(play: Any) -> None:
+def test_cancel_before_queued_commit_leaves_no_file(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         arrived, go = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -262,7 +262,7 @@ def test_cancelled_before_its_commit_has_its_turn_leaves_no_file(play: Any) -> N
                 await tx.write("t", ROWS)
                 holding = asyncio.create_task(tx.run(hold))
                 await arrived.wait()
-                task.cancel()  # when the commit waits for its turn
+                task.cancel()  # while the commit waits in the queue
                 loop.call_later(0.01, go.set)
             await holding
 
@@ -277,11 +277,11 @@ def test_cancelled_before_its_commit_has_its_turn_leaves_no_file(play: Any) -> N
     play(body)
 
 
-def test_loop_goes_on_while_rows_are_written_and_read(play: Any) -> None:
+def test_event_loop_is_not_blocked_by_writes_and_reads(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         many = pa.table({"id": pa.array(range(1_000_000), pa.int64())})
         table = await catalog.table("t")
-        await table.write(ROWS)  # imports are done
+        await table.write(ROWS)  # so that the measured part imports nothing
         await table.to_arrow()
         stalls: list[float] = []
 
@@ -291,7 +291,7 @@ def test_loop_goes_on_while_rows_are_written_and_read(play: Any) -> None:
                 await asyncio.sleep(0.001)
                 stalls.append(time.perf_counter() - before)
 
-        for _ in range(3):  # a machine that stalls by itself does not do so three times
+        for _ in range(3):  # a slow machine is unlikely to stall three times
             stalls.clear()
             ticking = asyncio.create_task(tick())
             began = time.perf_counter()
@@ -308,7 +308,7 @@ def test_loop_goes_on_while_rows_are_written_and_read(play: Any) -> None:
     play(body)
 
 
-def test_a_closed_catalog_says_so(sqlite_uri: DeltaSqlUri) -> None:
+def test_call_on_closed_catalog_raises(sqlite_uri: DeltaSqlUri) -> None:
     async def main() -> None:
         catalog = await deltasql.aio.connect(sqlite_uri)
         await catalog.close()
@@ -319,7 +319,7 @@ def test_a_closed_catalog_says_so(sqlite_uri: DeltaSqlUri) -> None:
     asyncio.run(main())
 
 
-def test_log_in_postgres_is_read_without_a_thread(
+def test_postgres_log_is_read_without_a_thread(
     postgres_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:

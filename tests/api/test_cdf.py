@@ -1,4 +1,4 @@
-"""`load_cdf` gives what stock deltalake gives, on the same operations and on the mirror."""
+"""`load_cdf` returns what stock deltalake returns, for the same operations and for the mirror."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FRESH = ROWS.slice(2).set_column(0, "id", pa.array([9], pa.int64()))
 
 
 def play(open_table: Callable[[], Any], write: Callable[..., None]) -> None:
-    """Six versions: two appends, an update, a delete, a compaction, an overwrite."""
+    """Write six versions: two appends, an update, a delete, a compaction and an overwrite."""
     write(ROWS, partition_by=["part"], configuration=ENABLED)
     write(MORE, mode="append")
     open_table().update(updates={"id": "id + 10"}, predicate="id = 2")
@@ -89,7 +89,7 @@ CALLS: list[dict[str, Any]] = [
 ]
 
 
-def test_feed_is_that_of_stock(stock: deltalake.DeltaTable, ours: deltasql.DeltaTable) -> None:
+def test_change_feed_equals_stock(stock: deltalake.DeltaTable, ours: deltasql.DeltaTable) -> None:
     for call in CALLS:
         expected = stock.load_cdf(**call)
         found = ours.load_cdf(**call)
@@ -98,7 +98,7 @@ def test_feed_is_that_of_stock(stock: deltalake.DeltaTable, ours: deltasql.Delta
         assert multiset(found) == multiset(expected), call
 
 
-def test_stock_reads_the_same_feed_from_the_mirror(ours: deltasql.DeltaTable) -> None:
+def test_stock_reads_the_same_change_feed_from_the_mirror(ours: deltasql.DeltaTable) -> None:
     mirrored = deltalake.DeltaTable(ours.table_uri)
     assert multiset(ours.load_cdf()) == multiset(mirrored.load_cdf())
     assert multiset(ours.load_cdf(2, 4)) == multiset(mirrored.load_cdf(2, 4))
@@ -117,7 +117,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_stock_refuses_is_refused_alike(
+def test_invalid_arguments_raise_the_errors_of_stock(
     stock: deltalake.DeltaTable, ours: deltasql.DeltaTable
 ) -> None:
     for call, words in REFUSED:
@@ -128,7 +128,7 @@ def test_what_stock_refuses_is_refused_alike(
         assert isinstance(found.value, type(expected.value)), call
 
 
-def test_moments_choose_versions(ours: deltasql.DeltaTable) -> None:
+def test_starting_timestamp_selects_versions(ours: deltasql.DeltaTable) -> None:
     time.sleep(0.002)
     deltasql.write_deltalake(ours, MORE, mode="append")
     latest = max(entry["timestamp"] for entry in ours.history())
@@ -137,7 +137,7 @@ def test_moments_choose_versions(ours: deltasql.DeltaTable) -> None:
     assert set(feed["_commit_version"].to_pylist()) == {ours.version()}
 
 
-def test_a_version_without_change_data_is_refused_and_changes_tells_it(
+def test_changes_reads_a_version_without_change_data(
     sqlite_uri: DeltaSqlUri,
 ) -> None:
     uri = sqlite_uri.with_table("plain").to_string()
@@ -148,7 +148,7 @@ def test_a_version_without_change_data_is_refused_and_changes_tells_it(
     assert table.changes(0, columns=["id"]).read_all().num_rows == ROWS.num_rows
 
 
-def test_changes_of_a_table_outside_of_sql_are_refused(tmp_path: Path) -> None:
+def test_changes_of_a_table_without_a_catalog_are_refused(tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path / "plain"), ROWS)
     with pytest.raises(TxnLogError, match="not in a database"):
         deltasql.DeltaTable(str(tmp_path / "plain")).changes(0)

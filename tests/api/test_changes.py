@@ -1,4 +1,4 @@
-"""What versions changed, told for any table without its having opted in to anything."""
+"""`changes` returns the row changes of versions of any table; no table property is needed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write(catalog: Catalog, data: pa.Table, mode: str = "append", table: str = "
 
 
 def told(catalog: Catalog, first: int, last: int | None = None, **options: Any) -> Counter[Any]:
-    """The changes as (id, kind, version)."""
+    """Return the changes as (id, change type, version) with their counts."""
     found = catalog.changes("t", first, last, **options).read_all()
     columns = [found[name].to_pylist() for name in ("id", "_change_type", "_commit_version")]
     return Counter(zip(*columns, strict=True))
@@ -63,7 +63,7 @@ def test_rows_of_an_append_are_inserts_with_version_and_time(table: Catalog) -> 
     assert set(found["_commit_timestamp"].to_pylist()) == {snapshot.committed_at}
 
 
-def test_rows_that_a_rewrite_keeps_are_not_told(table: Catalog) -> None:
+def test_overwrite_reports_no_change_for_rows_that_stay(table: Catalog) -> None:
     write(table, rows([1, 2, 2, 3, None]))
     write(table, rows([2, 2, 2, None, 4]), mode="overwrite")
     assert told(table, 2) == {(1, "delete", 2): 1, (3, "delete", 2): 1, (2, "insert", 2): 1} | {
@@ -71,7 +71,7 @@ def test_rows_that_a_rewrite_keeps_are_not_told(table: Catalog) -> None:
     }
 
 
-def test_rearranged_files_tell_nothing(table: Catalog) -> None:
+def test_compaction_reports_no_changes(table: Catalog) -> None:
     write(table, rows([1]))
     write(table, rows([2]))
     moved = table.table("t").snapshot().scan().arrow.to_pylist()
@@ -92,7 +92,7 @@ def test_rearranged_files_tell_nothing(table: Catalog) -> None:
     assert told(table, 0) == {(1, "insert", 1): 1, (2, "insert", 2): 1}
 
 
-def test_versions_come_in_order_and_the_last_may_be_named(table: Catalog) -> None:
+def test_changes_are_in_version_order_up_to_the_given_version(table: Catalog) -> None:
     for number in range(1, 8):
         write(table, rows([number]), mode="append" if number % 3 else "overwrite")
     found = table.changes("t", 2, 6).read_all()["_commit_version"].to_pylist()
@@ -100,7 +100,7 @@ def test_versions_come_in_order_and_the_last_may_be_named(table: Catalog) -> Non
     assert set(found) == {2, 3, 4, 5, 6}
 
 
-def test_columns_and_a_predicate_choose_what_is_told(table: Catalog) -> None:
+def test_columns_and_predicate_filter_changes(table: Catalog) -> None:
     write(table, rows([1, 2, 3]))
     write(table, rows([3, 4]), mode="overwrite")
     found = table.changes("t", 0, columns=["_change_type", "id"], predicate="id >= 3").read_all()
@@ -115,7 +115,7 @@ def test_columns_and_a_predicate_choose_what_is_told(table: Catalog) -> None:
         table.changes("t", 0, columns=["nope"])
 
 
-def test_partition_values_are_told_also_of_files_that_were_removed(catalog: Catalog) -> None:
+def test_changes_of_removed_files_have_partition_values(catalog: Catalog) -> None:
     catalog.create_table("t", rows([]).schema, partition_by=["text"])
     write(catalog, pa.concat_tables([rows([1], "x"), rows([2], "y z")]))
     write(catalog, rows([3], "x"), mode="overwrite")
@@ -125,7 +125,7 @@ def test_partition_values_are_told_also_of_files_that_were_removed(catalog: Cata
     assert catalog.changes("t", 1, predicate="text = 'y z'").read_all().num_rows == 2
 
 
-def test_a_file_that_was_taken_back_is_told_twice(table: Catalog) -> None:
+def test_file_removed_and_added_again_is_reported_each_time(table: Catalog) -> None:
     write(table, rows([1, 2]))
     file = table.table("t").snapshot().scan().files[0]
     add = deltasql.AddFile(
@@ -141,7 +141,7 @@ def test_a_file_that_was_taken_back_is_told_twice(table: Catalog) -> None:
     }
 
 
-def test_deleted_files_are_refused_naming_the_first_version_that_can_be_read(
+def test_deleted_data_file_error_names_first_readable_version(
     table: Catalog,
 ) -> None:
     write(table, rows([1]))
@@ -157,7 +157,7 @@ def test_deleted_files_are_refused_naming_the_first_version_that_can_be_read(
     assert told(table, 3) == {(3, "insert", 3): 1}
 
 
-def test_versions_outside_of_the_log_are_refused(table: Catalog) -> None:
+def test_versions_that_do_not_exist_are_refused(table: Catalog) -> None:
     write(table, rows([1]))
     with pytest.raises(VersionNotFoundError, match="no version 9"):
         table.changes("t", 0, 9)
@@ -167,7 +167,7 @@ def test_versions_outside_of_the_log_are_refused(table: Catalog) -> None:
         table.changes("t", -1)
 
 
-def test_renamed_columns_are_told_by_their_names_of_now(catalog: Catalog) -> None:
+def test_changes_use_current_names_of_renamed_columns(catalog: Catalog) -> None:
     mapped = {"delta.columnMapping.mode": "name"}
     catalog.create_table("t", rows([]).schema, partition_by=["text"], properties=mapped)
     write(catalog, pa.concat_tables([rows([1], "x"), rows([2], "y")]))
@@ -185,7 +185,7 @@ def test_renamed_columns_are_told_by_their_names_of_now(catalog: Catalog) -> Non
     }
 
 
-def test_rows_that_a_deletion_vector_takes_out_are_deletes(catalog: Catalog) -> None:
+def test_rows_removed_by_a_deletion_vector_are_deletes(catalog: Catalog) -> None:
     enabled = {"delta.enableDeletionVectors": "true"}
     catalog.create_table("t", rows([]).schema, properties=enabled)
     write(catalog, rows([1, 2, 3]))
@@ -204,7 +204,7 @@ def test_rows_that_a_deletion_vector_takes_out_are_deletes(catalog: Catalog) -> 
     assert told(catalog, 2) == {(2, "delete", 2): 1}
 
 
-def test_statements_do_not_grow_with_the_versions(
+def test_number_of_statements_does_not_depend_on_number_of_versions(
     table: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(12):
@@ -225,14 +225,14 @@ def test_statements_do_not_grow_with_the_versions(
     assert counts[0] == counts[1]
 
 
-def test_a_rewrite_of_all_tells_the_one_row_that_changed(table: Catalog) -> None:
+def test_large_overwrite_reports_only_the_row_that_changed(table: Catalog) -> None:
     write(table, rows(range(50_000)))
     write(table, rows([*range(1, 50_000), -7]), mode="overwrite")
     assert told(table, 2) == {(0, "delete", 2): 1, (-7, "insert", 2): 1}
 
 
 class _Model:
-    """A table of ids as a multiset per version."""
+    """Keeps the expected ids of every version as a multiset."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -268,7 +268,7 @@ steps = st.lists(
 
 @settings(max_examples=examples(20), deadline=None)
 @given(steps=steps, data=st.data())
-def test_a_snapshot_with_the_changes_applied_is_the_later_snapshot(
+def test_changes_applied_to_a_snapshot_give_the_later_snapshot(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[str, list[int]]],
     data: st.DataObject,

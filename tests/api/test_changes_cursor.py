@@ -1,4 +1,4 @@
-"""A cursor hands out a snapshot, then what follows, and goes on from where it was."""
+"""A cursor returns a snapshot, then the changes after it, and resumes at a saved position."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(catalog: Catalog, ids: list[int], mode: str = "append") -> None:
 
 
 def state(cursor: ChangeCursor, before: Counter[Any] | None = None) -> Counter[Any]:
-    """What a consumer holds that applies all that comes."""
+    """Return the rows of a consumer that applies everything the cursor returns."""
     held = Counter(before or {})
     for batch in cursor:
         for row in batch.to_pylist():
@@ -45,7 +45,7 @@ def table(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def test_snapshot_then_tail_is_the_table(table: Catalog) -> None:
+def test_snapshot_and_later_changes_give_the_table(table: Catalog) -> None:
     cursor = table.cursor("t")
     held = state(cursor)
     assert held == {1: 1, 2: 1, 3: 1}
@@ -55,14 +55,14 @@ def test_snapshot_then_tail_is_the_table(table: Catalog) -> None:
     assert state(cursor, held) == {1: 1, 9: 1}
 
 
-def test_rows_of_the_snapshot_are_inserts_of_its_version(table: Catalog) -> None:
+def test_snapshot_rows_are_inserts_at_the_snapshot_version(table: Catalog) -> None:
     (version,) = {
         version for batch in table.cursor("t") for version in batch["_commit_version"].to_pylist()
     }
     assert version == 2
 
 
-def test_a_version_starts_without_a_snapshot(table: Catalog) -> None:
+def test_cursor_from_a_version_returns_no_snapshot(table: Catalog) -> None:
     assert state(table.cursor("t", 2)) == {3: 1}
     assert state(table.cursor("t", 3)) == {}
     cursor = table.cursor("t", 3)
@@ -70,10 +70,8 @@ def test_a_version_starts_without_a_snapshot(table: Catalog) -> None:
     assert state(cursor) == {5: 1}
 
 
-def test_every_position_goes_on_with_what_follows(
-    table: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(changes, "_PART_BYTES", 1)  # each file is a part of its own
+def test_cursor_resumes_after_any_position(table: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "_PART_BYTES", 1)  # one part per file
     cursor = table.cursor("t")
     write(table, [4])
     write(table, [1, 5], mode="overwrite")
@@ -88,7 +86,7 @@ def test_every_position_goes_on_with_what_follows(
         assert resumed.position == handed_out[-1][1]
 
 
-def test_a_stop_within_a_version_repeats_it_and_leaves_nothing_out(
+def test_cursor_stopped_within_a_version_repeats_the_whole_version(
     table: Catalog,
 ) -> None:
     many = 300_000
@@ -100,7 +98,7 @@ def test_a_stop_within_a_version_repeats_it_and_leaves_nothing_out(
     assert again == many
 
 
-def test_position_is_small_json_and_moves_over_versions_without_rows(table: Catalog) -> None:
+def test_position_is_json_and_advances_over_versions_without_rows(table: Catalog) -> None:
     cursor = table.cursor("t")
     assert json.loads(cursor.position)["snapshot_files"] == 0
     state(cursor)
@@ -110,7 +108,7 @@ def test_position_is_small_json_and_moves_over_versions_without_rows(table: Cata
     assert json.loads(cursor.position) == {"table": table.table("t").row.table_uuid, "version": 3}
 
 
-def test_columns_and_predicate_hold_for_snapshot_and_tail(table: Catalog) -> None:
+def test_columns_and_predicate_apply_to_snapshot_and_changes(table: Catalog) -> None:
     cursor = table.cursor("t", columns=["id"], predicate="id > 1")
     first = [batch.to_pydict() for batch in cursor]
     write(table, [0, 8])
@@ -118,7 +116,7 @@ def test_columns_and_predicate_hold_for_snapshot_and_tail(table: Catalog) -> Non
     assert sorted(number for batch in first for number in batch["id"]) == [2, 3]
 
 
-def test_position_of_a_table_that_was_replaced_is_refused(table: Catalog) -> None:
+def test_position_of_a_replaced_table_is_refused(table: Catalog) -> None:
     position = table.cursor("t").position
     table.drop("t")
     table.create_table("t", SCHEMA)
@@ -128,7 +126,7 @@ def test_position_of_a_table_that_was_replaced_is_refused(table: Catalog) -> Non
         table.cursor("t", "{}")
 
 
-def test_a_snapshot_whose_files_were_deleted_is_refused(table: Catalog) -> None:
+def test_snapshot_with_deleted_files_is_refused(table: Catalog) -> None:
     cursor = table.cursor("t")
     write(table, [9], mode="overwrite")
     live = {Path(table.table("t").location) / path for path in table.table("t").scan().paths()}

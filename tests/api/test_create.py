@@ -1,4 +1,4 @@
-"""Tables come into being by URI as deltalake creates and converts them."""
+"""Creating tables by URI and converting Parquet folders, compared with deltalake."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def added(path: str = "a.parquet", **values: str) -> AddAction:
     return AddAction(path, 10, values, 0, True, '{"numRecords":1}')
 
 
-def test_create_tells_what_stock_tells(uri: str, location: str, tmp_path: Path) -> None:
+def test_created_table_has_the_metadata_of_stock(uri: str, location: str, tmp_path: Path) -> None:
     options = {"partition_by": "name", "description": "sold", "name": "sales of a year"}
     ours = create(uri, **options)
     theirs = deltalake.DeltaTable.create(str(tmp_path / "stock"), SCHEMA, **options)  # type: ignore[arg-type]
@@ -64,8 +64,8 @@ def test_create_tells_what_stock_tells(uri: str, location: str, tmp_path: Path) 
     assert ours.history()[0]["operationParameters"].keys() == keys
 
 
-def test_new_table_stays_inside_the_reader_envelope(uri: str, location: str) -> None:
-    """In-commit timestamps are for writers; every path reader refuses `catalogManaged`."""
+def test_new_table_needs_no_reader_feature(uri: str, location: str) -> None:
+    """Only writers need to support in-commit timestamps; readers refuse `catalogManaged`."""
     create(uri)
     protocol = deltalake.DeltaTable(location).protocol()
     assert "inCommitTimestamp" in (protocol.writer_features or ())
@@ -74,7 +74,7 @@ def test_new_table_stays_inside_the_reader_envelope(uri: str, location: str) -> 
     assert protocol.min_reader_version == 1
 
 
-def test_create_where_a_table_is(uri: str) -> None:
+def test_create_modes_on_an_existing_table(uri: str) -> None:
     deltasql.write_deltalake(uri, ROWS)
     with pytest.raises(TableExistsError, match=r"^Generic error: A Delta Lake table"):
         create(uri)
@@ -89,7 +89,7 @@ def test_create_where_a_table_is(uri: str) -> None:
     assert len(rows(replaced)) == 2
 
 
-def test_create_with_properties(uri: str) -> None:
+def test_create_refuses_unknown_properties_unless_allowed(uri: str) -> None:
     with pytest.raises(TxnLogError, match="Error parsing property 'foo':'1'"):
         create(uri, configuration={"foo": "1"})
     with pytest.raises(TxnLogError, match=r"Error parsing property 'delta.foo':'1'"):
@@ -98,12 +98,12 @@ def test_create_with_properties(uri: str) -> None:
     assert table.metadata().configuration["foo"] == "1"
 
 
-def test_a_table_needs_columns(uri: str) -> None:
+def test_table_without_columns_is_refused(uri: str) -> None:
     with pytest.raises(TxnLogSchemaError, match="At least one column must be defined"):
         deltasql.DeltaTable.create(uri, Schema([]))
 
 
-def test_create_with_files(uri: str, tmp_path: Path) -> None:
+def test_create_with_add_actions_equals_stock(uri: str, tmp_path: Path) -> None:
     stock = str(tmp_path / "stock")
     arguments: dict[str, Any] = {
         "partition_by": ["name"],
@@ -120,7 +120,7 @@ def test_create_with_files(uri: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "files"), [("append", 2), ("overwrite", 1), ("error", 2)])
-def test_files_of_others_are_committed(uri: str, mode: str, files: int) -> None:
+def test_write_transaction_commits_files_in_each_mode(uri: str, mode: str, files: int) -> None:
     deltasql.write_deltalake(uri, ROWS)
     table = deltasql.DeltaTable(uri)
     table.create_write_transaction([added()], mode, SCHEMA)
@@ -129,7 +129,7 @@ def test_files_of_others_are_committed(uri: str, mode: str, files: int) -> None:
     assert opened.history(1)[0]["operationParameters"]["partitionBy"] == "[]"
 
 
-def test_files_of_others_replace_a_partition(uri: str) -> None:
+def test_write_transaction_overwrites_only_the_filtered_partition(uri: str) -> None:
     deltasql.write_deltalake(uri, ROWS, partition_by=["name"])
     table = deltasql.DeltaTable(uri)
     new = added("name=x/b.parquet", name="x")
@@ -137,7 +137,7 @@ def test_files_of_others_replace_a_partition(uri: str) -> None:
     assert len(deltasql.DeltaTable(uri).file_uris()) == 2
 
 
-def test_files_of_others_are_removed(uri: str) -> None:
+def test_write_transaction_removes_files(uri: str) -> None:
     deltasql.write_deltalake(uri, ROWS)
     table = deltasql.DeltaTable(uri)
     (path,) = (name.rpartition("/")[2] for name in table.file_uris())
@@ -145,7 +145,7 @@ def test_files_of_others_are_removed(uri: str) -> None:
     assert [name.rpartition("/")[2] for name in table.file_uris()] == ["a.parquet"]
 
 
-# Convert
+# Convert to Delta
 
 
 def parquet_folder(location: str, *places: str) -> None:
@@ -153,7 +153,7 @@ def parquet_folder(location: str, *places: str) -> None:
     pq.write_to_dataset(rows, location, partition_cols=["place"])
 
 
-def test_a_folder_of_parquet_becomes_a_table(uri: str, location: str, tmp_path: Path) -> None:
+def test_converted_parquet_folder_equals_stock(uri: str, location: str, tmp_path: Path) -> None:
     stock = str(tmp_path / "stock")
     options: dict[str, Any] = {
         "partition_by": Schema([Field("place", "string")]),
@@ -180,7 +180,7 @@ def test_a_folder_of_parquet_becomes_a_table(uri: str, location: str, tmp_path: 
     assert len(rows(deltasql.DeltaTable(uri))) == 4
 
 
-def test_folders_are_found_whatever_their_names_are(uri: str, location: str) -> None:
+def test_convert_decodes_partition_folder_names(uri: str, location: str) -> None:
     parquet_folder(location, "x", "y z", "é/q")
     place = Schema([Field("place", "string")])
     deltasql.convert_to_deltalake(uri, partition_by=place, partition_strategy="hive")
@@ -189,7 +189,7 @@ def test_folders_are_found_whatever_their_names_are(uri: str, location: str) -> 
     assert rows(deltalake.DeltaTable(location)) == rows(deltasql.DeltaTable(uri))
 
 
-def test_folders_alone_can_name_the_partition(uri: str, location: str) -> None:
+def test_convert_reads_partition_values_from_plain_folder_names(uri: str, location: str) -> None:
     from pathlib import Path
 
     for year in ("2023", "2024"):
@@ -201,7 +201,7 @@ def test_folders_alone_can_name_the_partition(uri: str, location: str) -> None:
     assert all(row["id"] == row["year"] for row in found)
 
 
-def test_a_conversion_that_cannot_be(uri: str, location: str, catalog_uri: DeltaSqlUri) -> None:
+def test_invalid_conversions_are_refused(uri: str, location: str, catalog_uri: DeltaSqlUri) -> None:
     with pytest.raises(TxnLogError, match="No parquet file is found in the given location"):
         deltasql.convert_to_deltalake(uri)
     parquet_folder(location)
@@ -213,7 +213,7 @@ def test_a_conversion_that_cannot_be(uri: str, location: str, catalog_uri: Delta
         deltasql.convert_to_deltalake(catalog_uri.with_table("t").to_string())
 
 
-def test_statistics_are_left_out_on_request(uri: str, location: str) -> None:
+def test_convert_without_statistics_records_none(uri: str, location: str) -> None:
     from pathlib import Path
 
     Path(location).mkdir()
@@ -222,9 +222,7 @@ def test_statistics_are_left_out_on_request(uri: str, location: str) -> None:
     assert pa.table(deltasql.DeltaTable(uri).get_add_actions())["num_records"].to_pylist() == [None]
 
 
-def test_converted_columns_are_found_in_their_files_with_column_mapping(
-    uri: str, location: str
-) -> None:
+def test_converted_table_with_column_mapping_reads_its_files(uri: str, location: str) -> None:
     pq.write_table(ROWS, _folder(location) / "a.parquet")
     deltasql.convert_to_deltalake(uri, configuration={"delta.columnMapping.mode": "name"})
     assert deltasql.DeltaTable(uri).to_pyarrow_table().to_pydict() == ROWS.to_pydict()
@@ -237,7 +235,7 @@ def test_folder_with_a_log_is_not_converted(uri: str, location: str) -> None:
         deltasql.convert_to_deltalake(uri)
 
 
-def test_database_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
+def test_deleted_database_is_created_again(tmp_path: Path) -> None:
     folder = tmp_path / "catalog"
     for number in range(2):
         uri = f"deltasql://sqlite/{_folder(str(folder))}/meta.db?table=t"
@@ -252,10 +250,8 @@ def _folder(place: str) -> Path:
     return Path(place)
 
 
-def test_name_in_the_metadata_is_what_the_user_set(
-    catalog_uri: DeltaSqlUri, tmp_path: Path
-) -> None:
-    """Whatever the folder is called; the name in the catalog is kept beside it."""
+def test_metadata_name_is_the_one_the_user_set(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    """Neither the folder name nor the name in the catalog is used for it."""
     for number, name in enumerate((None, "t1", "sales")):
         place = replace(catalog_uri.with_table(f"t{number}"), location=str(tmp_path / f"f{number}"))
         deltasql.write_deltalake(place.to_string(), pa.table({"id": [1]}), name=name)

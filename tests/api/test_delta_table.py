@@ -1,4 +1,4 @@
-"""Opening a table by URI: the class, its versions, its errors."""
+"""Opening a table by URI: the class, versions and errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def numbers(*ids: int) -> pa.Table:
 
 @pytest.fixture
 def uri(address: Address) -> str:
-    """A table with three versions, one row each."""
+    """Return the URI of a table with three versions; each adds one row."""
     text = address("sales")
     write_deltalake(text, numbers(0))
     for version in (1, 2):
@@ -86,24 +86,24 @@ def test_merge_alter_and_optimize_have_the_methods_of_deltalake(uri: str) -> Non
             assert parameters(getattr(type(own), name)) == parameters(method), name
 
 
-def test_the_handle_answers_whatever_a_raw_table_does() -> None:
+def test_handle_has_every_method_of_a_raw_table() -> None:
     stock = deltalake._internal.RawDeltaTable
     asked = {name for name in dir(stock) if not name.startswith("_")}
     assert asked - set(dir(RawTable)) == set()
     for name in sorted(asked):
         own, theirs = getattr(RawTable, name), getattr(stock, name)
         if callable(theirs):
-            # By name, since its stub and its binary have them in different orders.
+            # Compared as a set: the order in deltalake's stub differs from its binary.
             expected = {each[0] for each in parameters(theirs)} - {"field_name"}
             assert expected <= {each[0] for each in parameters(own)}, name
-    # Daft and dask call this one by position.
+    # Daft and dask pass these arguments by position.
     transaction = parameters(RawTable.create_write_transaction)
     assert [each[0] for each in transaction] == [
         each[0] for each in parameters(stock.create_write_transaction)
     ]
 
 
-def test_a_table_is_an_instance_of_deltalakes_class(uri: str) -> None:
+def test_table_is_an_instance_of_deltalakes_class(uri: str) -> None:
     table = DeltaTable(uri)
     assert isinstance(table, deltalake.DeltaTable)
     assert repr(table) == "DeltaTable()"
@@ -113,7 +113,7 @@ def test_a_table_is_an_instance_of_deltalakes_class(uri: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The DeltaTableConfig class")
-def test_options_that_are_no_more_warn(uri: str) -> None:
+def test_deprecated_options_warn(uri: str) -> None:
     for option in ({"without_files": True}, {"log_buffer_size": 4}, {"skip_stats": True}):
         with pytest.warns(DeprecationWarning, match=next(iter(option))) as caught:
             DeltaTable(uri, **option)
@@ -122,7 +122,7 @@ def test_options_that_are_no_more_warn(uri: str) -> None:
         assert DeltaTable(uri).table_config.without_files is False
 
 
-def test_the_uri_of_an_open_table_is_its_folder(uri: str) -> None:
+def test_table_uri_is_the_folder_of_the_table(uri: str) -> None:
     table = DeltaTable(uri)
     assert table.table_uri.startswith("file:///")
     assert table.table_uri.endswith("/sales/")
@@ -130,7 +130,7 @@ def test_the_uri_of_an_open_table_is_its_folder(uri: str) -> None:
     assert DeltaTable(table.table_uri).version() == 2
 
 
-def test_the_folder_is_no_way_past_the_database(uri: str) -> None:
+def test_write_by_folder_path_is_refused(uri: str) -> None:
     place = DeltaTable(uri).table_uri
     for by_path in (deltalake.write_deltalake, write_deltalake):
         with pytest.raises(CommitFailedError, match="InCommitTimestamp"):
@@ -138,7 +138,7 @@ def test_the_folder_is_no_way_past_the_database(uri: str) -> None:
     assert DeltaTable(uri).version() == 2
 
 
-def test_a_pickle_opens_the_same_version_again(uri: str) -> None:
+def test_pickled_table_opens_the_same_version(uri: str) -> None:
     table = DeltaTable(uri, version=1)
     copy = pickle.loads(pickle.dumps(table))
     assert isinstance(copy, DeltaTable)
@@ -146,7 +146,7 @@ def test_a_pickle_opens_the_same_version_again(uri: str) -> None:
     assert copy.to_pyarrow_table() == table.to_pyarrow_table()
 
 
-def test_a_path_opens_a_table_of_deltalake(tmp_path: Path) -> None:
+def test_path_opens_a_plain_deltalake_table(tmp_path: Path) -> None:
     place = tmp_path / "plain"
     deltalake.write_deltalake(place, numbers(1, 2))
     for address in (str(place), place):
@@ -163,7 +163,7 @@ def test_a_path_opens_a_table_of_deltalake(tmp_path: Path) -> None:
         DeltaTable(tmp_path / "nothing")
 
 
-def test_opening_takes_two_statements(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_runs_two_statements(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     dialect: Any = DeltaTable(uri)._table.catalog.store.dialect
     asked: list[str] = []
     session = dialect.session
@@ -192,10 +192,10 @@ def test_opening_takes_two_statements(uri: str, monkeypatch: pytest.MonkeyPatch)
         assert len(asked) == 2, asked
 
 
-# Tables that are not there
+# Missing tables
 
 
-def test_a_missing_table_is_not_found_and_nothing_is_created(address: Address) -> None:
+def test_opening_a_missing_table_raises_and_creates_nothing(address: Address) -> None:
     write_deltalake(address("sales"), numbers(1))
     for missing in (address("salse"), "deltasql://sqlite//no/such/meta.db?table=sales"):
         assert DeltaTable.is_deltatable(missing) is False
@@ -205,13 +205,13 @@ def test_a_missing_table_is_not_found_and_nothing_is_created(address: Address) -
     assert DeltaTable.is_deltatable(address("sales")) is True
 
 
-def test_a_database_that_is_not_there_stays_so(tmp_path: Path) -> None:
+def test_is_deltatable_does_not_create_a_database(tmp_path: Path) -> None:
     uri = f"deltasql://sqlite/{tmp_path}/new.db?table=t"
     assert DeltaTable.is_deltatable(uri) is False
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_uri_has_to_name_a_table_and_be_text(tmp_path: Path) -> None:
+def test_uri_must_be_a_string_with_a_table(tmp_path: Path) -> None:
     with pytest.raises(TxnLogUriError, match="names a catalog"):
         DeltaTable(f"deltasql://sqlite/{tmp_path}/meta.db")
     with pytest.raises(TxnLogUriError, match="double slashes"):
@@ -221,7 +221,7 @@ def test_a_uri_has_to_name_a_table_and_be_text(tmp_path: Path) -> None:
 # Versions
 
 
-def test_a_version_is_chosen_by_argument_or_uri(uri: str) -> None:
+def test_version_is_selected_by_argument_or_uri(uri: str) -> None:
     assert DeltaTable(uri).version() == 2
     assert DeltaTable(uri, version=0).version() == 0
     assert DeltaTable(with_parameter(uri, "version=1")).version() == 1
@@ -229,7 +229,7 @@ def test_a_version_is_chosen_by_argument_or_uri(uri: str) -> None:
     assert DeltaTable(uri, version=1).to_pyarrow_table()["id"].to_pylist() == [1, 0]
 
 
-def test_a_moment_is_chosen_by_uri(uri: str) -> None:
+def test_timestamp_in_uri_selects_the_version(uri: str) -> None:
     table = DeltaTable(uri)
     at = datetime.fromtimestamp(table.history()[1]["timestamp"] / 1000, UTC)
     text = at.isoformat().replace("+00:00", "Z")
@@ -238,7 +238,7 @@ def test_a_moment_is_chosen_by_uri(uri: str) -> None:
         DeltaTable(with_parameter(uri, "timestamp=2001-01-01T00:00:00Z"))
 
 
-def test_a_handle_travels_in_time(uri: str) -> None:
+def test_load_as_version_accepts_versions_and_timestamps(uri: str) -> None:
     table = DeltaTable(uri)
     commits = {each["version"]: each["timestamp"] for each in table.history()}
     for version, milliseconds in commits.items():
@@ -256,7 +256,7 @@ def test_a_handle_travels_in_time(uri: str) -> None:
     assert table.version() == 2
 
 
-def test_a_version_that_is_not_there_is_an_error_with_its_facts(uri: str) -> None:
+def test_missing_version_error_has_version_and_latest(uri: str) -> None:
     table = DeltaTable(uri)
     with pytest.raises(VersionNotFoundError, match="version 99 is not available") as caught:
         table.load_as_version(99)
@@ -280,10 +280,10 @@ def test_a_version_that_is_not_there_is_an_error_with_its_facts(uri: str) -> Non
     assert table.version() == 2
 
 
-# What it is and how it came to be
+# Schema, metadata and history
 
 
-def test_schema_metadata_and_protocol_are_those_of_the_log(uri: str) -> None:
+def test_schema_metadata_and_config_equal_the_published_log(uri: str) -> None:
     own, stock = DeltaTable(uri), deltalake.DeltaTable(DeltaTable(uri).table_uri)
     assert own.schema() == stock.schema()
     for fact in ("id", "name", "partition_columns", "created_time"):
@@ -291,7 +291,7 @@ def test_schema_metadata_and_protocol_are_those_of_the_log(uri: str) -> None:
     assert own._table.table_config() == stock._table.table_config()
 
 
-def test_in_commit_timestamps_are_told_by_the_log_alone(uri: str) -> None:
+def test_in_commit_timestamps_are_shown_only_in_the_published_log(uri: str) -> None:
     own, stock = DeltaTable(uri), deltalake.DeltaTable(DeltaTable(uri).table_uri)
     assert "inCommitTimestamp" in (stock.protocol().writer_features or ())
     assert own.protocol() == (1, 2, None, None)
@@ -301,7 +301,7 @@ def test_in_commit_timestamps_are_told_by_the_log_alone(uri: str) -> None:
     assert own.metadata().configuration["delta.enableInCommitTimestamps"] == "false"
 
 
-def test_history_is_that_of_the_log_and_ends_at_the_handles_version(uri: str) -> None:
+def test_history_equals_the_log_up_to_the_opened_version(uri: str) -> None:
     own, stock = DeltaTable(uri), deltalake.DeltaTable(DeltaTable(uri).table_uri)
     assert own.history() == stock.history()
     assert own.history(2) == stock.history(2)
@@ -312,14 +312,14 @@ def test_history_is_that_of_the_log_and_ends_at_the_handles_version(uri: str) ->
     assert json.loads(own._table.history(1)[1][0])["operation"] == "WRITE"
 
 
-def test_history_is_fetched_by_pages(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paged_history_is_complete(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = DeltaTable(uri)
     whole = table.history()
     monkeypatch.setattr("deltasql.snapshot.snapshot.HISTORY_PAGE", 2)
     assert table.history() == whole
 
 
-def test_transaction_versions_are_those_of_the_handles_version(uri: str) -> None:
+def test_transaction_version_is_read_at_the_opened_version(uri: str) -> None:
     properties = deltasql.CommitProperties(app_transactions=[deltasql.Transaction("app", 7)])
     write_deltalake(uri, numbers(3), mode="append", commit_properties=properties)
     assert DeltaTable(uri).transaction_version("app") == 7
@@ -327,7 +327,7 @@ def test_transaction_versions_are_those_of_the_handles_version(uri: str) -> None
     assert DeltaTable(uri, version=2).transaction_version("app") is None
 
 
-def test_a_merge_copies_columns_with_backquotes_in_their_names(address: Address) -> None:
+def test_merge_copies_columns_with_backquotes_in_their_names(address: Address) -> None:
     write_deltalake(address("quoted"), pa.table({"id": [1], "a`b": ["x"]}))
     table = DeltaTable(address("quoted"))
     merger = table.merge(pa.table({"id": [1, 2], "a`b": ["y", "z"]}), "s.id = t.id", "s", "t")
@@ -336,10 +336,10 @@ def test_a_merge_copies_columns_with_backquotes_in_their_names(address: Address)
 
 
 @pytest.mark.two_databases
-def test_reading_never_makes_a_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_reading_never_creates_a_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     table = replace(catalog_uri, table="sales", location=str(tmp_path / "sales"))
     if catalog_uri.backend == "sqlite":
-        Path(catalog_uri.database).touch()  # a database that holds no catalog
+        Path(catalog_uri.database).touch()  # a database without a catalog
     calls: dict[str, Callable[[], object]] = {
         "DeltaTable": lambda: deltasql.DeltaTable(table.to_string()),
         "export": lambda: deltasql.export_table(table, tmp_path / "copy"),
@@ -350,7 +350,7 @@ def test_reading_never_makes_a_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path)
             call()
         assert is_new(catalog_uri), name
     with pytest.raises(TxnLogTableNotFoundError, match="no catalog"):
-        resolve_uri(table)  # what every reading call of deltasql.spark asks
+        resolve_uri(table)  # every read in deltasql.spark calls it
     assert not deltasql.DeltaTable.is_deltatable(table.to_string())
     assert is_new(catalog_uri)
     deltasql.write_deltalake(table.to_string(), pa.table({"id": [1]}))

@@ -1,4 +1,4 @@
-"""Listings of files: the same files, in the same order, with the same columns as deltalake."""
+"""File listings return the same files, order and columns as deltalake."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def both(uri: str) -> tuple[DeltaTable, deltalake.DeltaTable]:
 
 
 def write_visits(uri: str) -> None:
-    """Write nine files in three commits: texts that need encoding, days and nulls as partitions."""
+    """Write nine files in three commits; partition values need encoding, are dates or null."""
     for commit in range(3):
         rows = pa.table(
             {
@@ -45,20 +45,20 @@ def write_visits(uri: str) -> None:
 
 @pytest.fixture
 def partitioned(address: Address) -> str:
-    """The visits on every backend."""
+    """Return the table of `write_visits` on every backend."""
     write_visits(address("visits"))
     return address("visits")
 
 
 @pytest.fixture(scope="module")
 def visits(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The visits in SQLite, for tests that only look at them."""
+    """Return the same table in SQLite, for tests that only read it."""
     uri = f"deltasql://sqlite/{tmp_path_factory.mktemp('visits')}/meta.db?table=visits"
     write_visits(uri)
     return uri
 
 
-def test_files_come_in_the_order_of_deltalake(partitioned: str) -> None:
+def test_files_are_in_the_order_of_deltalake(partitioned: str) -> None:
     own, stock = both(partitioned)
     assert len(own.file_uris()) == 9
     assert own.file_uris() == stock.file_uris()
@@ -68,7 +68,7 @@ def test_files_come_in_the_order_of_deltalake(partitioned: str) -> None:
     assert paths == stock.get_add_actions()["path"].to_pylist()
 
 
-def test_many_files_come_in_the_same_order_as_few(
+def test_long_and_short_file_lists_have_the_same_order(
     visits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = DeltaTable(visits).file_uris()
@@ -76,7 +76,7 @@ def test_many_files_come_in_the_same_order_as_few(
     assert DeltaTable(visits).file_uris() == few
 
 
-def test_partitions_are_those_of_deltalake(partitioned: str) -> None:
+def test_partitions_equal_those_of_deltalake(partitioned: str) -> None:
     own, stock = both(partitioned)
     assert own._table.get_active_partitions() == stock._table.get_active_partitions()
     assert {"where": "Köln", "day": "2024-05-01"} in own.partitions()
@@ -84,7 +84,7 @@ def test_partitions_are_those_of_deltalake(partitioned: str) -> None:
         assert own.partitions([("where", "=", "Köln")]) == [{"where": "Köln", "day": "2024-05-01"}]
 
 
-def test_a_table_without_partitions_has_none(address: Address) -> None:
+def test_unpartitioned_table_has_no_partition_values(address: Address) -> None:
     write_deltalake(address("t"), pa.table({"id": [1]}))
     own, stock = both(address("t"))
     assert own.partitions() == [] == stock.partitions()
@@ -114,7 +114,7 @@ PREDICATES: list[Any] = [
 
 
 @pytest.mark.parametrize("predicate", PREDICATES, ids=str)
-def test_a_predicate_prunes_as_in_deltalake(visits: str, predicate: Any) -> None:
+def test_predicate_prunes_the_same_files_as_deltalake(visits: str, predicate: Any) -> None:
     own, stock = both(visits)
     expected = stock.file_uris(file_pruning_predicate=predicate)
     assert own.file_uris(file_pruning_predicate=predicate) == expected
@@ -122,7 +122,7 @@ def test_a_predicate_prunes_as_in_deltalake(visits: str, predicate: Any) -> None
     assert dataset.files == stock.to_pyarrow_dataset(file_pruning_predicate=predicate).files
 
 
-def test_a_predicate_that_makes_no_sense_is_an_error(visits: str) -> None:
+def test_invalid_pruning_predicate_raises(visits: str) -> None:
     table = DeltaTable(visits)
     wrong: list[Any] = ["nope = 1", "id +", "", [("id", "like", "1")], [("nope", "=", 1)]]
     for predicate in wrong:
@@ -175,7 +175,7 @@ def test_add_actions_have_the_columns_and_types_of_deltalake(address: Address) -
     ],
     ids=str,
 )
-def test_statistics_are_of_the_columns_the_table_names(
+def test_statistics_properties_select_the_same_columns_as_deltalake(
     sqlite_address: Address, configuration: dict[str, str]
 ) -> None:
     uri = sqlite_address("t")
@@ -187,7 +187,7 @@ def test_statistics_are_of_the_columns_the_table_names(
     assert own._table.get_stats_columns() == stock._table.get_stats_columns()
 
 
-def test_an_empty_table_lists_nothing_with_the_same_columns(sqlite_address: Address) -> None:
+def test_empty_table_listing_has_the_columns_of_deltalake(sqlite_address: Address) -> None:
     uri = sqlite_address("t")
     schema = pa.schema([("a", pa.int64()), ("p", pa.string())])
     DeltaTable.create(uri, schema, partition_by=["p"])
@@ -199,7 +199,7 @@ def test_an_empty_table_lists_nothing_with_the_same_columns(sqlite_address: Addr
     assert pa.table(own.scan()).equals(pa.table(stock.scan()))
 
 
-def test_count_is_the_sum_of_known_rows(address: Address, tmp_path: Any) -> None:
+def test_count_ignores_files_without_statistics(address: Address, tmp_path: Any) -> None:
     uri = address("t")
     write_deltalake(uri, pa.table({"id": [1, 2]}))
     without = {
@@ -219,8 +219,8 @@ def test_count_is_the_sum_of_known_rows(address: Address, tmp_path: Any) -> None
     assert pa.table(own.get_add_actions()).equals(pa.table(stock.get_add_actions()))
 
 
-def test_a_dataset_with_nulls_and_nan_finds_every_row(address: Address) -> None:
-    """Bounds speak of values: rows without one are in a file beside them."""
+def test_dataset_filters_find_rows_with_null_and_nan(address: Address) -> None:
+    """Minimum and maximum do not cover null and NaN, so they must not exclude such rows."""
     uri = address("t")
     rows = pa.table(
         {
@@ -238,7 +238,7 @@ def test_a_dataset_with_nulls_and_nan_finds_every_row(address: Address) -> None:
     conditions += [s.is_null(), s > "q", ~(s < "q"), (n == 99) | s.is_null(), n == 10]
     for condition in conditions:
         expected = everything.filter(condition)
-        # As text, since a NaN equals nothing.
+        # Compared as text because NaN is not equal to NaN.
         found = dataset.to_table(filter=condition)
         assert str(found.to_pylist()) == str(expected.to_pylist()), condition
     assert len(list(dataset.get_fragments(n > 7))) == 1
@@ -246,7 +246,7 @@ def test_a_dataset_with_nulls_and_nan_finds_every_row(address: Address) -> None:
     assert len(list(dataset.get_fragments(n.is_null()))) == 1
 
 
-def test_statistics_of_many_files_are_those_of_deltalake(tmp_path: Path) -> None:
+def test_statistics_of_many_files_equal_those_of_deltalake(tmp_path: Path) -> None:
     uri = f"deltasql://sqlite/{tmp_path}/meta.db"
     with deltasql.connect(uri) as catalog:
         schema = pa.schema([("id", pa.int64()), ("day", pa.date32())])
@@ -260,7 +260,7 @@ def test_statistics_of_many_files_are_those_of_deltalake(tmp_path: Path) -> None
 
 
 def _file(number: int) -> deltasql.AddFile:
-    """Describe a file; every seventh has no statistics, every third no day."""
+    """Return an add action; every seventh has no statistics, every third no day."""
     stats = f'{{"numRecords":1,"minValues":{{"id":{number}}},"maxValues":{{"id":{number}}}}}'
     return deltasql.AddFile(
         path=f"{number}.parquet",

@@ -1,4 +1,4 @@
-"""Whatever the data and the filter: skipping files never changes which rows are found."""
+"""Data skipping never changes which rows a filter returns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ names = count()
 
 @st.composite
 def conditions(draw: st.DrawFn) -> pc.Expression:
-    """A comparison, a test for null, or two of them put together."""
+    """Generate a comparison, a null test or a combination of conditions."""
     kind = draw(st.sampled_from(["compare", "null", "valid", "in", "and", "or", "not"]))
     if kind in ("and", "or"):
         join = operator.and_ if kind == "and" else operator.or_
@@ -72,7 +72,9 @@ def conditions(draw: st.DrawFn) -> pc.Expression:
 @pytest.fixture(scope="module")
 def catalog_of_lists(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DELTASQL_STORE__SYNCHRONOUS", "off")  # thousands of small files
+        patch.setenv(
+            "DELTASQL_STORE__SYNCHRONOUS", "off"
+        )  # the test writes thousands of small files
         yield f"deltasql://sqlite/{tmp_path_factory.mktemp('filters')}/meta.db"
         close_all()
 
@@ -86,7 +88,7 @@ def catalog_of_lists(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     files=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3),
     wanted=st.lists(conditions(), min_size=1, max_size=6),
 )
-def test_skipped_files_hold_no_row_of_the_answer(
+def test_skipped_files_contain_no_matching_row(
     catalog_of_lists: str, files: list[list[dict[str, Any]]], wanted: list[pc.Expression]
 ) -> None:
     uri = f"{catalog_of_lists}?table=t{next(names)}"
@@ -103,7 +105,7 @@ def test_skipped_files_hold_no_row_of_the_answer(
 
 @st.composite
 def sql_conditions(draw: st.DrawFn) -> str:
-    """The same as SQL, with literals that suit the column and with others."""
+    """Generate the same conditions as SQL; some compare with a literal of another type."""
     kind = draw(st.sampled_from(["compare", "other", "null", "in", "between", "and", "or", "not"]))
     if kind in ("and", "or"):
         return f"({draw(sql_conditions())} {kind} {draw(sql_conditions())})"
@@ -131,7 +133,7 @@ def _sql(value: Any) -> str:
 
 @st.composite
 def filter_lists(draw: st.DrawFn) -> list[Any]:
-    """Filters as pyarrow takes them: one list of parts, or several of which one must hold."""
+    """Generate pyarrow filters: one list of conditions, or several lists combined with OR."""
     groups = draw(st.lists(st.lists(filters(), min_size=1, max_size=3), min_size=1, max_size=2))
     return groups if len(groups) > 1 else groups[0]
 
@@ -154,7 +156,7 @@ def filters(draw: st.DrawFn) -> tuple[str, str, Any]:
     files=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3),
     wanted=st.lists(filter_lists(), min_size=1, max_size=4),
 )
-def test_filter_lists_find_what_pyarrow_finds_in_all_files(
+def test_filter_lists_return_the_rows_of_an_unskipped_scan(
     catalog_of_lists: str, files: list[list[dict[str, Any]]], wanted: list[list[Any]]
 ) -> None:
     uri = f"{catalog_of_lists}?table=t{next(names)}"
@@ -177,7 +179,7 @@ def test_filter_lists_find_what_pyarrow_finds_in_all_files(
     files=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3),
     wanted=st.lists(sql_conditions(), min_size=1, max_size=4),
 )
-def test_queries_find_what_deltalake_finds_in_all_files(
+def test_query_conditions_return_the_rows_of_deltalake(
     catalog_of_lists: str, files: list[list[dict[str, Any]]], wanted: list[str]
 ) -> None:
     uri = f"{catalog_of_lists}?table=t{next(names)}"

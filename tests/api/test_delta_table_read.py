@@ -1,4 +1,4 @@
-"""Rows of tables of every kind, version by version, against deltalake and what was written."""
+"""Reading every kind of table at several versions, compared with deltalake and the written rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAPPED_OR_DELETED = ("column_mapping", "mapped_partition", "deletion_vectors")
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """The tables of the fixed set, each built when it is first asked for."""
+    """Yield the lake of fixed tables; each table is built on first use."""
     folder = tmp_path_factory.mktemp("lake")
     for uri in new_catalog_uri("sqlite", folder):
         with open_mirrored(uri, folder / "lake") as catalog:
@@ -38,7 +38,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 
 def opened(lake: Lake, table: Written) -> Iterator[tuple[int, DeltaTable, deltalake.DeltaTable]]:
-    """Open the first, a middle and the last version with both."""
+    """Open the first, a middle and the last version with deltasql and with deltalake."""
     last = len(table.states) - 1
     for version in sorted({0, last // 2, last}):
         own = DeltaTable(table.table.uri, version=version)
@@ -51,7 +51,7 @@ def facts(metadata: deltalake.Metadata) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", sorted(set(TABLES) - {"many_files"}))
-def test_every_way_to_read_gives_the_rows_that_were_written(lake: Lake, name: str) -> None:
+def test_scan_and_to_pyarrow_table_return_the_written_rows(lake: Lake, name: str) -> None:
     for table in lake.tables(name):
         for version, own, stock in opened(lake, table):
             expected = table.states[version]
@@ -62,7 +62,7 @@ def test_every_way_to_read_gives_the_rows_that_were_written(lake: Lake, name: st
 
 
 @pytest.mark.parametrize("name", sorted(set(TABLES) - {"many_files"}))
-def test_every_listing_is_that_of_deltalake(lake: Lake, name: str) -> None:
+def test_metadata_and_listings_equal_those_of_deltalake(lake: Lake, name: str) -> None:
     for table in lake.tables(name):
         for version, own, stock in opened(lake, table):
             assert own.schema() == stock.schema()
@@ -77,18 +77,18 @@ def test_every_listing_is_that_of_deltalake(lake: Lake, name: str) -> None:
             for flatten in (False, True):
                 found = pa.table(own.get_add_actions(flatten))
                 expected = pa.table(stock.get_add_actions(flatten))
-                if version >= 10:  # deltalake takes the older ones in the order of a checkpoint
+                if version >= 10:  # deltalake lists files of a checkpoint in the checkpoint's order
                     found, expected = found.sort_by("path"), expected.sort_by("path")
                 assert found.schema.equals(expected.schema)
                 assert found.to_pylist() == expected.to_pylist()
-            # deltalake takes the absolute URI of a file for a path below the table.
+            # deltalake treats the absolute URI of a file as a relative path.
             if version < 10 and name != "absolute_path":
                 assert own.file_uris() == stock.file_uris()
             assert pa.table(own.deletion_vectors()).equals(pa.table(stock.deletion_vectors()))
 
 
 @pytest.mark.parametrize("name", MAPPED_OR_DELETED)
-def test_a_dataset_of_files_that_need_more_is_refused(lake: Lake, name: str) -> None:
+def test_dataset_is_refused_with_column_mapping_or_deletion_vectors(lake: Lake, name: str) -> None:
     for table in lake.tables(name):
         own = DeltaTable(table.table.uri)
         with pytest.raises(DeltaProtocolError, match=r"pyarrow Datasets|not yet supported"):
@@ -99,12 +99,12 @@ def test_a_dataset_of_files_that_need_more_is_refused(lake: Lake, name: str) -> 
         assert some.column_names == [first]
 
 
-# Choosing rows and columns
+# Selecting rows and columns
 
 
 @pytest.fixture
 def uri(address: Address) -> str:
-    """Two files of two partitions each."""
+    """Return the URI of a table with two commits of two partitions each."""
     for start in (0, 10):
         rows = pa.table(
             {
@@ -122,7 +122,7 @@ def ids(table: Any) -> list[int]:
     return sorted(pa.table(table)["id"].to_pylist())
 
 
-def test_scan_takes_columns_and_an_exact_predicate(uri: str) -> None:
+def test_scan_applies_columns_and_predicate_exactly(uri: str) -> None:
     own = DeltaTable(uri)
     stock = deltalake.DeltaTable(own.table_uri)
     for predicate in ("id > 2 AND p = 1", "deep.x = 11", "`Name` LIKE 'n1%'", "id IN (1, 12)"):
@@ -138,13 +138,13 @@ def test_scan_takes_columns_and_an_exact_predicate(uri: str) -> None:
         own.scan(["nope"])
 
 
-def test_scan_reads_when_it_is_asked(uri: str) -> None:
+def test_scan_keeps_its_version_until_it_is_read(uri: str) -> None:
     reader = DeltaTable(uri).scan()
     write_deltalake(uri, pa.table({"id": [99]}), mode="append", schema_mode="merge")
     assert 99 not in ids(reader)
 
 
-def test_a_pyarrow_table_has_the_rows_and_types_of_deltalake(uri: str) -> None:
+def test_pyarrow_table_has_the_rows_and_types_of_deltalake(uri: str) -> None:
     own = DeltaTable(uri)
     stock = deltalake.DeltaTable(own.table_uri)
     calls: list[dict[str, Any]] = [
@@ -161,7 +161,7 @@ def test_a_pyarrow_table_has_the_rows_and_types_of_deltalake(uri: str) -> None:
     assert ids(found) == [0, 2, 10, 12]
 
 
-def test_a_dataset_takes_what_deltalake_takes(uri: str) -> None:
+def test_dataset_accepts_the_options_of_deltalake(uri: str) -> None:
     import pyarrow.dataset as pds
     import pyarrow.fs as pfs
 
@@ -183,7 +183,7 @@ def test_a_dataset_takes_what_deltalake_takes(uri: str) -> None:
         assert own.to_pyarrow_dataset([("p", "=", 2)]).to_table().num_rows == 4
 
 
-def test_a_table_in_s3_reads_as_one_on_disk(
+def test_table_in_s3_reads_like_deltalake(
     sqlite_address: Address, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     uri = f"{sqlite_address('t')}&location={s3_location}/t%20%C3%A9"
@@ -192,7 +192,7 @@ def test_a_table_in_s3_reads_as_one_on_disk(
     own = DeltaTable(uri, storage_options=s3_options)
     stock = deltalake.DeltaTable(own.table_uri, storage_options=s3_options)
     assert own.table_uri == stock.table_uri
-    # deltalake leaves the folder of the table encoded, and decodes what lies below it.
+    # deltalake keeps the table folder percent-encoded and decodes the paths below it.
     assert own.file_uris() == [each.replace("t%20%C3%A9", "t é") for each in stock.file_uris()]
     assert own.to_pyarrow_table().equals(stock.to_pyarrow_table())
     assert ids(own.scan(predicate="id > 1")) == [2, 3]
@@ -201,7 +201,7 @@ def test_a_table_in_s3_reads_as_one_on_disk(
     assert ids(DeltaTable(own.table_uri, storage_options=s3_options).scan()) == [1, 2, 3]
 
 
-def test_a_table_of_ten_thousand_files_opens_in_a_fraction_of_deltalakes_time(lake: Lake) -> None:
+def test_ten_thousand_files_open_faster_than_in_deltalake(lake: Lake) -> None:
     (table,) = lake.tables("many_files")
     uri, place = table.table.uri, lake.place(table)
     DeltaTable(uri)

@@ -1,4 +1,4 @@
-"""Promise 9: the user's environment is theirs."""
+"""Guarantee 9: deltasql does not change the user's environment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = pa.table({"id": pa.array(range(3_000), pa.int64()), "v": ["x"] * 3_000})
 
 
 def work(folder: Path, name: str = "t") -> None:
-    """Every kind of change and a read, in files below a folder."""
+    """Run every kind of change and a read, in files below a folder."""
     address = f"deltasql://sqlite/{folder}/meta.db?table={name}"
     deltasql.write_deltalake(address, ROWS)
     table = deltasql.DeltaTable(address)
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def state() -> dict[str, Any]:
-    """What a process shares with all code in it."""
+    """Return the state that a process shares with all code in it."""
     return {
         "environment": dict(os.environ),
         "folder": os.getcwd(),
@@ -72,18 +72,18 @@ def _mask() -> int:
     return found
 
 
-def test_work_leaves_the_process_as_it_was(folder: Path) -> None:
-    work(folder)  # what is imported late may add to the environment of its own
+def test_operations_do_not_change_process_state(folder: Path) -> None:
+    work(folder)  # late imports of other libraries may change the environment once
     before = state()
     work(folder, "u")
     after = state()
     assert [name for name in before if before[name] != after[name]] == []
 
 
-def test_work_writes_only_below_its_locations(
+def test_operations_write_only_below_catalog_and_data_root(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder of the catalog, the root of data; temporary files are gone afterwards."""
+    """Temporary files are deleted at the end."""
     home, here, scratch = (tmp_path_factory.mktemp(name) for name in ("home", "here", "scratch"))
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("TMPDIR", str(scratch))

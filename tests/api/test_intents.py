@@ -1,4 +1,4 @@
-"""A data file without a commit is known from its intent, not from a listing."""
+"""Intents identify data files without a commit; no listing is needed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def test_commit_adopts_the_intents_of_its_files(table: Catalog) -> None:
+def test_commit_deletes_the_intents_of_its_files(table: Catalog) -> None:
     tx = table.begin()
     tx.write("t", ROWS)
     (intent,) = table.store.intents_before(FUTURE_MS)
@@ -46,8 +46,8 @@ def test_commit_adopts_the_intents_of_its_files(table: Catalog) -> None:
     assert len(parquet_files(table)) == 1
 
 
-def test_every_append_of_many_adopts_its_intents(table: Catalog) -> None:
-    for _ in range(3):  # the first one learns the table, the others take the short way
+def test_repeated_appends_delete_their_intents(table: Catalog) -> None:
+    for _ in range(3):  # the first append reads the table state, the others reuse it
         with table.begin() as tx:
             tx.write("t", ROWS)
     assert table.store.intents_before(FUTURE_MS) == []
@@ -56,7 +56,7 @@ def test_every_append_of_many_adopts_its_intents(table: Catalog) -> None:
     assert [each.info.read_version for each in versions] == [2, 1, 0, None]
 
 
-def test_an_append_after_a_change_of_the_schema_is_a_conflict(table: Catalog) -> None:
+def test_append_after_a_schema_change_is_a_conflict(table: Catalog) -> None:
     with table.begin() as tx:
         tx.write("t", ROWS)
     late = table.begin()
@@ -70,7 +70,7 @@ def test_an_append_after_a_change_of_the_schema_is_a_conflict(table: Catalog) ->
     assert table.store.intents_before(FUTURE_MS) == []
 
 
-def test_rollback_deletes_the_files_and_forgets_the_intents(table: Catalog) -> None:
+def test_rollback_deletes_files_and_intents(table: Catalog) -> None:
     with pytest.raises(RuntimeError, match="no"), table.begin() as tx:
         tx.write("t", ROWS)
         raise RuntimeError("no")
@@ -78,7 +78,7 @@ def test_rollback_deletes_the_files_and_forgets_the_intents(table: Catalog) -> N
     assert table.store.intents_before(FUTURE_MS) == []
 
 
-def test_losing_a_conflict_deletes_the_files_of_the_loser_only(table: Catalog) -> None:
+def test_conflict_deletes_only_the_files_of_the_failed_transaction(table: Catalog) -> None:
     with table.begin() as tx:
         tx.write("t", ROWS)
     first, second = table.begin(), table.begin()
@@ -95,8 +95,8 @@ def test_losing_a_conflict_deletes_the_files_of_the_loser_only(table: Catalog) -
     assert (Path(table.table("t").location) / live[0]).exists()
 
 
-def test_files_of_a_commit_that_was_never_sent_are_deleted(table: Catalog) -> None:
-    """A database that goes away may have lost the intents: nobody else would find the files."""
+def test_failed_commit_deletes_its_files_without_intents(table: Catalog) -> None:
+    """If the database lost the intents, no vacuum would find the files."""
 
     def gone(point: str) -> None:
         if point == "locked":

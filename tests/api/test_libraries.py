@@ -1,4 +1,4 @@
-"""Libraries that know deltalake work on our tables, each tried with the real library."""
+"""Libraries that support deltalake work on deltasql tables, tested with the real libraries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROWS = pa.table(
 
 @pytest.fixture
 def uri(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[str]:
-    """A table of four rows in three partitions; deltalake knows our URIs."""
+    """Return the URI of a table of four rows in three partitions, with deltasql registered."""
     deltasql.register()
     place = str(tmp_path / "lake" / "t")
     address = replace(sqlite_uri.with_table("t"), location=place).to_string()
@@ -45,7 +45,7 @@ def uri(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def new_uri(sqlite_uri: DeltaSqlUri) -> Iterator[str]:
-    """The address of a table that does not exist yet."""
+    """Return the URI of a table that does not exist yet."""
     deltasql.register()
     yield sqlite_uri.with_table("new").to_string()
     deltasql.unregister()
@@ -55,7 +55,7 @@ def ids(frame: Any) -> list[int]:
     return sorted(int(each) for each in frame["id"])
 
 
-def test_polars_reads_by_uri_and_by_table(uri: str) -> None:
+def test_polars_reads_by_uri_and_by_table_object(uri: str) -> None:
     assert ids(pl.read_delta(uri)) == [1, 2, 3, 4]
     lazy = pl.scan_delta(uri).filter(pl.col("part") == "b b").select("id")
     assert ids(lazy.collect()) == [3]
@@ -89,7 +89,7 @@ def test_polars_writes_appends_overwrites_and_merges(uri: str) -> None:
     assert deltasql.DeltaTable(uri).version() == 3
 
 
-def test_rows_of_polars_are_merged_on_conditions_of_both_sides(uri: str) -> None:
+def test_polars_rows_merge_with_a_condition_on_source_and_target(uri: str) -> None:
     with deltasql.connect(uri.partition("?")[0]) as catalog:
         for turn in (1, 2):
             rows = pl.DataFrame({"id": [1], "name": ["Ann"], "changed": [turn]})
@@ -110,8 +110,10 @@ def test_polars_creates_a_table(new_uri: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["import deltasql; deltasql.register()", ""])
-def test_polars_plan_is_collected_in_another_process(uri: str, tmp_path: Path, start: str) -> None:
-    """A plan of a URI asks SQL where it is collected; one of a table needs only its files."""
+def test_polars_plan_can_be_collected_in_another_process(
+    uri: str, tmp_path: Path, start: str
+) -> None:
+    """A plan made from a URI queries the catalog there; one made from a table reads only files."""
     source = uri if start else deltasql.DeltaTable(uri)
     plan = tmp_path / "plan.bin"
     plan.write_bytes(pickle.dumps(pl.scan_delta(source).select("id")))

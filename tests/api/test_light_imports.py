@@ -1,4 +1,4 @@
-"""What a process imports to open, list and commit: nothing that only other verbs need."""
+"""Opening, listing and committing import no module that only other operations need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltasql import AddFile
 if TYPE_CHECKING:
     from tests.api.conftest import Address
 
-# Each of them is an import of many milliseconds, or of many modules, for verbs of its own.
+# Each of these takes many milliseconds to import, or imports many modules.
 HEAVY = (
     "adbc_driver_manager",
     "duckdb",
@@ -37,7 +37,7 @@ HEAVY = (
     "deltasql.operations.write",
 )
 SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
-FILES = 1_200  # enough for a list in bulk
+FILES = 1_200  # enough for a bulk listing
 
 OPEN_AND_LIST = """
 snapshot = deltasql.connect(catalog).table("sales").snapshot()
@@ -70,7 +70,9 @@ def added(number: int) -> AddFile:
     ],
 )
 @pytest.mark.parametrize("mirror", ["off", "sync"])
-def test_nothing_heavy_is_imported_to(code: str, mirror: str, sqlite_address: Address) -> None:
+def test_open_list_and_commit_import_no_heavy_module(
+    code: str, mirror: str, sqlite_address: Address
+) -> None:
     address = f"{sqlite_address('sales')}&mirror={mirror}"
     catalog = address.replace("table=sales&", "")
     with deltasql.connect(catalog) as opened:

@@ -1,4 +1,4 @@
-"""One folder, one table: however a location is spelled, whatever the mirror's mode."""
+"""A folder belongs to one table, in every spelling of its location and in every mirror mode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False
 
 
 def spellings(folder: Path) -> list[str]:
-    """Other ways to name a folder that is called `sales eu`."""
+    """Return other spellings of a folder named `sales eu`."""
     link = folder.parent / "link"
     if not link.is_symlink():
         link.symlink_to(folder)
@@ -57,7 +57,7 @@ def files_below(folder: Path) -> set[str]:
 
 @pytest.fixture
 def sales(catalog: Catalog, tmp_path: Path) -> Path:
-    """The folder of the table `sales`, three rows in one file; the mirror is off."""
+    """Create the table `sales` with three rows in one file and return its folder."""
     folder = tmp_path / "sales eu"
     catalog.create_table("sales", ROWS.schema, location=str(folder))
     with catalog.begin() as tx:
@@ -65,7 +65,7 @@ def sales(catalog: Catalog, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_second_table_in_a_folder_is_refused_in_every_spelling(
+def test_second_table_in_a_folder_is_refused_in_every_spelling(
     catalog: Catalog, sales: Path
 ) -> None:
     for number, location in enumerate(spellings(sales)):
@@ -75,7 +75,7 @@ def test_a_second_table_in_a_folder_is_refused_in_every_spelling(
     assert [table.name for table in catalog.tables()] == ["sales"]
 
 
-def test_spellings_of_one_bucket_are_one_location(catalog: Catalog) -> None:
+def test_spellings_of_one_bucket_prefix_are_one_location(catalog: Catalog) -> None:
     catalog.create_table("sales", ROWS.schema, location="s3://lake/a b/sales")
     for location in (
         "s3://lake/a%20b/sales/",
@@ -86,10 +86,12 @@ def test_spellings_of_one_bucket_are_one_location(catalog: Catalog) -> None:
         with pytest.raises(TableExistsError, match="sales has its files at"):
             catalog.create_table("other", ROWS.schema, location=location)
     catalog.create_table("other", ROWS.schema, location="s3://lake2/a b/sales")
-    assert catalog.table("sales").location == "s3://lake/a b/sales"  # as it was given
+    assert (
+        catalog.table("sales").location == "s3://lake/a b/sales"
+    )  # the spelling of the caller is kept
 
 
-def test_an_import_finds_its_table_in_every_spelling(catalog: Catalog, tmp_path: Path) -> None:
+def test_second_import_is_refused_in_every_spelling(catalog: Catalog, tmp_path: Path) -> None:
     folder = tmp_path / "sales eu"
     deltalake.write_deltalake(folder, ROWS)
     catalog.import_table(str(folder))
@@ -100,7 +102,7 @@ def test_an_import_finds_its_table_in_every_spelling(catalog: Catalog, tmp_path:
     assert [table.name for table in catalog.tables()] == ["sales eu"]
 
 
-def test_a_folder_inside_another_tables_or_around_it_is_refused(
+def test_nested_locations_are_refused_unless_allowed(
     catalog: Catalog, sales: Path, tmp_path: Path
 ) -> None:
     inside, around = sales / "inner", tmp_path
@@ -112,12 +114,14 @@ def test_a_folder_inside_another_tables_or_around_it_is_refused(
     for dry_run in (True, False):
         with pytest.raises(TableExistsError, match="--allow-nested-location"):
             catalog.import_table(str(inside), dry_run=dry_run)
-    catalog.create_table("sales eu 2", ROWS.schema, location=f"{sales} 2")  # beside it
+    catalog.create_table(
+        "sales eu 2", ROWS.schema, location=f"{sales} 2"
+    )  # a sibling folder is allowed
     catalog.import_table(str(inside), allow_nested_location=True)
     catalog.create_table("around", ROWS.schema, location=str(around), allow_nested_location=True)
 
 
-def test_the_setting_allows_nested_locations_everywhere(
+def test_option_allows_nested_locations(
     catalog: Catalog, catalog_uri: DeltaSqlUri, sales: Path
 ) -> None:
     del catalog
@@ -126,11 +130,11 @@ def test_the_setting_allows_nested_locations_everywhere(
         other.create_table("inner", ROWS.schema, location=str(sales / "inner"))
 
 
-def test_an_export_to_the_folder_of_another_table_is_refused(
+def test_export_to_the_folder_of_another_table_is_refused(
     catalog: Catalog, sales: Path, tmp_path: Path
 ) -> None:
     place = tmp_path / "other"
-    catalog.create_table("other", ROWS.schema, location=str(place))  # nothing is there yet
+    catalog.create_table("other", ROWS.schema, location=str(place))  # the folder does not exist yet
     link = tmp_path / "to other"
     link.symlink_to(place)
     for target in (place, link, f"file://{place}", place / "inside"):
@@ -142,7 +146,7 @@ def test_an_export_to_the_folder_of_another_table_is_refused(
         catalog.export_table("sales", str(own / "copy"))
 
 
-def test_of_two_transactions_with_one_folder_the_second_is_refused(
+def test_second_transaction_that_creates_a_table_in_a_folder_is_refused(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     place = tmp_path / "one"
@@ -160,7 +164,7 @@ def test_of_two_transactions_with_one_folder_the_second_is_refused(
         with pytest.raises(TableExistsError, match="first"):
             tx.commit()
     assert len(kept) == 2
-    assert len(files_below(place)) == 1  # what the others wrote is gone
+    assert len(files_below(place)) == 1  # the files of the failed transactions were deleted
     with catalog.begin() as tx:
         assert tx.read("first").num_rows == 3
 
@@ -176,9 +180,7 @@ def test_one_transaction_cannot_create_two_tables_in_one_folder(
     assert catalog.tables() == []
 
 
-def test_a_dropped_table_comes_back_only_to_a_folder_of_its_own(
-    catalog: Catalog, sales: Path
-) -> None:
+def test_undrop_is_refused_if_another_table_is_in_the_folder(catalog: Catalog, sales: Path) -> None:
     catalog.drop("sales")
     with pytest.raises(TableExistsError, match="sales has its files at"):
         catalog.create_table("other", ROWS.schema, location=f"file://{sales}")
@@ -193,7 +195,7 @@ def test_a_dropped_table_comes_back_only_to_a_folder_of_its_own(
 
 
 def as_release_0_1_0(catalog: Catalog, *tables: tuple[str, Path | str]) -> None:
-    """Make tables as a release did that compared locations as texts; then forget the keys."""
+    """Create tables like a release that compared locations as text, without location keys."""
     for name, location in tables:
         with catalog.begin() as tx:
             tx.create_table(name, ROWS.schema, location=f"{location}-{name}")
@@ -210,7 +212,7 @@ def as_release_0_1_0(catalog: Catalog, *tables: tuple[str, Path | str]) -> None:
         session.commit()
 
 
-def test_tables_of_an_earlier_release_in_one_folder_are_migrated_and_reported(
+def test_doctor_reports_shared_folders_of_an_earlier_release(
     catalog: Catalog, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     one = tmp_path / "one"
@@ -237,13 +239,13 @@ def test_tables_of_an_earlier_release_in_one_folder_are_migrated_and_reported(
         assert [each.table for each in found] == ["inside"]
 
 
-def test_doctor_reports_a_folder_that_was_replaced_by_a_link(
+def test_doctor_reports_a_folder_replaced_by_a_symlink(
     catalog: Catalog, sales: Path, tmp_path: Path
 ) -> None:
     moved = tmp_path / "moved"
     sales.rename(moved)
     sales.symlink_to(moved)
-    with pytest.raises(TableExistsError):  # by the name that the catalog has
+    with pytest.raises(TableExistsError):  # the location in the catalog is still taken
         catalog.create_table("other", ROWS.schema, location=str(sales))
     found = [each for each in catalog.inspect.doctor().checks if each.name == "locations"]
     assert [(each.table, each.status) for each in found] == [("sales", "warning")]

@@ -1,4 +1,4 @@
-"""What the commit path tells Prometheus and OpenTelemetry, when they are on."""
+"""Metrics and spans of the commit path, for Prometheus and OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _off_afterwards() -> Iterator[None]:
     telemetry.disable()
 
 
-def test_commits_conflicts_and_opens_are_counted(catalog: Catalog) -> None:
+def test_commits_conflicts_and_snapshot_loads_are_counted(catalog: Catalog) -> None:
     registry = telemetry.enable_prometheus(CollectorRegistry())
     catalog.create_table("t", pa.schema([("id", pa.int64())]))
     for number in range(3):
@@ -50,7 +50,7 @@ def test_commits_conflicts_and_opens_are_counted(catalog: Catalog) -> None:
     assert 'pool_connections{state="idle"}' in text
 
 
-def test_spans_follow_a_commit(catalog: Catalog) -> None:
+def test_commit_records_spans(catalog: Catalog) -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

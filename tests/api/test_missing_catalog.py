@@ -1,4 +1,4 @@
-"""A catalog that does not exist is an error for every call that reads, and none is created."""
+"""Every read of a catalog that does not exist raises an error and creates nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 ROWS = pa.table({"id": [1, 2]})
-# What the calls are given, by the names of their parameters.
+# Arguments of the calls, by parameter name.
 ARGUMENTS: dict[str, object] = {
     "actions": [add_file("a.parquet")],
     "checks": {"positive": "id > 0"},
@@ -67,7 +67,7 @@ ARGUMENTS: dict[str, object] = {
     "txn_id": "none",
     "version": 0,
 }
-# Calls that create, that answer a question of existence, and that read nothing.
+# Calls that create something, check existence or read nothing.
 NO_READS = {
     Catalog: {
         *("create_namespace", "create_table", "follow", "import_table", "import_tables"),
@@ -75,9 +75,13 @@ NO_READS = {
     },
     Mirror: {
         *("close", "flush"),
-        *("after_commit", "faults", "write_manifests"),  # of what only a catalog gives
+        *(
+            "after_commit",
+            "faults",
+            "write_manifests",
+        ),  # they need an argument that only a catalog provides
     },
-    Inspect: {"doctor"},  # reports what it finds
+    Inspect: {"doctor"},  # it reports a missing catalog instead of raising
     deltasql.MultiTableTransaction: {
         *("create_missing", "create_table", "write"),
         *("commit", "creates", "has_table", "pin", "rollback"),
@@ -88,7 +92,7 @@ NO_READS = {
 
 @pytest.fixture
 def nothing(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Callable[[], bool]]:
-    """Tell whether there is still neither a catalog nor a file."""
+    """Return a function that checks that no catalog and no file was created."""
     yield lambda: is_new(catalog_uri) and [*tmp_path.iterdir()] == []
     close_all()
 
@@ -124,7 +128,7 @@ def method_of(kind: type, catalog: Catalog, name: str) -> Callable[..., Any]:
 
 
 def called(method: Callable[..., Any]) -> object:
-    """Call a method with what it requires; what it returns lazily is computed."""
+    """Call a method with its required arguments and run a lazy result."""
     parameters = inspect.signature(method).parameters.values()
     required = {each.name for each in parameters if each.default is each.empty}
     required -= {each.name for each in parameters if each.kind is each.VAR_KEYWORD}
@@ -201,9 +205,7 @@ def dry_run_in(uri: DeltaSqlUri, folder: Path) -> object:
 
 
 @pytest.mark.every_database
-def test_every_call_that_creates_works_without_a_catalog(
-    catalog_uri: DeltaSqlUri, tmp_path: Path
-) -> None:
+def test_every_creating_call_creates_the_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     deltalake.write_deltalake(tmp_path / "source", ROWS)
     source, place = str(tmp_path / "source"), str(tmp_path / "new")
     table = replace(catalog_uri, table="t", location=place)
@@ -220,7 +222,7 @@ def test_every_call_that_creates_works_without_a_catalog(
         "create": lambda c: deltasql.connect(catalog_uri, create=True).close(),
         "aio": lambda c: asyncio.run(create(catalog_uri, place)),
     }
-    # Creating a catalog takes half a second on DuckDB: there, one way for each kind of connection.
+    # Creating a catalog takes half a second on DuckDB: only one call per kind of connection runs.
     chosen = calls if catalog_uri.backend == "sqlite" else ("create_table", "begin", "aio")
     for name in chosen:
         with deltasql.connect(catalog_uri) as catalog:
@@ -235,7 +237,7 @@ def test_every_call_that_creates_works_without_a_catalog(
 def write_in_transaction(uri: DeltaSqlUri, place: str) -> None:
     with deltasql.begin(uri) as tx:
         tx.write("t", ROWS, location=place)
-        with deltasql.begin(uri) as other:  # the catalog that is open is not closed by it
+        with deltasql.begin(uri) as other:  # a second transaction must not close the open catalog
             assert not other.has_table("t")
 
 
@@ -245,7 +247,7 @@ async def create(uri: DeltaSqlUri, place: str) -> object:
 
 
 def remove(uri: DeltaSqlUri, folder: Path) -> None:
-    """Make the catalog one that does not exist, and keep the source."""
+    """Delete the catalog and keep the source table."""
     if uri.backend == "postgres":
         import psycopg
 
@@ -259,7 +261,7 @@ def remove(uri: DeltaSqlUri, folder: Path) -> None:
             shutil.rmtree(path)
 
 
-def test_a_refused_write_creates_no_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_refused_write_creates_no_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     table = replace(catalog_uri, table="t", location=str(tmp_path / "typo")).to_string()
     calls: dict[str, Callable[[], object]] = {
         "import_table": lambda: deltasql.import_table(str(tmp_path / "typo"), catalog_uri),
@@ -275,9 +277,7 @@ def test_a_refused_write_creates_no_catalog(catalog_uri: DeltaSqlUri, tmp_path: 
     close_all()
 
 
-def test_dry_runs_look_at_a_lake_without_a_catalog(
-    catalog_uri: DeltaSqlUri, tmp_path: Path
-) -> None:
+def test_dry_runs_work_without_a_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     deltalake.write_deltalake(tmp_path / "source", ROWS)
     found = deltasql.rebuild(catalog_uri, str(tmp_path / "source"), dry_run=True)
     assert [each.state for each in found.tables] == ["would load"]
@@ -288,7 +288,7 @@ def test_dry_runs_look_at_a_lake_without_a_catalog(
 
 
 @pytest.mark.every_database
-def test_a_catalog_created_by_another_is_found_at_the_next_call(
+def test_catalog_created_by_another_connection_is_found_by_the_next_call(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with deltasql.connect(catalog_uri) as waiting:
@@ -300,7 +300,7 @@ def test_a_catalog_created_by_another_is_found_at_the_next_call(
 
 
 @pytest.mark.every_database
-def test_writers_that_start_together_create_one_catalog(
+def test_concurrent_first_writers_create_one_catalog(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     start = threading.Barrier(4)
@@ -316,7 +316,7 @@ def test_writers_that_start_together_create_one_catalog(
         assert {each.name for each in catalog.tables()} == {"t0", "t1", "t2", "t3"}
 
 
-def test_a_shared_catalog_whose_file_was_deleted_is_opened_anew(sqlite_uri: DeltaSqlUri) -> None:
+def test_shared_catalog_is_reopened_after_its_file_was_deleted(sqlite_uri: DeltaSqlUri) -> None:
     config = Config.load()
     first = shared(sqlite_uri, config)
     assert shared(sqlite_uri, config) is first
@@ -330,18 +330,20 @@ def test_a_shared_catalog_whose_file_was_deleted_is_opened_anew(sqlite_uri: Delt
     close_all()
 
 
-def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_error_names_the_missing_folder(tmp_path: Path) -> None:
     uri = f"deltasql://sqlite/{tmp_path}/typo/meta.db"
     with deltasql.connect(uri) as catalog:
         with pytest.raises(CatalogNotFoundError, match=f"the folder {tmp_path}/typo does not"):
             catalog.tables()
         assert not (tmp_path / "typo").exists()
-        catalog.create_namespace("crm")  # creates folders, file and catalog
+        catalog.create_namespace("crm")  # creates folder, file and catalog
         assert catalog.namespaces() == ["crm"]
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "duckdb"])
-def test_a_database_that_cannot_be_created_is_a_typed_error(backend: str, tmp_path: Path) -> None:
+def test_database_that_cannot_be_created_raises_store_unavailable(
+    backend: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     uri = f"deltasql://{backend}/{tmp_path}/file/meta.db"
     with (

@@ -1,4 +1,4 @@
-"""SQL over tables by `QueryBuilder`, and DataFusion's own sessions."""
+"""SQL over tables with `QueryBuilder` and with DataFusion sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def numbers(*ids: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64())})
 
 
-def test_queries_see_the_version_of_the_handle(address: Address) -> None:
+def test_query_reads_the_version_of_the_registered_table(address: Address) -> None:
     uri = address("t")
     write_deltalake(uri, numbers(1, 2))
     write_deltalake(uri, numbers(3), mode="append")
@@ -41,7 +41,7 @@ def test_queries_see_the_version_of_the_handle(address: Address) -> None:
     assert found["id"].to_pylist() == [3]
 
 
-def test_queries_join_with_tables_of_deltalake(sqlite_address: Address, tmp_path: Path) -> None:
+def test_query_joins_with_plain_deltalake_tables(sqlite_address: Address, tmp_path: Path) -> None:
     write_deltalake(sqlite_address("t"), numbers(1, 2))
     deltalake.write_deltalake(tmp_path / "plain", numbers(2, 3))
     query = "SELECT count(*) AS n FROM a JOIN b ON a.id = b.id"
@@ -55,7 +55,7 @@ def test_queries_join_with_tables_of_deltalake(sqlite_address: Address, tmp_path
         assert pa.table(builder.execute(query))["n"].to_pylist() == [1 if mirror == "sync" else 2]
 
 
-def test_a_table_that_is_not_published_is_queried_all_the_same(address: Address) -> None:
+def test_unpublished_table_can_be_queried(address: Address) -> None:
     uri = address("t")
     uri += f"{'&' if '?' in uri else '?'}mirror=off"
     write_deltalake(uri, numbers(1, 2))
@@ -68,7 +68,7 @@ def test_a_table_that_is_not_published_is_queried_all_the_same(address: Address)
         table._table.published()
 
 
-def test_an_answer_that_nobody_reads_leaves_no_engine_open(sqlite_address: Address) -> None:
+def test_unread_result_leaves_no_engine_open(sqlite_address: Address) -> None:
     uri = sqlite_address("t")
     write_deltalake(uri, numbers(1, 2))
     tables = {"t": DeltaTable(uri)._table}
@@ -82,7 +82,7 @@ def test_an_answer_that_nobody_reads_leaves_no_engine_open(sqlite_address: Addre
     assert read["id"].to_pylist() == [1, 2]
 
 
-def test_a_version_that_waits_for_the_mirror_is_published_first(address: Address) -> None:
+def test_pending_version_is_published_before_the_query(address: Address) -> None:
     uri = address("t")
     off = f"{uri}{'&' if '?' in uri else '?'}mirror=off"
     write_deltalake(off, numbers(1))
@@ -134,7 +134,7 @@ QUERIES = (
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[DeltaTable, deltalake.DeltaTable]:
-    """One table, ours and as deltalake reads what is published of it."""
+    """Return one table, opened with deltasql and, from its published log, with deltalake."""
     folder = tmp_path_factory.mktemp("sp ace")
     uri = f"deltasql://sqlite/{folder}/meta.db?table=t"
     for number in range(4):
@@ -146,7 +146,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[DeltaTable, deltalak
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_answers_are_those_of_deltalake(
+def test_query_results_equal_those_of_deltalake(
     pair: tuple[DeltaTable, deltalake.DeltaTable], query: str
 ) -> None:
     own, stock = pair
@@ -156,7 +156,7 @@ def test_answers_are_those_of_deltalake(
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
 
 
-def test_a_query_for_some_files_needs_no_published_log(address: Address) -> None:
+def test_query_that_skips_files_does_not_publish(address: Address) -> None:
     uri = address("t")
     off = f"{uri}{'&' if '?' in uri else '?'}mirror=off"
     for start in (1, 10, 20):
@@ -168,7 +168,7 @@ def test_a_query_for_some_files_needs_no_published_log(address: Address) -> None
     assert table._table.is_published() is False
 
 
-def test_a_registered_table_stays_as_it_was(sqlite_address: Address) -> None:
+def test_registered_table_stays_at_its_version(sqlite_address: Address) -> None:
     write_deltalake(sqlite_address("t"), numbers(1))
     table = DeltaTable(sqlite_address("t"))
     builder = QueryBuilder().register("t", table)
@@ -178,7 +178,7 @@ def test_a_registered_table_stays_as_it_was(sqlite_address: Address) -> None:
         assert pa.table(builder.execute(query))["id"].to_pylist() == [1]
 
 
-def test_a_session_remembers_what_was_done_to_it(sqlite_address: Address) -> None:
+def test_session_keeps_registered_tables_and_views(sqlite_address: Address) -> None:
     write_deltalake(sqlite_address("t"), numbers(1, 2))
     table = DeltaTable(sqlite_address("t"))
     builder = QueryBuilder().register("t", table)
@@ -191,7 +191,7 @@ def test_a_session_remembers_what_was_done_to_it(sqlite_address: Address) -> Non
         builder.execute("SELECT * FROM t WHERE id = 1")
 
 
-def test_settings_that_change_what_a_query_means_are_kept(sqlite_address: Address) -> None:
+def test_session_options_apply_to_queries(sqlite_address: Address) -> None:
     write_deltalake(sqlite_address("t"), numbers(1, 2))
     table = DeltaTable(sqlite_address("t"))
     folding = {"datafusion.sql_parser.enable_ident_normalization": "true"}
@@ -201,7 +201,7 @@ def test_settings_that_change_what_a_query_means_are_kept(sqlite_address: Addres
     assert found["id"].to_pylist() == [2]
 
 
-def test_datafusion_gets_what_it_gets_of_deltalake(sqlite_address: Address) -> None:
+def test_datafusion_table_provider_equals_that_of_deltalake(sqlite_address: Address) -> None:
     write_deltalake(sqlite_address("t"), numbers(1, 2))
     own = DeltaTable(sqlite_address("t"))
 

@@ -1,4 +1,4 @@
-"""After `register()` deltalake's own names take our URIs; plain paths are as before."""
+"""After `register()`, deltalake's names accept deltasql URIs; plain paths work as before."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def uri(catalog_uri: DeltaSqlUri, tmp_path: Path, registered: None) -> str:
     return replace(catalog_uri.with_table("t"), location=place).to_string()
 
 
-def test_write_and_open_by_names_that_were_imported_before(uri: str) -> None:
+def test_names_imported_before_register_accept_uris(uri: str) -> None:
     write_deltalake(uri, ROWS, partition_by=["part"])
     write_deltalake(uri, ROWS, mode="append")
     table = DeltaTable(uri)
@@ -72,7 +72,7 @@ def test_write_and_open_by_names_that_were_imported_before(uri: str) -> None:
     assert pickle.loads(pickle.dumps(table)).version() == 1
 
 
-def test_write_to_a_table_object_moves_it(uri: str) -> None:
+def test_writing_through_a_table_object_updates_its_version(uri: str) -> None:
     write_deltalake(uri, ROWS)
     table = DeltaTable(uri)
     write_deltalake(table, ROWS, mode="overwrite")
@@ -89,7 +89,7 @@ def test_write_to_a_table_object_moves_it(uri: str) -> None:
     assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [2, 3, 8]
 
 
-def test_create_and_is_deltatable(uri: str) -> None:
+def test_create_and_is_deltatable_accept_uris(uri: str) -> None:
     assert not DeltaTable.is_deltatable(uri)
     with pytest.raises(TableNotFoundError):
         DeltaTable(uri)
@@ -99,7 +99,7 @@ def test_create_and_is_deltatable(uri: str) -> None:
     assert DeltaTable.is_deltatable(uri)
 
 
-def test_query_builder_mixes_our_tables_with_plain_ones(uri: str, tmp_path: Path) -> None:
+def test_query_builder_joins_catalog_and_plain_tables(uri: str, tmp_path: Path) -> None:
     write_deltalake(uri, ROWS)
     write_deltalake(str(tmp_path / "plain"), ROWS.slice(0, 2))
     builder = QueryBuilder().register("plain", DeltaTable(str(tmp_path / "plain")))
@@ -108,7 +108,7 @@ def test_query_builder_mixes_our_tables_with_plain_ones(uri: str, tmp_path: Path
     assert sorted(answer["id"].to_pylist()) == [1, 2]
 
 
-def test_query_builder_of_others_keeps_its_methods(uri: str) -> None:
+def test_query_builder_subclass_keeps_its_methods(uri: str) -> None:
     class Theirs(QueryBuilder):
         def count(self, name: str) -> int:
             answer = pa.table(self.execute(f"select count(*) as n from {name}"))
@@ -122,7 +122,7 @@ def test_query_builder_of_others_keeps_its_methods(uri: str) -> None:
     assert (builder.count("ours"), builder.count("again")) == (ROWS.num_rows, ROWS.num_rows)
 
 
-def test_storage_handler_reads_files_of_our_table(uri: str) -> None:
+def test_storage_handler_reads_files_of_a_catalog_table(uri: str) -> None:
     write_deltalake(uri, ROWS)
     table = DeltaTable(uri)
     (file,) = table.get_add_actions().column("path").to_pylist()
@@ -131,7 +131,7 @@ def test_storage_handler_reads_files_of_our_table(uri: str) -> None:
             assert pq.read_table(opened).num_rows == ROWS.num_rows
 
 
-def test_subclass_of_the_stock_class_opens_our_table(uri: str) -> None:
+def test_subclass_of_the_stock_class_accepts_uris(uri: str) -> None:
     class Theirs(DeltaTable):
         pass
 
@@ -142,7 +142,7 @@ def test_subclass_of_the_stock_class_opens_our_table(uri: str) -> None:
     assert table.to_pyarrow_table().num_rows == 3
 
 
-def test_convert_takes_our_uri(uri: str, tmp_path: Path) -> None:
+def test_convert_accepts_uris(uri: str, tmp_path: Path) -> None:
     folder = tmp_path / "lake" / "t"
     folder.mkdir(parents=True)
     pq.write_table(ROWS, folder / "part-0.parquet")
@@ -150,7 +150,7 @@ def test_convert_takes_our_uri(uri: str, tmp_path: Path) -> None:
     assert DeltaTable(uri).to_pyarrow_table().num_rows == 3
 
 
-def test_create_with_add_actions_takes_our_uri(uri: str, tmp_path: Path) -> None:
+def test_create_with_add_actions_accepts_uris(uri: str, tmp_path: Path) -> None:
     folder = tmp_path / "lake" / "t"
     folder.mkdir(parents=True)
     pq.write_table(ROWS, folder / "one.parquet")
@@ -160,7 +160,7 @@ def test_create_with_add_actions_takes_our_uri(uri: str, tmp_path: Path) -> None
     assert DeltaTable(uri).to_pyarrow_table().num_rows == 3
 
 
-def test_plain_paths_are_as_before(tmp_path: Path, registered: None) -> None:
+def test_plain_paths_still_use_deltalake(tmp_path: Path, registered: None) -> None:
     path = str(tmp_path / "plain")
     assert not DeltaTable.is_deltatable(path)
     write_deltalake(path, ROWS)
@@ -175,7 +175,7 @@ def test_plain_paths_are_as_before(tmp_path: Path, registered: None) -> None:
         DeltaTable("unknown://x")
 
 
-def test_unregister_gives_back_every_attribute() -> None:
+def test_unregister_restores_every_attribute() -> None:
     before = [dict(vars(place)) for place in PLACES]
     signature = inspect.signature(DeltaTable.__init__)
     deltasql.register()
@@ -193,7 +193,7 @@ def test_unregister_gives_back_every_attribute() -> None:
         DeltaTable("deltasql://sqlite/none.db?table=t")
 
 
-def test_threads_that_register_at_once_patch_once() -> None:
+def test_concurrent_register_calls_patch_once() -> None:
     before = dict(vars(DeltaTable))
     barrier = threading.Barrier(8)
 

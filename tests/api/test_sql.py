@@ -1,4 +1,4 @@
-"""`catalog.query`: SQL over tables by name, at any version, and nothing else."""
+"""`catalog.query` runs read-only SQL over tables by name, at any version."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def answer(catalog: Catalog, sql: str, **options: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def sales(catalog: Catalog) -> Catalog:
-    """A catalog with three versions of `sales`, and `crm.people`."""
+    """Return a catalog with three versions of `sales`, and with `crm.people`."""
     write(catalog, "sales", numbers(1, 2))
     write(catalog, "sales", numbers(3))
     with catalog.begin() as tx:
@@ -57,14 +57,14 @@ def test_tables_of_all_namespaces_are_joined_by_name(sales: Catalog) -> None:
 @pytest.mark.parametrize(
     "table", ["sales@{v}", "sales AT (VERSION => {v})", "sales VERSION AS OF {v}"]
 )
-def test_a_version_is_read_as_it_was(sales: Catalog, table: str) -> None:
+def test_every_version_syntax_reads_that_version(sales: Catalog, table: str) -> None:
     counts = [
         answer(sales, f"SELECT count(*) AS n FROM {table.format(v=v)}")[0]["n"] for v in range(3)
     ]
     assert counts == [2, 3, 2]
 
 
-def test_a_version_keeps_its_name_for_columns_and_may_be_joined_with_another(
+def test_versions_of_one_table_can_be_joined(
     sales: Catalog,
 ) -> None:
     assert answer(sales, "SELECT sales.id FROM sales@0 WHERE sales.id > 1") == [{"id": 2}]
@@ -72,7 +72,7 @@ def test_a_version_keeps_its_name_for_columns_and_may_be_joined_with_another(
     assert answer(sales, gone) == [{"id": 1}]
 
 
-def test_a_moment_is_read_as_it_was(sales: Catalog) -> None:
+def test_timestamp_reads_the_version_of_that_time(sales: Catalog) -> None:
     at = sales.table("sales").snapshot(0).committed_at
     assert answer(sales, f"SELECT count(*) AS n FROM sales@'{at.isoformat()}'") == [{"n": 2}]
     before = (at - timedelta(days=1)).isoformat()
@@ -82,39 +82,39 @@ def test_a_moment_is_read_as_it_was(sales: Catalog) -> None:
         sales.query("SELECT * FROM sales@'soon'")
 
 
-def test_a_version_that_is_not_there_is_named(sales: Catalog) -> None:
+def test_missing_version_error_names_the_available_ones(sales: Catalog) -> None:
     with pytest.raises(VersionNotFoundError, match="0 to 2"):
         sales.query("SELECT * FROM sales@9")
 
 
-def test_an_unknown_table_is_told_with_the_nearest_one(sales: Catalog) -> None:
+def test_unknown_table_error_suggests_a_similar_name(sales: Catalog) -> None:
     with pytest.raises(TxnLogTableNotFoundError, match="Did you mean sales"):
         sales.query("SELECT * FROM salse")
     with pytest.raises(TxnLogTableNotFoundError, match=r"Did you mean crm\.people"):
         sales.query("SELECT * FROM crm.peopel")
 
 
-def test_case_does_not_matter_unless_a_name_is_quoted(sales: Catalog) -> None:
+def test_only_quoted_table_names_are_case_sensitive(sales: Catalog) -> None:
     assert answer(sales, "SELECT count(*) AS n FROM Sales") == [{"n": 2}]
     with pytest.raises(TxnLogTableNotFoundError):
         sales.query('SELECT * FROM "Sales"')
 
 
-def test_names_of_a_with_are_not_tables(sales: Catalog) -> None:
+def test_common_table_expressions_hide_tables(sales: Catalog) -> None:
     sql = "WITH sales AS (SELECT * FROM sales WHERE id = 3), b AS (FROM sales) SELECT * FROM b"
     assert answer(sales, sql) == [{"id": 3}]
     counting = "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t WHERE n < 4) "
     assert answer(sales, f"{counting} SELECT max(n) AS n FROM t") == [{"n": 4}]
 
 
-def test_a_hostile_name_is_a_name_like_others(catalog: Catalog) -> None:
+def test_table_name_with_special_characters_can_be_queried(catalog: Catalog) -> None:
     name = "<script>*?[a]alert('x')" + '"; drop table x'
     write(catalog, name, numbers(1))
     quoted = '"' + name.replace('"', '""') + '"'
     assert answer(catalog, f"SELECT id FROM {quoted}") == [{"id": 1}]
 
 
-def test_other_statements_tell_of_tables(sales: Catalog) -> None:
+def test_describe_show_explain_and_summarize_work(sales: Catalog) -> None:
     described = answer(sales, "DESCRIBE crm.people")
     assert [(row["column_name"], row["column_type"]) for row in described] == [
         ("id", "BIGINT"),
@@ -164,7 +164,7 @@ MORE_THAN_READS = [
 ]
 
 
-def test_what_does_more_than_read_is_refused(sales: Catalog) -> None:
+def test_statements_that_do_more_than_read_are_refused(sales: Catalog) -> None:
     def check(sql: str) -> None:
         with pytest.raises(InvalidQueryError):
             sales.query(sql)
@@ -183,14 +183,16 @@ def test_what_does_more_than_read_is_refused(sales: Catalog) -> None:
         "SELECT * FROM sqlite_master",
     ],
 )
-def test_files_and_tables_of_duckdb_have_no_name(sales: Catalog, sql: str, tmp_path: Path) -> None:
+def test_files_and_system_tables_cannot_be_queried(
+    sales: Catalog, sql: str, tmp_path: Path
+) -> None:
     other = tmp_path / "other.csv"
     other.write_text("a\n1\n")
     with pytest.raises(TxnLogTableNotFoundError):
         sales.query(sql.format(other=other))
 
 
-def test_the_database_behind_a_query_opens_no_other_file(sales: Catalog, tmp_path: Path) -> None:
+def test_query_sandbox_opens_no_other_file(sales: Catalog, tmp_path: Path) -> None:
     other = tmp_path / "other.csv"
     other.write_text("a\n1\n")
     inside = tmp_path / "inside"
@@ -209,7 +211,7 @@ def test_the_database_behind_a_query_opens_no_other_file(sales: Catalog, tmp_pat
         database.release()
 
 
-def test_the_answer_is_cut_off_in_its_own_order(catalog: Catalog) -> None:
+def test_limit_keeps_the_order_of_the_query(catalog: Catalog) -> None:
     write(catalog, "t", numbers(*range(100)))
     for sql in ("SELECT id FROM t ORDER BY id DESC", "SELECT id FROM t ORDER BY id DESC LIMIT 50"):
         assert answer(catalog, sql, limit=2) == [{"id": 99}, {"id": 98}]
@@ -218,7 +220,7 @@ def test_the_answer_is_cut_off_in_its_own_order(catalog: Catalog) -> None:
     assert answer(catalog, both, limit=3) == [{"id": 0}, {"id": 0}, {"id": 1}]
 
 
-def test_a_few_rows_are_found_whatever_files_they_are_in(catalog: Catalog) -> None:
+def test_limit_returns_enough_rows_from_any_files(catalog: Catalog) -> None:
     for first in range(0, 30, 10):
         write(catalog, "t", numbers(*range(first, first + 10)))
     with catalog.begin() as tx:
@@ -231,7 +233,7 @@ def test_a_few_rows_are_found_whatever_files_they_are_in(catalog: Catalog) -> No
     assert answer(catalog, "SELECT max(id) AS m FROM t LIMIT 1") == [{"m": 29}]
 
 
-def test_only_files_that_can_match_are_opened(catalog: Catalog) -> None:
+def test_query_opens_only_files_that_can_match(catalog: Catalog) -> None:
     for first in (0, 100):
         write(catalog, "t", numbers(*range(first, first + 10)))
     for path in catalog.table("t").scan("id < 50").paths():
@@ -241,7 +243,7 @@ def test_only_files_that_can_match_are_opened(catalog: Catalog) -> None:
         answer(catalog, "SELECT count(*) AS n FROM t WHERE id >= 0 AND id % 2 = 0")
 
 
-def test_an_error_of_the_query_is_told_without_our_own_text(sales: Catalog) -> None:
+def test_query_error_hides_internal_names(sales: Catalog) -> None:
     with pytest.raises(InvalidQueryError, match="nosuch") as caught:
         sales.query("SELECT nosuch FROM sales")
     assert "deltasql schema" in str(caught.value.help)
@@ -249,20 +251,20 @@ def test_an_error_of_the_query_is_told_without_our_own_text(sales: Catalog) -> N
     assert "LINE 1" not in str(caught.value)
 
 
-def test_a_query_that_takes_too_long_is_ended(sales: Catalog) -> None:
+def test_query_is_stopped_at_its_timeout(sales: Catalog) -> None:
     endless = "SELECT sum(a.n * b.n) FROM range(1000000) a(n), range(1000000) b(n)"
     with pytest.raises(TxnLogEngineError, match=r"longer than 0\.2 s"):
         sales.query(endless, timeout=0.2).read_all()
 
 
-def test_an_answer_outlives_the_call_and_leaves_nothing(sales: Catalog) -> None:
+def test_unread_result_leaves_no_timer(sales: Catalog) -> None:
     reader = sales.query("SELECT id FROM sales ORDER BY id", timeout=600)
-    del reader  # never read: its database and its timer go too
+    del reader  # an unread result must release its database and its timer
     assert answer(sales, "SELECT id FROM sales ORDER BY id") == [{"id": 2}, {"id": 3}]
     assert not [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
 
 
-def test_tables_of_one_query_are_of_one_moment(catalog: Catalog) -> None:
+def test_tables_of_one_query_are_read_at_one_snapshot(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.write("a", numbers(0))
         tx.write("b", numbers(0))
@@ -292,7 +294,7 @@ def test_timestamps_without_a_zone_are_utc(sales: Catalog) -> None:
     assert found == [{"n": 2}]
 
 
-def test_columns_of_every_kind_come_as_the_table_has_them(catalog: Catalog) -> None:
+def test_query_returns_columns_of_every_type(catalog: Catalog) -> None:
     rows = pa.table(
         {
             "day": pa.array([datetime(2024, 5, 1).date()]),

@@ -1,4 +1,4 @@
-"""`catalog.query` answers what was asked, also where the text is unusual."""
+"""`catalog.query` returns correct results for unusual SQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def sales(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """Four files of `sales`, ten rows in each; the database makes no difference here."""
+    """Yield a SQLite catalog with `sales` in four files of ten rows."""
     with deltasql.connect(
         sqlite_uri, mirror={"mode": "off"}, table={"data_root": str(tmp_path / "lake")}
     ) as catalog:
@@ -53,12 +53,12 @@ def answer(catalog: Catalog, sql: str, **options: Any) -> list[Any]:
         ("((SELECT id FROM sales WHERE id = 5))", [5]),
     ],
 )
-def test_what_stands_around_parentheses_counts(sales: Catalog, sql: str, ids: list[int]) -> None:
+def test_clauses_outside_parentheses_apply(sales: Catalog, sql: str, ids: list[int]) -> None:
     assert answer(sales, sql) == [(each,) for each in ids]
     assert answer(sales, sql, limit=1) == [(ids[0],)]
 
 
-def test_rows_that_come_out_of_lists_are_found_in_every_file(sales: Catalog) -> None:
+def test_unnest_with_limit_reads_every_file(sales: Catalog) -> None:
     assert answer(sales, "SELECT unnest(tags) AS tag FROM sales LIMIT 10") == [("a",), ("b",)]
     assert answer(sales, "SELECT unnest(tags) AS tag FROM sales", limit=10) == [("a",), ("b",)]
 
@@ -73,12 +73,12 @@ def test_rows_that_come_out_of_lists_are_found_in_every_file(sales: Catalog) -> 
         ("SELECT mode(len(tags)) FROM sales LIMIT 2", 1),
     ],
 )
-def test_a_limit_is_of_the_answer_not_of_the_table(sales: Catalog, sql: str, count: int) -> None:
+def test_limit_applies_to_the_result_not_to_the_table(sales: Catalog, sql: str, count: int) -> None:
     assert len(answer(sales, sql)) == count
 
 
 @pytest.mark.parametrize("share", ["10%", "10 PERCENT"])
-def test_a_share_is_of_all_rows(sales: Catalog, share: str) -> None:
+def test_percent_limit_applies_to_all_rows(sales: Catalog, share: str) -> None:
     assert len(answer(sales, f"SELECT id FROM sales LIMIT {share}")) == 4
     assert len(answer(sales, f"SELECT id FROM sales LIMIT {share}", limit=3)) == 3
     assert len(answer(sales, f"SELECT id FROM sales LIMIT {share}", limit=20)) == 4
@@ -97,19 +97,19 @@ def test_a_share_is_of_all_rows(sales: Catalog, share: str) -> None:
         "SELECT * FROM sales, (SUMMARIZE sales)",
     ],
 )
-def test_other_rows_than_those_of_tables_are_refused(sales: Catalog, sql: str) -> None:
+def test_table_functions_and_nested_statements_are_refused(sales: Catalog, sql: str) -> None:
     with pytest.raises(InvalidQueryError, match="Write one SELECT"):
         sales.query(sql)
 
 
-def test_rows_made_of_those_of_a_table_are_no_other_rows(sales: Catalog) -> None:
+def test_lateral_over_table_columns_is_allowed(sales: Catalog) -> None:
     many = "SELECT id, tag FROM sales, LATERAL unnest(tags) t(tag) ORDER BY tag"
     assert answer(sales, many) == [(39, "a"), (39, "b")]
     inner = "SELECT s.id, x FROM sales s, LATERAL (SELECT s.id + 1 AS x) WHERE s.id = 4"
     assert answer(sales, inner) == [(4, 5)]
 
 
-def test_help_for_want_of_memory_is_told() -> None:
+def test_out_of_memory_error_names_the_memory_option() -> None:
     import duckdb
 
     with (
@@ -119,19 +119,19 @@ def test_help_for_want_of_memory_is_told() -> None:
         raise duckdb.OutOfMemoryException("no room\n\nLINE 1: SELECT")
 
 
-def test_time_that_a_reader_takes_is_not_that_of_the_query(
+def test_timeout_excludes_time_between_reads(
     sales: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = sales.query("SELECT i FROM range(1000000) r(i)", timeout=600)
     rows = reader.read_next_batch().num_rows
-    later = time.monotonic() + 6000  # that long nobody read
+    later = time.monotonic() + 6000  # time in which no batch was read
     monkeypatch.setattr(duckdb_confined, "time", SimpleNamespace(monotonic=lambda: later))
     rows += sum(batch.num_rows for batch in reader)
     assert rows == 1_000_000
 
 
 @pytest.mark.parametrize("name", ["asked_0", "ASKED_1", *(f"relation_{n}" for n in range(1, 9))])
-def test_no_name_of_a_query_takes_the_place_of_a_table(sales: Catalog, name: str) -> None:
+def test_query_names_do_not_hide_internal_relations(sales: Catalog, name: str) -> None:
     sql = f"WITH {name} AS (SELECT 7 AS id) SELECT count(*) AS n, max(s.id) AS m FROM sales s"
     assert answer(sales, sql) == [(40, 39)]
     assert answer(sales, f"{sql}, {name} x, sales b WHERE b.id = 1 AND x.id = 7") == [(40, 39)]
@@ -153,7 +153,7 @@ def test_no_name_of_a_query_takes_the_place_of_a_table(sales: Catalog, name: str
         ),
     ],
 )
-def test_a_namespace_may_stand_before_a_column(
+def test_column_can_be_qualified_with_the_namespace(
     sales: Catalog, sql: str, rows: list[tuple[object]]
 ) -> None:
     with sales.begin() as tx:
@@ -162,7 +162,7 @@ def test_a_namespace_may_stand_before_a_column(
     assert answer(sales, sql) == rows
 
 
-def test_a_namespace_is_not_left_out_where_the_name_means_another_table(sales: Catalog) -> None:
+def test_ambiguous_namespace_qualifier_is_refused(sales: Catalog) -> None:
     with sales.begin() as tx:
         tx.write("crm.sales", pa.table({"id": [1, 2]}))
         tx.write("hr.sales", pa.table({"id": [2]}))
@@ -193,7 +193,7 @@ def test_a_namespace_is_not_left_out_where_the_name_means_another_table(sales: C
         ("SELECT a FROM (PIVOT t ON b USING sum(c))", None),
     ],
 )
-def test_columns_that_are_needed_without_a_name_are_noticed(
+def test_named_columns_is_none_if_columns_are_used_implicitly(
     sql: str, wanted: set[str] | None
 ) -> None:
     found = named_columns(sqlglot.parse_one(sql, read="duckdb"))
@@ -201,7 +201,7 @@ def test_columns_that_are_needed_without_a_name_are_noticed(
     assert found is None or wanted is None or found >= wanted
 
 
-def test_columns_without_a_name_are_read_from_a_bucket(
+def test_implicitly_used_columns_are_read_from_s3(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     with deltasql.connect(

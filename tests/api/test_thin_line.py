@@ -1,4 +1,4 @@
-"""One row from `write_deltalake` to SQL, to `_delta_log`, to readers that know nothing of us."""
+"""A row written with `write_deltalake` goes through SQL to `_delta_log` and to stock readers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, "c d"], "day": ["x", "x", 
 
 @pytest.fixture
 def location(catalog_uri: DeltaSqlUri, tmp_path: Path) -> str:
-    """A table written in three commits, and where its mirror is."""
+    """Write a table in three commits and return the location of its mirror."""
     place = str(tmp_path / "sales")
     uri = replace(catalog_uri.with_table("sales"), location=place).to_string()
     deltasql.write_deltalake(uri, ROWS, mode="append", partition_by=["day"])
@@ -43,7 +43,7 @@ def test_stock_deltalake_reads_every_version_of_the_mirror(location: str) -> Non
     assert deltalake.DeltaTable(location).version() == 2
 
 
-def test_stock_deltalake_refuses_to_write_past_the_database(location: str) -> None:
+def test_stock_deltalake_refuses_to_write_to_the_mirror(location: str) -> None:
     with pytest.raises(deltalake.exceptions.CommitFailedError):
         deltalake.write_deltalake(location, ROWS, mode="append")
 

@@ -1,4 +1,4 @@
-"""What a transaction does with rows, names, locations and versions that are not the usual ones."""
+"""Transactions with unusual rows, names, locations and versions."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ NAN = float("nan")
 
 
 def ids(catalog: Catalog, name: str = "t") -> list[int]:
-    """The ids in all live files, as a Parquet reader sees them."""
+    """Return the ids in all live files, read with pyarrow."""
     table = catalog.table(name)
     paths = [Path(table.location) / path for path in table.scan().paths()]
     return sorted(i for path in paths for i in pa.parquet.read_table(path)["id"].to_pylist())
 
 
-# Transactions that nobody ends
+# Transactions that are never ended
 
 
 def forget(catalog: Catalog) -> str:
@@ -64,7 +64,7 @@ def forget(catalog: Catalog) -> str:
     return txn_id
 
 
-def test_a_forgotten_transaction_warns_and_names_its_tables(
+def test_unfinished_transaction_warns_with_its_tables(
     catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     catalog.create_table("stock", SCHEMA)
@@ -76,7 +76,7 @@ def test_a_forgotten_transaction_warns_and_names_its_tables(
     assert [table.name for table in catalog.tables()] == ["stock"]
 
 
-def test_a_transaction_that_ended_or_changed_nothing_does_not_warn(catalog: Catalog) -> None:
+def test_finished_or_read_only_transaction_does_not_warn(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -97,7 +97,7 @@ def test_a_transaction_that_ended_or_changed_nothing_does_not_warn(catalog: Cata
 
 
 @pytest.mark.parametrize("values", [[1.0, NAN, None, NAN], [0.0, -0.0, 0.0, 1.0]])
-def test_every_row_is_written_once_whatever_its_partition(
+def test_rows_with_nan_null_and_zero_partitions_are_written_once(
     catalog: Catalog, values: list[float | None]
 ) -> None:
     rows = pa.table({"id": range(4), "p": pa.array(values, pa.float64())})
@@ -107,7 +107,7 @@ def test_every_row_is_written_once_whatever_its_partition(
     assert ids(catalog) == [0, 1, 2, 3]
 
 
-def test_statistics_stay_json_when_values_are_infinite(catalog: Catalog) -> None:
+def test_statistics_of_infinite_values_are_valid_json(catalog: Catalog) -> None:
     rows = pa.table({"id": [1, 2], "x": [1.0, float("inf")]})
     catalog.create_table("t", rows.schema)
     with catalog.begin() as tx:
@@ -117,9 +117,9 @@ def test_statistics_stay_json_when_values_are_infinite(catalog: Catalog) -> None
     assert len(catalog.table("t").scan("x > 5")) == 1
 
 
-def test_overwrite_replaces_what_the_transaction_wrote_before(catalog: Catalog) -> None:
+def test_overwrite_replaces_earlier_writes_of_the_transaction(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
-    for _ in range(2):  # of an empty table, then of one with files
+    for _ in range(2):  # first an empty table, then one with files
         with catalog.begin() as tx:
             for number in (1, 2, 3):
                 tx.write("t", pa.table({"id": [number]}), mode="overwrite")
@@ -136,7 +136,7 @@ def test_overwrite_replaces_what_the_transaction_wrote_before(catalog: Catalog) 
 # Versions and metadata
 
 
-def test_older_read_version_of_a_transaction_counts(catalog: Catalog) -> None:
+def test_conflict_check_uses_the_oldest_read_version(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
     for name in "ab":
         with catalog.begin() as tx:
@@ -148,7 +148,7 @@ def test_older_read_version_of_a_transaction_counts(catalog: Catalog) -> None:
         tx.commit()
 
 
-def test_appends_follow_a_new_protocol_at_once(catalog: Catalog) -> None:
+def test_appends_use_a_new_protocol_at_once(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
     for name in "ab":
         with catalog.begin() as tx:
@@ -166,7 +166,7 @@ def test_appends_follow_a_new_protocol_at_once(catalog: Catalog) -> None:
     assert catalog.table("t").version() == 5
 
 
-def test_partition_columns_change_only_without_files(catalog: Catalog) -> None:
+def test_partition_columns_change_only_if_all_files_are_removed(catalog: Catalog) -> None:
     schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
     catalog.create_table("t", schema)
     with catalog.begin() as tx:
@@ -195,13 +195,13 @@ def test_many_indexed_columns_fit_one_commit(catalog: Catalog) -> None:
     assert len(catalog.table("t").scan("c89 = 90")) == 0
 
 
-# Names and places
+# Names and locations
 
 
-def test_table_replaced_by_another_process_is_found_by_the_next_append(
+def test_append_uses_a_table_that_another_connection_replaced(
     catalog: Catalog, backend: str
 ) -> None:
-    # One process owns a DuckDB file, and one catalog does for it.
+    # Only one process can open a DuckDB file, so one catalog is used.
     other = catalog if backend == "duckdb" else deltasql.connect(catalog.uri, catalog.config)
     catalog.create_table("t", SCHEMA)
     with catalog.begin() as tx:
@@ -209,7 +209,7 @@ def test_table_replaced_by_another_process_is_found_by_the_next_append(
     other.drop("t")
     other.create_table("t", SCHEMA)
     while now_ms() <= other.table("t").row.created_at_ms:
-        pass  # begun in a later millisecond than the table was made
+        pass  # the transaction must begin in a later millisecond than the creation of the table
     with catalog.begin() as tx:
         tx.stage_table("t", [add_file("b")])
     assert tx.versions == {"t": 1}
@@ -220,13 +220,13 @@ def test_table_replaced_by_another_process_is_found_by_the_next_append(
 
 
 @pytest.mark.parametrize("read_version", [None, 0])
-def test_table_replaced_after_the_first_look_is_not_changed(
+def test_table_replaced_after_the_first_read_is_not_changed(
     catalog: Catalog, read_version: int | None
 ) -> None:
     catalog.create_table("looked_at", SCHEMA)
     catalog.create_table("t", SCHEMA)
     tx = catalog.begin()
-    tx.snapshot("looked_at")  # every table is seen as of now
+    tx.snapshot("looked_at")  # fixes the snapshot of all tables
     catalog.drop("t")
     catalog.create_table("t", SCHEMA)
     tx.stage_table("t", [add_file("late")], read_version=read_version)
@@ -236,7 +236,7 @@ def test_table_replaced_after_the_first_look_is_not_changed(
     assert catalog.table("t").scan().paths() == []
 
 
-def test_handle_of_a_renamed_table_never_changes_the_one_with_its_name(
+def test_handle_of_a_renamed_table_never_changes_a_new_table(
     catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(tmp_path / "lake"))
@@ -260,7 +260,7 @@ def test_handle_of_a_renamed_table_never_changes_the_one_with_its_name(
     close_all()
 
 
-def test_relative_paths_mean_the_same_after_a_change_of_folder(
+def test_relative_paths_survive_a_change_of_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
@@ -270,7 +270,7 @@ def test_relative_paths_mean_the_same_after_a_change_of_folder(
     with deltasql.connect("deltasql://sqlite/meta.db", pool={"max_size": 1}) as catalog:
         catalog.create_table("t", SCHEMA, location="data/t")
         os.chdir(second)
-        pid = os.fork()  # connections are opened anew after a fork
+        pid = os.fork()  # connections are opened again after a fork
         if pid == 0:
             os._exit(0)
         os.waitpid(pid, 0)
@@ -290,7 +290,7 @@ def test_two_tables_cannot_share_a_location(catalog: Catalog, tmp_path: Path) ->
         catalog.create_table("u", SCHEMA, location=str(tmp_path / "place"))
 
 
-def test_a_table_is_not_created_over_the_log_of_another(
+def test_create_over_an_existing_delta_log_is_refused(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     place = str(tmp_path / "place")
@@ -310,7 +310,7 @@ def test_a_table_is_not_created_over_the_log_of_another(
     close_all()
 
 
-def test_what_makes_no_sense_is_refused(sqlite_uri: DeltaSqlUri) -> None:
+def test_write_refuses_invalid_mode_partitioning_and_version(sqlite_uri: DeltaSqlUri) -> None:
     uri = sqlite_uri.with_table("t").to_string()
     rows = pa.table({"id": [1], "day": ["x"]})
     with pytest.raises(ValueError, match="apend"):
@@ -322,7 +322,7 @@ def test_what_makes_no_sense_is_refused(sqlite_uri: DeltaSqlUri) -> None:
         deltasql.write_deltalake(f"{uri}&version=0", rows, mode="append")
 
 
-def test_renames_pass_between_appends(catalog: Catalog) -> None:
+def test_concurrent_renames_and_appends_lose_no_commit(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
     stop = threading.Event()
     committed: list[int] = []
@@ -335,7 +335,7 @@ def test_renames_pass_between_appends(catalog: Catalog) -> None:
                 with catalog.begin() as tx:
                     tx.stage_table("t", [add_file(f"{writer}-{number}")])
             except (TableChangedError, TxnLogTableNotFoundError):
-                continue  # it has the other name for a moment
+                continue  # the table has the other name now
             committed.append(1)
 
     writers = [threading.Thread(target=append, args=(number,)) for number in range(3)]
@@ -352,10 +352,10 @@ def test_renames_pass_between_appends(catalog: Catalog) -> None:
     assert catalog.table("t").version() == len(committed)
 
 
-# Tables at one moment
+# One snapshot of all tables
 
 
-def test_all_tables_are_seen_at_the_moment_of_the_first(catalog: Catalog) -> None:
+def test_all_tables_are_read_at_the_snapshot_of_the_first_read(catalog: Catalog) -> None:
     grow(catalog, 1)
     with catalog.begin() as tx:
         first = tx.read("a")["id"].to_pylist()
@@ -366,7 +366,7 @@ def test_all_tables_are_seen_at_the_moment_of_the_first(catalog: Catalog) -> Non
         assert sorted(tx.read("b")["id"].to_pylist()) == [1, 2]
 
 
-def test_what_was_read_before_others_changed_it_is_checked(catalog: Catalog) -> None:
+def test_change_of_rows_that_others_deleted_is_a_conflict(catalog: Catalog) -> None:
     grow(catalog, 1)
     with pytest.raises(ConcurrentDeleteDeleteError), catalog.begin() as tx:
         tx.read("a")
@@ -376,7 +376,7 @@ def test_what_was_read_before_others_changed_it_is_checked(catalog: Catalog) -> 
     assert ids(catalog, "b") == []
 
 
-def test_a_table_made_since_can_be_used(catalog: Catalog) -> None:
+def test_table_created_after_begin_can_be_used(catalog: Catalog) -> None:
     grow(catalog, 1)
     with catalog.begin() as tx:
         tx.read("a")

@@ -1,4 +1,4 @@
-"""Files of transactions that never committed, and whose table does not exist."""
+"""Files of transactions that never committed and whose table does not exist."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with deltasql.connect(uri, table={"data_root": lake}) as catalog:
 
 
 def age(catalog: Catalog) -> None:
-    """Let two hours pass for everything that was announced."""
+    """Make all intents two hours older."""
     with catalog.store.session() as session:
         session.begin()
         session.script("UPDATE dl_staged_files SET staged_at_ms = staged_at_ms - 7200000")
@@ -53,7 +53,7 @@ def intents_check(catalog: Catalog) -> tuple[str, str]:
     return found.status, found.suggestion or ""
 
 
-def test_files_of_a_killed_process_that_created_a_table_are_found_and_deleted(
+def test_vacuum_deletes_files_of_a_killed_process_that_created_a_table(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"
@@ -63,10 +63,12 @@ def test_files_of_a_killed_process_that_created_a_table_are_found_and_deleted(
     assert killed.returncode == -signal.SIGKILL
     left = data_files(lake)
     assert len(left) == 2
-    (lake / "default" / "t" / "other.parquet").write_bytes(b"x")  # nobody announced it
+    (lake / "default" / "t" / "other.parquet").write_bytes(b"x")  # a file without an intent
     with deltasql.connect(catalog_uri) as catalog:
         assert intents_check(catalog)[0] == "ok"
-        assert catalog.vacuum_uncommitted(dry_run=False) == []  # it may still be running
+        assert (
+            catalog.vacuum_uncommitted(dry_run=False) == []
+        )  # the transaction may still be running
         age(catalog)
         assert intents_check(catalog) == (
             "warning",
@@ -80,7 +82,7 @@ def test_files_of_a_killed_process_that_created_a_table_are_found_and_deleted(
         assert catalog.vacuum_uncommitted() == []
 
 
-def test_a_transaction_whose_files_were_deleted_does_not_create_its_table(
+def test_transaction_whose_files_were_vacuumed_does_not_commit(
     catalog: Catalog,
 ) -> None:
     tx = catalog.begin()
@@ -93,7 +95,7 @@ def test_a_transaction_whose_files_were_deleted_does_not_create_its_table(
     assert catalog.tables() == []
 
 
-def test_a_transaction_whose_intents_were_lost_creates_its_table(catalog: Catalog) -> None:
+def test_transaction_whose_intents_were_lost_commits(catalog: Catalog) -> None:
     tx = catalog.begin()
     tx.create_table("t", ROWS.schema)
     tx.write("t", ROWS)
@@ -102,7 +104,7 @@ def test_a_transaction_whose_intents_were_lost_creates_its_table(catalog: Catalo
     assert catalog.table("t").version() == 0
 
 
-def test_files_that_a_table_needs_and_intents_of_dropped_tables(
+def test_vacuum_keeps_committed_files_of_live_and_dropped_tables(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     for name in ("live", "dropped"):

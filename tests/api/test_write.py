@@ -1,4 +1,4 @@
-"""Rows that do not fit are refused before anything is committed."""
+"""Rows that do not match the schema are refused before the commit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.stri
         (pa.table({"id": [1], "name": [{"x": 1}]}), "Cannot cast field name"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused(catalog: Catalog, rows: pa.Table, message: str) -> None:
+def test_rows_that_do_not_match_the_schema_are_refused(
+    catalog: Catalog, rows: pa.Table, message: str
+) -> None:
     catalog.create_table("t", SCHEMA)
     with pytest.raises(TxnLogSchemaError, match=message), catalog.begin() as tx:
         tx.write("t", rows)
@@ -56,7 +58,7 @@ def test_error_names_the_first_value_that_cannot_be_cast(
     assert failed.value.column == "c"
 
 
-def test_null_and_empty_text_are_one_partition(catalog: Catalog) -> None:
+def test_null_and_empty_string_are_one_partition(catalog: Catalog) -> None:
     rows = pa.table({"id": [1, 2, 3], "p": pa.array([None, "", ""], pa.string())})
     catalog.create_table("parted", rows.schema, partition_by=["p"])
     with catalog.begin() as transaction:
