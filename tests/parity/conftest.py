@@ -1,4 +1,4 @@
-"""`lake`: the same test on stock deltalake and on tables whose log is in a database."""
+"""The `lake` fixture runs a test on stock deltalake and on every catalog backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
-# It checks the tests themselves, so it runs after a change to them or to the pin of deltalake.
+# These runs check the tests themselves: they matter after a change of the tests or of deltalake.
 _STOCK = "stock deltalake: its answers change only with its release"
 
 
@@ -33,13 +33,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake of one system."""
+    """Yield an empty lake of one system."""
     if request.param == "stock":
         yield _stock(tmp_path)
         return
     for uri in new_catalog_uri(request.param, tmp_path):
         yield _ours(request.param, uri, tmp_path)
-        close_all()  # or connections of every test stay open until the last one
+        close_all()  # otherwise connections stay open until the last test
 
 
 def _stock(folder: Path) -> Lake:

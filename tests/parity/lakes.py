@@ -1,4 +1,4 @@
-"""The systems a parity test runs on, and the differences that are meant."""
+"""The systems that parity tests run on, and helpers to read and write their tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BY_WRITER_VERSION = (
 
 @dataclass(frozen=True)
 class Lake:
-    """One system: its four entry points and where its tables are."""
+    """One system: its four entry points and the addresses of its tables."""
 
     system: str
     DeltaTable: Any
@@ -32,9 +32,9 @@ class Lake:
     QueryBuilder: Any
     convert_to_deltalake: Any
     uri: Callable[[str], str]
-    """The address of a table of this name."""
+    """Return the address of the table with this name."""
     nowhere: Callable[[str], str]
-    """An address where no table can be."""
+    """Return an address at which no table exists."""
     root: Path
 
     def make(self, table: str, data: Any, /, **options: Any) -> Any:
@@ -43,19 +43,19 @@ class Lake:
         return self.DeltaTable(self.uri(table))
 
     def append(self, table: str, data: Any, /, **options: Any) -> Any:
-        """Append by address and open the table."""
+        """Append to a table by address and open it."""
         return self.make(table, data, mode="append", **options)
 
     def folder(self, table: Any) -> Path:
-        """The folder of a table's data and log."""
+        """Return the folder of a table's data and log."""
         return Path(unquote(urlsplit(table.table_uri).path))
 
     def log(self, table: Any) -> list[str]:
-        """The names of the files of a table's log."""
+        """Return the names of the files in a table's log."""
         return sorted(each.name for each in (self.folder(table) / "_delta_log").iterdir())
 
     def features(self, table: Any) -> set[str]:
-        """What a writer must support, whether said by a version or by names."""
+        """Return the writer features that the protocol lists or implies by its version."""
         protocol = table.protocol()
         if protocol.writer_features is not None:
             return set(protocol.writer_features)
@@ -68,20 +68,20 @@ class Lake:
 
 
 def rows(table: Any, *by: str, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """The rows of a table, sorted by these columns, else by the first one."""
+    """Return the rows of a table, sorted by the given columns or by the first one."""
     found = table.to_pyarrow_table(columns=list(columns) if columns else None)
     keys = by or (found.column_names[0],)
     return list(found.sort_by([(key, "ascending") for key in keys]).to_pylist())
 
 
 def column(table: Any, name: str) -> list[Any]:
-    """The values of one column, nulls last."""
+    """Return the sorted values of one column, nulls last."""
     values = table.to_pyarrow_table(columns=[name])[name].to_pylist()
     return sorted(values, key=lambda value: (value is None, value))
 
 
 def sample(**changes: Any) -> pa.Table:
-    """Three rows: `id` 1 to 3, a partition column `p`, a double `v` with a null."""
+    """Return three rows: `id` 1 to 3, a partition column `p`, a double `v` with a null."""
     columns: Mapping[str, Any] = {
         "id": pa.array([1, 2, 3], pa.int64()),
         "p": pa.array(["a", "b", "a"]),
@@ -91,7 +91,7 @@ def sample(**changes: Any) -> pa.Table:
 
 
 def numbers(start: int, stop: int) -> pa.Table:
-    """`id` from start to stop - 1 and `v` ten times that."""
+    """Return rows with `id` from start to stop - 1 and `v` ten times `id`."""
     ids = range(start, stop)
     return pa.table(
         {"id": pa.array(ids, pa.int64()), "v": pa.array([each * 10 for each in ids], pa.int64())}
@@ -99,5 +99,5 @@ def numbers(start: int, stop: int) -> pa.Table:
 
 
 def counts(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics without the times."""
+    """Return the metrics without durations."""
     return {key: value for key, value in metrics.items() if not key.endswith("_ms")}

@@ -1,4 +1,4 @@
-"""Files that the user wrote: `create_write_transaction`."""
+"""`create_write_transaction` commits files that the user wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.parity.lakes import Lake, column, rows, sample
 
 
 def put(lake: Lake, table: Any, path: str, data: pa.Table, **partition: str) -> AddAction:
-    """Write a file beside a table and describe it."""
+    """Write a Parquet file into a table's folder and return its add action."""
     file = lake.folder(table) / path
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(data, file)
@@ -25,7 +25,7 @@ def put(lake: Lake, table: Any, path: str, data: pa.Table, **partition: str) -> 
 
 
 @pytest.mark.two_databases
-def test_files_are_added(lake: Lake) -> None:
+def test_append_adds_files(lake: Lake) -> None:
     table = lake.make("t", sample())
     action = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))
     assert table.create_write_transaction([action], "append", table.schema()) is None
@@ -39,7 +39,7 @@ def test_files_are_added(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_overwrite_removes_the_others(lake: Lake) -> None:
+def test_overwrite_removes_all_other_files(lake: Lake) -> None:
     table = lake.make("t", sample())
     action = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))
     table.create_write_transaction([action], "overwrite", table.schema())
@@ -50,7 +50,7 @@ def test_overwrite_removes_the_others(lake: Lake) -> None:
     assert table.count() == 0
 
 
-def test_overwrite_of_some_partitions(lake: Lake) -> None:
+def test_overwrite_replaces_only_filtered_partitions(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     data = sample(id=[7, 8, 9]).drop_columns(["p"])
     action = put(lake, table, "p=a/mine.parquet", data, p="a")
@@ -70,7 +70,7 @@ def test_overwrite_of_some_partitions(lake: Lake) -> None:
     ]
 
 
-def test_files_are_removed(lake: Lake) -> None:
+def test_remove_actions_remove_files(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(id=[7, 8, 9]), mode="append")
     newest = table.file_uris()[0].rsplit("/", 1)[-1]
@@ -80,7 +80,7 @@ def test_files_are_removed(lake: Lake) -> None:
     assert column(table, "id") == [1, 2, 3]
 
 
-def test_properties_of_the_commit(lake: Lake) -> None:
+def test_commit_properties_are_in_the_history(lake: Lake) -> None:
     table = lake.make("t", sample())
     action = put(lake, table, "mine.parquet", sample())
     who = CommitProperties(custom_metadata={"who": "me"})
@@ -89,13 +89,13 @@ def test_properties_of_the_commit(lake: Lake) -> None:
     assert table.history(1)[0]["who"] == "me"
 
 
-def test_an_unknown_mode(lake: Lake) -> None:
+def test_unknown_mode_is_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="Invalid save mode provided: bogus"):
         table.create_write_transaction([], "bogus", table.schema())
 
 
-def test_actions_are_refused_with_the_types_of_deltalake(lake: Lake) -> None:
+def test_invalid_actions_raise_the_error_types_of_deltalake(lake: Lake) -> None:
     table = lake.make("t", sample())
     [name] = [uri.rsplit("/", 1)[-1] for uri in table.file_uris()]
     add = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))
@@ -116,7 +116,7 @@ def test_actions_are_refused_with_the_types_of_deltalake(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).version() == 0
 
 
-def test_a_path_with_a_slash_is_one_below_the_table(lake: Lake) -> None:
+def test_path_with_a_leading_slash_is_relative_to_the_table(lake: Lake) -> None:
     table = lake.make("t", sample())
     action = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))
     action.path = "/mine.parquet"
@@ -124,17 +124,17 @@ def test_a_path_with_a_slash_is_one_below_the_table(lake: Lake) -> None:
     table.update_incremental()
     assert table.file_uris()[0] == str(lake.folder(table) / "mine.parquet")
     assert column(table, "id") == [1, 2, 3, 7, 8, 9]
-    # A published log is read by others, for whom such a path is one of the whole file system.
+    # Other readers of the published log take such a path as absolute.
     if lake.system != "stock":
         log = (lake.folder(table) / "_delta_log" / f"{1:020}.json").read_text()
         assert '"path":"mine.parquet"' in log
 
 
-def test_an_absolute_path_below_the_table_is_taken_as_relative(lake: Lake) -> None:
+def test_absolute_path_below_the_table_becomes_relative(lake: Lake) -> None:
     table = lake.make("t", sample())
     action = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))
     action.path = str(lake.folder(table) / "mine.parquet")
     table.create_write_transaction([action], "append", table.schema())
     table.update_incremental()
-    if lake.system != "stock":  # which looks for the whole path below the table, and fails
+    if lake.system != "stock":  # stock looks for the absolute path below the table and fails
         assert column(table, "id") == [1, 2, 3, 7, 8, 9]

@@ -13,13 +13,13 @@ from deltalake.table import TableAlterer
 from tests.parity.lakes import Lake, rows, sample
 
 
-def test_an_alterer_is_made_by_each_access(lake: Lake) -> None:
+def test_alter_returns_a_table_alterer(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert isinstance(table.alter, TableAlterer)
     assert table.alter.table is table
 
 
-def test_a_new_column_is_null_in_old_rows(lake: Lake) -> None:
+def test_new_column_is_null_in_old_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert table.alter.add_columns(Field("w", "integer", metadata={"k": "v"})) is None
     assert table.version() == 1
@@ -32,28 +32,28 @@ def test_a_new_column_is_null_in_old_rows(lake: Lake) -> None:
     ]
 
 
-def test_several_columns_and_writing_them(lake: Lake) -> None:
+def test_several_columns_can_be_added_and_written(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_columns([Field("x", "string"), Field("y", "double")])
     lake.write_deltalake(table, sample(id=[7, 8, 9], x=["q"] * 3, y=[0.5] * 3), mode="append")
     assert [row["x"] for row in rows(table)] == [None, None, None, "q", "q", "q"]
 
 
-def test_a_struct_may_get_fields(lake: Lake) -> None:
+def test_fields_can_be_added_to_a_struct(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_columns(Field("s", StructType([Field("a", "long")])))
     table.alter.add_columns(Field("s", StructType([Field("b", "string")])))
     assert table.schema().fields[-1].type == StructType([Field("a", "long"), Field("b", "string")])
 
 
-def test_a_column_keeps_its_type(lake: Lake) -> None:
+def test_add_columns_does_not_change_a_type(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(SchemaMismatchError, match="Cannot merge types long and string"):
         table.alter.add_columns(Field("id", "string"))
     assert table.version() == 0
 
 
-def test_properties_are_set(lake: Lake) -> None:
+def test_setting_a_property_keeps_the_others(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.checkpointInterval": "5"})
     table.alter.set_table_properties({"delta.logRetentionDuration": "interval 2 days"})
     assert table.metadata().configuration == {
@@ -67,7 +67,7 @@ def test_properties_are_set(lake: Lake) -> None:
     }
 
 
-def test_unknown_properties_are_refused_unless_wanted(lake: Lake) -> None:
+def test_unknown_properties_are_refused_unless_allowed(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="Error parsing property 'foo':'1'"):
         table.alter.set_table_properties({"foo": "1"})
@@ -76,7 +76,7 @@ def test_unknown_properties_are_refused_unless_wanted(lake: Lake) -> None:
     assert table.metadata().configuration == {"foo": "1"}
 
 
-def test_append_only_may_be_turned_on_and_off(lake: Lake) -> None:
+def test_append_only_can_be_turned_on_and_off(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.set_table_properties({"delta.appendOnly": "true"})
     with pytest.raises(DeltaError, match="append-only"):
@@ -87,7 +87,7 @@ def test_append_only_may_be_turned_on_and_off(lake: Lake) -> None:
     assert table.count() == 0
 
 
-def test_name_and_description(lake: Lake) -> None:
+def test_name_and_description_can_be_set(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.set_table_name("people")
     table.alter.set_table_description("who is who")
@@ -100,7 +100,7 @@ def test_name_and_description(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t"), version=0).metadata().name is None
 
 
-def test_lengths_of_name_and_description(lake: Lake) -> None:
+def test_name_and_description_have_a_maximum_length(lake: Lake) -> None:
     table = lake.make("t", sample())
     for bad in ("", "x" * 256):
         with pytest.raises(DeltaError, match="Table name cannot be empty and cannot exceed 255"):
@@ -112,7 +112,7 @@ def test_lengths_of_name_and_description(lake: Lake) -> None:
     assert table.version() == 2
 
 
-def test_column_metadata_is_merged(lake: Lake) -> None:
+def test_new_column_metadata_is_merged_with_old(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.set_column_metadata("id", {"comment": "the key"})
     table.alter.set_column_metadata("id", {"unit": "none"})
@@ -123,7 +123,7 @@ def test_column_metadata_is_merged(lake: Lake) -> None:
         table.alter.set_column_metadata("zz", {"k": "v"})
 
 
-def test_commit_properties_of_every_change(lake: Lake) -> None:
+def test_every_alter_method_records_commit_properties(lake: Lake) -> None:
     table = lake.make("t", sample())
     who = CommitProperties(custom_metadata={"who": "me"})
     hook = PostCommitHookProperties(create_checkpoint=False)
@@ -140,7 +140,7 @@ def test_commit_properties_of_every_change(lake: Lake) -> None:
     assert [commit.get("who") for commit in table.history()] == ["me"] * 7 + [None]
 
 
-def test_commit_arguments_by_position_warn(lake: Lake) -> None:
+def test_positional_commit_arguments_warn(lake: Lake) -> None:
     table = lake.make("t", sample())
     who = CommitProperties(custom_metadata={"who": "me"})
     with pytest.warns(DeprecationWarning, match="positionally"):

@@ -1,4 +1,4 @@
-"""Arguments that cannot be meant: refused by type, before anything is written."""
+"""Invalid arguments raise the right error type before anything is written."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FLOATS = pa.table({"id": range(5), "f": [1.0, NAN, INFINITY, -INFINITY, None]})
     ids=str,
 )
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
-def test_partitions_beyond_the_numbers(
+def test_filters_on_nan_and_infinity_partitions(
     lake: Lake, kind: pa.DataType, op: str, value: Any, found: list[str]
 ) -> None:
     data = _FLOATS.set_column(1, "f", _FLOATS["f"].cast(kind))
@@ -78,7 +78,7 @@ _TYPED = pa.table(
         "n = 'x'",
     ],
 )
-def test_text_that_is_no_value_of_the_column(lake: Lake, predicate: str) -> None:
+def test_predicate_with_invalid_literal_raises_cast_error(lake: Lake, predicate: str) -> None:
     table = lake.make("t", _TYPED, partition_by="p")
     calls: list[Callable[[], object]] = [
         lambda: table.file_uris(file_pruning_predicate=predicate),
@@ -93,7 +93,7 @@ def test_text_that_is_no_value_of_the_column(lake: Lake, predicate: str) -> None
 
 
 @pytest.mark.parametrize("predicate", ["b = 'yes'", "at > '1970-01-01'", "d = '1970-01-02'", "id"])
-def test_text_that_is_a_value_of_the_column(lake: Lake, predicate: str) -> None:
+def test_predicate_with_valid_string_literal_is_cast(lake: Lake, predicate: str) -> None:
     table = lake.make("t", _TYPED)
     assert len(table.file_uris(file_pruning_predicate=predicate)) == 1
 
@@ -101,7 +101,7 @@ def test_text_that_is_a_value_of_the_column(lake: Lake, predicate: str) -> None:
 @pytest.mark.parametrize(
     "given", ["x", 5, [5], [None], [("x", 1)], {"a": 1}, Transaction("a", 1)], ids=str
 )
-def test_application_transactions_that_are_none(lake: Lake, given: Any) -> None:
+def test_invalid_application_transactions_are_refused(lake: Lake, given: Any) -> None:
     table = lake.make("t", sample())
     with pytest.raises(TypeError, match=r"not an instance of|Can't extract `str` to `Vec`"):
         lake.append("t", sample(), commit_properties=CommitProperties(app_transactions=given))
@@ -123,7 +123,7 @@ def _encoded(encoding: Any, column: str) -> WriterProperties:
         ("DELTA_BYTE_ARRAY", "id", "(?i)delta_?byte_?array"),
     ],
 )
-def test_encodings_that_a_column_cannot_have(
+def test_encoding_unsupported_by_the_column_type_is_refused(
     lake: Lake, encoding: str, column: str, words: str
 ) -> None:
     with pytest.raises(DeltaError, match=words):
@@ -131,7 +131,7 @@ def test_encodings_that_a_column_cannot_have(
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 
 
-def test_encodings_in_any_case(lake: Lake) -> None:
+def test_encoding_names_are_case_insensitive(lake: Lake) -> None:
     table = lake.make("t", sample(), writer_properties=_encoded("delta_binary_packed", "id"))
     assert table.count() == 3
     with pytest.raises(TypeError, match="failed to extract field PyWriterProperties"):
@@ -139,7 +139,7 @@ def test_encodings_in_any_case(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("given", ["false", 1, None], ids=repr)
-def test_choices_that_are_neither_true_nor_false(lake: Lake, given: Any) -> None:
+def test_boolean_options_accept_only_booleans(lake: Lake, given: Any) -> None:
     table = lake.make("t", sample(), configuration={"delta.enableChangeDataFeed": "true"})
     calls: list[Callable[[], object]] = [
         lambda: table.repair(dry_run=given),
@@ -168,7 +168,7 @@ def test_choices_that_are_neither_true_nor_false(lake: Lake, given: Any) -> None
 @pytest.mark.parametrize(
     ("key", "value"), [("delta.minWriterVersion", "9"), ("delta.minReaderVersion", "4")]
 )
-def test_versions_that_no_protocol_has(lake: Lake, key: str, value: str) -> None:
+def test_invalid_protocol_versions_are_refused(lake: Lake, key: str, value: str) -> None:
     told = rf"Kernel: Generic delta kernel error: {key} = '{value}' is invalid, valid values are"
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match=told):

@@ -1,4 +1,4 @@
-"""A backslash in SQL is a letter, as DataFusion has it: in values, patterns and conditions."""
+"""A backslash in SQL values, patterns and predicates is a literal character, as in DataFusion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _PATHS = pa.table({"id": [1, 2, 3], "s": ["C:\\new", "a\nb", "n7"]})
         (r"s = 'C:\' OR id = 3", [1, 2]),
     ],
 )
-def test_conditions(lake: Lake, part: str | None, predicate: str, left: list[int]) -> None:
+def test_backslash_in_predicates_is_literal(
+    lake: Lake, part: str | None, predicate: str, left: list[int]
+) -> None:
     table = lake.make("t", _PATHS, partition_by=part)
     table.delete(predicate)
     assert column(table, "id") == left
@@ -41,7 +43,7 @@ def test_conditions(lake: Lake, part: str | None, predicate: str, left: list[int
         (r"'C:\'", "C:\\"),
     ],
 )
-def test_new_values(lake: Lake, expression: str, made: str) -> None:
+def test_backslash_in_update_expressions_is_literal(lake: Lake, expression: str, made: str) -> None:
     table = lake.make("t", _PATHS)
     table.update({"s": expression}, predicate=r"s = 'C:\new'")
     assert [row["s"] for row in rows(table)] == [made, "a\nb", "n7"]
@@ -49,7 +51,7 @@ def test_new_values(lake: Lake, expression: str, made: str) -> None:
     assert rows(table)[1]["s"] == "D:\\table"
 
 
-def test_a_merge(lake: Lake) -> None:
+def test_backslash_in_merge_is_literal(lake: Lake) -> None:
     table = lake.make("t", _PATHS)
     source = pa.table({"id": [1, 4], "s": ["x", "y"]})
     merger = table.merge(source, r"s.id = t.id AND t.s = 'C:\new'", "s", "t")
@@ -57,7 +59,7 @@ def test_a_merge(lake: Lake) -> None:
     assert [row["s"] for row in rows(table)] == ["\\d", "a\nb", "n7", "y"]
 
 
-def test_a_replaced_part(lake: Lake) -> None:
+def test_backslash_in_replace_where_is_literal(lake: Lake) -> None:
     table = lake.make("t", _PATHS)
     new: Any = pa.table({"id": [9], "s": ["C:\\new"]})
     lake.write_deltalake(table, new, mode="overwrite", predicate=r"s = 'C:\new'")
@@ -65,7 +67,7 @@ def test_a_replaced_part(lake: Lake) -> None:
     assert table.history(1)[0]["operationParameters"]["predicate"] == r"s = 'C:\new'"
 
 
-def test_a_constraint(lake: Lake) -> None:
+def test_backslash_in_constraints_is_literal(lake: Lake) -> None:
     table = lake.make("t", pa.table({"s": ["n7"]}))
     table.alter.add_constraint({"digit": r"s ~ '^n\d$'"})
     lake.write_deltalake(table, pa.table({"s": ["n8"]}), mode="append")

@@ -1,4 +1,4 @@
-"""`load_cdf`: the change data feed of tables that have it on."""
+"""`load_cdf` returns the change data feed of tables that have it enabled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEED = {"delta.enableChangeDataFeed": "true"}
 
 
 def feed(table: Any, **options: Any) -> list[tuple[Any, ...]]:
-    """Rows of the feed as (version, id, change, v)."""
+    """Return the rows of the feed as (version, id, change type, v)."""
     found = pa.table(table.load_cdf(**options)).to_pylist()
     return sorted(
         (
@@ -34,7 +34,7 @@ def feed(table: Any, **options: Any) -> list[tuple[Any, ...]]:
 
 
 def changed(lake: Lake, **options: Any) -> Any:
-    """Insert, delete, update, merge and overwrite, a version each."""
+    """Insert, delete, update, merge and overwrite, each in a version of its own."""
     table = lake.make("t", sample(), configuration=FEED, **options)
     table.delete("id = 1")
     table.update({"v": "9.0"}, predicate="id = 2")
@@ -63,7 +63,7 @@ EVERYTHING = [
 ]
 
 
-def test_every_change_of_every_version(lake: Lake) -> None:
+def test_feed_has_the_changes_of_every_version(lake: Lake) -> None:
     table = changed(lake)
     reader = table.load_cdf()
     assert isinstance(reader, RecordBatchReader)
@@ -71,11 +71,11 @@ def test_every_change_of_every_version(lake: Lake) -> None:
     assert feed(table) == EVERYTHING
 
 
-def test_every_change_of_a_partitioned_table(lake: Lake) -> None:
+def test_feed_has_the_changes_of_a_partitioned_table(lake: Lake) -> None:
     assert feed(changed(lake, partition_by=["p"])) == EVERYTHING
 
 
-def test_columns_of_the_feed(lake: Lake) -> None:
+def test_feed_adds_the_commit_columns(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration=FEED)
     schema = pa.schema(table.load_cdf().schema)
     assert schema.names == ["id", "p", "v", "_change_type", "_commit_version", "_commit_timestamp"]
@@ -83,14 +83,14 @@ def test_columns_of_the_feed(lake: Lake) -> None:
     assert pa.types.is_timestamp(schema.field("_commit_timestamp").type)
 
 
-def test_the_time_of_a_change_is_that_of_its_commit(lake: Lake) -> None:
+def test_commit_timestamp_is_the_time_of_the_commit(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration=FEED)
     (moment,) = set(pa.table(table.load_cdf())["_commit_timestamp"].to_pylist())
     written = datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, UTC)
     assert abs(moment.replace(tzinfo=UTC) - written) < timedelta(seconds=5)
 
 
-def test_a_range_of_versions(lake: Lake) -> None:
+def test_version_range_selects_changes(lake: Lake) -> None:
     table = changed(lake)
     assert feed(table, starting_version=1, ending_version=2) == EVERYTHING[3:6]
     assert feed(table, starting_version=3) == EVERYTHING[6:]
@@ -98,7 +98,7 @@ def test_a_range_of_versions(lake: Lake) -> None:
     assert feed(table, starting_version=1, ending_version=99) == EVERYTHING[3:]
 
 
-def test_versions_out_of_range(lake: Lake) -> None:
+def test_versions_out_of_range_are_refused_unless_allowed(lake: Lake) -> None:
     table = changed(lake)
     with pytest.raises(DeltaError, match="Invalid table version: 9"):
         table.load_cdf(starting_version=9)
@@ -107,7 +107,7 @@ def test_versions_out_of_range(lake: Lake) -> None:
         table.load_cdf(starting_version=3, ending_version=1)
 
 
-def test_a_range_of_times(lake: Lake) -> None:
+def test_timestamp_range_selects_changes(lake: Lake) -> None:
     table = changed(lake)
     assert feed(table, starting_timestamp="2001-01-01T00:00:00Z") == EVERYTHING
     assert feed(table, ending_timestamp="2201-01-01T00:00:00Z") == EVERYTHING
@@ -119,7 +119,7 @@ def test_a_range_of_times(lake: Lake) -> None:
         table.load_cdf(starting_timestamp="no time")
 
 
-def test_some_columns(lake: Lake) -> None:
+def test_columns_option_selects_columns(lake: Lake) -> None:
     table = changed(lake)
     found = pa.table(table.load_cdf(columns=["id", "_change_type"]))
     assert found.column_names == ["id", "_change_type"]
@@ -128,20 +128,20 @@ def test_some_columns(lake: Lake) -> None:
         table.load_cdf(columns=["zz"])
 
 
-def test_a_predicate(lake: Lake) -> None:
+def test_predicate_filters_changes(lake: Lake) -> None:
     table = changed(lake)
     assert feed(table, predicate="id = 2") == [row for row in EVERYTHING if row[1] == 2]
     inserts = feed(table, predicate="_change_type = 'insert' and _commit_version > 0")
     assert inserts == [row for row in EVERYTHING if row[0] and row[2] == "insert"]
 
 
-def test_a_table_without_a_feed(lake: Lake) -> None:
+def test_load_cdf_without_change_data_feed_raises(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="does not have change data enabled"):
         table.load_cdf()
 
 
-def test_a_feed_that_was_turned_on_later(lake: Lake) -> None:
+def test_feed_enabled_later_starts_at_that_version(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.set_table_properties(FEED)
     assert "changeDataFeed" in lake.features(table)
@@ -152,13 +152,13 @@ def test_a_feed_that_was_turned_on_later(lake: Lake) -> None:
     assert feed(table, starting_version=1) == expected
 
 
-def test_change_files_lie_apart(lake: Lake) -> None:
+def test_change_data_files_are_in_their_own_folder(lake: Lake) -> None:
     table = changed(lake)
     assert list((lake.folder(table) / "_change_data").rglob("*.parquet"))
     assert table.count() == 3
 
 
-def test_replace_where_in_the_feed(lake: Lake) -> None:
+def test_feed_of_replace_where_has_only_matching_rows(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration=FEED)
     data = sample(id=[2, 2, 2], v=[7.0, 7.0, 7.0]).slice(0, 1)
     lake.write_deltalake(table, data, mode="overwrite", predicate="id = 2")
@@ -168,20 +168,20 @@ def test_replace_where_in_the_feed(lake: Lake) -> None:
     assert {row[1] for row in found} == {2}
 
 
-def test_merge_deletes_in_the_feed(lake: Lake) -> None:
+def test_feed_has_the_deletes_of_a_merge(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration=FEED)
     builder = merge(table, sample(id=[1, 2, 7]))
     builder.when_matched_delete("s.id = 1").when_not_matched_by_source_delete().execute()
     assert feed(table, starting_version=1) == [(1, 1, "delete", 1.5), (1, 3, "delete", 2.5)]
 
 
-def test_rows_of_a_commit_come_in_the_order_of_their_file(lake: Lake) -> None:
-    many = 150_000  # several batches of an engine that runs in threads
+def test_changes_of_a_commit_are_in_file_order(lake: Lake) -> None:
+    many = 150_000  # several batches in a multithreaded engine
     table = lake.make("t", pa.table({"id": range(many)}), configuration=FEED)
     table.update({"id": "id + 1000000"}, predicate="id % 1000 = 0")
     table.delete("id % 7 = 3")
     checked = [(0, "insert"), (1, "update_preimage"), (2, "delete")]
-    # Stock writes the change data of updates in threads, in no order.
+    # Stock writes the change data of updates with several threads and in no fixed order.
     for version, kind in checked[:1] if lake.system == "stock" else checked:
         found = pa.table(table.load_cdf(version, version))
         ids = [each["id"] for each in found.to_pylist() if each["_change_type"] == kind]
@@ -190,7 +190,7 @@ def test_rows_of_a_commit_come_in_the_order_of_their_file(lake: Lake) -> None:
         assert (moved, stayed) == (sorted(moved), sorted(stayed)), kind
 
 
-def test_columns_that_are_never_null_are_declared_so(lake: Lake) -> None:
+def test_feed_schema_keeps_not_null_columns(lake: Lake) -> None:
     element = pa.field("element", pa.int64(), nullable=False)
     value = pa.field("value", pa.int64(), nullable=False)
     schema = pa.schema(
@@ -210,12 +210,12 @@ def test_columns_that_are_never_null_are_declared_so(lake: Lake) -> None:
     lake.write_deltalake(
         table, pa.table({"id": [2], "n": [2]}, other), mode="overwrite", schema_mode="overwrite"
     )
-    if lake.system != "stock":  # which cannot read the rows without `n` any more
+    if lake.system != "stock":  # stock cannot read the rows without `n`
         changes = pa.table(lake.DeltaTable(lake.uri("t")).load_cdf()).to_pylist()
         assert {(each["id"], each["n"]) for each in changes} == {(1, None), (2, 2)}
 
 
-def test_an_offset_has_minutes(lake: Lake) -> None:
+def test_timestamp_offset_needs_minutes(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration=FEED)
     for text in ("2023-01-01T00:00:00+08", "2023-01-01T00:00:00-08", "2023-01-01T00:00:00"):
         for call in (

@@ -1,4 +1,4 @@
-"""Handles that are behind: what still commits and what is a conflict."""
+"""Writing with a handle at an old version: which operations commit and which conflict."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DELETED = "a concurrent transaction deleted data this operation read"
 
 
 def two(lake: Lake, **options: Any) -> tuple[Any, Any]:
-    """Two handles on version 0."""
+    """Return two handles at version 0."""
     lake.make("t", sample(), **options)
     return lake.DeltaTable(lake.uri("t")), lake.DeltaTable(lake.uri("t"))
 
 
 @pytest.mark.two_databases
-def test_two_appends(lake: Lake) -> None:
+def test_concurrent_appends_both_commit(lake: Lake) -> None:
     first, second = two(lake)
     lake.write_deltalake(first, sample(), mode="append")
     lake.write_deltalake(second, sample(), mode="append")
@@ -33,7 +33,7 @@ def test_two_appends(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_overwrite_after_an_append(lake: Lake) -> None:
+def test_overwrite_keeps_rows_of_a_concurrent_append(lake: Lake) -> None:
     first, second = two(lake)
     lake.write_deltalake(first, sample(), mode="append")
     lake.write_deltalake(second, sample(), mode="overwrite")
@@ -41,7 +41,7 @@ def test_overwrite_after_an_append(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_two_overwrites(lake: Lake) -> None:
+def test_concurrent_overwrites_conflict(lake: Lake) -> None:
     first, second = two(lake)
     lake.write_deltalake(first, sample(), mode="overwrite")
     with pytest.raises(CommitFailedError, match=DELETED):
@@ -49,7 +49,7 @@ def test_two_overwrites(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_two_deletes(lake: Lake) -> None:
+def test_concurrent_deletes_in_one_file_conflict(lake: Lake) -> None:
     first, second = two(lake)
     first.delete("id = 1")
     with pytest.raises(CommitFailedError, match=f"{ADDED}|{DELETED}"):
@@ -60,28 +60,28 @@ def test_two_deletes(lake: Lake) -> None:
     assert second.count() == 1
 
 
-def test_deletes_of_other_partitions(lake: Lake) -> None:
+def test_deletes_in_different_partitions_both_commit(lake: Lake) -> None:
     first, second = two(lake, partition_by=["p"])
     first.delete("p = 'a'")
     second.delete("p = 'b'")
     assert (second.version(), second.count()) == (2, 0)
 
 
-def test_delete_beside_an_append_to_another_partition(lake: Lake) -> None:
+def test_delete_commits_after_append_to_another_partition(lake: Lake) -> None:
     first, second = two(lake, partition_by=["p"])
     lake.write_deltalake(first, sample(p=["a", "a", "a"]), mode="append")
     second.delete("p = 'b'")
     assert second.count() == 5
 
 
-def test_two_updates(lake: Lake) -> None:
+def test_concurrent_updates_in_one_file_conflict(lake: Lake) -> None:
     first, second = two(lake)
     first.update({"v": "1"}, predicate="id = 1")
     with pytest.raises(CommitFailedError, match=f"{ADDED}|{DELETED}"):
         second.update({"v": "2"}, predicate="id = 2")
 
 
-def test_merge_after_an_update(lake: Lake) -> None:
+def test_merge_after_a_concurrent_update_conflicts(lake: Lake) -> None:
     first, second = two(lake)
     first.update({"v": "1"}, predicate="id = 1")
     merger = second.merge(sample(), "s.id = t.id", "s", "t").when_matched_update_all()
@@ -90,7 +90,7 @@ def test_merge_after_an_update(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_anything_after_a_change_of_the_metadata(lake: Lake) -> None:
+def test_append_and_delete_after_a_metadata_change_conflict(lake: Lake) -> None:
     first, second = two(lake)
     first.alter.set_table_properties({"delta.logRetentionDuration": "interval 2 days"})
     with pytest.raises(CommitFailedError, match="Metadata changed since last commit"):
@@ -99,7 +99,7 @@ def test_anything_after_a_change_of_the_metadata(lake: Lake) -> None:
         second.delete("id = 1")
 
 
-def test_append_after_a_new_column(lake: Lake) -> None:
+def test_append_after_a_concurrent_new_column_conflicts(lake: Lake) -> None:
     first, second = two(lake)
     wider = sample(w=[1, 2, 3])
     lake.write_deltalake(first, wider, mode="append", schema_mode="merge")
@@ -108,7 +108,7 @@ def test_append_after_a_new_column(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_one_application_transaction_twice(lake: Lake) -> None:
+def test_concurrent_same_application_transaction_conflicts(lake: Lake) -> None:
     first, second = two(lake)
     properties = CommitProperties(app_transactions=[Transaction("app", 1)])
     lake.write_deltalake(first, sample(), mode="append", commit_properties=properties)
@@ -116,7 +116,7 @@ def test_one_application_transaction_twice(lake: Lake) -> None:
         lake.write_deltalake(second, sample(), mode="append", commit_properties=properties)
 
 
-def test_no_retries_allowed(lake: Lake) -> None:
+def test_max_commit_retries_limits_retries(lake: Lake) -> None:
     first, second = two(lake)
     lake.write_deltalake(first, sample(), mode="append")
     once = CommitProperties(max_commit_retries=0)
@@ -127,7 +127,7 @@ def test_no_retries_allowed(lake: Lake) -> None:
     assert second.count() == 9
 
 
-def test_compaction_beside_an_append(lake: Lake) -> None:
+def test_compaction_commits_after_a_concurrent_append(lake: Lake) -> None:
     lake.make("t", sample())
     lake.append("t", sample())
     first, second = lake.DeltaTable(lake.uri("t")), lake.DeltaTable(lake.uri("t"))
@@ -137,7 +137,7 @@ def test_compaction_beside_an_append(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).count() == 9
 
 
-def test_a_handle_that_lost_reads_its_own_version(lake: Lake) -> None:
+def test_handle_keeps_its_version_after_a_conflict(lake: Lake) -> None:
     first, second = two(lake)
     first.delete()
     assert second.to_pyarrow_table().num_rows == 3
@@ -146,7 +146,7 @@ def test_a_handle_that_lost_reads_its_own_version(lake: Lake) -> None:
     assert second.to_pyarrow_table().num_rows == 3
 
 
-def test_tables_are_created_by_one(lake: Lake) -> None:
+def test_create_with_ignore_keeps_the_existing_table(lake: Lake) -> None:
     lake.DeltaTable.create(lake.uri("t"), sample().schema)
     table = lake.DeltaTable.create(lake.uri("t"), sample().schema, mode="ignore")
     lake.write_deltalake(table, pa.Table.from_batches(sample().to_batches()), mode="append")
@@ -154,7 +154,7 @@ def test_tables_are_created_by_one(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_appends_of_many_threads(lake: Lake) -> None:
+def test_appends_of_many_threads_all_commit(lake: Lake) -> None:
     lake.make("t", sample())
 
     def write(_: int) -> None:

@@ -15,12 +15,12 @@ VIOLATED = "Invalid data found: {} rows failed validation check"
 
 
 def doubled(lake: Lake) -> Any:
-    """A table whose second column is twice the first."""
+    """Create a table whose second column is generated as twice the first."""
     twice = Field("twice", "long", metadata={"delta.generationExpression": "id * 2"})
     return lake.DeltaTable.create(lake.uri("t"), Schema([Field("id", "long"), twice]))
 
 
-def test_a_constraint_is_a_property_and_raises_the_protocol(lake: Lake) -> None:
+def test_constraint_is_a_property_and_raises_the_protocol(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert table.alter.add_constraint({"positive": "id > 0"}) is None
     assert table.version() == 1
@@ -48,7 +48,7 @@ def test_rows_that_break_a_constraint_are_refused(lake: Lake) -> None:
     assert column(lake.DeltaTable(lake.uri("t")), "id") == [1, 2, 3, 7, 8, 9]
 
 
-def test_a_constraint_refuses_null(lake: Lake) -> None:
+def test_constraint_refuses_null(lake: Lake) -> None:
     table = lake.make("t", sample().slice(0, 1))
     table.alter.add_constraint({"positive": "v > 0"})
     with pytest.raises(DeltaError, match=VIOLATED.format(1)):
@@ -56,7 +56,7 @@ def test_a_constraint_refuses_null(lake: Lake) -> None:
     assert table.count() == 1
 
 
-def test_a_constraint_that_rows_break_already_is_not_added(lake: Lake) -> None:
+def test_constraint_that_existing_rows_violate_is_not_added(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match=VIOLATED.format(1)):
         table.alter.add_constraint({"big": "id > 1"})
@@ -64,18 +64,18 @@ def test_a_constraint_that_rows_break_already_is_not_added(lake: Lake) -> None:
     assert table.metadata().configuration == {}
 
 
-def test_a_constraint_on_a_column_that_is_not_there(lake: Lake) -> None:
+def test_constraint_on_a_missing_column_is_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="zz"):
         table.alter.add_constraint({"c": "zz > 1"})
 
 
-def test_a_constraint_needs_an_expression(lake: Lake) -> None:
+def test_empty_constraint_is_refused(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="No check constraint"):
         lake.make("t", sample()).alter.add_constraint({})
 
 
-def test_a_name_of_a_constraint_has_one_expression(lake: Lake) -> None:
+def test_constraint_name_cannot_have_two_expressions(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_constraint({"c": "id > 0"})
     table.alter.add_constraint({"c": "id > 0"})
@@ -84,7 +84,7 @@ def test_a_name_of_a_constraint_has_one_expression(lake: Lake) -> None:
     assert table.metadata().configuration == {"delta.constraints.c": "id > 0"}
 
 
-def test_a_dropped_constraint_no_longer_holds(lake: Lake) -> None:
+def test_dropped_constraint_is_not_checked(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_constraint({"c": "id > 0"})
     assert table.alter.drop_constraint("c") is None
@@ -98,7 +98,7 @@ def test_a_dropped_constraint_no_longer_holds(lake: Lake) -> None:
     assert table.count() == 6
 
 
-def test_dropping_a_constraint_that_is_not_there(lake: Lake) -> None:
+def test_dropping_a_missing_constraint_raises_unless_allowed(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="Constraint with name 'zz' does not exist"):
         table.alter.drop_constraint("zz")
@@ -106,7 +106,7 @@ def test_dropping_a_constraint_that_is_not_there(lake: Lake) -> None:
     assert table.version() == 0
 
 
-def test_constraints_over_several_columns_and_texts(lake: Lake) -> None:
+def test_constraint_can_use_several_columns_and_strings(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_constraint({"known": "p in ('a', 'b') and (v is null or v < id * 10)"})
     lake.write_deltalake(table, sample(), mode="append")
@@ -114,7 +114,7 @@ def test_constraints_over_several_columns_and_texts(lake: Lake) -> None:
         lake.write_deltalake(table, sample(p=["c", "c", "c"]), mode="append")
 
 
-def test_a_column_that_is_not_nullable_takes_no_null(lake: Lake) -> None:
+def test_not_null_column_refuses_null(lake: Lake) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string())])
     table = lake.DeltaTable.create(lake.uri("t"), schema)
     lake.write_deltalake(table, pa.table({"id": [1], "s": ["x"]}), mode="append")
@@ -128,7 +128,7 @@ def test_a_column_that_is_not_nullable_takes_no_null(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).count() == 1
 
 
-def test_not_null_may_be_dropped(lake: Lake) -> None:
+def test_not_null_can_be_dropped(lake: Lake) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string())])
     table = lake.DeltaTable.create(lake.uri("t"), schema)
     table.alter.drop_column_not_null("id")
@@ -144,7 +144,7 @@ def test_not_null_may_be_dropped(lake: Lake) -> None:
         table.alter.drop_column_not_null("zz")
 
 
-def test_an_invariant_of_a_column_holds(lake: Lake) -> None:
+def test_column_invariant_is_checked(lake: Lake) -> None:
     rule = {"delta.invariants": '{"expression": {"expression": "id > 3"}}'}
     schema = Schema([Field("id", "long", metadata=rule)])
     table = lake.DeltaTable.create(lake.uri("t"), schema)
@@ -155,14 +155,14 @@ def test_an_invariant_of_a_column_holds(lake: Lake) -> None:
     assert column(table, "id") == [4]
 
 
-def test_generated_values_are_computed_when_left_out(lake: Lake) -> None:
+def test_missing_generated_values_are_computed(lake: Lake) -> None:
     table = doubled(lake)
     assert "generatedColumns" in lake.features(table)
     lake.write_deltalake(table, pa.table({"id": [1, 2]}), mode="append")
     assert rows(table) == [{"id": 1, "twice": 2}, {"id": 2, "twice": 4}]
 
 
-def test_given_values_of_a_generated_column_are_checked(lake: Lake) -> None:
+def test_given_generated_values_are_checked(lake: Lake) -> None:
     table = doubled(lake)
     lake.write_deltalake(table, pa.table({"id": [5], "twice": [10]}), mode="append")
     with pytest.raises(DeltaError, match=VIOLATED.format(1)):
@@ -170,7 +170,7 @@ def test_given_values_of_a_generated_column_are_checked(lake: Lake) -> None:
     assert rows(lake.DeltaTable(lake.uri("t"))) == [{"id": 5, "twice": 10}]
 
 
-def test_generated_values_are_computed_by_a_merge(lake: Lake) -> None:
+def test_merge_computes_generated_values(lake: Lake) -> None:
     table = doubled(lake)
     source = pa.table({"id": [7]})
     table.merge(source, "s.id = t.id", "s", "t").when_not_matched_insert({"id": "s.id"}).execute()
@@ -180,7 +180,7 @@ def test_generated_values_are_computed_by_a_merge(lake: Lake) -> None:
     assert rows(table) == [{"id": 7, "twice": 14}, {"id": 8, "twice": 16}]
 
 
-def test_an_update_of_a_generated_column_and_its_source(lake: Lake) -> None:
+def test_update_checks_generated_columns(lake: Lake) -> None:
     table = doubled(lake)
     lake.write_deltalake(table, pa.table({"id": [1]}), mode="append")
     with pytest.raises(DeltaError, match=VIOLATED.format(1)):
@@ -189,7 +189,7 @@ def test_an_update_of_a_generated_column_and_its_source(lake: Lake) -> None:
     assert rows(table) == [{"id": 11, "twice": 22}]
 
 
-def test_names_are_stored_in_double_quotes(lake: Lake) -> None:
+def test_constraint_stores_column_names_in_double_quotes(lake: Lake) -> None:
     data = pa.table({"id": [1], "Two Words": [1]})
     for number, text in enumerate(["`Two Words` > 0", '"Two Words" > 0']):
         table = lake.make(f"t{number}", data)

@@ -1,4 +1,4 @@
-"""`convert_to_deltalake`: folders of Parquet files become tables."""
+"""`convert_to_deltalake` turns folders of Parquet files into tables."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ P = Schema([Field("p", "string")])
 
 
 def place(lake: Lake, name: str = "t") -> Path:
-    """The folder of a table of this name, before there is one."""
+    """Create the folder of a table that does not exist yet."""
     folder = lake.root / "lake" / name
     folder.mkdir(parents=True)
     return folder
 
 
-def test_files_become_a_table_where_they_are(lake: Lake) -> None:
+def test_convert_keeps_the_files_in_place(lake: Lake) -> None:
     folder = place(lake)
     pq.write_table(sample(), folder / "a.parquet")
     pq.write_table(sample(), folder / "b.parquet")
@@ -43,7 +43,7 @@ def test_files_become_a_table_where_they_are(lake: Lake) -> None:
     }
 
 
-def test_statistics_are_collected(lake: Lake) -> None:
+def test_convert_collects_statistics(lake: Lake) -> None:
     pq.write_table(sample(), place(lake) / "a.parquet")
     lake.convert_to_deltalake(lake.uri("t"))
     (action,) = pa.table(lake.DeltaTable(lake.uri("t")).get_add_actions(flatten=True)).to_pylist()
@@ -51,7 +51,7 @@ def test_statistics_are_collected(lake: Lake) -> None:
     assert action["num_records"] == 3
 
 
-def test_partitions_are_in_the_folders_names(lake: Lake) -> None:
+def test_convert_reads_hive_partitions(lake: Lake) -> None:
     folder = place(lake)
     pq.write_to_dataset(sample(), folder, partition_cols=["p"])
     lake.convert_to_deltalake(
@@ -72,7 +72,7 @@ def test_partitions_are_in_the_folders_names(lake: Lake) -> None:
     assert table.history()[0]["who"] == "me"
 
 
-def test_a_converted_table_is_a_table_like_any(lake: Lake) -> None:
+def test_converted_table_can_be_changed(lake: Lake) -> None:
     pq.write_table(sample(), place(lake) / "a.parquet")
     lake.convert_to_deltalake(lake.uri("t"))
     table = lake.append("t", sample())
@@ -80,7 +80,7 @@ def test_a_converted_table_is_a_table_like_any(lake: Lake) -> None:
     assert table.count() == 4
 
 
-def test_modes(lake: Lake) -> None:
+def test_convert_modes_on_an_existing_table(lake: Lake) -> None:
     pq.write_table(sample(), place(lake) / "a.parquet")
     lake.convert_to_deltalake(lake.uri("t"))
     with pytest.raises(DeltaError, match="already a delta table location"):
@@ -89,7 +89,7 @@ def test_modes(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).version() == 0
 
 
-def test_what_cannot_be_converted(lake: Lake) -> None:
+def test_invalid_conversions_are_refused(lake: Lake) -> None:
     place(lake)
     with pytest.raises(DeltaError, match="No parquet file is found in the given location"):
         lake.convert_to_deltalake(lake.uri("t"))
@@ -103,7 +103,7 @@ def test_what_cannot_be_converted(lake: Lake) -> None:
     assert not lake.DeltaTable.is_deltatable(lake.uri("u"))
 
 
-def test_without_statistics(lake: Lake) -> None:
+def test_convert_without_statistics(lake: Lake) -> None:
     pq.write_table(sample(), place(lake) / "a.parquet")
     lake.convert_to_deltalake(lake.uri("t"), collect_stats=False)
     table = lake.DeltaTable(lake.uri("t"))

@@ -1,4 +1,4 @@
-"""`DeltaTable.create` and tables made from add actions."""
+"""`DeltaTable.create`: options, modes and properties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TWO = Schema([Field("id", "long", nullable=False), Field("s", "string", metadata
 
 
 @pytest.mark.two_databases
-def test_create(lake: Lake) -> None:
+def test_create_sets_schema_and_metadata(lake: Lake) -> None:
     table = lake.DeltaTable.create(
         lake.uri("t"),
         TWO,
@@ -33,7 +33,7 @@ def test_create(lake: Lake) -> None:
     assert table.metadata().configuration == {"delta.appendOnly": "true"}
 
 
-def test_history_tells_of_a_creation(lake: Lake) -> None:
+def test_history_records_the_creation(lake: Lake) -> None:
     table = lake.DeltaTable.create(lake.uri("t"), TWO)
     (commit,) = table.history()
     assert commit["operation"] == "CREATE TABLE"
@@ -44,7 +44,7 @@ def test_history_tells_of_a_creation(lake: Lake) -> None:
     assert json.loads(parameters["protocol"])["minReaderVersion"] == 1
 
 
-def test_schemas_of_arrow(lake: Lake) -> None:
+def test_create_accepts_an_arrow_schema(lake: Lake) -> None:
     table = lake.DeltaTable.create(lake.uri("t"), sample().schema)
     assert table.to_pyarrow_table().schema == sample().schema
     lake.write_deltalake(table, sample(), mode="append")
@@ -52,7 +52,7 @@ def test_schemas_of_arrow(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_modes_on_a_table_that_is_there(lake: Lake) -> None:
+def test_create_modes_on_an_existing_table(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match="A Delta Lake table already exists at that location"):
         lake.DeltaTable.create(lake.uri("t"), TWO)
@@ -67,7 +67,7 @@ def test_modes_on_a_table_that_is_there(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t"), version=0).count() == 3
 
 
-def test_every_mode_creates_what_is_not_there(lake: Lake) -> None:
+def test_every_mode_creates_a_missing_table(lake: Lake) -> None:
     for mode in ("append", "overwrite", "ignore"):
         assert lake.DeltaTable.create(lake.uri(mode), TWO, mode=mode).version() == 0
 
@@ -77,12 +77,12 @@ def test_partition_columns_must_be_in_the_schema(lake: Lake) -> None:
         lake.DeltaTable.create(lake.uri("t"), TWO, partition_by=["zz"])
 
 
-def test_a_table_needs_a_column(lake: Lake) -> None:
+def test_table_without_columns_is_refused(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="At least one column must be defined"):
         lake.DeltaTable.create(lake.uri("t"), Schema([]))
 
 
-def test_unknown_properties(lake: Lake) -> None:
+def test_unknown_properties_are_refused_unless_allowed(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="Error parsing property 'zz':'1'"):
         lake.DeltaTable.create(lake.uri("t"), TWO, configuration={"zz": "1"})
     table = lake.DeltaTable.create(
@@ -91,12 +91,12 @@ def test_unknown_properties(lake: Lake) -> None:
     assert table.metadata().configuration == {"zz": "1"}
 
 
-def test_properties_without_a_value_are_left_out(lake: Lake) -> None:
+def test_properties_without_a_value_are_ignored(lake: Lake) -> None:
     table = lake.DeltaTable.create(lake.uri("t"), TWO, configuration={"delta.appendOnly": None})
     assert table.metadata().configuration == {}
 
 
-def test_commit_properties(lake: Lake) -> None:
+def test_create_records_commit_properties(lake: Lake) -> None:
     table = lake.DeltaTable.create(
         lake.uri("t"),
         TWO,
@@ -106,7 +106,7 @@ def test_commit_properties(lake: Lake) -> None:
     assert table.history()[0]["who"] == "me"
 
 
-def test_commit_arguments_by_position_warn(lake: Lake) -> None:
+def test_positional_commit_arguments_warn(lake: Lake) -> None:
     who = CommitProperties(custom_metadata={"who": "me"})
     with pytest.warns(DeprecationWarning, match="positionally"):
         table = lake.DeltaTable.create(
@@ -115,7 +115,7 @@ def test_commit_arguments_by_position_warn(lake: Lake) -> None:
     assert table.history()[0]["who"] == "me"
 
 
-def test_features_asked_for_by_properties(lake: Lake) -> None:
+def test_properties_enable_their_features(lake: Lake) -> None:
     table = lake.DeltaTable.create(
         lake.uri("t"), sample().schema, configuration={"delta.enableDeletionVectors": "true"}
     )
@@ -123,7 +123,7 @@ def test_features_asked_for_by_properties(lake: Lake) -> None:
     assert "deletionVectors" in table.protocol().writer_features
 
 
-def test_writing_into_a_created_partitioned_table(lake: Lake) -> None:
+def test_created_partitioned_table_can_be_written(lake: Lake) -> None:
     table = lake.DeltaTable.create(lake.uri("t"), sample().schema, partition_by=["p"])
     lake.write_deltalake(table, sample(), mode="append")
     assert sorted(each["p"] for each in table.partitions()) == ["a", "b"]
@@ -131,7 +131,7 @@ def test_writing_into_a_created_partitioned_table(lake: Lake) -> None:
     assert table.count() == 6
 
 
-def test_an_argument_is_given_once(lake: Lake) -> None:
+def test_argument_given_twice_is_refused(lake: Lake) -> None:
     given = ("error", None, None, None, None, None)
     properties, hooks = CommitProperties(), PostCommitHookProperties()
     for name, values in {
@@ -148,7 +148,7 @@ def test_an_argument_is_given_once(lake: Lake) -> None:
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 
 
-def test_versions_that_are_asked_for_are_told_and_kept(lake: Lake) -> None:
+def test_requested_protocol_versions_are_set_and_kept(lake: Lake) -> None:
     schema = sample().schema
     for number, (asked, versions) in enumerate(
         [
@@ -161,7 +161,7 @@ def test_versions_that_are_asked_for_are_told_and_kept(lake: Lake) -> None:
         changed = lake.DeltaTable.create(lake.uri(f"changed{number}"), schema)
         changed.alter.set_table_properties(asked)
         replaced = lake.DeltaTable.create(lake.uri(f"replaced{number}"), schema)
-        if lake.system != "stock":  # which keeps the protocol of the table before
+        if lake.system != "stock":  # stock keeps the protocol of the replaced table
             lake.DeltaTable.create(
                 lake.uri(f"replaced{number}"), schema, mode="overwrite", configuration=asked
             )
@@ -179,7 +179,7 @@ def test_versions_that_are_asked_for_are_told_and_kept(lake: Lake) -> None:
     assert {"appendOnly", "invariants"} <= set(listed.protocol().writer_features)
 
 
-def test_unknown_properties_are_taken_where_the_caller_says_so(lake: Lake) -> None:
+def test_allowed_unknown_properties_are_stored(lake: Lake) -> None:
     unknown = {"delta.unknown": "x", "own": "y"}
     place, schema = lake.uri("t"), sample().schema
     options = {"configuration": unknown, "raise_if_key_not_exists": False}

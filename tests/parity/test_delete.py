@@ -1,4 +1,4 @@
-"""`delete`: which rows and files go, and what is said of it."""
+"""`delete`: which rows and files are deleted, and the reported metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def metrics(added: int, removed: int, deleted: int, copied: int) -> dict[str, in
     }
 
 
-def test_rows_that_match_are_deleted(lake: Lake) -> None:
+def test_delete_removes_matching_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
     result = table.delete("id = 1")
     assert counts(result) == metrics(1, 1, 1, 2)
@@ -30,14 +30,14 @@ def test_rows_that_match_are_deleted(lake: Lake) -> None:
     assert (table.version(), column(table, "id")) == (1, [2, 3])
 
 
-def test_without_a_predicate_everything_is_deleted(lake: Lake) -> None:
+def test_delete_without_predicate_removes_all_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert counts(table.delete()) == metrics(0, 1, 3, 0)
     assert (table.version(), table.count(), table.file_uris()) == (1, 0, [])
     assert table.schema() == lake.DeltaTable(lake.uri("t"), version=0).schema()
 
 
-def test_only_files_with_matching_rows_are_written_again(lake: Lake) -> None:
+def test_delete_rewrites_only_files_with_matching_rows(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 10))
     for start in (10, 20):
         lake.write_deltalake(table, numbers(start, start + 10), mode="append")
@@ -48,7 +48,7 @@ def test_only_files_with_matching_rows_are_written_again(lake: Lake) -> None:
     assert column(table, "id") == [10, 11, *range(13, 30)]
 
 
-def test_nothing_to_delete_is_no_commit(lake: Lake) -> None:
+def test_delete_without_matches_makes_no_commit(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert counts(table.delete("id = 99")) == metrics(0, 0, 0, 0)
     assert table.version() == 0
@@ -57,7 +57,7 @@ def test_nothing_to_delete_is_no_commit(lake: Lake) -> None:
     assert table.version() == 1
 
 
-def test_a_whole_partition_goes_without_reading_it(lake: Lake) -> None:
+def test_delete_of_a_whole_partition_rewrites_no_file(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     kept = table.file_uris(file_pruning_predicate="p = 'a'")
     assert counts(table.delete("p = 'b'")) == metrics(0, 1, 1, 0)
@@ -65,13 +65,13 @@ def test_a_whole_partition_goes_without_reading_it(lake: Lake) -> None:
     assert table.partitions() == [{"p": "a"}]
 
 
-def test_partition_and_data_columns_in_one_predicate(lake: Lake) -> None:
+def test_predicate_can_use_partition_and_data_columns(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     assert counts(table.delete("p = 'a' and id > 1")) == metrics(1, 1, 1, 1)
     assert column(table, "id") == [1, 2]
 
 
-def test_null_is_neither_true_nor_false(lake: Lake) -> None:
+def test_null_condition_matches_no_row(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.delete("v > 2")
     assert column(table, "id") == [1, 2]
@@ -101,13 +101,13 @@ def test_null_is_neither_true_nor_false(lake: Lake) -> None:
         ("true", []),
     ],
 )
-def test_sql_of_predicates(lake: Lake, predicate: str, left: list[int]) -> None:
+def test_delete_accepts_sql_predicates(lake: Lake, predicate: str, left: list[int]) -> None:
     table = lake.make("t", sample())
     table.delete(predicate)
     assert column(table, "id") == left
 
 
-def test_dates_and_times_compare_with_text(lake: Lake) -> None:
+def test_dates_and_timestamps_compare_with_strings(lake: Lake) -> None:
     moments = pa.array([0, 86_400_000_000 * 365], pa.timestamp("us", "UTC"))
     data = pa.table({"id": [1, 2], "d": [date(2020, 1, 1), date(2021, 1, 1)], "ts": moments})
     table = lake.make("t", data)
@@ -117,13 +117,13 @@ def test_dates_and_times_compare_with_text(lake: Lake) -> None:
     assert column(table, "id") == []
 
 
-def test_a_field_of_a_struct_in_a_predicate(lake: Lake) -> None:
+def test_predicate_can_use_a_struct_field(lake: Lake) -> None:
     table = lake.make("t", pa.table({"id": [1, 2], "s": [{"a": 1}, {"a": 2}]}))
     table.delete("s['a'] = 2")
     assert column(table, "id") == [1]
 
 
-def test_what_is_no_predicate_is_refused(lake: Lake) -> None:
+def test_invalid_predicates_are_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="zz"):
         table.delete("zz = 1")
@@ -132,7 +132,7 @@ def test_what_is_no_predicate_is_refused(lake: Lake) -> None:
     assert table.version() == 0
 
 
-def test_history_tells_of_a_delete(lake: Lake) -> None:
+def test_history_records_the_delete(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.delete("id = 1", commit_properties=CommitProperties(custom_metadata={"who": "me"}))
     commit = table.history(1)[0]
@@ -143,7 +143,7 @@ def test_history_tells_of_a_delete(lake: Lake) -> None:
     assert counts(commit["operationMetrics"]) == metrics(1, 1, 1, 2)
 
 
-def test_commit_arguments_by_position_warn(lake: Lake) -> None:
+def test_positional_commit_arguments_warn(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.warns(DeprecationWarning, match="positionally to delete"):
         table.delete(
@@ -157,7 +157,7 @@ def test_commit_arguments_by_position_warn(lake: Lake) -> None:
         table.delete("id = 1", None, None, None, None)
 
 
-def test_the_past_still_has_deleted_rows(lake: Lake) -> None:
+def test_older_version_still_has_deleted_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.delete("id = 1")
     table.load_as_version(0)
@@ -165,13 +165,13 @@ def test_the_past_still_has_deleted_rows(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("predicate", ["null", "false"])
-def test_what_is_never_true_deletes_nothing(lake: Lake, predicate: str) -> None:
+def test_predicate_that_is_never_true_deletes_nothing(lake: Lake, predicate: str) -> None:
     table = lake.make("t", sample(), partition_by="p")
     assert counts(table.delete(predicate)) == metrics(0, 0, 0, 0)
     assert table.version() == 0
 
 
-def test_nan_is_above_every_number_also_as_a_partition(lake: Lake) -> None:
+def test_nan_partition_is_greater_than_every_number(lake: Lake) -> None:
     data = pa.table({"id": [1, 2, 3, 4], "f": [math.nan, math.inf, 1.0, None]})
     table = lake.make("t", data, partition_by="f")
     assert counts(table.delete("f > 1")) == metrics(0, 2, 2, 0)

@@ -1,4 +1,4 @@
-"""Details that code looks at: recorded predicates, words of errors, arguments of the wrong type."""
+"""Details that programs depend on: recorded predicates, error messages, argument types."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _TYPED = pa.table(
         ("(id + 1) * 2 = 4", "(id + 1) * 2 = 4"),
     ],
 )
-def test_the_history_has_predicates_in_one_form(lake: Lake, predicate: str, recorded: str) -> None:
+def test_history_normalizes_predicates(lake: Lake, predicate: str, recorded: str) -> None:
     table = lake.make("t", _TYPED)
     table.update({"k": "k"}, predicate=predicate)
     assert table.history(1)[0]["operationParameters"] == {"predicate": recorded}
 
 
-def test_the_history_of_a_merge_has_the_later_name_first(lake: Lake) -> None:
+def test_history_of_a_merge_normalizes_predicates(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.merge(sample(), "s.id = t.id", "s", "t").when_matched_delete("1 < s.id").execute()
     told = table.history(1)[0]["operationParameters"]
@@ -59,19 +59,19 @@ def test_the_history_of_a_merge_has_the_later_name_first(lake: Lake) -> None:
     assert told["matchedPredicates"] == '[{"actionType":"delete","predicate":"s.id > 1"}]'
 
 
-def test_a_cast_to_a_whole_number_cuts_the_fraction_off(lake: Lake) -> None:
+def test_cast_to_integer_truncates(lake: Lake) -> None:
     table = lake.make("t", _TYPED)
     assert table.update({"k": "0"}, predicate="cast(v as bigint) = 1")["num_updated_rows"] == 2
 
 
-def test_a_constraint_is_a_condition(lake: Lake) -> None:
+def test_constraint_must_be_boolean(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(deltalake.exceptions.DeltaError, match="must return boolean values"):
         table.alter.add_constraint({"c": "id + 1"})
     assert table.version() == 0
 
 
-def test_an_append_only_table_may_begin_with_an_overwrite(lake: Lake) -> None:
+def test_overwrite_can_create_an_append_only_table(lake: Lake) -> None:
     settings = {"mode": "overwrite", "configuration": {"delta.appendOnly": "true"}}
     table = lake.make("t", sample(), **settings)
     assert table.count() == 3
@@ -79,7 +79,7 @@ def test_an_append_only_table_may_begin_with_an_overwrite(lake: Lake) -> None:
         lake.write_deltalake(table, sample(), mode="overwrite")
 
 
-def test_nan_is_a_partition_of_its_own(lake: Lake) -> None:
+def test_nan_has_its_own_partition(lake: Lake) -> None:
     data = pa.table({"id": [1, 2, 3], "f": [1.5, math.nan, None]})
     table = lake.make("t", data, partition_by="f")
     assert sorted(str(each["f"]) for each in table.partitions()) == ["1.5", "NaN", "None"]
@@ -93,7 +93,7 @@ _SCHEMAS = [
 
 
 @pytest.mark.parametrize(("given", "kept"), _SCHEMAS)
-def test_overwriting_the_schema_with_another_order(
+def test_schema_overwrite_with_same_columns_keeps_their_order(
     lake: Lake, given: list[str], kept: list[str]
 ) -> None:
     table = lake.make("t", sample())
@@ -102,7 +102,7 @@ def test_overwriting_the_schema_with_another_order(
     assert column(table, "id") == [1, 2, 3]
 
 
-def test_overwriting_the_schema_with_nulls_and_metadata(lake: Lake) -> None:
+def test_schema_overwrite_keeps_types_of_null_columns_and_sets_metadata(lake: Lake) -> None:
     table = lake.make("t", sample())
     marked = pa.field("id", pa.int64(), metadata={"k": "v"})
     fields = [marked, pa.field("p", pa.string()), pa.field("v", pa.null())]
@@ -123,7 +123,7 @@ def test_overwriting_the_schema_with_nulls_and_metadata(lake: Lake) -> None:
         (pa.int64(), pa.array([{"a": 1}]), r"Cannot cast field c from Struct\(\"a\": Int64\)"),
     ],
 )
-def test_values_that_do_not_fit_are_named(
+def test_cast_error_names_the_value(
     lake: Lake, known: pa.DataType, given: pa.Array, words: str
 ) -> None:
     table = lake.make("t", pa.table({"c": pa.array([1], known)}))
@@ -145,7 +145,7 @@ def test_values_that_do_not_fit_are_named(
         (deltalake.exceptions.DeltaError, {"schema_mode": "overwrite"}),
     ],
 )
-def test_a_write_with_wrong_arguments_makes_no_table(
+def test_write_with_invalid_arguments_creates_no_table(
     lake: Lake, error: type[Exception], options: dict[str, Any]
 ) -> None:
     with pytest.raises(error):
@@ -167,21 +167,21 @@ def test_a_write_with_wrong_arguments_makes_no_table(
         lambda table: table.transaction_version(5),
     ],
 )
-def test_arguments_of_the_wrong_type(lake: Lake, call: Any) -> None:
+def test_arguments_of_the_wrong_type_raise_type_error(lake: Lake, call: Any) -> None:
     table = lake.make("t", sample())
     with pytest.raises(TypeError):
         call(table)
     assert table.version() == 0
 
 
-def test_partitions_by_a_column_that_is_not_there(lake: Lake) -> None:
+def test_partition_filter_on_a_missing_column_is_refused(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by="p")
     for filters in ([("zz", "=", "1")], [[("p", "=", "a")], [("zz", "=", "1")]]):
         with pytest.raises(ValueError, match="columns that are not in table schema"):
             table.partitions(file_pruning_predicate=filters)
 
 
-def test_what_a_dataset_knows_of_a_file(lake: Lake) -> None:
+def test_dataset_fragment_has_partition_and_statistics(lake: Lake) -> None:
     table = lake.make("t", sample().drop_columns(["v"]).slice(0, 1), partition_by="p")
     (fragment,) = table.to_pyarrow_dataset().get_fragments()
     known = '((((p == "a") and is_valid(id)) and (id >= 1)) and (id <= 1))'
@@ -189,7 +189,7 @@ def test_what_a_dataset_knows_of_a_file(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("name", ["without_files", "skip_stats"])
-def test_arguments_without_effect_warn(lake: Lake, name: str) -> None:
+def test_ignored_arguments_warn(lake: Lake, name: str) -> None:
     lake.make("t", sample())
     with pytest.warns(DeprecationWarning, match=f"'{name}' parameter is deprecated and ignored"):
         lake.DeltaTable(lake.uri("t"), **{name: True})

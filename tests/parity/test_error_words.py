@@ -1,4 +1,4 @@
-"""Whole messages of deltalake, with what it says before them: tests in the wild match those."""
+"""Complete error messages of deltalake with their prefixes: users' tests match them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BROKEN = f"{TABLE}External error: Invalid data found: "
 
 
 class Case(NamedTuple):
-    """What is done to a table `t` of the sample, partitioned by `p`, and what is said then."""
+    """An operation on a table `t` with the sample, partitioned by `p`, and the expected message."""
 
     situation: str
     act: Callable[[Lake, Any], Any]
@@ -41,27 +41,27 @@ class Case(NamedTuple):
 
 
 def write(**options: Any) -> Callable[[Lake, Any], Any]:
-    """Write the sample once more."""
+    """Return an operation that appends the sample."""
     return lambda k, t: k.write_deltalake(t, sample(), **{"mode": "append", **options})
 
 
 def new(**options: Any) -> Callable[[Lake, Any], Any]:
-    """Write the sample to a table that is not there yet."""
+    """Return an operation that writes the sample to a new table."""
     return lambda k, t: k.write_deltalake(k.uri("n"), sample(), **options)
 
 
 def merge(act: Callable[[Any], Any], on: str = "s.id = t.id", **options: Any) -> Any:
-    """Merge the sample."""
+    """Return an operation that merges the sample."""
     return lambda k, t: act(t.merge(sample(), on, "s", "t", **options)).execute()
 
 
 def retries(count: Any) -> dict[str, Any]:
-    """Return the argument that asks for this many retries."""
+    """Return the argument that sets the number of retries."""
     return {"commit_properties": CommitProperties(max_commit_retries=count)}
 
 
 def sizes(**sizes: Any) -> dict[str, Any]:
-    """Return the argument that asks for these sizes in files."""
+    """Return the argument that sets these writer properties."""
     return {"writer_properties": WriterProperties(**sizes)}
 
 
@@ -338,12 +338,12 @@ REFUSES = [
 
 
 def of_its_own(lake: Lake, number: int) -> Lake:
-    """Return the lake with other names for the tables of each case."""
+    """Return a lake whose table names are unique to one case."""
     return replace(lake, uri=lambda name: lake.uri(f"{name}{number}"))
 
 
 @pytest.mark.everything("word-for-word messages")
-def test_a_message_begins_as_deltalakes(lake: Lake) -> None:
+def test_error_messages_start_like_those_of_deltalake(lake: Lake) -> None:
     def check(numbered: tuple[int, Case]) -> None:
         number, case = numbered
         own = of_its_own(lake, number)
@@ -355,7 +355,7 @@ def test_a_message_begins_as_deltalakes(lake: Lake) -> None:
     check_each(enumerate(SAYS), check, name=lambda numbered: numbered[1].situation)
 
 
-def test_an_argument_of_the_wrong_type(lake: Lake) -> None:
+def test_argument_errors_equal_those_of_deltalake(lake: Lake) -> None:
     def check(numbered: tuple[int, Case]) -> None:
         number, case = numbered
         own = of_its_own(lake, number)
@@ -373,7 +373,7 @@ def test_an_argument_of_the_wrong_type(lake: Lake) -> None:
     "predicate",
     ["id + 1", "id", "cast(id as int)", "coalesce(id, 1)", "case when id = 1 then 1 else 0 end"],
 )
-def test_a_number_is_no_predicate(lake: Lake, predicate: str) -> None:
+def test_non_boolean_predicate_is_refused(lake: Lake, predicate: str) -> None:
     table = lake.make("t", sample())
     acts: list[Callable[[], Any]] = [
         lambda: table.delete(predicate),
@@ -393,7 +393,7 @@ def test_a_number_is_no_predicate(lake: Lake, predicate: str) -> None:
 
 
 @pytest.mark.parametrize("predicate", ["id = 'abc'", "id > '1.7'", "id in ('1', 'x')"])
-def test_a_text_is_no_number(lake: Lake, predicate: str) -> None:
+def test_non_numeric_string_in_a_predicate_raises_cast_error(lake: Lake, predicate: str) -> None:
     table = lake.make("t", sample())
     for act in (table.delete, lambda text: table.update({"v": "1"}, predicate=text)):
         with pytest.raises(Exception, match=r"Cast error: Cannot cast string '.*' to value"):
@@ -401,7 +401,7 @@ def test_a_text_is_no_number(lake: Lake, predicate: str) -> None:
     assert table.version() == 0
 
 
-def test_texts_of_numbers_are_compared_with_numbers(lake: Lake) -> None:
+def test_numeric_strings_compare_with_numbers(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.delete("v > '1.7'")
     table.delete("id = '1'")
@@ -409,7 +409,7 @@ def test_texts_of_numbers_are_compared_with_numbers(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("mode", ["APPEND", "Overwrite"])
-def test_modes_in_any_case(lake: Lake, mode: str) -> None:
+def test_modes_are_case_insensitive(lake: Lake, mode: str) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(), mode=mode)
     lake.write_deltalake(lake.uri("t"), sample(x=[1, 2, 3]), mode=mode, schema_mode="MERGE")
@@ -418,7 +418,7 @@ def test_modes_in_any_case(lake: Lake, mode: str) -> None:
     assert made.version() == 0
 
 
-def test_an_extension_that_delta_stores_as_bytes(lake: Lake) -> None:
+def test_uuid_extension_type_is_stored_as_binary(lake: Lake) -> None:
     lake.write_deltalake(lake.uri("t"), pa.table({"u": pa.array([b"1" * 16], pa.uuid())}))
     found = lake.DeltaTable(lake.uri("t")).scan().read_all()
     assert found["u"].to_pylist() == [b"1" * 16]

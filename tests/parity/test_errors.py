@@ -1,4 +1,4 @@
-"""The errors that code in the wild tells apart: type and the words that tell."""
+"""Error types and messages that user code distinguishes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.parity.lakes import Lake, sample
 
 
 class Case(NamedTuple):
-    """What is done to a table `t` of the sample, and the error it must give."""
+    """An operation on a table `t` with the sample, and the expected error."""
 
     situation: str
     act: Callable[[Lake, Any], Any]
@@ -211,14 +211,14 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.situation)
-def test_error_contract(lake: Lake, case: Case) -> None:
+def test_operation_raises_the_error_of_deltalake(lake: Lake, case: Case) -> None:
     table = lake.make("t", sample())
     with pytest.raises(case.error) as caught:
         case.act(lake, table)
     assert case.words in str(caught.value)
 
 
-def test_what_is_no_error(lake: Lake) -> None:
+def test_calls_that_deltalake_accepts_do_not_raise(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.load_as_version("2001-01-01T00:00:00Z")
     assert table.version() == 0
@@ -228,7 +228,7 @@ def test_what_is_no_error(lake: Lake) -> None:
     assert lake.write_deltalake(lake.uri("t"), 5, mode="ignore") is None
 
 
-def test_errors_are_deltalakes(lake: Lake) -> None:
+def test_errors_are_subclasses_of_delta_error(lake: Lake) -> None:
     for error in (CommitFailedError, SchemaMismatchError, TableNotFoundError):
         assert issubclass(error, DeltaError)
     with pytest.raises(DeltaError) as caught:

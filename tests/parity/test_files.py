@@ -1,4 +1,4 @@
-"""`get_add_actions`, `partitions`, `file_uris`: the files of a version."""
+"""`get_add_actions`, `partitions` and `file_uris` list the files of a version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def actions(table: Any, *, flatten: bool = True) -> list[dict[str, Any]]:
 
 
 @pytest.mark.two_databases
-def test_add_actions(lake: Lake) -> None:
+def test_add_actions_have_path_size_and_statistics(lake: Lake) -> None:
     table = lake.make("t", sample())
     found = table.get_add_actions()
     assert isinstance(found, arro3.core.Table)
@@ -40,7 +40,7 @@ def test_add_actions(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_flattened_add_actions_of_partitions(lake: Lake) -> None:
+def test_flattened_add_actions_have_partition_columns(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     found = sorted(actions(table), key=lambda each: each["partition.p"])
     assert [set(each) for each in found] == [
@@ -64,7 +64,7 @@ def test_flattened_add_actions_of_partitions(lake: Lake) -> None:
     assert (found[1]["null_count.v"], found[1]["min.v"]) == (1, None)
 
 
-def test_types_of_add_actions(lake: Lake) -> None:
+def test_add_actions_have_the_types_of_the_schema(lake: Lake) -> None:
     data = pa.table({"id": [1], "d": [date(2020, 1, 1)], "v": [1.5]})
     table = lake.make("t", data, partition_by=["d"])
     schema = pa.schema(table.get_add_actions().schema)
@@ -84,13 +84,13 @@ def test_types_of_add_actions(lake: Lake) -> None:
     assert schema.field("modification_time").type == pa.int64()
 
 
-def test_add_actions_of_an_empty_table(lake: Lake) -> None:
+def test_add_actions_of_an_empty_table_keep_their_columns(lake: Lake) -> None:
     table = lake.DeltaTable.create(lake.uri("t"), sample().schema)
     assert actions(table) == []
     assert "min.id" in pa.table(table.get_add_actions(flatten=True)).column_names
 
 
-def test_statistics_of_every_type(lake: Lake) -> None:
+def test_every_type_has_statistics(lake: Lake) -> None:
     low, high = datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC)
     data = pa.table(
         {
@@ -113,14 +113,14 @@ def test_statistics_of_every_type(lake: Lake) -> None:
         assert found[f"null_count.{name}"] == 1
 
 
-def test_long_texts_are_cut_in_the_statistics(lake: Lake) -> None:
+def test_long_strings_are_truncated_in_statistics(lake: Lake) -> None:
     (found,) = actions(lake.make("t", pa.table({"s": ["x" * 100, "a" * 100]})))
     assert len(found["min.s"]) < 100
     assert ("a" * 100).startswith(found["min.s"])
     assert found["max.s"] is None or found["max.s"] >= "x" * len(found["max.s"])
 
 
-def test_not_a_number_has_no_bounds(lake: Lake) -> None:
+def test_nan_is_not_in_statistics(lake: Lake) -> None:
     (found,) = actions(lake.make("t", pa.table({"f": [float("nan"), 1.0]})))
     assert found["num_records"] == 2
     assert found["min.f"] in (None, 1.0)
@@ -128,7 +128,7 @@ def test_not_a_number_has_no_bounds(lake: Lake) -> None:
     assert len(table.file_uris(file_pruning_predicate="f > 5")) in (0, 1)
 
 
-def test_columns_with_statistics_are_chosen_by_properties(lake: Lake) -> None:
+def test_properties_select_columns_with_statistics(lake: Lake) -> None:
     first = lake.make("a", sample(), configuration={"delta.dataSkippingNumIndexedCols": "1"})
     assert [key for key in actions(first)[0] if key.startswith("min.")] == ["min.id"]
     second = lake.make("b", sample(), configuration={"delta.dataSkippingStatsColumns": "v"})
@@ -136,7 +136,7 @@ def test_columns_with_statistics_are_chosen_by_properties(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_file_uris_are_plain_paths_newest_first(lake: Lake) -> None:
+def test_file_uris_are_paths_newest_first(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 1))
     for start in (1, 2):
         lake.write_deltalake(table, numbers(start, start + 1), mode="append")
@@ -146,7 +146,7 @@ def test_file_uris_are_plain_paths_newest_first(lake: Lake) -> None:
     assert [each["min.id"] for each in actions(table)] == [2, 1, 0]
 
 
-def test_file_uris_of_an_old_version(lake: Lake) -> None:
+def test_file_uris_are_those_of_the_loaded_version(lake: Lake) -> None:
     table = lake.make("t", sample())
     first = table.file_uris()
     lake.write_deltalake(table, sample(), mode="overwrite")
@@ -171,7 +171,7 @@ def test_file_uris_of_an_old_version(lake: Lake) -> None:
     ],
     ids=str,
 )
-def test_files_that_cannot_match_are_left_out(lake: Lake, predicate: Any, count: int) -> None:
+def test_file_uris_skip_files_that_cannot_match(lake: Lake, predicate: Any, count: int) -> None:
     for start in (0, 10, 20):
         lake.append("t", numbers(start, start + 10))
     table = lake.DeltaTable(lake.uri("t"))
@@ -194,7 +194,7 @@ def test_files_that_cannot_match_are_left_out(lake: Lake, predicate: Any, count:
     ],
     ids=lambda given: str(sorted(given, key=str) if isinstance(given, set) else given),
 )
-def test_partitions_that_match(lake: Lake, predicate: Any, found: set[str | None]) -> None:
+def test_predicate_selects_partitions(lake: Lake, predicate: Any, found: set[str | None]) -> None:
     data = pa.concat_tables([sample(), sample(id=[9, 9, 9], p=pa.nulls(3, pa.string()))])
     table = lake.make("t", data, partition_by=["p"])
     assert {each["p"] for each in table.partitions(file_pruning_predicate=predicate)} == found
@@ -210,7 +210,7 @@ def test_partition_filters_are_deprecated(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_partitions_are_texts(lake: Lake) -> None:
+def test_partition_values_are_strings(lake: Lake) -> None:
     data = pa.table({"id": [1, 2, 3], "d": [date(2020, 1, 1), None, None], "n": [5, 6, 6]})
     table = lake.make("t", data, partition_by=["d", "n"])
     assert sorted(table.partitions(), key=lambda each: each["n"]) == [
@@ -220,7 +220,7 @@ def test_partitions_are_texts(lake: Lake) -> None:
     assert lake.make("flat", sample()).partitions() == []
 
 
-def test_predicates_that_are_wrong(lake: Lake) -> None:
+def test_invalid_predicates_are_refused(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     with pytest.raises(DeltaError, match="zz"):
         table.file_uris(file_pruning_predicate="zz > 1")
@@ -228,7 +228,7 @@ def test_predicates_that_are_wrong(lake: Lake) -> None:
         table.file_uris(file_pruning_predicate=[("p", "bogus", "a")])
 
 
-def test_numbers_compared_with_text_select_files_as_text(lake: Lake) -> None:
+def test_numeric_literals_compare_with_string_partitions_as_strings(lake: Lake) -> None:
     parts = ["1", "2", "10", "x", "-1"]
     data = pa.table({"p": parts, "v": [1, 2, 3, 4, 5], "s": ["a", "b", "c", "d", "e"]})
     table = lake.make("t", data, partition_by=["p"])
@@ -251,13 +251,13 @@ def test_numbers_compared_with_text_select_files_as_text(lake: Lake) -> None:
         assert sorted(dataset.to_table()["p"].to_pylist()) == values, predicate
 
 
-def test_negative_numbers_compared_with_text_select_rows_as_text(lake: Lake) -> None:
+def test_negative_literals_compare_with_string_columns_as_strings(lake: Lake) -> None:
     table = lake.make("t", pa.table({"p": ["1", "x", "-1"], "v": [1, 2, 3]}), partition_by=["p"])
     table.delete("p = -1")
     assert sorted(table.to_pyarrow_table()["p"].to_pylist()) == ["1", "x"]
 
 
-def test_files_are_not_selected_by_patterns_and_functions(lake: Lake) -> None:
+def test_patterns_and_functions_are_refused_as_pruning_predicates(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     for predicate in (
         "p LIKE 'a%'",
@@ -275,7 +275,7 @@ def test_files_are_not_selected_by_patterns_and_functions(lake: Lake) -> None:
                 select(file_pruning_predicate=predicate)
 
 
-def test_timestamps_in_statistics_have_the_text_of_stock(lake: Lake) -> None:
+def test_timestamp_statistics_are_formatted_like_stock(lake: Lake) -> None:
     day, later = datetime(2024, 1, 1), datetime(2024, 1, 2, 3, 4, 5, 600_000)
     data = pa.table(
         {

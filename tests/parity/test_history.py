@@ -1,4 +1,4 @@
-"""`history`, what a commit says of itself, and application transactions."""
+"""`history`, commit info and application transactions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.parity.lakes import Lake, sample
 
 
 @pytest.mark.two_databases
-def test_commits_are_listed_newest_first(lake: Lake) -> None:
+def test_history_lists_commits_newest_first(lake: Lake) -> None:
     start = datetime.now(UTC).timestamp() * 1000 - 1
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(), mode="append")
@@ -26,7 +26,7 @@ def test_commits_are_listed_newest_first(lake: Lake) -> None:
     assert {"operationParameters", "operationMetrics", "engineInfo"} <= set(history[0])
 
 
-def test_a_limit(lake: Lake) -> None:
+def test_history_limit_returns_the_latest_commits(lake: Lake) -> None:
     table = lake.make("t", sample())
     for _ in range(3):
         lake.write_deltalake(table, sample(), mode="append")
@@ -36,14 +36,14 @@ def test_a_limit(lake: Lake) -> None:
     assert len(table.history(99)) == 4
 
 
-def test_parameters_are_text(lake: Lake) -> None:
+def test_operation_parameters_are_strings(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     parameters = table.history()[0]["operationParameters"]
     assert parameters == {"mode": "ErrorIfExists", "partitionBy": '["p"]'}
 
 
 @pytest.mark.two_databases
-def test_custom_metadata_is_part_of_the_commit(lake: Lake) -> None:
+def test_custom_metadata_is_in_the_history(lake: Lake) -> None:
     given = {"job": "nightly", "run": 7, "deep": {"a": [1, None]}}
     table = lake.make("t", sample(), commit_properties=CommitProperties(custom_metadata=given))
     commit = table.history()[0]
@@ -60,7 +60,7 @@ def test_custom_metadata_is_in_the_log(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_application_transactions(lake: Lake) -> None:
+def test_transaction_version_is_the_one_of_each_application(lake: Lake) -> None:
     first = CommitProperties(app_transactions=[Transaction("app", 3, 17)])
     table = lake.make("t", sample(), commit_properties=first)
     assert table.transaction_version("app") == 3
@@ -72,7 +72,7 @@ def test_application_transactions(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t"), version=0).transaction_version("app") == 3
 
 
-def test_the_last_transaction_of_an_application_counts(lake: Lake) -> None:
+def test_transaction_version_is_the_last_committed_one(lake: Lake) -> None:
     table = lake.make("t", sample())
     for version in (5, 2):
         properties = CommitProperties(app_transactions=[Transaction("app", version)])
@@ -80,7 +80,7 @@ def test_the_last_transaction_of_an_application_counts(lake: Lake) -> None:
     assert table.transaction_version("app") == 2
 
 
-def test_transactions_of_other_operations(lake: Lake) -> None:
+def test_delete_and_update_record_application_transactions(lake: Lake) -> None:
     table = lake.make("t", sample())
     properties = CommitProperties(app_transactions=[Transaction("app", 1)])
     table.delete("id = 1", commit_properties=properties)
@@ -90,26 +90,26 @@ def test_transactions_of_other_operations(lake: Lake) -> None:
     assert table.transaction_version("app") == 2
 
 
-def test_a_transaction_is_a_value() -> None:
+def test_transaction_has_its_fields() -> None:
     transaction = Transaction("app", 1, 2)
     assert (transaction.app_id, transaction.version, transaction.last_updated) == ("app", 1, 2)
 
 
-def test_a_fresh_handle_may_repeat_a_transaction(lake: Lake) -> None:
+def test_new_handle_can_repeat_an_application_transaction(lake: Lake) -> None:
     properties = CommitProperties(app_transactions=[Transaction("app", 1)])
     lake.make("t", sample(), commit_properties=properties)
     table = lake.append("t", sample(), commit_properties=properties)
     assert (table.version(), table.count()) == (1, 6)
 
 
-def test_reserved_names_of_custom_metadata(lake: Lake) -> None:
+def test_reserved_custom_metadata_keys_are_refused(lake: Lake) -> None:
     properties = CommitProperties(custom_metadata={"operation": "mine"})
     with pytest.raises((ValueError, Exception)):
         lake.write_deltalake(lake.uri("t"), sample(), commit_properties=properties)
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 
 
-def test_history_of_each_operation(lake: Lake) -> None:
+def test_history_names_each_operation(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.update({"v": "0"})
     table.merge(sample(), "s.id = t.id", "s", "t").when_matched_delete().execute()

@@ -1,4 +1,4 @@
-"""What `write_deltalake` takes, and that values come back as they were."""
+"""Inputs of `write_deltalake`, and values that are read back unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.parity.lakes import Lake, column, rows, sample
 @pytest.mark.parametrize(
     "kind", ["table", "batch", "batches", "reader", "arro3", "arro3 reader", "polars", "tuple"]
 )
-def test_arrow_in_every_form(lake: Lake, kind: str) -> None:
+def test_every_arrow_input_is_accepted(lake: Lake, kind: str) -> None:
     data = sample()
     given: Any = {
         "table": lambda: data,
@@ -37,7 +37,7 @@ def test_arrow_in_every_form(lake: Lake, kind: str) -> None:
     assert table.to_pyarrow_table().schema == data.schema
 
 
-def test_pandas(lake: Lake) -> None:
+def test_pandas_data_frame_is_written(lake: Lake) -> None:
     frame = pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": [1.5, float("nan")]})
     table = lake.make("t", frame)
     assert [field.type.type for field in table.schema().fields] == ["long", "string", "double"]
@@ -45,19 +45,19 @@ def test_pandas(lake: Lake) -> None:
     assert table.to_pandas()["a"].tolist() == [1, 2]
 
 
-def test_an_index_of_pandas_becomes_a_column(lake: Lake) -> None:
+def test_pandas_index_becomes_a_column(lake: Lake) -> None:
     table = lake.make("t", pd.DataFrame({"a": [1, 2]}, index=[5, 6]))
     assert [field.name for field in table.schema().fields] == ["a", "__index_level_0__"]
 
 
-def test_pandas_times(lake: Lake) -> None:
+def test_pandas_timestamps_are_written(lake: Lake) -> None:
     frame = pd.DataFrame({"ts": pd.to_datetime(["2024-01-02T03:04:05.123456"], utc=True)})
     table = lake.make("t", frame)
     assert table.schema().fields[0].type.type == "timestamp"
     assert column(table, "ts") == [datetime(2024, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)]
 
 
-def test_duckdb_relations(lake: Lake) -> None:
+def test_duckdb_relation_is_written(lake: Lake) -> None:
     query = "select 1 as a, 'x' as b, [1, 2] as l, {'x': 1} as s, 1.5::decimal(4,2) as d"
     with duckdb.connect() as connection:
         table = lake.make("t", connection.sql(query))
@@ -66,7 +66,7 @@ def test_duckdb_relations(lake: Lake) -> None:
     ]
 
 
-def test_a_reader_is_read_once_and_to_its_end(lake: Lake) -> None:
+def test_record_batch_reader_is_read_completely(lake: Lake) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         for start in range(0, 50_000, 1_000):
             yield pa.record_batch({"id": list(range(start, start + 1_000))})
@@ -77,7 +77,7 @@ def test_a_reader_is_read_once_and_to_its_end(lake: Lake) -> None:
     assert column(table, "id")[-1] == 49_999
 
 
-def test_a_failing_reader_writes_nothing(lake: Lake) -> None:
+def test_failing_reader_creates_no_table(lake: Lake) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": [1]})
         raise RuntimeError("the source broke")
@@ -91,18 +91,18 @@ def test_a_failing_reader_writes_nothing(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("given", [5, {"a": [1]}, [{"a": 1}], [1]], ids=str)
-def test_what_is_not_arrow_is_refused(lake: Lake, given: Any) -> None:
+def test_invalid_input_is_refused(lake: Lake, given: Any) -> None:
     with pytest.raises((ValueError, AttributeError, TypeError)):
         lake.write_deltalake(lake.uri("t"), given)
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 
 
-def test_the_address_must_be_one(lake: Lake) -> None:
+def test_invalid_table_address_is_refused(lake: Lake) -> None:
     with pytest.raises(ValueError, match="table_or_uri must be a str, Path or DeltaTable"):
         lake.write_deltalake(5, sample())
 
 
-def test_values_of_every_type_come_back(lake: Lake) -> None:
+def test_values_of_every_type_are_read_back(lake: Lake) -> None:
     data = pa.table(
         {
             "i8": pa.array([-128, None, 127], pa.int8()),
@@ -129,7 +129,7 @@ def test_values_of_every_type_come_back(lake: Lake) -> None:
     assert table.to_pyarrow_table().to_pylist() == data.to_pylist()
 
 
-def test_times_of_other_units_and_zones(lake: Lake) -> None:
+def test_timestamps_are_stored_in_microseconds_and_utc(lake: Lake) -> None:
     data = pa.table(
         {
             "ns": pa.array([1_700_000_000_123_456_789], pa.timestamp("ns", "UTC")),
@@ -155,7 +155,7 @@ def test_times_of_other_units_and_zones(lake: Lake) -> None:
     assert row["ms"] == moment.replace(tzinfo=None, microsecond=123000)
 
 
-def test_dictionaries_and_views_are_plain_in_the_table(lake: Lake) -> None:
+def test_dictionary_view_and_large_types_are_stored_as_plain_types(lake: Lake) -> None:
     data = pa.table(
         {
             "dict": pa.array(["a", "b", "a", None]).dictionary_encode(),
@@ -178,20 +178,20 @@ def test_dictionaries_and_views_are_plain_in_the_table(lake: Lake) -> None:
     assert found["view"].to_pylist()[2] == "long enough to be outside of the view"
 
 
-def test_nested_values_with_views_and_dictionaries(lake: Lake) -> None:
+def test_nested_view_and_large_types_are_read_back(lake: Lake) -> None:
     kind = pa.list_(pa.struct([("k", pa.string_view()), ("n", pa.large_string())]))
     data = pa.table({"l": pa.array([[{"k": "a", "n": "b"}], None, []], kind)})
     table = lake.make("t", data)
     assert table.to_pyarrow_table()["l"].to_pylist() == [[{"k": "a", "n": "b"}], None, []]
 
 
-def test_sliced_and_chunked_data(lake: Lake) -> None:
+def test_sliced_and_chunked_data_is_written(lake: Lake) -> None:
     chunked = pa.concat_tables([sample().slice(1, 2), sample().slice(0, 1)])
     table = lake.make("t", chunked)
     assert column(table, "id") == [1, 2, 3]
 
 
-def test_duplicate_columns_are_refused(lake: Lake) -> None:
+def test_duplicate_or_no_columns_are_refused(lake: Lake) -> None:
     with pytest.raises(Exception, match=r"(?i)duplicate"):
         lake.write_deltalake(lake.uri("t"), pa.table([[1], [2]], names=["a", "a"]))
     with pytest.raises(Exception, match=r"(?i)duplicate"):
@@ -200,7 +200,7 @@ def test_duplicate_columns_are_refused(lake: Lake) -> None:
         lake.write_deltalake(lake.uri("v"), pa.table({}))
 
 
-def test_a_sequence_is_not_asked_for_its_length(lake: Lake) -> None:
+def test_sequence_of_batches_without_length_is_accepted(lake: Lake) -> None:
     class Batches(Sequence[pa.RecordBatch]):
         def __getitem__(self, place: Any) -> Any:
             return sample().to_batches()[place]

@@ -1,4 +1,4 @@
-"""A table in the hands of other libraries."""
+"""Other libraries read and write the tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.parity.lakes import Lake, column, rows, sample
 ONE = pl.DataFrame({"id": [9], "p": ["q"], "v": [1.0]})
 
 
-def test_polars_scans_a_table(lake: Lake) -> None:
+def test_polars_scan_filters_and_aggregates(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     frame = pl.scan_delta(table)
     assert frame.filter(pl.col("p") == "a").sort("id").collect().rows() == [
@@ -26,7 +26,7 @@ def test_polars_scans_a_table(lake: Lake) -> None:
     assert frame.select(pl.col("v").sum()).collect().item() == 4.0
 
 
-def test_polars_reads_a_version(lake: Lake) -> None:
+def test_polars_reads_the_loaded_version(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(), mode="append")
     assert pl.read_delta(table).height == 6
@@ -35,7 +35,7 @@ def test_polars_reads_a_version(lake: Lake) -> None:
     assert pl.read_delta(table, columns=["id"]).shape == (3, 1)
 
 
-def test_polars_writes_a_table(lake: Lake) -> None:
+def test_polars_appends_and_overwrites(lake: Lake) -> None:
     table = lake.make("t", sample())
     ONE.write_delta(table, mode="append")
     assert (table.version(), column(table, "id")) == (1, [1, 2, 3, 9])
@@ -43,7 +43,7 @@ def test_polars_writes_a_table(lake: Lake) -> None:
     assert rows(table) == [{"id": 9, "p": "q", "v": 1.0}]
 
 
-def test_polars_merges(lake: Lake) -> None:
+def test_polars_merges_into_a_table(lake: Lake) -> None:
     table = lake.make("t", sample())
     frame = pl.DataFrame({"id": [1, 9], "p": ["x", "y"], "v": [0.0, 0.0]})
     options = {"predicate": "s.id = t.id", "source_alias": "s", "target_alias": "t"}
@@ -62,7 +62,7 @@ def test_duckdb_reads_a_dataset_and_a_scan(lake: Lake) -> None:
         assert connection.sql("select sum(id) from stream").fetchall() == [(6,)]
 
 
-def test_a_filesystem_at_the_table(lake: Lake) -> None:
+def test_storage_handler_reads_files_of_the_table(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     system = pyarrow.fs.PyFileSystem(DeltaStorageHandler(table.table_uri))
     (info,) = system.get_file_info(pyarrow.fs.FileSelector("p=b"))
@@ -70,7 +70,7 @@ def test_a_filesystem_at_the_table(lake: Lake) -> None:
         assert pq.read_table(file)["id"].to_pylist() == [2]
 
 
-def test_a_dataset_of_a_table_with_deletion_vectors(lake: Lake) -> None:
+def test_dataset_is_refused_with_deletion_vectors(lake: Lake) -> None:
     table = lake.DeltaTable.create(
         lake.uri("t"), sample().schema, configuration={"delta.enableDeletionVectors": "true"}
     )

@@ -1,4 +1,4 @@
-"""Checkpoints, compacted logs, cleanup, and the manifest."""
+"""Checkpoints, compacted logs, log cleanup and the manifest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.parity.lakes import Lake, sample
 
 
 def commits(lake: Lake, count: int, **options: Any) -> Any:
-    """A table with so many commits."""
+    """Return a table with this number of commits."""
     table = lake.make("t", sample(), **options)
     for _ in range(count - 1):
         lake.write_deltalake(table, sample(), mode="append")
@@ -23,7 +23,7 @@ def commits(lake: Lake, count: int, **options: Any) -> Any:
 
 
 @pytest.mark.two_databases
-def test_every_commit_is_a_file_of_the_log(lake: Lake) -> None:
+def test_every_commit_is_a_file_in_the_log(lake: Lake) -> None:
     table = commits(lake, 3)
     assert [name for name in lake.log(table) if name.endswith(".json")] == [
         f"{version:020}.json" for version in range(3)
@@ -34,7 +34,7 @@ def test_every_commit_is_a_file_of_the_log(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_a_checkpoint_on_demand(lake: Lake) -> None:
+def test_create_checkpoint_writes_checkpoint_and_hint(lake: Lake) -> None:
     table = commits(lake, 3)
     assert table.create_checkpoint() is None
     assert f"{2:020}.checkpoint.parquet" in lake.log(table)
@@ -44,20 +44,20 @@ def test_a_checkpoint_on_demand(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).count() == 9
 
 
-def test_checkpoints_come_by_themselves(lake: Lake) -> None:
+def test_checkpoints_follow_the_interval_property(lake: Lake) -> None:
     table = commits(lake, 6, configuration={"delta.checkpointInterval": "2"})
     found = [name for name in lake.log(table) if name.endswith(".checkpoint.parquet")]
     assert found == [f"{version:020d}.checkpoint.parquet" for version in (1, 3, 5)]
     assert table.count() == 18
 
 
-def test_checkpoints_come_after_a_hundred_commits(lake: Lake) -> None:
+def test_default_checkpoint_interval_is_a_hundred(lake: Lake) -> None:
     table = commits(lake, 101)
     found = [name for name in lake.log(table) if name.endswith(".checkpoint.parquet")]
     assert found == [f"{99:020d}.checkpoint.parquet"]
 
 
-def test_checkpoints_may_be_left_to_others(lake: Lake) -> None:
+def test_post_commit_option_disables_checkpoints(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.checkpointInterval": "2"})
     never = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
     for _ in range(4):
@@ -66,7 +66,7 @@ def test_checkpoints_may_be_left_to_others(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_compacted_logs(lake: Lake) -> None:
+def test_compact_logs_writes_a_compacted_file(lake: Lake) -> None:
     table = commits(lake, 4)
     assert table.compact_logs(0, 2) is None
     name = f"{0:020}.{2:020}.compacted.json"
@@ -77,7 +77,7 @@ def test_compacted_logs(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).count() == 12
 
 
-def test_ranges_that_cannot_be_compacted(lake: Lake) -> None:
+def test_invalid_compaction_ranges_are_refused(lake: Lake) -> None:
     table = commits(lake, 4)
     with pytest.raises(DeltaError, match="9"):
         table.compact_logs(2, 9)
@@ -85,7 +85,7 @@ def test_ranges_that_cannot_be_compacted(lake: Lake) -> None:
         table.compact_logs(3, 1)
 
 
-def test_cleanup_keeps_what_is_young(lake: Lake) -> None:
+def test_cleanup_keeps_recent_log_files(lake: Lake) -> None:
     table = commits(lake, 4)
     table.create_checkpoint()
     before = lake.log(table)
@@ -93,7 +93,7 @@ def test_cleanup_keeps_what_is_young(lake: Lake) -> None:
     assert lake.log(table) == before
 
 
-def test_cleanup_removes_what_is_expired(lake: Lake) -> None:
+def test_cleanup_removes_expired_log_files(lake: Lake) -> None:
     table = commits(
         lake,
         4,
@@ -110,7 +110,7 @@ def test_cleanup_removes_what_is_expired(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_files_that_were_made_older_are_cleaned_up(lake: Lake) -> None:
+def test_cleanup_uses_the_modification_time_of_files(lake: Lake) -> None:
     table = commits(lake, 3)
     table.create_checkpoint()
     then = time.time() - 100 * 24 * 3600
@@ -121,7 +121,7 @@ def test_files_that_were_made_older_are_cleaned_up(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).count() == 9
 
 
-def test_manifest(lake: Lake) -> None:
+def test_generate_writes_a_manifest_per_partition(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     table.generate()
     folder = lake.folder(table) / "_symlink_format_manifest"

@@ -1,4 +1,4 @@
-"""`merge`: its clauses, their order, and what is counted."""
+"""`merge`: clauses, their order, and metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METRICS = (
 
 
 def source(**changes: Any) -> pa.Table:
-    """Rows 2 to 4 with other values; 4 is new to the sample."""
+    """Return rows 2 to 4 with other values; row 4 is not in the sample."""
     return sample(**{"id": [2, 3, 4], "p": ["x", "y", "z"], "v": [20.0, 30.0, 40.0], **changes})
 
 
@@ -40,7 +40,7 @@ def values(table: Any) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in rows(table)]
 
 
-def test_upsert(lake: Lake) -> None:
+def test_upsert_updates_and_inserts(lake: Lake) -> None:
     table = lake.make("t", sample())
     builder = merge(table, source()).when_matched_update_all().when_not_matched_insert_all()
     assert isinstance(builder, TableMerger)
@@ -51,7 +51,7 @@ def test_upsert(lake: Lake) -> None:
     assert {"execution_time_ms", "scan_time_ms", "rewrite_time_ms"} <= result.keys()
 
 
-def test_insert_of_what_is_new_leaves_the_files(lake: Lake) -> None:
+def test_insert_only_merge_rewrites_no_file(lake: Lake) -> None:
     table = lake.make("t", sample())
     before = table.file_uris()
     result = merge(table, source()).when_not_matched_insert_all().execute()
@@ -60,7 +60,7 @@ def test_insert_of_what_is_new_leaves_the_files(lake: Lake) -> None:
     assert set(before) < set(table.file_uris())
 
 
-def test_every_kind_of_clause_in_one_merge(lake: Lake) -> None:
+def test_all_clause_kinds_work_in_one_merge(lake: Lake) -> None:
     table = lake.make("t", sample())
     result = (
         merge(table, source())
@@ -74,7 +74,7 @@ def test_every_kind_of_clause_in_one_merge(lake: Lake) -> None:
     assert counts(result) == dict(zip(METRICS, (3, 1, 2, 1, 0, 3, 1, 0, 1, 1), strict=True))
 
 
-def test_the_first_clause_that_applies_wins(lake: Lake) -> None:
+def test_first_matching_clause_applies(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 4))
     (
         merge(table, numbers(0, 6))
@@ -89,7 +89,7 @@ def test_the_first_clause_that_applies_wins(lake: Lake) -> None:
     assert values(table) == [(0, -1), (1, -2), (3, -3), (4, -4), (5, 50)]
 
 
-def test_rows_no_clause_applies_to_stay(lake: Lake) -> None:
+def test_rows_without_a_matching_clause_stay(lake: Lake) -> None:
     table = lake.make("t", sample())
     merge(table, source()).when_matched_update_all("s.v > 25").execute()
     assert values(table) == [(1, "a", 1.5), (2, "b", None), (3, "y", 30.0)]
@@ -98,13 +98,13 @@ def test_rows_no_clause_applies_to_stay(lake: Lake) -> None:
     assert values(table) == [(1, "a", 1.5), (2, "b", None), (3, "y", 30.0)]
 
 
-def test_a_comparison_with_null_does_not_apply(lake: Lake) -> None:
+def test_clause_with_a_null_condition_does_not_apply(lake: Lake) -> None:
     table = lake.make("t", sample())
     merge(table, source()).when_matched_update_all("s.v > t.v").execute()
     assert values(table) == [(1, "a", 1.5), (2, "b", None), (3, "y", 30.0)]
 
 
-def test_not_matched_by_source(lake: Lake) -> None:
+def test_not_matched_by_source_updates_and_deletes(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 5))
     result = (
         merge(table, numbers(3, 4))
@@ -116,21 +116,21 @@ def test_not_matched_by_source(lake: Lake) -> None:
     assert (result["num_target_rows_updated"], result["num_target_rows_deleted"]) == (2, 2)
 
 
-def test_a_merge_without_clauses_is_no_commit(lake: Lake) -> None:
+def test_merge_without_clauses_makes_no_commit(lake: Lake) -> None:
     table = lake.make("t", sample())
     result = merge(table, source()).execute()
     assert result["num_output_rows"] == 0
     assert table.version() == 0
 
 
-def test_a_merge_that_changes_nothing_is_no_commit(lake: Lake) -> None:
+def test_merge_without_changes_makes_no_commit(lake: Lake) -> None:
     table = lake.make("t", sample())
     empty = source().slice(0, 0)
     merge(table, empty).when_matched_update_all().when_not_matched_insert_all().execute()
     assert table.version() == 0
 
 
-def test_except_columns(lake: Lake) -> None:
+def test_except_cols_excludes_columns(lake: Lake) -> None:
     table = lake.make("t", sample())
     (
         merge(table, source())
@@ -142,7 +142,7 @@ def test_except_columns(lake: Lake) -> None:
     assert values(table) == [(2, "b", 20.0), (3, "a", 30.0), (4, "z", None)]
 
 
-def test_two_source_rows_for_one_target_row_are_refused(lake: Lake) -> None:
+def test_two_source_rows_that_update_one_target_row_are_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     twice = pa.table({"id": [2, 2], "p": ["x", "y"], "v": [1.0, 2.0]})
     with pytest.raises(DeltaError, match="multiple source rows"):
@@ -150,14 +150,14 @@ def test_two_source_rows_for_one_target_row_are_refused(lake: Lake) -> None:
     assert values(lake.DeltaTable(lake.uri("t"))) == [(1, "a", 1.5), (2, "b", None), (3, "a", 2.5)]
 
 
-def test_two_source_rows_of_which_one_applies(lake: Lake) -> None:
+def test_two_source_rows_are_allowed_if_one_applies(lake: Lake) -> None:
     table = lake.make("t", sample())
     twice = pa.table({"id": [2, 2], "p": ["x", "y"], "v": [1.0, 2.0]})
     merge(table, twice).when_matched_update_all("s.v = 1.0").execute()
     assert values(table) == [(1, "a", 1.5), (2, "x", 1.0), (3, "a", 2.5)]
 
 
-def test_a_row_may_be_deleted_by_two_source_rows(lake: Lake) -> None:
+def test_row_can_be_deleted_by_two_source_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
     twice = pa.table({"id": [2, 2], "p": ["x", "y"], "v": [1.0, 2.0]})
     result = merge(table, twice).when_matched_delete().execute()
@@ -165,7 +165,7 @@ def test_a_row_may_be_deleted_by_two_source_rows(lake: Lake) -> None:
     assert result["num_target_rows_deleted"] == 1
 
 
-def test_new_rows_may_repeat(lake: Lake) -> None:
+def test_inserted_rows_can_repeat_a_key(lake: Lake) -> None:
     table = lake.make("t", sample())
     twice = pa.table({"id": [7, 7], "p": ["x", "y"], "v": [1.0, 2.0]})
     merge(table, twice).when_matched_update_all().when_not_matched_insert_all().execute()
@@ -181,14 +181,14 @@ def test_null_keys_never_match(lake: Lake) -> None:
     assert column(table, "id") == [1, 2, 3, None, None]
 
 
-def test_null_keys_match_where_they_are_not_distinct(lake: Lake) -> None:
+def test_is_not_distinct_from_matches_null_keys(lake: Lake) -> None:
     data = pa.table({"id": pa.array([None, 2], pa.int64()), "p": ["n", "m"], "v": [0.0, 0.0]})
     table = lake.make("t", data)
     merge(table, data, "s.id is not distinct from t.id").when_matched_delete().execute()
     assert table.count() == 0
 
 
-def test_only_touched_files_are_written_again(lake: Lake) -> None:
+def test_merge_rewrites_only_files_with_matching_rows(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 10))
     for start in (10, 20):
         lake.write_deltalake(table, numbers(start, start + 10), mode="append")
@@ -200,7 +200,7 @@ def test_only_touched_files_are_written_again(lake: Lake) -> None:
     assert len(before & set(table.file_uris())) == 2
 
 
-def test_partition_in_the_predicate_limits_the_files(lake: Lake) -> None:
+def test_partition_predicate_skips_files(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     result = (
         merge(table, source(), "s.id = t.id and t.p = 'a'")
@@ -220,7 +220,7 @@ def test_partition_in_the_predicate_limits_the_files(lake: Lake) -> None:
     assert result["num_target_files_removed"] == 1
 
 
-def test_partitioned_upsert_by_key_and_partition(lake: Lake) -> None:
+def test_upsert_by_key_and_partition(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     data = sample(id=[1, 2, 9], p=["a", "b", "c"], v=[10.0, 20.0, 90.0])
     (
@@ -233,7 +233,7 @@ def test_partitioned_upsert_by_key_and_partition(lake: Lake) -> None:
     assert sorted(each["p"] for each in table.partitions()) == ["a", "b", "c"]
 
 
-def test_history_tells_of_a_merge(lake: Lake) -> None:
+def test_history_records_the_merge(lake: Lake) -> None:
     table = lake.make("t", sample())
     properties = CommitProperties(custom_metadata={"who": "me"})
     builder = merge(table, source(), commit_properties=properties)
@@ -250,7 +250,7 @@ def test_history_tells_of_a_merge(lake: Lake) -> None:
     assert counts(commit["operationMetrics"]) == counts(result)
 
 
-def test_commit_arguments_by_position_warn(lake: Lake) -> None:
+def test_positional_commit_arguments_warn(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.warns(DeprecationWarning, match="positionally to merge"):
         builder = table.merge(

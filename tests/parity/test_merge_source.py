@@ -19,20 +19,20 @@ def upsert(builder: Any) -> Any:
     return builder.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
-def test_aliases_may_be_any_words(lake: Lake) -> None:
+def test_aliases_can_be_any_name(lake: Lake) -> None:
     table = lake.make("t", sample())
     builder = table.merge(source(), "new.id = old.id", source_alias="new", target_alias="old")
     builder.when_matched_update({"old.v": "new.v", "p": "old.p || new.p"}).execute()
     assert values(table) == [(1, "a", 1.5), (2, "bx", 20.0), (3, "ay", 30.0)]
 
 
-def test_names_that_are_in_both_need_an_alias(lake: Lake) -> None:
+def test_ambiguous_column_is_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match=r"(?i)ambiguous"):
         merge(table, source(), "id = id").when_matched_delete().execute()
 
 
-def test_columns_that_are_not_there_are_refused(lake: Lake) -> None:
+def test_missing_columns_are_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="zz"):
         merge(table, source(), "s.id = t.zz").when_matched_delete().execute()
@@ -41,7 +41,7 @@ def test_columns_that_are_not_there_are_refused(lake: Lake) -> None:
     assert table.version() == 0
 
 
-def test_values_are_expressions(lake: Lake) -> None:
+def test_values_can_be_sql_expressions(lake: Lake) -> None:
     table = lake.make("t", sample())
     (
         merge(table, source())
@@ -52,7 +52,7 @@ def test_values_are_expressions(lake: Lake) -> None:
     assert values(table) == [(1, "a", 1.5), (2, "b", -1.0), (3, "a", 300.0), (40, "Z", None)]
 
 
-def test_a_value_of_the_wrong_type(lake: Lake) -> None:
+def test_value_of_the_wrong_type_is_refused_unless_allowed(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(Exception, match=r"(?i)cast|convert"):
         merge(table, source()).when_matched_update({"v": "'abc'"}).execute()
@@ -63,7 +63,7 @@ def test_a_value_of_the_wrong_type(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("kind", ["table", "batch", "reader", "pandas", "polars"])
-def test_kinds_of_sources(lake: Lake, kind: str) -> None:
+def test_every_kind_of_source_is_accepted(lake: Lake, kind: str) -> None:
     data = source()
     given: Any = {
         "table": lambda: data,
@@ -77,26 +77,26 @@ def test_kinds_of_sources(lake: Lake, kind: str) -> None:
     assert values(table) == [(1, "a", 1.5), (2, "x", 20.0), (3, "y", 30.0), (4, "z", 40.0)]
 
 
-def test_the_table_itself_as_source(lake: Lake) -> None:
+def test_table_can_be_its_own_source(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 4))
     data = table.to_pyarrow_table()
     merge(table, data).when_matched_update({"v": "t.v + s.v"}).execute()
     assert column(table, "v") == [0, 20, 40, 60]
 
 
-def test_without_streaming(lake: Lake) -> None:
+def test_merge_without_streaming_gives_the_same_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
     upsert(merge(table, source(), streamed_exec=False))
     assert column(table, "id") == [1, 2, 3, 4]
 
 
-def test_a_limit_for_spilling(lake: Lake) -> None:
+def test_merge_accepts_spill_limits(lake: Lake) -> None:
     table = lake.make("t", sample())
     upsert(merge(table, source(), max_spill_size=1 << 30, max_temp_directory_size=1 << 30))
     assert column(table, "id") == [1, 2, 3, 4]
 
 
-def test_source_columns_of_narrower_types_are_cast(lake: Lake) -> None:
+def test_narrower_source_types_are_cast(lake: Lake) -> None:
     table = lake.make("t", sample())
     data = pa.table(
         {
@@ -110,13 +110,13 @@ def test_source_columns_of_narrower_types_are_cast(lake: Lake) -> None:
     assert table.to_pyarrow_table().schema == sample().schema
 
 
-def test_a_source_with_fewer_columns(lake: Lake) -> None:
+def test_missing_source_columns_keep_or_insert_null(lake: Lake) -> None:
     table = lake.make("t", sample())
     upsert(merge(table, pa.table({"id": [3, 4], "v": [30.0, 40.0]})))
     assert values(table) == [(1, "a", 1.5), (2, "b", None), (3, "a", 30.0), (4, None, 40.0)]
 
 
-def test_new_columns_are_left_out_by_default(lake: Lake) -> None:
+def test_new_source_columns_are_ignored_by_default(lake: Lake) -> None:
     table = lake.make("t", sample())
     upsert(merge(table, source(w=[1, 2, 3])))
     assert table.to_pyarrow_table().column_names == ["id", "p", "v"]
@@ -135,7 +135,7 @@ def test_merge_schema_adds_new_columns(lake: Lake) -> None:
     ]
 
 
-def test_merge_schema_adds_only_columns_that_are_used(lake: Lake) -> None:
+def test_merge_schema_adds_used_columns(lake: Lake) -> None:
     table = lake.make("t", sample())
     builder = merge(table, source(w=[1, 2, 3], x=["a", "b", "c"]), merge_schema=True)
     builder.when_not_matched_insert({"id": "s.id", "w": "s.w"}).execute()
@@ -149,18 +149,18 @@ def test_merge_schema_extends_structs(lake: Lake) -> None:
     data = pa.table({"id": [2, 3], "s": [{"a": 20, "b": "x"}, {"a": 30, "b": "y"}]})
     upsert(table.merge(data, "n.id = o.id", "n", "o", merge_schema=True))
     assert table.schema().fields[1].type == StructType([Field("a", "long"), Field("b", "string")])
-    # Stock loses the struct of the row that is only copied.
+    # Stock loses the struct of a row that is only copied, so the first row is not compared.
     assert [row["s"] for row in rows(table)][1:] == [{"a": 20, "b": "x"}, {"a": 30, "b": "y"}]
 
 
-def test_merging_into_an_empty_table(lake: Lake) -> None:
+def test_merge_into_an_empty_table_inserts_all_rows(lake: Lake) -> None:
     table = lake.DeltaTable.create(lake.uri("t"), sample().schema)
     result = upsert(merge(table, source()))
     assert result["num_target_rows_inserted"] == 3
     assert column(table, "id") == [2, 3, 4]
 
 
-def test_names_with_spaces_and_capitals(lake: Lake) -> None:
+def test_column_names_can_have_spaces_and_capitals(lake: Lake) -> None:
     table = lake.make("t", pa.table({"Key": [1, 2], "the value": ["a", "b"]}))
     data = pa.table({"Key": [2, 3], "the value": ["x", "y"]})
     upsert(merge(table, data, 's."Key" = t."Key"'))
@@ -171,7 +171,7 @@ def test_names_with_spaces_and_capitals(lake: Lake) -> None:
     ]
 
 
-def test_a_key_of_two_columns(lake: Lake) -> None:
+def test_key_can_have_two_columns(lake: Lake) -> None:
     table = lake.make("t", pa.table({"a": [1, 1, 2], "b": [1, 2, 1], "v": [0, 0, 0]}))
     data = pa.table({"a": [1, 2], "b": [2, 2], "v": [5, 6]})
     upsert(merge(table, data, "s.a = t.a and s.b = t.b"))
@@ -183,14 +183,14 @@ def test_a_key_of_two_columns(lake: Lake) -> None:
     ]
 
 
-def test_the_predicate_need_not_be_an_equality(lake: Lake) -> None:
+def test_predicate_can_be_an_inequality(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 6))
     data = pa.table({"low": [4]})
     merge(table, data, "t.id >= s.low").when_matched_delete().execute()
     assert column(table, "id") == [0, 1, 2, 3]
 
 
-def test_a_constant_predicate_inserts_everything(lake: Lake) -> None:
+def test_false_predicate_inserts_all_rows(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 2))
     merge(table, numbers(0, 2), "false").when_not_matched_insert_all().execute()
     assert column(table, "id") == [0, 0, 1, 1]

@@ -1,4 +1,4 @@
-"""More details that code looks at: names, partition values, words of errors, column order."""
+"""Details that programs depend on: names, partition values, error messages, column order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltalake.schema import PrimitiveType
 from tests.parity.lakes import Lake, column, rows, sample
 
 
-def test_a_generated_constant_is_filled_in_by_a_merge(lake: Lake) -> None:
+def test_merge_fills_in_a_generated_constant(lake: Lake) -> None:
     fixed = Field("y", PrimitiveType("integer"), metadata={"delta.generationExpression": "5"})
     table = lake.DeltaTable.create(lake.uri("t"), Schema([Field("id", "long"), fixed]))
     merger = table.merge(pa.table({"id": [7]}), "s.id = t.id", "s", "t")
@@ -26,7 +26,7 @@ def test_a_generated_constant_is_filled_in_by_a_merge(lake: Lake) -> None:
     [[("y", "=", "abc")], [[("y", "=", "2020")], [("y", "in", ["1", "x"])]], [("y", "<", 2020.5)]],
     ids=str,
 )
-def test_values_that_a_partition_column_cannot_have(lake: Lake, filters: Any) -> None:
+def test_filter_value_of_the_wrong_type_is_refused(lake: Lake, filters: Any) -> None:
     data = pa.table({"id": [1, 2], "y": [2020, 2021]})
     table = lake.make("t", data, partition_by="y")
     for call in (table.file_uris, table.partitions):
@@ -36,7 +36,7 @@ def test_values_that_a_partition_column_cannot_have(lake: Lake, filters: Any) ->
         table.to_pyarrow_dataset(file_pruning_predicate=filters)
 
 
-def test_an_operator_that_is_none_is_named_with_its_filter(lake: Lake) -> None:
+def test_invalid_filter_operator_error_shows_the_filter(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by="p")
     with pytest.raises(DeltaError, match=r'Invalid partition filter found: \("p", "like", "a"\)'):
         table.file_uris(file_pruning_predicate=[("p", "like", "a")])
@@ -47,7 +47,9 @@ def test_an_operator_that_is_none_is_named_with_its_filter(lake: Lake) -> None:
     [(pa.float64(), ["-2", "0.1", "100000000000000000000", "3"]), (pa.float32(), ["0.1", "3"])],
     ids=str,
 )
-def test_floats_as_partitions(lake: Lake, kind: pa.DataType, texts: list[str]) -> None:
+def test_float_partition_values_are_formatted_like_deltalake(
+    lake: Lake, kind: pa.DataType, texts: list[str]
+) -> None:
     values = pa.array([float(text) for text in texts], kind)
     table = lake.make("t", pa.table({"id": range(len(texts)), "f": values}), partition_by="f")
     assert sorted(each["f"] for each in table.partitions()) == texts
@@ -55,19 +57,19 @@ def test_floats_as_partitions(lake: Lake, kind: pa.DataType, texts: list[str]) -
     assert (lake.folder(table) / "f=3").is_dir()
 
 
-def test_restoring_a_version_that_is_not_there(lake: Lake) -> None:
+def test_restore_to_a_missing_version_is_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="LogSegment end version 0 not the same as the specified"):
         table.restore(9)
 
 
-def test_create_with_overwrite_tells_so(lake: Lake) -> None:
+def test_history_records_create_or_replace(lake: Lake) -> None:
     schema = Schema([Field("id", "long")])
     table = lake.DeltaTable.create(lake.uri("t"), schema, mode="overwrite")
     assert table.history(1)[0]["operation"] == "CREATE OR REPLACE TABLE"
 
 
-def test_numbers_and_names_of_the_wrong_type(lake: Lake) -> None:
+def test_wrong_argument_types_raise_type_error(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
         table.vacuum(1.5)
@@ -78,7 +80,7 @@ def test_numbers_and_names_of_the_wrong_type(lake: Lake) -> None:
     assert found["n"].to_pylist() == [3]
 
 
-def test_lists_of_nothing(lake: Lake) -> None:
+def test_lists_of_null_type_are_read_back(lake: Lake) -> None:
     lists = pa.array([[None], [], None], pa.list_(pa.null()))
     table = lake.make("t", pa.table({"id": [1, 2, 3], "l": lists}))
     found = pa.table(table.scan()).sort_by("id")
@@ -111,13 +113,13 @@ _TYPED = pa.table(
         ("arrow_cast(id, 'Utf8') = '3'", [1, 2]),
     ],
 )
-def test_words_of_datafusion(lake: Lake, predicate: str, left: list[int]) -> None:
+def test_predicates_accept_datafusion_syntax(lake: Lake, predicate: str, left: list[int]) -> None:
     table = lake.make("t", _TYPED)
     table.delete(predicate)
     assert column(table, "id") == left
 
 
-def test_a_map_is_made_of_lists(lake: Lake) -> None:
+def test_map_function_builds_a_map_from_lists(lake: Lake) -> None:
     maps = pa.array([None, None], pa.map_(pa.string(), pa.int64()))
     table = lake.make("t", pa.table({"id": [1, 2], "m": maps}))
     table.update({"m": "map(['a', 'b'], [1, 2])"}, predicate="id = 1")
@@ -125,7 +127,7 @@ def test_a_map_is_made_of_lists(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("part", [None, "p"])
-def test_a_column_that_is_no_condition(lake: Lake, part: str | None) -> None:
+def test_non_boolean_column_is_refused_as_predicate(lake: Lake, part: str | None) -> None:
     table = lake.make("t", sample(), partition_by=part)
     for call in (lambda: table.delete("id"), lambda: table.update({"v": "0"}, predicate="id")):
         with pytest.raises(DeltaError, match="non-boolean"):
@@ -143,7 +145,7 @@ def test_a_column_that_is_no_condition(lake: Lake, part: str | None) -> None:
         ("s.id = t.id", None),
     ],
 )
-def test_a_merge_tells_what_is_asked_of_the_table_alone(
+def test_history_of_a_merge_has_the_predicate_on_the_target(
     lake: Lake, predicate: str, told: str | None
 ) -> None:
     table = lake.make("t", sample())
@@ -152,14 +154,14 @@ def test_a_merge_tells_what_is_asked_of_the_table_alone(
     assert table.history(1)[0]["operationParameters"].get("predicate") == told
 
 
-def test_a_merge_that_takes_rows_out_of_an_append_only_table(lake: Lake) -> None:
+def test_merge_that_deletes_from_an_append_only_table_is_refused(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.appendOnly": "true"})
     with pytest.raises(DeltaError, match="Remove action with data change but Delta table is"):
         table.merge(sample(), "s.id = t.id", "s", "t").when_matched_delete().execute()
 
 
 @pytest.mark.parametrize("how", ["address", "handle", "merge"])
-def test_partition_columns_go_behind_the_others_when_a_schema_grows(lake: Lake, how: str) -> None:
+def test_schema_evolution_moves_partition_columns_behind_old_columns(lake: Lake, how: str) -> None:
     data = pa.table({"a": ["1"], "x": [1], "b": ["2"], "y": [2]})
     table = lake.make("t", data, partition_by=["b", "a"])
     more = data.append_column("n", pa.array([5]))

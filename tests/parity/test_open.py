@@ -1,4 +1,4 @@
-"""Opening a table, its versions, and what a handle knows of itself."""
+"""Opening a table and its versions, and the metadata of a handle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.parity.lakes import Lake, column, rows, sample
 
 
 @pytest.mark.two_databases
-def test_a_table_opens_at_its_latest_version(lake: Lake) -> None:
+def test_table_opens_at_its_latest_version(lake: Lake) -> None:
     lake.make("t", sample())
     lake.append("t", sample())
     table = lake.DeltaTable(lake.uri("t"))
@@ -23,7 +23,7 @@ def test_a_table_opens_at_its_latest_version(lake: Lake) -> None:
     assert column(table, "id") == [1, 1, 2, 2, 3, 3]
 
 
-def test_a_table_is_a_deltalake_table(lake: Lake) -> None:
+def test_table_is_an_instance_of_deltalakes_class(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert isinstance(table, deltalake.DeltaTable)
     assert repr(table) == "DeltaTable()"
@@ -33,7 +33,7 @@ def test_a_table_is_a_deltalake_table(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_version_argument_opens_the_past(lake: Lake) -> None:
+def test_version_argument_opens_an_older_version(lake: Lake) -> None:
     lake.make("t", sample())
     lake.append("t", sample())
     table = lake.DeltaTable(lake.uri("t"), version=0)
@@ -43,7 +43,7 @@ def test_version_argument_opens_the_past(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_a_version_that_is_not_there_is_an_error(lake: Lake) -> None:
+def test_missing_version_raises(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match="99"):
         lake.DeltaTable(lake.uri("t"), version=99)
@@ -51,7 +51,7 @@ def test_a_version_that_is_not_there_is_an_error(lake: Lake) -> None:
         lake.DeltaTable(lake.uri("t"), version=-1)
 
 
-def test_load_as_version_moves_the_handle(lake: Lake) -> None:
+def test_load_as_version_changes_the_version_of_the_handle(lake: Lake) -> None:
     table = lake.make("t", sample())
     for value in (10, 20):
         lake.write_deltalake(table, sample(id=[value] * 3), mode="overwrite")
@@ -64,7 +64,7 @@ def test_load_as_version_moves_the_handle(lake: Lake) -> None:
     assert column(table, "id") == [20, 20, 20]
 
 
-def test_load_as_version_refuses_what_is_no_version(lake: Lake) -> None:
+def test_load_as_version_refuses_invalid_arguments(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="9"):
         table.load_as_version(9)
@@ -78,7 +78,7 @@ def test_load_as_version_refuses_what_is_no_version(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_load_as_version_takes_times(lake: Lake) -> None:
+def test_load_as_version_accepts_timestamps(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(), mode="append")
     table.load_as_version("2001-01-01T00:00:00Z")
@@ -91,7 +91,7 @@ def test_load_as_version_takes_times(lake: Lake) -> None:
     assert table.version() == 1
 
 
-def test_load_as_version_at_the_time_of_a_commit_gives_that_commit(lake: Lake) -> None:
+def test_load_as_version_after_the_last_commit_loads_it(lake: Lake) -> None:
     table = lake.make("t", sample())
     for _ in range(3):
         lake.write_deltalake(table, sample(), mode="append")
@@ -102,7 +102,7 @@ def test_load_as_version_at_the_time_of_a_commit_gives_that_commit(lake: Lake) -
 
 
 @pytest.mark.two_databases
-def test_update_incremental_follows_other_writers(lake: Lake) -> None:
+def test_update_incremental_loads_commits_of_other_handles(lake: Lake) -> None:
     mine = lake.make("t", sample())
     lake.append("t", sample())
     assert mine.version() == 0
@@ -111,7 +111,7 @@ def test_update_incremental_follows_other_writers(lake: Lake) -> None:
     assert (mine.version(), mine.count()) == (1, 6)
 
 
-def test_update_incremental_after_time_travel_comes_back(lake: Lake) -> None:
+def test_update_incremental_after_time_travel_loads_the_latest_version(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(), mode="append")
     table.load_as_version(0)
@@ -119,13 +119,13 @@ def test_update_incremental_after_time_travel_comes_back(lake: Lake) -> None:
     assert table.version() == 1
 
 
-def test_writing_through_a_handle_moves_it(lake: Lake) -> None:
+def test_writing_through_a_handle_updates_its_version(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(), mode="append")
     assert (table.version(), table.count()) == (1, 6)
 
 
-def test_a_handle_on_an_old_version_still_writes_the_next(lake: Lake) -> None:
+def test_handle_at_an_old_version_can_append(lake: Lake) -> None:
     lake.make("t", sample())
     lake.append("t", sample())
     old = lake.DeltaTable(lake.uri("t"), version=0)
@@ -134,7 +134,7 @@ def test_a_handle_on_an_old_version_still_writes_the_next(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).count() == 9
 
 
-def test_a_table_that_is_not_there(lake: Lake) -> None:
+def test_opening_a_missing_table_raises(lake: Lake) -> None:
     with pytest.raises(TableNotFoundError):
         lake.DeltaTable(lake.nowhere("t"))
     with pytest.raises(DeltaError):
@@ -142,7 +142,7 @@ def test_a_table_that_is_not_there(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_is_deltatable_says_whether(lake: Lake) -> None:
+def test_is_deltatable_returns_whether_a_table_exists(lake: Lake) -> None:
     lake.make("t", sample())
     assert lake.DeltaTable.is_deltatable(lake.uri("t")) is True
     assert lake.DeltaTable.is_deltatable(lake.uri("u")) is False
@@ -150,18 +150,18 @@ def test_is_deltatable_says_whether(lake: Lake) -> None:
     assert lake.DeltaTable.is_deltatable("qqq://some/where") is False
 
 
-def test_an_unknown_scheme_is_no_table(lake: Lake) -> None:
+def test_unknown_scheme_raises_table_not_found(lake: Lake) -> None:
     with pytest.raises(TableNotFoundError, match="Unknown scheme"):
         lake.DeltaTable("qqq://some/where")
 
 
-def test_table_uri_is_the_folder_with_a_slash(lake: Lake) -> None:
+def test_table_uri_is_the_folder_with_a_trailing_slash(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert re.fullmatch(r"file:///.*/t/", table.table_uri)
     assert (lake.folder(table) / "_delta_log" / f"{0:020}.json").exists()
 
 
-def test_deprecated_arguments_warn_and_do_nothing(lake: Lake) -> None:
+def test_deprecated_arguments_warn_and_have_no_effect(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.warns(DeprecationWarning, match="without_files"):
         table = lake.DeltaTable(lake.uri("t"), without_files=True)
@@ -181,7 +181,7 @@ def test_table_config_is_deprecated(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_metadata(lake: Lake) -> None:
+def test_metadata_has_the_given_values(lake: Lake) -> None:
     before = datetime.now(UTC).timestamp() * 1000 - 1
     table = lake.make(
         "t",
@@ -201,7 +201,7 @@ def test_metadata(lake: Lake) -> None:
     assert str(metadata).startswith(f"Metadata(id: {metadata.id}, name: people, description: who")
 
 
-def test_metadata_without_anything(lake: Lake) -> None:
+def test_metadata_defaults_are_empty(lake: Lake) -> None:
     metadata = lake.make("t", sample()).metadata()
     assert (metadata.name, metadata.description) == (None, None)
     assert metadata.partition_columns == []
@@ -224,7 +224,7 @@ def test_protocol_is_a_named_tuple(lake: Lake) -> None:
     assert protocol.reader_features is None
 
 
-def test_two_tables_do_not_see_each_other(lake: Lake) -> None:
+def test_two_tables_are_independent(lake: Lake) -> None:
     one, two = lake.make("one", sample()), lake.make("two", sample(id=[7, 8, 9]))
     assert column(one, "id") == [1, 2, 3]
     assert column(two, "id") == [7, 8, 9]

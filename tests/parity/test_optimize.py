@@ -28,14 +28,14 @@ KEYS = {
 
 
 def pieces(lake: Lake, count: int = 3, **options: Any) -> Any:
-    """A table of `count` files of ten rows, half of them in partition a, half in b."""
+    """Write `count` times ten rows, half in partition a and half in b, and open the table."""
     for start in range(0, count * 10, 10):
         data = numbers(start, start + 10).append_column("p", pa.array(["a"] * 5 + ["b"] * 5))
         lake.append("t", data, **options)
     return lake.DeltaTable(lake.uri("t"))
 
 
-def test_compact_makes_one_file_of_many(lake: Lake) -> None:
+def test_compact_merges_files_into_one(lake: Lake) -> None:
     table = pieces(lake)
     before = rows(table)
     result = table.optimize.compact()
@@ -48,7 +48,7 @@ def test_compact_makes_one_file_of_many(lake: Lake) -> None:
     assert rows(table) == before
 
 
-def test_sizes_of_files_are_told(lake: Lake) -> None:
+def test_compact_reports_file_sizes(lake: Lake) -> None:
     table = pieces(lake)
     sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
     result = table.optimize.compact()
@@ -64,7 +64,7 @@ def test_sizes_of_files_are_told(lake: Lake) -> None:
     assert added == {"avg": size, "max": size, "min": size, "totalFiles": 1, "totalSize": size}
 
 
-def test_nothing_to_compact_is_no_commit(lake: Lake) -> None:
+def test_compact_of_one_file_makes_no_commit(lake: Lake) -> None:
     table = pieces(lake, 1)
     result = table.optimize.compact()
     assert (result["numFilesAdded"], result["numFilesRemoved"]) == (0, 0)
@@ -73,7 +73,7 @@ def test_nothing_to_compact_is_no_commit(lake: Lake) -> None:
     assert table.version() == 0
 
 
-def test_an_optimizer_is_made_by_each_access(lake: Lake) -> None:
+def test_optimize_returns_a_table_optimizer(lake: Lake) -> None:
     table = pieces(lake, 1)
     assert isinstance(table.optimize, TableOptimizer)
     assert table.optimize.table is table
@@ -81,7 +81,7 @@ def test_an_optimizer_is_made_by_each_access(lake: Lake) -> None:
         table.optimize()
 
 
-def test_each_partition_is_compacted_for_itself(lake: Lake) -> None:
+def test_each_partition_is_compacted_separately(lake: Lake) -> None:
     table = pieces(lake, partition_by=["p"])
     result = table.optimize.compact()
     assert (result["numFilesAdded"], result["numFilesRemoved"]) == (2, 6)
@@ -93,7 +93,7 @@ def test_each_partition_is_compacted_for_itself(lake: Lake) -> None:
 @pytest.mark.parametrize(
     "filters", [[("p", "=", "a")], [("p", "in", ["a"])], [("p", "!=", "b")]], ids=str
 )
-def test_only_partitions_that_match(lake: Lake, filters: list[Any]) -> None:
+def test_partition_filters_limit_compaction(lake: Lake, filters: list[Any]) -> None:
     table = pieces(lake, partition_by=["p"])
     result = table.optimize.compact(partition_filters=filters)
     assert (result["numFilesAdded"], result["numFilesRemoved"]) == (1, 3)
@@ -101,19 +101,19 @@ def test_only_partitions_that_match(lake: Lake, filters: list[Any]) -> None:
     assert len(table.file_uris(file_pruning_predicate="p = 'a'")) == 1
 
 
-def test_a_filter_on_a_column_that_is_not_there(lake: Lake) -> None:
+def test_filter_on_a_missing_column_is_refused(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="zz"):
         pieces(lake, partition_by=["p"]).optimize.compact(partition_filters=[("zz", "=", "1")])
 
 
-def test_files_of_the_target_size_are_left(lake: Lake) -> None:
+def test_files_of_the_target_size_are_skipped(lake: Lake) -> None:
     table = pieces(lake)
     result = table.optimize.compact(target_size=1)
     assert (result["numFilesAdded"], result["totalFilesSkipped"]) == (0, 3)
     assert table.version() == 2
 
 
-def test_arguments_of_compact(lake: Lake) -> None:
+def test_compact_accepts_all_options(lake: Lake) -> None:
     table = pieces(lake)
     result = table.optimize.compact(
         target_size=1_000_000,
@@ -130,7 +130,7 @@ def test_arguments_of_compact(lake: Lake) -> None:
     assert ".gz" in table.file_uris()[0]
 
 
-def test_commit_arguments_by_position_warn(lake: Lake) -> None:
+def test_positional_commit_arguments_warn(lake: Lake) -> None:
     table = pieces(lake)
     with pytest.warns(DeprecationWarning, match="positionally to"):
         table.optimize.compact(
@@ -139,7 +139,7 @@ def test_commit_arguments_by_position_warn(lake: Lake) -> None:
     assert table.history(1)[0]["who"] == "me"
 
 
-def test_history_tells_of_a_compaction(lake: Lake) -> None:
+def test_history_records_the_compaction(lake: Lake) -> None:
     table = pieces(lake)
     result = table.optimize.compact()
     commit = table.history(1)[0]
@@ -148,21 +148,21 @@ def test_history_tells_of_a_compaction(lake: Lake) -> None:
     assert commit["operationMetrics"] == result
 
 
-def test_compaction_changes_no_data(lake: Lake) -> None:
+def test_compaction_writes_no_change_data(lake: Lake) -> None:
     table = pieces(lake, configuration={"delta.enableChangeDataFeed": "true"})
     table.optimize.compact()
     changes = pa.table(table.load_cdf(starting_version=3))
     assert changes.num_rows == 0
 
 
-def test_the_past_is_still_there_after_a_compaction(lake: Lake) -> None:
+def test_older_versions_are_readable_after_compaction(lake: Lake) -> None:
     table = pieces(lake)
     table.optimize.compact()
     table.load_as_version(1)
     assert column(table, "id") == list(range(20))
 
 
-def test_z_order(lake: Lake) -> None:
+def test_z_order_rewrites_files_and_keeps_rows(lake: Lake) -> None:
     table = pieces(lake)
     before = rows(table)
     result = table.optimize.z_order(["id"])
@@ -173,7 +173,7 @@ def test_z_order(lake: Lake) -> None:
     assert table.history(1)[0]["operation"] == "OPTIMIZE"
 
 
-def test_z_order_is_done_again_when_asked(lake: Lake) -> None:
+def test_z_order_rewrites_the_files_every_time(lake: Lake) -> None:
     table = pieces(lake)
     table.optimize.z_order(["id", "v"])
     result = table.optimize.z_order(["id", "v"])
@@ -188,14 +188,14 @@ def test_z_order_sorts_the_rows(lake: Lake) -> None:
     assert table.to_pyarrow_table()["id"].to_pylist() == [0, 1, 2, 3]
 
 
-def test_z_order_of_one_partition(lake: Lake) -> None:
+def test_partition_filters_limit_z_order(lake: Lake) -> None:
     table = pieces(lake, partition_by=["p"])
     result = table.optimize.z_order(["id"], partition_filters=[("p", "=", "a")])
     assert (result["numFilesAdded"], result["numFilesRemoved"]) == (1, 3)
     assert len(table.file_uris()) == 4
 
 
-def test_columns_that_cannot_be_z_ordered(lake: Lake) -> None:
+def test_invalid_z_order_columns_are_refused(lake: Lake) -> None:
     table = pieces(lake, partition_by=["p"])
     with pytest.raises(DeltaError, match="zz"):
         table.optimize.z_order(["zz"])

@@ -1,4 +1,4 @@
-"""Table features: when they are added, and what a table then asks for."""
+"""Table features: when they are added, and which protocol a table then requires."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.parity.lakes import Lake, sample
 LEGACY = {"appendOnly", "invariants"}
 
 
-def test_a_plain_table_asks_for_the_least(lake: Lake) -> None:
+def test_plain_table_needs_the_lowest_protocol(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert lake.features(table) <= LEGACY
     assert table.protocol().min_reader_version == 1
 
 
 @pytest.mark.two_databases
-def test_timestamps_without_a_zone_need_a_feature(lake: Lake) -> None:
+def test_timestamp_ntz_needs_a_feature(lake: Lake) -> None:
     table = lake.make("t", pa.table({"ts": pa.array([0], pa.timestamp("us"))}))
     protocol = table.protocol()
     assert (protocol.min_reader_version, protocol.min_writer_version) == (3, 7)
@@ -34,14 +34,14 @@ def test_timestamps_without_a_zone_need_a_feature(lake: Lake) -> None:
     assert "timestampNtz" in protocol.writer_features
 
 
-def test_timestamps_without_a_zone_that_come_later(lake: Lake) -> None:
+def test_added_timestamp_ntz_column_adds_the_feature(lake: Lake) -> None:
     table = lake.make("t", sample())
     moments = pa.array([0, 0, 0], pa.timestamp("us"))
     lake.write_deltalake(table, sample(ts=moments), mode="append", schema_mode="merge")
     assert "timestampNtz" in table.protocol().reader_features
 
 
-def test_properties_bring_their_feature(lake: Lake) -> None:
+def test_properties_and_constraints_add_their_feature(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.enableChangeDataFeed": "true"})
     assert "changeDataFeed" in lake.features(table)
     other = lake.make("u", sample())
@@ -50,7 +50,7 @@ def test_properties_bring_their_feature(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_add_feature_for_writers(lake: Lake) -> None:
+def test_add_feature_sets_a_writer_feature(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_feature(TableFeatures.ChangeDataFeed, allow_protocol_versions_increase=True)
     protocol = table.protocol()
@@ -71,7 +71,7 @@ def test_add_feature_for_writers(lake: Lake) -> None:
     ],
     ids=str,
 )
-def test_add_feature_for_readers(lake: Lake, feature: TableFeatures, name: str) -> None:
+def test_add_feature_sets_a_reader_feature(lake: Lake, feature: TableFeatures, name: str) -> None:
     table = lake.make("t", sample())
     table.alter.add_feature(feature, allow_protocol_versions_increase=True)
     protocol = table.protocol()
@@ -92,13 +92,15 @@ def test_add_feature_for_readers(lake: Lake, feature: TableFeatures, name: str) 
     ],
     ids=str,
 )
-def test_add_feature_of_writers_by_name(lake: Lake, feature: TableFeatures, name: str) -> None:
+def test_add_feature_accepts_every_writer_feature(
+    lake: Lake, feature: TableFeatures, name: str
+) -> None:
     table = lake.make("t", sample())
     table.alter.add_feature(feature, allow_protocol_versions_increase=True)
     assert name in table.protocol().writer_features
 
 
-def test_several_features_at_once(lake: Lake) -> None:
+def test_several_features_can_be_added_at_once(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_feature(
         [TableFeatures.ChangeDataFeed, TableFeatures.DeletionVectors],
@@ -110,14 +112,14 @@ def test_several_features_at_once(lake: Lake) -> None:
         table.alter.add_feature([])
 
 
-def test_versions_are_not_raised_unasked(lake: Lake) -> None:
+def test_reader_feature_needs_permission_to_raise_the_protocol(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="allow_protocol_versions_increase"):
         table.alter.add_feature(TableFeatures.DeletionVectors)
     assert table.version() == 0
 
 
-def test_a_table_with_features_still_takes_writes(lake: Lake) -> None:
+def test_table_with_features_can_be_written(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_feature(TableFeatures.ChangeDataFeed, allow_protocol_versions_increase=True)
     lake.write_deltalake(table, sample(), mode="append")
@@ -141,7 +143,7 @@ def test_a_table_with_features_still_takes_writes(lake: Lake) -> None:
     ],
     ids=["plain", "constraint", "feed", "version", "feature"],
 )
-def test_versions_of_the_protocol(lake: Lake, change: Any, protocol: Any) -> None:
+def test_change_sets_the_protocol_of_deltalake(lake: Lake, change: Any, protocol: Any) -> None:
     table = lake.make("t", sample())
     change(table)
     assert table.protocol() == protocol
@@ -149,7 +151,7 @@ def test_versions_of_the_protocol(lake: Lake, change: Any, protocol: Any) -> Non
     assert lake.DeltaTable(lake.uri("t"), version=0).protocol() == (1, 2, None, None)
 
 
-def test_a_dropped_constraint_leaves_the_protocol(lake: Lake) -> None:
+def test_dropping_a_constraint_keeps_the_protocol(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_constraint({"c": "id > 0"})
     table.alter.drop_constraint("c")
@@ -157,7 +159,7 @@ def test_a_dropped_constraint_leaves_the_protocol(lake: Lake) -> None:
     assert table.metadata().configuration == {}
 
 
-def test_a_writer_feature_needs_leave_to_raise_the_version(lake: Lake) -> None:
+def test_writer_feature_needs_permission_to_raise_the_protocol(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="min_writer is not v7"):
         table.alter.add_feature(TableFeatures.ChangeDataFeed)
@@ -169,7 +171,7 @@ def _set(table: Any, key: str, value: str) -> None:
 
 
 @pytest.mark.two_databases
-def test_without_times_in_commits_versions_are_those_of_deltalake(
+def test_protocol_equals_deltalakes_without_in_commit_timestamps(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DELTASQL_TABLE__IN_COMMIT_TIMESTAMPS", "false")
@@ -184,7 +186,7 @@ def test_without_times_in_commits_versions_are_those_of_deltalake(
     assert ntz.protocol() == (3, 7, ["timestampNtz"], ["timestampNtz"])
 
 
-def test_constants_of_the_module() -> None:
+def test_module_constants_list_supported_features() -> None:
     assert MAX_SUPPORTED_READER_VERSION == 3
     assert "timestampNtz" in SUPPORTED_READER_FEATURES
     assert "appendOnly" in SUPPORTED_WRITER_FEATURES

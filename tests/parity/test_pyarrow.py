@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 from tests.parity.lakes import Lake, numbers, sample
 
 
-def test_a_dataset(lake: Lake) -> None:
+def test_dataset_has_schema_and_rows_of_the_table(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     dataset = table.to_pyarrow_dataset()
     assert isinstance(dataset, ds.FileSystemDataset)
@@ -25,7 +25,7 @@ def test_a_dataset(lake: Lake) -> None:
     assert found.sort_by("id").to_pylist() == [{"id": 1, "p": "a"}, {"id": 3, "p": "a"}]
 
 
-def test_fragments_know_their_statistics(lake: Lake) -> None:
+def test_dataset_fragments_have_statistics(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 10))
     lake.write_deltalake(table, numbers(10, 20), mode="append")
     dataset = table.to_pyarrow_dataset()
@@ -33,19 +33,19 @@ def test_fragments_know_their_statistics(lake: Lake) -> None:
     assert len(list(dataset.get_fragments(filter=pc.field("id") > 15))) == 1
 
 
-def test_a_dataset_of_some_partitions(lake: Lake) -> None:
+def test_dataset_can_be_limited_to_partitions(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     assert table.to_pyarrow_dataset(partitions=[("p", "=", "a")]).count_rows() == 2
     assert table.to_pyarrow_dataset(file_pruning_predicate="p = 'b'").count_rows() == 1
 
 
-def test_a_dataset_with_large_types(lake: Lake) -> None:
+def test_dataset_can_use_large_types(lake: Lake) -> None:
     dataset = lake.make("t", sample()).to_pyarrow_dataset(as_large_types=True)
     assert dataset.schema.field("p").type == pa.large_string()
     assert dataset.to_table()["p"].type == pa.large_string()
 
 
-def test_a_dataset_with_options_and_a_filesystem(lake: Lake) -> None:
+def test_dataset_accepts_read_options_and_a_filesystem(lake: Lake) -> None:
     table = lake.make("t", sample())
     options = ds.ParquetReadOptions(coerce_int96_timestamp_unit="ms")
     assert table.to_pyarrow_dataset(parquet_read_options=options).count_rows() == 3
@@ -68,7 +68,7 @@ def test_a_dataset_with_options_and_a_filesystem(lake: Lake) -> None:
     ],
     ids=str,
 )
-def test_filters_of_a_table(lake: Lake, filters: Any, ids: list[int]) -> None:
+def test_filters_select_rows(lake: Lake, filters: Any, ids: list[int]) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     found = table.to_pyarrow_table(filters=filters)
     assert sorted(found["id"].to_pylist()) == ids
@@ -86,20 +86,20 @@ def test_filters_of_a_table(lake: Lake, filters: Any, ids: list[int]) -> None:
     ],
     ids=str,
 )
-def test_partitions_of_a_table(lake: Lake, partitions: Any, ids: list[int]) -> None:
+def test_partitions_option_selects_rows(lake: Lake, partitions: Any, ids: list[int]) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     found = table.to_pyarrow_table(partitions=partitions, columns=["id"])
     assert found.column_names == ["id"]
     assert sorted(found["id"].to_pylist()) == ids
 
 
-def test_an_operator_that_is_none(lake: Lake) -> None:
+def test_invalid_filter_operator_is_refused(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     with pytest.raises(DeltaError, match="Invalid partition filter found"):
         table.to_pyarrow_table(partitions=[("p", "bogus", "a")])
 
 
-def test_columns_that_are_not_there(lake: Lake) -> None:
+def test_missing_columns_are_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(pa.ArrowInvalid, match="zz"):
         table.to_pyarrow_table(columns=["zz"])
@@ -107,7 +107,7 @@ def test_columns_that_are_not_there(lake: Lake) -> None:
         table.to_pyarrow_table(filters=[("zz", "=", 1)])
 
 
-def test_pandas(lake: Lake) -> None:
+def test_to_pandas_applies_columns_filters_and_types(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     frame = table.to_pandas(columns=["id", "p"], filters=[("id", ">", 1)])
     assert isinstance(frame, pd.DataFrame)
@@ -117,14 +117,14 @@ def test_pandas(lake: Lake) -> None:
     assert kinds["id"] == pd.ArrowDtype(pa.int64())
 
 
-def test_an_empty_table(lake: Lake) -> None:
+def test_empty_table_keeps_its_schema(lake: Lake) -> None:
     table = lake.DeltaTable.create(lake.uri("t"), sample().schema)
     assert table.to_pyarrow_table().schema == sample().schema
     assert table.to_pyarrow_table().num_rows == 0
     assert table.to_pandas().empty
 
 
-def test_rows_of_before_a_column_was_added(lake: Lake) -> None:
+def test_added_column_is_null_in_old_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(w=[1, 2, 3]), mode="append", schema_mode="merge")
     found = table.to_pyarrow_table(columns=["w"])["w"].to_pylist()
@@ -132,13 +132,13 @@ def test_rows_of_before_a_column_was_added(lake: Lake) -> None:
     assert table.to_pyarrow_table(filters=[("w", "=", 2)]).num_rows == 1
 
 
-def test_files_in_their_order(lake: Lake) -> None:
+def test_rows_are_in_file_order_newest_first(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 2))
     lake.write_deltalake(table, numbers(2, 4), mode="append")
     assert table.to_pyarrow_table()["id"].to_pylist() == [2, 3, 0, 1]
 
 
-def test_reading_a_file_that_is_gone(lake: Lake) -> None:
+def test_deleted_data_file_raises_file_not_found(lake: Lake) -> None:
     table = lake.make("t", sample())
     for each in lake.folder(table).glob("*.parquet"):
         each.unlink()
@@ -146,7 +146,7 @@ def test_reading_a_file_that_is_gone(lake: Lake) -> None:
         table.to_pyarrow_table()
 
 
-def test_the_count_is_from_the_log(lake: Lake) -> None:
+def test_count_reads_only_the_log(lake: Lake) -> None:
     table = lake.make("t", sample())
     for each in lake.folder(table).glob("*.parquet"):
         each.unlink()

@@ -15,14 +15,14 @@ from tests.parity.lakes import Lake, column, numbers
 
 
 def grown(lake: Lake) -> Any:
-    """Three versions of ten rows each."""
+    """Return a table with three versions; each adds ten rows."""
     for start in (0, 10, 20):
         lake.append("t", numbers(start, start + 10))
     return lake.DeltaTable(lake.uri("t"))
 
 
 @pytest.mark.two_databases
-def test_restore_is_a_new_version_with_the_old_rows(lake: Lake) -> None:
+def test_restore_makes_a_new_version_with_the_old_rows(lake: Lake) -> None:
     table = grown(lake)
     assert table.restore(0) == {"numRemovedFile": 2, "numRestoredFile": 0}
     assert table.version() == 3
@@ -34,7 +34,7 @@ def test_restore_is_a_new_version_with_the_old_rows(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_deleted_rows_come_back(lake: Lake) -> None:
+def test_restore_brings_back_deleted_rows(lake: Lake) -> None:
     table = grown(lake)
     table.delete()
     assert table.restore(2) == {"numRemovedFile": 0, "numRestoredFile": 3}
@@ -42,7 +42,7 @@ def test_deleted_rows_come_back(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t"), version=3).count() == 0
 
 
-def test_restore_to_a_time(lake: Lake) -> None:
+def test_restore_accepts_a_timestamp(lake: Lake) -> None:
     table = grown(lake)
     assert table.restore(datetime(2001, 1, 1, tzinfo=UTC)) == {
         "numRemovedFile": 2,
@@ -62,7 +62,7 @@ def test_restore_brings_back_the_schema(lake: Lake) -> None:
     assert table.to_pyarrow_table().to_pylist() == numbers(0, 2).to_pylist()
 
 
-def test_what_cannot_be_restored_to(lake: Lake) -> None:
+def test_invalid_restore_targets_are_refused(lake: Lake) -> None:
     table = grown(lake)
     with pytest.raises(DeltaError, match="99"):
         table.restore(99)
@@ -75,7 +75,7 @@ def test_what_cannot_be_restored_to(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).version() == 2
 
 
-def test_restore_looks_for_missing_files(lake: Lake) -> None:
+def test_restore_refuses_missing_files_unless_ignored(lake: Lake) -> None:
     table = grown(lake)
     lost = table.file_uris()[0]
     table.delete()
@@ -86,14 +86,14 @@ def test_restore_looks_for_missing_files(lake: Lake) -> None:
     assert result == {"numRemovedFile": 0, "numRestoredFile": 3}
 
 
-def test_restore_with_properties_of_the_commit(lake: Lake) -> None:
+def test_restore_records_commit_properties(lake: Lake) -> None:
     table = grown(lake)
     table.restore(1, commit_properties=CommitProperties(custom_metadata={"who": "me"}))
     assert table.history(1)[0]["who"] == "me"
 
 
 @pytest.mark.two_databases
-def test_repair_removes_files_that_are_gone(lake: Lake) -> None:
+def test_repair_removes_missing_files_from_the_table(lake: Lake) -> None:
     table = grown(lake)
     lost = table.file_uris()[0]
     Path(lost).unlink()
@@ -106,13 +106,13 @@ def test_repair_removes_files_that_are_gone(lake: Lake) -> None:
     assert table.history(1)[0]["operation"] == "FSCK"
 
 
-def test_a_whole_table_needs_no_repair(lake: Lake) -> None:
+def test_repair_of_a_complete_table_makes_no_commit(lake: Lake) -> None:
     table = grown(lake)
     assert table.repair() == {"dry_run": False, "files_removed": []}
     assert table.version() == 2
 
 
-def test_commit_arguments_of_repair_by_position_warn(lake: Lake) -> None:
+def test_positional_commit_arguments_of_repair_warn(lake: Lake) -> None:
     table = grown(lake)
     Path(table.file_uris()[0]).unlink()
     with pytest.warns(DeprecationWarning, match="positionally to repair"):

@@ -1,4 +1,4 @@
-"""`schema()`: Delta's types, to JSON and to Arrow."""
+"""`schema()`: Delta's types and their conversion to JSON and Arrow."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PRIMITIVES = {
 }
 
 
-def test_every_type_has_its_name(lake: Lake) -> None:
+def test_every_arrow_type_has_its_delta_type(lake: Lake) -> None:
     schema = lake.make("t", EVERY_TYPE.empty_table()).schema()
     found = {field.name: field.type for field in schema.fields}
     assert {name: found[name].type for name in PRIMITIVES} == PRIMITIVES
@@ -59,7 +59,7 @@ def test_every_type_has_its_name(lake: Lake) -> None:
     assert found["struct"] == StructType([Field("x", "long"), Field("y", inner)])
 
 
-def test_schema_equals_one_made_by_hand(lake: Lake) -> None:
+def test_schema_equals_a_constructed_one(lake: Lake) -> None:
     schema = lake.make("t", sample()).schema()
     assert isinstance(schema, Schema)
     assert schema == Schema(
@@ -86,7 +86,7 @@ def test_to_json_is_the_schema_string(lake: Lake) -> None:
     assert Schema.from_json(table.schema().to_json()) == table.schema()
 
 
-def test_to_arrow_gives_back_what_was_written(lake: Lake) -> None:
+def test_to_arrow_returns_the_written_schema(lake: Lake) -> None:
     schema = lake.make("t", EVERY_TYPE.empty_table()).schema()
     arrow = schema.to_arrow()
     assert isinstance(arrow, Arro3Schema)
@@ -95,7 +95,7 @@ def test_to_arrow_gives_back_what_was_written(lake: Lake) -> None:
     assert Schema.from_arrow(EVERY_TYPE) == schema
 
 
-def test_to_arrow_with_large_types(lake: Lake) -> None:
+def test_to_arrow_can_use_large_types(lake: Lake) -> None:
     schema = lake.make("t", EVERY_TYPE.empty_table()).schema()
     large = pa.schema(schema.to_arrow(as_large_types=True))
     assert large.field("s").type == pa.large_string()
@@ -149,7 +149,7 @@ def test_read_data_has_the_types_of_the_schema(lake: Lake) -> None:
     ],
     ids=str,
 )
-def test_arrow_types_without_a_delta_twin_are_stored_as_the_nearest(
+def test_other_arrow_types_are_stored_as_a_delta_type(
     lake: Lake, given: pa.DataType, stored: str
 ) -> None:
     table = lake.make("t", pa.table({"c": pa.nulls(2, given)}))
@@ -160,7 +160,7 @@ def test_arrow_types_without_a_delta_twin_are_stored_as_the_nearest(
 @pytest.mark.parametrize(
     "given", [pa.large_list(pa.int64()), pa.list_(pa.int64(), 2), pa.list_(pa.int64())], ids=str
 )
-def test_every_kind_of_list_is_an_array(lake: Lake, given: pa.DataType) -> None:
+def test_every_list_type_is_stored_as_an_array(lake: Lake, given: pa.DataType) -> None:
     table = lake.make("t", pa.table({"c": pa.array([[1, 2], None], given)}))
     assert table.schema().fields[0].type == ArrayType("long")
     assert table.to_pyarrow_table()["c"].to_pylist() == [[1, 2], None]
@@ -169,26 +169,26 @@ def test_every_kind_of_list_is_an_array(lake: Lake, given: pa.DataType) -> None:
 @pytest.mark.parametrize(
     "given", [pa.time64("us"), pa.duration("us"), pa.decimal256(40, 2)], ids=str
 )
-def test_types_that_delta_does_not_have_are_refused(lake: Lake, given: pa.DataType) -> None:
+def test_unsupported_types_are_refused(lake: Lake, given: pa.DataType) -> None:
     with pytest.raises(Exception, match="Invalid data type for Delta Lake"):
         lake.write_deltalake(lake.uri("t"), pa.table({"c": pa.nulls(1, given)}))
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 
 
-def test_a_column_without_a_type(lake: Lake) -> None:
+def test_null_type_is_stored_as_void(lake: Lake) -> None:
     table = lake.make("t", pa.table({"a": [1], "n": pa.nulls(1)}))
     assert table.schema().fields[1].type == PrimitiveType("void")
     assert table.to_pyarrow_table().to_pylist() == [{"a": 1, "n": None}]
 
 
-def test_names_may_have_spaces_dots_and_any_letters(lake: Lake) -> None:
+def test_column_names_can_have_any_characters(lake: Lake) -> None:
     data = pa.table({"a b": [1], "x.y": [2], "grüße": ["ä"], "select": [True]})
     table = lake.make("t", data)
     assert [field.name for field in table.schema().fields] == ["a b", "x.y", "grüße", "select"]
     assert table.to_pyarrow_table().to_pylist() == data.to_pylist()
 
 
-def test_schema_of_an_old_version(lake: Lake) -> None:
+def test_schema_is_that_of_the_loaded_version(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(w=[1, 2, 3]), mode="append", schema_mode="merge")
     assert [field.name for field in table.schema().fields] == ["id", "p", "v", "w"]

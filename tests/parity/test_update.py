@@ -1,4 +1,4 @@
-"""`update`: by SQL expressions and by Python values."""
+"""`update` with SQL expressions and with Python values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def metrics(added: int, removed: int, updated: int, copied: int) -> dict[str, in
     }
 
 
-def test_expressions_may_use_other_columns(lake: Lake) -> None:
+def test_update_expressions_can_use_other_columns(lake: Lake) -> None:
     table = lake.make("t", sample())
     result = table.update({"v": "id * 2", "p": "p || '!'"}, predicate="id >= 2")
     assert counts(result) == metrics(1, 1, 2, 1)
@@ -33,7 +33,7 @@ def test_expressions_may_use_other_columns(lake: Lake) -> None:
     ]
 
 
-def test_new_values_are_python_values(lake: Lake) -> None:
+def test_update_accepts_python_values(lake: Lake) -> None:
     data = pa.table(
         {
             "id": [1, 2],
@@ -52,7 +52,7 @@ def test_new_values_are_python_values(lake: Lake) -> None:
     assert rows(table)[0] == data.to_pylist()[0]
 
 
-def test_without_a_predicate_every_row_is_updated(lake: Lake) -> None:
+def test_update_without_predicate_changes_all_rows(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 5))
     lake.write_deltalake(table, numbers(5, 10), mode="append")
     result = counts(table.update({"v": "v + 1"}))
@@ -60,19 +60,19 @@ def test_without_a_predicate_every_row_is_updated(lake: Lake) -> None:
     assert column(table, "v") == [each * 10 + 1 for each in range(10)]
 
 
-def test_old_values_are_used_on_the_right(lake: Lake) -> None:
+def test_update_expressions_use_old_values(lake: Lake) -> None:
     table = lake.make("t", pa.table({"a": [1], "b": [2]}))
     table.update({"a": "b", "b": "a"})
     assert rows(table) == [{"a": 2, "b": 1}]
 
 
-def test_nothing_to_update_is_no_commit(lake: Lake) -> None:
+def test_update_without_matches_makes_no_commit(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert counts(table.update({"v": "1"}, predicate="id = 99")) == metrics(0, 0, 0, 0)
     assert table.version() == 0
 
 
-def test_only_files_with_matching_rows_are_written_again(lake: Lake) -> None:
+def test_update_rewrites_only_files_with_matching_rows(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 10))
     for start in (10, 20):
         lake.write_deltalake(table, numbers(start, start + 10), mode="append")
@@ -81,14 +81,14 @@ def test_only_files_with_matching_rows_are_written_again(lake: Lake) -> None:
     assert len(before & set(table.file_uris())) == 2
 
 
-def test_a_row_may_move_to_another_partition(lake: Lake) -> None:
+def test_update_can_move_a_row_to_another_partition(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     table.update({"p": "'c'"}, predicate="id = 1")
     assert sorted(each["p"] for each in table.partitions()) == ["a", "b", "c"]
     assert rows(table)[0] == {"id": 1, "p": "c", "v": 1.5}
 
 
-def test_null_can_be_set_and_found(lake: Lake) -> None:
+def test_update_can_set_and_match_null(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.update({"v": "null"}, predicate="id = 1")
     assert column(table, "v") == [2.5, None, None]
@@ -96,7 +96,7 @@ def test_null_can_be_set_and_found(lake: Lake) -> None:
     assert column(table, "v") == [0.0, 0.0, 2.5]
 
 
-def test_exactly_one_kind_of_values(lake: Lake) -> None:
+def test_updates_and_new_values_are_exclusive(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(ValueError, match="Either updates or new_values"):
         table.update()
@@ -106,7 +106,7 @@ def test_exactly_one_kind_of_values(lake: Lake) -> None:
         table.update(new_values={"v": object()})
 
 
-def test_a_value_of_the_wrong_type(lake: Lake) -> None:
+def test_value_of_the_wrong_type_is_refused_unless_allowed(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match=r"(?i)cast|convert"):
         table.update({"id": "'abc'"})
@@ -117,7 +117,7 @@ def test_a_value_of_the_wrong_type(lake: Lake) -> None:
     assert column(table, "v") == [None, None, None]
 
 
-def test_expressions_of_sql(lake: Lake) -> None:
+def test_update_accepts_sql_expressions(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.update({"v": "case when id > 1 then 1.0 else coalesce(v, 9.0) end"})
     assert [row["v"] for row in rows(table)] == [1.5, 1.0, 1.0]
@@ -125,7 +125,7 @@ def test_expressions_of_sql(lake: Lake) -> None:
     assert [row["p"] for row in rows(table)] == ["A1", "B2", "A3"]
 
 
-def test_structs_and_dates(lake: Lake) -> None:
+def test_update_sets_structs_and_dates(lake: Lake) -> None:
     data = pa.table({"id": [1, 2], "s": [{"a": 1}, {"a": 2}], "d": [date(2020, 1, 1)] * 2})
     table = lake.make("t", data)
     table.update({"s": "named_struct('a', 5)", "d": "'2022-02-02'"}, predicate="s['a'] = 1")
@@ -135,7 +135,7 @@ def test_structs_and_dates(lake: Lake) -> None:
     ]
 
 
-def test_history_tells_of_an_update(lake: Lake) -> None:
+def test_history_records_the_update(lake: Lake) -> None:
     table = lake.make("t", sample())
     properties = CommitProperties(custom_metadata={"who": "me"})
     table.update({"v": "0"}, predicate="id = 1", commit_properties=properties)
@@ -146,7 +146,7 @@ def test_history_tells_of_an_update(lake: Lake) -> None:
     assert counts(commit["operationMetrics"]) == metrics(1, 1, 1, 2)
 
 
-def test_commit_arguments_by_position_warn(lake: Lake) -> None:
+def test_positional_commit_arguments_warn(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.warns(DeprecationWarning, match="positionally to update"):
         table.update(
@@ -161,13 +161,13 @@ def test_commit_arguments_by_position_warn(lake: Lake) -> None:
     assert table.history(1)[0]["who"] == "me"
 
 
-def test_the_past_still_has_the_old_values(lake: Lake) -> None:
+def test_older_version_still_has_the_old_values(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.update({"v": "0"})
     assert rows(lake.DeltaTable(lake.uri("t"), version=0)) == sample().to_pylist()
 
 
-def test_moments_become_text_with_a_letter_between_day_and_time(lake: Lake) -> None:
+def test_timestamps_are_cast_to_iso_strings(lake: Lake) -> None:
     moment = datetime(2024, 3, 5, 1, 2, 3, 4)
     data = pa.table(
         {
@@ -190,7 +190,7 @@ def test_moments_become_text_with_a_letter_between_day_and_time(lake: Lake) -> N
         assert column(table, "s") == [text], expression
 
 
-def test_a_column_that_there_is_not_is_left_out(lake: Lake) -> None:
+def test_update_of_a_missing_column_is_ignored(lake: Lake) -> None:
     table = lake.make("t", sample())
     before = rows(table)
     metrics = table.update({"zz": "1"}, predicate="id = 1")

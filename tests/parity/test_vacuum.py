@@ -1,4 +1,4 @@
-"""`vacuum`: which files go, when, and what is said of it."""
+"""`vacuum`: which files are deleted and when, and the reported result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOW = {"retention_hours": 0, "enforce_retention_duration": False}
 
 
 def compacted(lake: Lake) -> tuple[Any, set[str]]:
-    """A table at version 3 with one file, and the names of the three that it had before."""
+    """Return a compacted table at version 3, and the names of its three old files."""
     for start in (0, 10, 20):
         lake.append("t", numbers(start, start + 10))
     table = lake.DeltaTable(lake.uri("t"))
@@ -28,7 +28,7 @@ def on_disk(lake: Lake, table: Any) -> set[str]:
 
 
 @pytest.mark.two_databases
-def test_a_dry_run_only_tells(lake: Lake) -> None:
+def test_dry_run_deletes_nothing(lake: Lake) -> None:
     table, old = compacted(lake)
     assert set(table.vacuum(**NOW)) == old
     assert set(table.vacuum(0, True, False)) == old
@@ -37,7 +37,7 @@ def test_a_dry_run_only_tells(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_files_of_the_past_are_removed(lake: Lake) -> None:
+def test_vacuum_deletes_files_of_older_versions(lake: Lake) -> None:
     table, old = compacted(lake)
     assert set(table.vacuum(**NOW, dry_run=False)) == old
     assert len(on_disk(lake, table)) == 1
@@ -46,14 +46,14 @@ def test_files_of_the_past_are_removed(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).version() == 5
 
 
-def test_files_young_enough_are_kept(lake: Lake) -> None:
+def test_vacuum_keeps_files_within_retention(lake: Lake) -> None:
     table, _ = compacted(lake)
     assert table.vacuum() == []
     assert table.vacuum(169) == []
     assert table.vacuum(dry_run=False) == []
 
 
-def test_a_retention_below_the_tables_is_refused(lake: Lake) -> None:
+def test_retention_below_the_minimum_is_refused(lake: Lake) -> None:
     table, _ = compacted(lake)
     with pytest.raises(
         DeltaError,
@@ -64,7 +64,7 @@ def test_a_retention_below_the_tables_is_refused(lake: Lake) -> None:
         table.vacuum(-1)
 
 
-def test_the_retention_is_a_property(lake: Lake) -> None:
+def test_table_property_sets_the_minimum_retention(lake: Lake) -> None:
     table, _ = compacted(lake)
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 2 hours"})
     with pytest.raises(DeltaError, match="greater than 2 hours, got 1 hours"):
@@ -72,7 +72,7 @@ def test_the_retention_is_a_property(lake: Lake) -> None:
     assert table.vacuum(3) == []
 
 
-def test_history_tells_of_both_ends(lake: Lake) -> None:
+def test_history_records_start_and_end(lake: Lake) -> None:
     table, old = compacted(lake)
     properties = CommitProperties(custom_metadata={"who": "me"})
     table.vacuum(**NOW, dry_run=False, commit_properties=properties)
@@ -91,7 +91,7 @@ def test_history_tells_of_both_ends(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_full_also_removes_what_was_never_in_the_table(lake: Lake) -> None:
+def test_full_vacuum_deletes_files_that_were_never_committed(lake: Lake) -> None:
     table, old = compacted(lake)
     (lake.folder(table) / "stray.parquet").write_bytes(b"x")
     assert set(table.vacuum(**NOW)) == old
@@ -103,7 +103,7 @@ def test_full_also_removes_what_was_never_in_the_table(lake: Lake) -> None:
     assert len(on_disk(lake, table)) == 1
 
 
-def test_full_leaves_hidden_folders_and_the_log(lake: Lake) -> None:
+def test_full_vacuum_keeps_hidden_folders_and_the_log(lake: Lake) -> None:
     table, _ = compacted(lake)
     hidden = lake.folder(table) / "_hidden"
     hidden.mkdir()
@@ -114,7 +114,7 @@ def test_full_leaves_hidden_folders_and_the_log(lake: Lake) -> None:
     assert before < set(lake.log(table))
 
 
-def test_versions_may_be_kept(lake: Lake) -> None:
+def test_keep_versions_keeps_their_files(lake: Lake) -> None:
     for start in (0, 10, 20):
         lake.append("t", numbers(start, start + 10))
     table = lake.make("t", numbers(0, 1), mode="overwrite")
@@ -127,7 +127,7 @@ def test_versions_may_be_kept(lake: Lake) -> None:
         table.vacuum(**NOW, keep_versions=[99])
 
 
-def test_partitioned_tables(lake: Lake) -> None:
+def test_vacuum_deletes_files_in_partition_folders(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 3), partition_by=["id"])
     table.delete("id = 1")
     (gone,) = table.vacuum(**NOW, dry_run=False)

@@ -1,4 +1,4 @@
-"""Values that expressions make: formats, encodings, places in texts and lists, digits."""
+"""Values of SQL expressions: formats, encodings, string and list positions, decimals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ _ROW = pa.table(
         ("n", "-n * n + 1", Decimal("-0.56")),
     ],
 )
-def test_values(lake: Lake, name: str, expression: str, made: Any) -> None:
+def test_expression_values_equal_those_of_deltalake(
+    lake: Lake, name: str, expression: str, made: Any
+) -> None:
     table = lake.make("t", _ROW)
     table.update({name: expression})
     assert column(table, name) == [made]
@@ -59,12 +61,14 @@ def test_values(lake: Lake, name: str, expression: str, made: Any) -> None:
     "predicate",
     ["to_char(d, '%Y') = '2024'", "cast(t as varchar) = '2024-01-02T03:04:05.120Z'"],
 )
-def test_values_in_conditions(lake: Lake, predicate: str) -> None:
+def test_expression_values_in_predicates_equal_those_of_deltalake(
+    lake: Lake, predicate: str
+) -> None:
     table = lake.make("t", _ROW)
     assert table.delete(predicate)["num_deleted_rows"] == 1
 
 
-def test_a_text_that_is_no_day_is_not_null(lake: Lake) -> None:
+def test_invalid_date_string_raises(lake: Lake) -> None:
     table = lake.make("t", _ROW)
     with pytest.raises(Exception, match=r"(?i)parser error|conversion error"):
         table.update({"d": "to_date(s)"})

@@ -1,4 +1,4 @@
-"""`write_deltalake`: the four modes, replaceWhere, and what a commit says of itself."""
+"""`write_deltalake`: the four modes, replaceWhere and commit info."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deltalake.exceptions import DeltaError
 from tests.parity.lakes import Lake, column, counts, numbers, rows, sample
 
 
-def test_a_first_write_creates_the_table(lake: Lake) -> None:
+def test_first_write_creates_the_table(lake: Lake) -> None:
     assert lake.write_deltalake(lake.uri("t"), sample()) is None
     table = lake.DeltaTable(lake.uri("t"))
     assert table.version() == 0
@@ -19,7 +19,7 @@ def test_a_first_write_creates_the_table(lake: Lake) -> None:
     assert commit["operationParameters"]["mode"] == "ErrorIfExists"
 
 
-def test_error_refuses_a_table_that_is_there(lake: Lake) -> None:
+def test_error_mode_refuses_an_existing_table(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match=r"A table already exists at: file:///.*/t/"):
         lake.write_deltalake(lake.uri("t"), sample())
@@ -28,19 +28,19 @@ def test_error_refuses_a_table_that_is_there(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).version() == 0
 
 
-def test_ignore_leaves_a_table_that_is_there(lake: Lake) -> None:
+def test_ignore_mode_keeps_an_existing_table(lake: Lake) -> None:
     lake.write_deltalake(lake.uri("t"), sample(), mode="ignore")
     assert lake.write_deltalake(lake.uri("t"), numbers(0, 9), mode="ignore") is None
     table = lake.DeltaTable(lake.uri("t"))
     assert (table.version(), table.count()) == (0, 3)
 
 
-def test_append_and_overwrite_create_as_well(lake: Lake) -> None:
+def test_append_and_overwrite_create_a_missing_table(lake: Lake) -> None:
     assert lake.make("a", sample(), mode="append").version() == 0
     assert lake.make("b", sample(), mode="overwrite").version() == 0
 
 
-def test_an_unknown_mode_is_refused(lake: Lake) -> None:
+def test_unknown_mode_is_refused(lake: Lake) -> None:
     with pytest.raises(Exception, match=r"mode.*bogus"):
         lake.write_deltalake(lake.uri("t"), sample(), mode="bogus")
 
@@ -72,7 +72,7 @@ def test_overwrite_replaces_all_rows(lake: Lake) -> None:
     assert column(table, "id") == list(range(6))
 
 
-def test_replace_where_touches_only_its_rows(lake: Lake) -> None:
+def test_replace_where_replaces_only_matching_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(
         table, sample(id=[2, 2, 2], p=["z"] * 3), mode="overwrite", predicate="id = 2"
@@ -98,20 +98,20 @@ def test_replace_where_on_a_partition_keeps_the_other_files(lake: Lake) -> None:
     assert len(table.file_uris()) == 2
 
 
-def test_replace_where_refuses_rows_outside(lake: Lake) -> None:
+def test_replace_where_refuses_rows_that_do_not_match(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="Invalid data found: 1 rows failed validation check"):
         lake.write_deltalake(table, sample(id=[1, 1, 4]), mode="overwrite", predicate="id = 1")
     assert lake.DeltaTable(lake.uri("t")).version() == 0
 
 
-def test_replace_where_with_no_rows_deletes(lake: Lake) -> None:
+def test_replace_where_without_rows_deletes(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample().slice(0, 0), mode="overwrite", predicate="id < 3")
     assert column(table, "id") == [3]
 
 
-def test_replace_where_of_a_null(lake: Lake) -> None:
+def test_replace_where_matches_null(lake: Lake) -> None:
     table = lake.make("t", sample())
     data = sample(v=pa.nulls(3, pa.float64()))
     lake.write_deltalake(table, data, mode="overwrite", predicate="v is null")
@@ -124,7 +124,7 @@ def test_replace_where_of_a_null(lake: Lake) -> None:
     ]
 
 
-def test_an_empty_write_creates_an_empty_table(lake: Lake) -> None:
+def test_empty_write_creates_an_empty_table(lake: Lake) -> None:
     table = lake.make("t", sample().slice(0, 0))
     assert (table.version(), table.count(), table.file_uris()) == (0, 0, [])
     assert table.to_pyarrow_table().schema == sample().schema
@@ -132,14 +132,14 @@ def test_an_empty_write_creates_an_empty_table(lake: Lake) -> None:
     assert (table.version(), table.file_uris()) == (1, [])
 
 
-def test_overwrite_with_nothing_empties(lake: Lake) -> None:
+def test_overwrite_without_rows_empties_the_table(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample().slice(0, 0), mode="overwrite")
     assert (table.version(), table.count()) == (1, 0)
     assert rows(table) == []
 
 
-def test_configuration_is_for_new_tables(lake: Lake) -> None:
+def test_configuration_applies_only_to_new_tables(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.checkpointInterval": "5"})
     assert table.metadata().configuration == {"delta.checkpointInterval": "5"}
     lake.write_deltalake(
@@ -154,7 +154,7 @@ def test_unknown_configuration_is_refused(lake: Lake) -> None:
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 
 
-def test_an_append_only_table_takes_appends_alone(lake: Lake) -> None:
+def test_append_only_table_accepts_only_appends(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.appendOnly": "true"})
     lake.write_deltalake(table, sample(), mode="append")
     with pytest.raises(DeltaError, match="append-only"):

@@ -1,4 +1,4 @@
-"""Writing data whose schema is not the table's: casting, evolution, partitioning."""
+"""Writing data with another schema than the table's: casts, schema evolution, partitioning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_fewer_or_more_columns_are_refused(lake: Lake) -> None:
     assert table.version() == 0
 
 
-def test_columns_are_found_by_name_not_by_place(lake: Lake) -> None:
+def test_columns_are_matched_by_name(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(id=[4, 5, 6]).select(["v", "id", "p"]), mode="append")
     assert names(table) == ["id", "p", "v"]
@@ -47,7 +47,7 @@ def test_values_are_cast_to_the_type_of_the_column(lake: Lake) -> None:
     assert table.schema().fields[0].type == PrimitiveType("long")
 
 
-def test_a_value_that_cannot_be_cast_is_refused(lake: Lake) -> None:
+def test_value_that_cannot_be_cast_is_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(Exception, match=r"(?i)cast"):
         lake.write_deltalake(table, sample(id=["x", "y", "z"]), mode="append")
@@ -57,13 +57,13 @@ def test_a_value_that_cannot_be_cast_is_refused(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).version() == 0
 
 
-def test_a_column_of_nulls_fits_every_type(lake: Lake) -> None:
+def test_null_column_matches_every_type(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(v=pa.nulls(3)), mode="append")
     assert column(table, "v") == [1.5, 2.5, None, None, None, None]
 
 
-def test_merge_adds_columns_and_fills_nulls(lake: Lake) -> None:
+def test_schema_merge_adds_columns_and_fills_nulls(lake: Lake) -> None:
     table = lake.make("t", sample())
     data = pa.table({"id": [4], "w": [True]})
     lake.write_deltalake(table, data, mode="append", schema_mode="merge")
@@ -74,7 +74,7 @@ def test_merge_adds_columns_and_fills_nulls(lake: Lake) -> None:
     ]
 
 
-def test_merge_with_overwrite_keeps_the_old_columns(lake: Lake) -> None:
+def test_schema_merge_with_overwrite_keeps_old_columns(lake: Lake) -> None:
     table = lake.make("t", sample())
     data = pa.table({"id": [4], "w": ["x"]})
     lake.write_deltalake(table, data, mode="overwrite", schema_mode="merge")
@@ -82,14 +82,14 @@ def test_merge_with_overwrite_keeps_the_old_columns(lake: Lake) -> None:
     assert rows(table) == [{"id": 4, "p": None, "v": None, "w": "x"}]
 
 
-def test_merge_does_not_change_a_type(lake: Lake) -> None:
+def test_schema_merge_does_not_change_a_type(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(Exception, match=r"(?i)cast"):
         lake.write_deltalake(table, pa.table({"id": ["s"]}), mode="append", schema_mode="merge")
     assert lake.DeltaTable(lake.uri("t")).version() == 0
 
 
-def test_merge_extends_structs_and_lists_of_structs(lake: Lake) -> None:
+def test_schema_merge_extends_nested_structs(lake: Lake) -> None:
     table = lake.make("t", pa.table({"s": [{"a": 1}], "l": [[{"a": 1}]]}))
     data = pa.table({"s": [{"a": 2, "b": "x"}], "l": [[{"a": 2, "b": "y"}]]})
     lake.write_deltalake(table, data, mode="append", schema_mode="merge")
@@ -102,14 +102,14 @@ def test_merge_extends_structs_and_lists_of_structs(lake: Lake) -> None:
     ]
 
 
-def test_nothing_new_to_merge_leaves_the_schema(lake: Lake) -> None:
+def test_schema_merge_without_new_columns_keeps_the_schema(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, pa.table({"id": [9]}), mode="append", schema_mode="merge")
     assert names(table) == ["id", "p", "v"]
     assert rows(table)[3] == {"id": 9, "p": None, "v": None}
 
 
-def test_overwrite_of_the_schema(lake: Lake) -> None:
+def test_schema_overwrite_replaces_the_schema(lake: Lake) -> None:
     table = lake.make("t", sample())
     data = pa.table({"id": ["one"], "new": [1]})
     lake.write_deltalake(table, data, mode="overwrite", schema_mode="overwrite")
@@ -119,13 +119,13 @@ def test_overwrite_of_the_schema(lake: Lake) -> None:
     assert rows(table) == sample().to_pylist()
 
 
-def test_overwrite_of_the_schema_is_no_append(lake: Lake) -> None:
+def test_schema_overwrite_is_refused_for_append(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="Schema overwrite not supported for Append"):
         lake.write_deltalake(table, sample(), mode="append", schema_mode="overwrite")
 
 
-def test_partition_columns_are_taken_from_the_table(lake: Lake) -> None:
+def test_partition_columns_default_to_those_of_the_table(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by="p")
     assert table.metadata().partition_columns == ["p"]
     lake.write_deltalake(table, sample(p=["c", "c", None]), mode="append")
@@ -139,7 +139,7 @@ def test_partition_columns_are_taken_from_the_table(lake: Lake) -> None:
     assert column(table, "p") == ["a", "a", "b", "c", "c", None]
 
 
-def test_another_partitioning_is_refused(lake: Lake) -> None:
+def test_different_partitioning_is_refused(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     lake.write_deltalake(table, sample(), mode="append", partition_by=["p"])
     with pytest.raises(DeltaError, match="Specified table partitioning does not match"):
@@ -149,7 +149,7 @@ def test_another_partitioning_is_refused(lake: Lake) -> None:
         lake.write_deltalake(flat, sample(), mode="append", partition_by=["p"])
 
 
-def test_overwriting_the_schema_may_change_the_partitioning(lake: Lake) -> None:
+def test_schema_overwrite_can_change_the_partitioning(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     lake.write_deltalake(
         table, sample(), mode="overwrite", schema_mode="overwrite", partition_by=["id"]
@@ -158,12 +158,12 @@ def test_overwriting_the_schema_may_change_the_partitioning(lake: Lake) -> None:
     assert sorted(each["id"] for each in table.partitions()) == ["1", "2", "3"]
 
 
-def test_a_partition_column_must_be_in_the_data(lake: Lake) -> None:
+def test_partition_column_must_be_in_the_data(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="nope"):
         lake.write_deltalake(lake.uri("t"), sample(), partition_by=["nope"])
 
 
-def test_partition_values_of_every_type_come_back(lake: Lake) -> None:
+def test_partition_values_of_every_type_are_read_back(lake: Lake) -> None:
     data = pa.table(
         {
             "n": [1, 2, 3],
@@ -180,7 +180,7 @@ def test_partition_values_of_every_type_come_back(lake: Lake) -> None:
     assert table.to_pyarrow_table(filters=[("s", "=", "ä/b=c d%")])["n"].to_pylist() == [1]
 
 
-def test_times_as_partitions(lake: Lake) -> None:
+def test_timestamp_partition_values_are_read_back(lake: Lake) -> None:
     moments = [1_700_000_000_123_456, 1_700_000_000_000_000, None]
     data = pa.table(
         {
@@ -198,12 +198,12 @@ def test_times_as_partitions(lake: Lake) -> None:
     }
 
 
-def test_a_nested_column_is_no_partition(lake: Lake) -> None:
+def test_nested_partition_column_is_refused(lake: Lake) -> None:
     with pytest.raises(DeltaError):
         lake.write_deltalake(lake.uri("t"), pa.table({"l": [[1]], "id": [1]}), partition_by=["l"])
 
 
-def test_files_lie_in_folders_of_their_partition(lake: Lake) -> None:
+def test_files_are_in_hive_partition_folders(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     folders = sorted(each.split("/")[-2] for each in table.file_uris())
     assert folders == ["p=a", "p=b"]
@@ -211,13 +211,13 @@ def test_files_lie_in_folders_of_their_partition(lake: Lake) -> None:
     assert [each.split("/")[-2] for each in nulls.file_uris()] == ["p=__HIVE_DEFAULT_PARTITION__"]
 
 
-def test_an_empty_text_is_the_null_partition(lake: Lake) -> None:
+def test_empty_string_partition_is_read_as_empty_or_null(lake: Lake) -> None:
     table = lake.make("t", sample(p=["", "x", "x"]), partition_by=["p"])
     assert rows(table)[0]["p"] in ("", None)
     assert table.count() == 3
 
 
-def test_two_partition_columns_nest(lake: Lake) -> None:
+def test_two_partition_columns_give_nested_folders(lake: Lake) -> None:
     data = sample(q=[1, 1, 2])
     table = lake.make("t", data, partition_by=["p", "q"])
     assert table.metadata().partition_columns == ["p", "q"]
@@ -229,7 +229,7 @@ def test_two_partition_columns_nest(lake: Lake) -> None:
     assert rows(table) == data.to_pylist()
 
 
-def test_generated_columns_do_not_arrive_by_schema_evolution(lake: Lake) -> None:
+def test_schema_evolution_cannot_add_generated_columns(lake: Lake) -> None:
     table = lake.make("t", pa.table({"id": [1]}))
     metadata = {"delta.generationExpression": "id * 10"}
     schema = pa.schema([("id", pa.int64()), pa.field("g", pa.int64(), metadata=metadata)])

@@ -1,4 +1,4 @@
-"""`WriterProperties`: what they do to the Parquet files."""
+"""`WriterProperties` and their effect on Parquet files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATA = pa.table({"id": list(range(1000)), "s": [str(each % 10) for each in range
 
 
 def written(lake: Lake, **properties: Any) -> Any:
-    """The metadata of the one file written with these properties."""
+    """Write one file with these properties and return its Parquet metadata."""
     table = lake.make("t", DATA, writer_properties=WriterProperties(**properties))
     (uri,) = table.file_uris()
     return pq.ParquetFile(uri).metadata
@@ -36,61 +36,63 @@ def encodings(metadata: Any, column: int) -> set[str]:
         ("LZ4_RAW", "LZ4", ".parquet"),
     ],
 )
-def test_compression(lake: Lake, name: str, codec: str, ending: str) -> None:
+def test_compression_sets_codec_and_file_suffix(
+    lake: Lake, name: str, codec: str, ending: str
+) -> None:
     table = lake.make("t", DATA, writer_properties=WriterProperties(compression=name))
     (uri,) = table.file_uris()
     assert pq.ParquetFile(uri).metadata.row_group(0).column(0).compression == codec
     assert uri.endswith(ending)
 
 
-def test_files_are_snappy_unless_told(lake: Lake) -> None:
+def test_default_compression_is_snappy(lake: Lake) -> None:
     (uri,) = lake.make("t", DATA).file_uris()
     assert pq.ParquetFile(uri).metadata.row_group(0).column(0).compression == "SNAPPY"
     assert uri.endswith("c000.snappy.parquet")
 
 
-def test_a_level_of_compression(lake: Lake) -> None:
+def test_compression_level_is_accepted(lake: Lake) -> None:
     metadata = written(lake, compression="ZSTD", compression_level=5)
     assert metadata.row_group(0).column(0).compression == "ZSTD"
     assert WriterProperties(compression="ZSTD", compression_level=5).compression == "ZSTD(5)"
 
 
-def test_rows_of_a_group(lake: Lake) -> None:
+def test_max_row_group_size_limits_row_groups(lake: Lake) -> None:
     metadata = written(lake, max_row_group_size=100)
     assert metadata.num_row_groups == 10
     assert metadata.row_group(0).num_rows == 100
 
 
-def test_dictionaries_may_be_turned_off(lake: Lake) -> None:
+def test_dictionary_encoding_can_be_disabled(lake: Lake) -> None:
     plain = ColumnProperties(dictionary_enabled=False)
     assert "RLE_DICTIONARY" not in encodings(written(lake, default_column_properties=plain), 0)
 
 
-def test_dictionaries_of_one_column(lake: Lake) -> None:
+def test_dictionary_encoding_can_be_disabled_for_one_column(lake: Lake) -> None:
     plain = ColumnProperties(dictionary_enabled=False)
     metadata = written(lake, column_properties={"id": plain})
     assert "RLE_DICTIONARY" not in encodings(metadata, 0)
     assert "RLE_DICTIONARY" in encodings(metadata, 1)
 
 
-def test_an_encoding_of_one_column(lake: Lake) -> None:
+def test_encoding_can_be_set_for_one_column(lake: Lake) -> None:
     packed = ColumnProperties(encoding="DELTA_BINARY_PACKED", dictionary_enabled=False)
     metadata = written(lake, column_properties={"id": packed})
     assert "DELTA_BINARY_PACKED" in encodings(metadata, 0)
 
 
-def test_statistics_of_one_column(lake: Lake) -> None:
+def test_statistics_can_be_disabled_for_one_column(lake: Lake) -> None:
     metadata = written(lake, column_properties={"id": ColumnProperties(statistics_enabled="NONE")})
     assert metadata.row_group(0).column(0).statistics is None
     assert metadata.row_group(0).column(1).statistics.max == "9"
 
 
-def test_bloom_filters_are_no_obstacle(lake: Lake) -> None:
+def test_bloom_filter_options_are_accepted(lake: Lake) -> None:
     bloom = ColumnProperties(bloom_filter_properties=BloomFilterProperties(True, 0.01, 10))
     assert written(lake, column_properties={"s": bloom}).num_rows == 1000
 
 
-def test_sizes_of_pages(lake: Lake) -> None:
+def test_page_size_options_are_accepted(lake: Lake) -> None:
     metadata = written(
         lake,
         data_page_size_limit=1000,
@@ -102,7 +104,7 @@ def test_sizes_of_pages(lake: Lake) -> None:
     assert metadata.num_rows == 1000
 
 
-def test_properties_of_rewritten_files(lake: Lake) -> None:
+def test_rewrites_use_writer_properties(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.delete("id = 1", writer_properties=WriterProperties(compression="GZIP"))
     assert [each.split("c000")[-1] for each in table.file_uris()] == [".gz.parquet"]
@@ -114,7 +116,7 @@ def test_properties_of_rewritten_files(lake: Lake) -> None:
     assert [each.split("c000")[-1] for each in table.file_uris()] == [".br.parquet"]
 
 
-def test_compacted_files_are_zstd(lake: Lake) -> None:
+def test_compaction_writes_zstd(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(), mode="append")
     table.optimize.compact()
@@ -122,7 +124,7 @@ def test_compacted_files_are_zstd(lake: Lake) -> None:
     assert pq.ParquetFile(uri).metadata.row_group(0).column(0).compression == "ZSTD"
 
 
-def test_properties_check_themselves() -> None:
+def test_invalid_properties_are_refused() -> None:
     with pytest.raises(ValueError, match="between 1-22"):
         WriterProperties(compression="ZSTD", compression_level=99)
     with pytest.raises(ValueError, match="without the compression type"):
