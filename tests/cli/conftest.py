@@ -1,4 +1,4 @@
-"""The command line on a catalog of every database, with a table to work at."""
+"""Fixtures that run the command line on a catalog of every backend, with or without a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cli:
-    """Calls the command line on one catalog."""
+    """Runs the command line on one catalog."""
 
     uri: str
 
@@ -36,13 +36,13 @@ class Cli:
 
 @pytest.fixture
 def cli(catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """The command line on an empty catalog; new tables go under the test's folder."""
+    """Return the command line on an empty catalog; new tables go to the test's folder."""
     return prepared(catalog_uri, tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def sales(cli: Cli) -> Cli:
-    """The same with the table `sales`: 0 is empty, 1 has the ids 0 and 1, 2 has 2 and 3 too."""
+    """Create `sales`: version 0 is empty, version 1 has ids 0 and 1, version 2 adds ids 2 and 3."""
     return with_sales(cli)
 
 
@@ -50,12 +50,12 @@ def sales(cli: Cli) -> Cli:
 def sales_in_sqlite(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Cli:
-    """The same in SQLite alone, for what does not depend on the database."""
+    """Create `sales` in SQLite, for tests that do not depend on the backend."""
     return with_sales(prepared(sqlite_uri, tmp_path, monkeypatch))
 
 
 def prepared(uri: DeltaSqlUri, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Return the command line on a catalog, with a folder of its own for all it writes."""
+    """Return the command line on a catalog that writes everything below a folder."""
     monkeypatch.delenv("DELTASQL_URI", raising=False)
     monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(folder / "lake"))
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
@@ -63,7 +63,7 @@ def prepared(uri: DeltaSqlUri, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def with_sales(cli: Cli) -> Cli:
-    """Create `sales` with its three versions."""
+    """Create `sales` with three versions."""
     schema = pa.schema([("id", pa.int64()), ("price", pa.float64()), ("day", pa.date32())])
     with deltasql.connect(cli.uri) as catalog:
         catalog.create_table("sales", schema)

@@ -1,4 +1,4 @@
-"""The command line as a process whose talk goes to a terminal."""
+"""Run the command line as a process with a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def started(
 
 
 def on_terminal(uri: str, *words: str) -> tuple[str, str]:
-    """Run a command to its end; return what it printed, and what was drawn on the terminal."""
+    """Run a command with stderr on a terminal; return its stdout and what the terminal showed."""
     ours, theirs = os.openpty()
     with started(uri, *words, stderr=theirs) as process:
         os.close(theirs)
@@ -33,7 +33,7 @@ def on_terminal(uri: str, *words: str) -> tuple[str, str]:
 
 
 def on_one_terminal(uri: str, *words: str) -> str:
-    """Run a command that prints where it draws, as people see it; return all of that."""
+    """Run a command with stdout and stderr on one terminal; return what the terminal showed."""
     ours, theirs = os.openpty()
     with started(uri, *words, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
@@ -43,12 +43,12 @@ def on_one_terminal(uri: str, *words: str) -> str:
 
 
 def _read_all(terminal: int) -> str:
-    """Read what a process writes to a terminal until it is gone."""
+    """Read a terminal until the process closes it."""
     text = b""
     while True:
         try:
             found = os.read(terminal, 65536)
-        except OSError:  # the other side was closed
+        except OSError:  # the process closed the terminal
             break
         if not found:
             break

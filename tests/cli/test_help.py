@@ -1,4 +1,4 @@
-"""Every command explains itself and ends with an example."""
+"""Every command has a help text that ends with an example."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
-# What each example needs before it, beyond a table `sales`.
+# Commands to run before an example, in addition to a table `sales`.
 READY = {
     ("mirror", "targets", "remove"): "mirror targets add sales backup HERE/backup",
     ("table", "undrop"): "table drop sales --yes",
     ("undo",): "restore sales 0 --yes",
 }
 NEW = ("import", "follow", "rebuild", "init")
-# It runs until it is told to stop.
+# It runs until it is stopped.
 ENDLESS = ("ui",)
 
 
@@ -68,7 +68,7 @@ def check_help(path: tuple[str, ...]) -> None:
     assert example.startswith("    deltasql ")
 
 
-def test_everything_is_explained_and_in_the_reference() -> None:
+def test_every_command_and_option_has_help_and_a_reference_section() -> None:
     check_each(EVERY, check_reference, name=" ".join)
 
 
@@ -84,14 +84,14 @@ def check_reference(path: tuple[str, ...]) -> None:
     assert f"## {' '.join(('deltasql', *path))}\n" in REFERENCE.read_text("utf-8")
 
 
-# What takes something away, replaces it, or keeps others out.
+# Commands that delete or replace something, or block other writers.
 DESTRUCTIVE = {
     *("cutover", "import", "migrate", "restore", "rollback", "table drop", "undo", "vacuum"),
     *("mirror adopt", "mirror reject", "mirror repair", "mirror targets remove"),
 }
 
 
-def test_what_cannot_be_taken_back_can_be_tried_and_asks() -> None:
+def test_destructive_commands_have_dry_run_and_yes() -> None:
     check_each(EVERY, check_options, name=" ".join)
 
 
@@ -103,7 +103,7 @@ def check_options(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("path", [each for each in EVERY[1:] if each != ENDLESS], ids=" ".join)
-def test_example_of_the_help_runs(
+def test_help_example_runs(
     path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -126,7 +126,7 @@ def test_example_of_the_help_runs(
     assert result.exit_code == 0, result.output
 
 
-def test_example_of_the_console_runs_until_it_is_stopped(tmp_path: Path) -> None:
+def test_console_help_example_runs_until_it_is_stopped(tmp_path: Path) -> None:
     *_, example = CliRunner().invoke(main, [*ENDLESS, "--help"]).output.rstrip().splitlines()
     words = [sys.executable, "-m", "deltasql.cli.main", *shlex.split(example)[1:]]
     uri = f"deltasql://sqlite/{tmp_path}/meta.db"
@@ -157,21 +157,23 @@ def test_example_of_the_console_runs_until_it_is_stopped(tmp_path: Path) -> None
     ],
     ids=" ".join,
 )
-def test_wrong_input_names_the_nearest_right_one(words: list[str], hint: str) -> None:
+def test_wrong_input_suggests_a_similar_word(words: list[str], hint: str) -> None:
     result = CliRunner().invoke(main, words, env={"DELTASQL_URI": "deltasql://sqlite/none.db"})
     assert result.exit_code == 2
     assert "Did you mean" in result.output
     assert hint in result.output
 
 
-def test_without_a_catalog_it_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_a_uri_names_the_environment_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("DELTASQL_URI", raising=False)
     result = CliRunner().invoke(main, ["mirror", "status"])
     assert result.exit_code == 2
     assert "DELTASQL_URI" in result.output
 
 
-def test_our_errors_come_without_a_traceback() -> None:
+def test_errors_are_shown_without_a_traceback() -> None:
     result = CliRunner().invoke(main, ["--uri", "deltasql://oracle/x", "mirror", "status"])
     assert result.exit_code == 3
     assert result.output.startswith("Error: ")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def run(catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A way to call the command line on a catalog with two tables and four versions."""
+    """Return a function that runs the command line on a catalog with two tables."""
     monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(tmp_path / "lake"))
     with deltasql.connect(catalog_uri) as catalog:
         with catalog.begin() as tx:
@@ -54,7 +54,7 @@ def told(run: Run, *words: str) -> Any:
     return json.loads(run("--format", "json", *words).stdout)
 
 
-def test_stats_of_all_tables_and_of_one(run: Run) -> None:
+def test_stats_shows_all_tables_or_one(run: Run) -> None:
     assert [(each["name"], each["files"]) for each in told(run, "stats")] == [
         ("crm.people", 1),
         ("sales", 2),
@@ -68,7 +68,7 @@ def test_stats_of_all_tables_and_of_one(run: Run) -> None:
     assert "2 tables, 3 files" in run("stats").stderr
 
 
-def test_doctor_ends_with_1_when_a_check_fails(run: Run, catalog_uri: DeltaSqlUri) -> None:
+def test_doctor_exits_with_1_if_a_check_fails(run: Run, catalog_uri: DeltaSqlUri) -> None:
     checks = told(run, "doctor")
     assert {each["status"] for each in checks} == {"ok"}
     assert run("--format", "json", "doctor", "--problems").stdout == "[]\n"
@@ -91,7 +91,7 @@ def test_diff_shows_files_and_rows(run: Run) -> None:
     assert "no version 9" in run("diff", "sales", "0", "9", wanted=3).stderr
 
 
-def test_files_by_predicate_version_and_limit(run: Run) -> None:
+def test_files_accepts_predicate_version_and_limit(run: Run) -> None:
     assert len(told(run, "files", "sales")) == 2
     assert len(told(run, "files", "sales", "--version", "1")) == 3
     assert len(told(run, "files", "sales", "--version", "1", "--limit", "1")) == 1
@@ -101,7 +101,7 @@ def test_files_by_predicate_version_and_limit(run: Run) -> None:
     assert {row["partition"] for row in rows} == {'{"day": "mon"}', '{"day": "tue"}'}
 
 
-def test_history_by_limit_and_operation(run: Run) -> None:
+def test_history_accepts_limit_and_operation(run: Run) -> None:
     assert [each["version"] for each in told(run, "history", "sales")] == [2, 1, 0]
     assert [each["version"] for each in told(run, "history", "sales", "--limit", "2")] == [2, 1]
     only = told(run, "history", "sales", "--operation", "delete")
@@ -111,7 +111,7 @@ def test_history_by_limit_and_operation(run: Run) -> None:
     assert "txn id" in run("history", "sales", "--transactions").stdout
 
 
-def test_schema_and_its_changes(run: Run) -> None:
+def test_schema_shows_columns_and_changes(run: Run) -> None:
     assert [(each["name"], each["type"]) for each in told(run, "schema", "sales")] == [
         ("id", "bigint"),
         ("day", "string"),
@@ -143,7 +143,7 @@ def test_watch_once_shows_the_latest_commits(run: Run) -> None:
     assert [(each["table"], each["version"]) for each in found] == [("sales", 2), ("sales", 1)]
 
 
-def test_watch_writes_a_line_for_each_commit_until_it_is_told_to_stop(
+def test_watch_prints_a_line_per_commit_until_it_is_stopped(
     run: Run, catalog_uri: DeltaSqlUri, backend: str, tmp_path: Path
 ) -> None:
     if backend == "duckdb":
@@ -180,7 +180,7 @@ def test_watch_draws_on_a_terminal_and_ends_with_ctrl_c(run: Run, catalog_uri: D
         stdout=follower,
         stderr=follower,
         start_new_session=True,
-        # The terminal is the one that is in charge of the process, so that its Ctrl-C arrives.
+        # Make it the controlling terminal of the process, so that Ctrl-C arrives.
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     ) as process:
         os.close(follower)
@@ -196,14 +196,14 @@ def test_watch_draws_on_a_terminal_and_ends_with_ctrl_c(run: Run, catalog_uri: D
     assert b"Traceback" not in seen
 
 
-def test_doctor_looks_at_the_catalog_that_a_shell_holds() -> None:
-    # In memory there is no other way to it than the connection that is open.
+def test_doctor_in_a_shell_checks_the_open_catalog() -> None:
+    # An in-memory catalog can only be reached through the open connection.
     words = ["--uri", "deltasql://duckdb/:memory:", "--format", "json", "shell"]
     result = CliRunner().invoke(main, words, input="doctor --problems\n")
     assert (result.exit_code, result.stdout) == (0, "[]\n"), result.output
 
 
-def test_lists_that_are_cut_say_so(run: Run) -> None:
+def test_truncated_lists_say_so(run: Run) -> None:
     assert "the first 1; --limit shows more" in run("history", "sales", "--limit", "1").stderr
     assert "the first 1; --limit shows more" in run("files", "sales", "--limit", "1").stderr
     assert run("history", "sales", "--limit", "3").stderr == ""

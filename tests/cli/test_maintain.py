@@ -24,7 +24,7 @@ def live(cli: Cli) -> int:
     return int(cli.json("table", "show", "sales")["num_files"])
 
 
-def test_optimize_rewrites_and_a_dry_run_only_tells(sales: Cli) -> None:
+def test_optimize_rewrites_files_unless_dry_run(sales: Cli) -> None:
     told = sales.json("optimize", "sales", "--dry-run")
     assert (told["numFilesRemoved"], live(sales), version(sales)) == (2, 2, 2)
     metrics = sales.json("optimize", "sales")
@@ -32,7 +32,7 @@ def test_optimize_rewrites_and_a_dry_run_only_tells(sales: Cli) -> None:
     assert (live(sales), ids(sales)) == (1, [0, 1, 2, 3])
 
 
-def test_z_order_takes_columns_that_exist(sales: Cli) -> None:
+def test_z_order_accepts_only_existing_columns(sales: Cli) -> None:
     assert "'price'" in sales("optimize", "sales", "--z-order", "prise", wanted=2).stderr
     told = sales.json("optimize", "sales", "--z-order", "id,price", "--dry-run")
     assert told["numFilesRemoved"] == 2
@@ -40,7 +40,7 @@ def test_z_order_takes_columns_that_exist(sales: Cli) -> None:
     assert ids(sales) == [0, 1, 2, 3]
 
 
-def test_restore_and_undo_are_commits_that_can_be_tried(sales: Cli) -> None:
+def test_restore_and_undo_commit_only_after_confirmation(sales: Cli) -> None:
     assert sales.json("restore", "sales", "1", "--dry-run") != {}
     assert version(sales) == 2
     sales("restore", "sales", "1", answer="n\n", wanted=1)
@@ -54,14 +54,14 @@ def test_restore_and_undo_are_commits_that_can_be_tried(sales: Cli) -> None:
     assert ids(sales, "sales@1") == [0, 1]
 
 
-def test_restore_takes_a_moment_and_refuses_nonsense(sales: Cli) -> None:
+def test_restore_accepts_a_timestamp_and_refuses_invalid_targets(sales: Cli) -> None:
     sales("restore", "sales", "2000-01-01T00:00:00Z", "--yes")
     assert ids(sales) == []
     sales("restore", "sales", "yesterday", "--yes", wanted=2)
     sales("restore", "sales", "99", "--yes", wanted=3)
 
 
-def test_vacuum_lists_before_it_deletes(sales: Cli, tmp_path: Path) -> None:
+def test_vacuum_deletes_only_after_confirmation(sales: Cli, tmp_path: Path) -> None:
     def files() -> list[Path]:
         found = (tmp_path / "lake").rglob("*.parquet")
         return [each for each in found if each.parent.name != "_delta_log"]
@@ -78,7 +78,7 @@ def test_vacuum_lists_before_it_deletes(sales: Cli, tmp_path: Path) -> None:
     assert ids(sales) == [0, 1, 2, 3]
 
 
-def test_a_bar_tells_how_many_files_are_deleted(sales_in_sqlite: Cli) -> None:
+def test_progress_bar_shows_number_of_deleted_files(sales_in_sqlite: Cli) -> None:
     sales_in_sqlite("optimize", "sales")
     words = ("vacuum", "sales", "--retention-hours", "0", "--force", "--yes")
     told, drawn = on_terminal(sales_in_sqlite.uri, *words)
@@ -86,7 +86,7 @@ def test_a_bar_tells_how_many_files_are_deleted(sales_in_sqlite: Cli) -> None:
     assert "2 of 2" in drawn
 
 
-def test_vacuum_keeps_to_the_retention_unless_forced(sales: Cli) -> None:
+def test_vacuum_respects_retention_unless_forced(sales: Cli) -> None:
     told = sales("vacuum", "sales", "--retention-hours", "0", wanted=3).stderr
     assert "retention" in told
     assert "--force" in told
@@ -94,7 +94,7 @@ def test_vacuum_keeps_to_the_retention_unless_forced(sales: Cli) -> None:
     assert sales.json("vacuum", "sales", "--full", "--dry-run") == []
 
 
-def test_checkpoint_lies_where_readers_look(sales: Cli, tmp_path: Path) -> None:
+def test_checkpoint_updates_last_checkpoint(sales: Cli, tmp_path: Path) -> None:
     assert sales.json("checkpoint", "sales")["version"] == 2
     (last,) = (tmp_path / "lake").rglob("_last_checkpoint")
     assert json.loads(last.read_text())["version"] == 2

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Run(Protocol):
-    """A way to call the command line on an empty catalog."""
+    """Runs the command line on an empty catalog."""
 
     def __call__(self, *words: str, wanted: int = 0, answer: str | None = None) -> Result: ...
 
@@ -39,14 +39,14 @@ def write(location: Path, *numbers: int) -> None:
 
 
 def ids(location: Path) -> list[int]:
-    # By its own scan: through pyarrow deltalake cannot read files that a log names by URLs.
+    # `scan`, because with pyarrow deltalake cannot read files that a log names by URL.
     found = pa.table(deltalake.DeltaTable(str(location)).scan())
     return sorted(found["id"].to_pylist())
 
 
 @pytest.fixture
 def sales(tmp_path: Path) -> Path:
-    """A table that stock deltalake wrote, with three versions."""
+    """Write a table with three versions with stock deltalake and return its location."""
     location = tmp_path / "lake" / "sales"
     for number in range(3):
         write(location, number)
@@ -78,7 +78,7 @@ def report(run: Run, *words: str, wanted: int = 0) -> dict[str, Any]:
     return found
 
 
-def test_a_table_moves_to_sql_and_back_without_losing_a_row(
+def test_table_moves_to_sql_and_back_without_losing_a_row(
     run: Run, catalog_uri: DeltaSqlUri, sales: Path
 ) -> None:
     assert report(run, "import", str(sales))["state"] == "imported"
@@ -100,7 +100,7 @@ def test_a_table_moves_to_sql_and_back_without_losing_a_row(
         assert not catalog.exists("sales")
 
 
-def test_a_followed_table_is_read_only_until_it_is_cut_over(
+def test_followed_table_is_read_only_until_cutover(
     run: Run, catalog_uri: DeltaSqlUri, sales: Path
 ) -> None:
     uri = catalog_uri.with_table("mine", "crm").to_string()
@@ -115,7 +115,7 @@ def test_a_followed_table_is_read_only_until_it_is_cut_over(
     assert ids(sales) == [0, 1, 2, 3, 4]
 
 
-def test_an_export_is_a_table_of_its_own(run: Run, sales: Path, tmp_path: Path) -> None:
+def test_export_is_an_independent_table(run: Run, sales: Path, tmp_path: Path) -> None:
     run("import", str(sales))
     whole = report(run, "export", "sales", str(tmp_path / "whole"), "--with-data")
     assert (whole["first_version"], whole["last_version"], whole["files"]) == (0, 2, 3)
@@ -125,7 +125,7 @@ def test_an_export_is_a_table_of_its_own(run: Run, sales: Path, tmp_path: Path) 
     assert "already exists" in run("export", "sales", str(tmp_path / "one"), wanted=3).output
 
 
-def test_a_tree_is_imported_though_one_table_of_it_is_damaged(
+def test_recursive_import_continues_after_a_damaged_table(
     run: Run, sales: Path, tmp_path: Path
 ) -> None:
     write(sales.parent / "crm" / "people", 1)
@@ -141,7 +141,7 @@ def test_a_tree_is_imported_though_one_table_of_it_is_damaged(
     assert "failed" in states.values()
 
 
-def test_a_dry_run_reports_and_leaves_no_trace(
+def test_dry_run_reports_and_changes_nothing(
     run_sqlite: Run, sqlite_uri: DeltaSqlUri, sales: Path
 ) -> None:
     assert report(run_sqlite, "import", str(sales), "--dry-run")["state"] == "would import"
@@ -154,7 +154,7 @@ def test_a_dry_run_reports_and_leaves_no_trace(
     write(sales, 3)
 
 
-def test_options_choose_versions_and_names(run_sqlite: Run, sales: Path) -> None:
+def test_import_options_select_versions_and_name(run_sqlite: Run, sales: Path) -> None:
     words = ("--name", "late", "--namespace", "crm", "--since", "1", "--batch-size", "1")
     found = report(run_sqlite, "import", str(sales), *words, "--up-to-version", "1", "--no-verify")
     assert (found["table"], found["first_version"], found["last_version"]) == ("crm.late", 1, 1)
@@ -162,7 +162,9 @@ def test_options_choose_versions_and_names(run_sqlite: Run, sales: Path) -> None
     assert report(run_sqlite, "import", str(sales), "--since", "2")["last_version"] == 2
 
 
-def test_bad_input_ends_with_3_and_says_where(run_sqlite: Run, tmp_path: Path, sales: Path) -> None:
+def test_damaged_log_exits_with_3_and_names_the_line(
+    run_sqlite: Run, tmp_path: Path, sales: Path
+) -> None:
     (tmp_path / "empty").mkdir()
     assert "Help:" in run_sqlite("import", str(tmp_path / "empty"), wanted=3).stderr
     damaged = sales / "_delta_log" / f"{1:020}.json"
@@ -173,7 +175,7 @@ def test_bad_input_ends_with_3_and_says_where(run_sqlite: Run, tmp_path: Path, s
     assert result.stdout == ""
 
 
-def test_a_dry_run_ends_with_1_where_data_files_are_missing(run_sqlite: Run, sales: Path) -> None:
+def test_dry_run_exits_with_1_if_data_files_are_missing(run_sqlite: Run, sales: Path) -> None:
     next(sales.glob("*.parquet")).unlink()
     found = report(run_sqlite, "import", str(sales), "--dry-run", wanted=1)
     assert (found["ok"], found["missing"]) == (False, 1)
@@ -183,7 +185,7 @@ def test_a_dry_run_ends_with_1_where_data_files_are_missing(run_sqlite: Run, sal
 @pytest.mark.parametrize(
     ("error", "code"), [(ImportMismatchError(), 1), (FileNotFoundError(2, "gone", "log"), 3)]
 )
-def test_errors_end_with_their_codes_and_without_a_traceback(error: Exception, code: int) -> None:
+def test_errors_exit_with_their_code_without_a_traceback(error: Exception, code: int) -> None:
     @click.command()
     def fail() -> None:
         raise error
@@ -194,7 +196,7 @@ def test_errors_end_with_their_codes_and_without_a_traceback(error: Exception, c
     assert "Help:" in result.stderr
 
 
-def test_verify_finds_what_is_wrong_with_the_data(run_sqlite: Run, sales: Path) -> None:
+def test_verify_finds_damaged_data_files(run_sqlite: Run, sales: Path) -> None:
     run_sqlite("import", str(sales))
     run_sqlite("verify", "--sample", "2", "--data", "files")
     next(sales.glob("*.parquet")).write_bytes(b"PAR1")
@@ -209,7 +211,7 @@ def test_verify_finds_what_is_wrong_with_the_data(run_sqlite: Run, sales: Path) 
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_spark_reads_the_log_and_the_data(
+def test_spark_engine_imports_and_verifies(
     run_sqlite: Run, sales: Path, spark: SparkSession
 ) -> None:
     found = report(run_sqlite, "import", str(sales), "--engine", "spark")
@@ -218,7 +220,7 @@ def test_spark_reads_the_log_and_the_data(
     assert spark.range(1).count() == 1
 
 
-def test_nothing_happens_before_the_answer_is_yes(run_sqlite: Run, sales: Path) -> None:
+def test_commands_change_nothing_before_confirmation(run_sqlite: Run, sales: Path) -> None:
     run_sqlite("import", str(sales))
     for words in (["cutover", "sale"], ["rollback", "sale", "--yes"]):
         told = run_sqlite(*words, wanted=3).stderr
@@ -236,7 +238,7 @@ def test_nothing_happens_before_the_answer_is_yes(run_sqlite: Run, sales: Path) 
     assert found["state"] == "replaced"
 
 
-def test_wrong_usage_ends_with_2(run_sqlite: Run, sales: Path, sqlite_uri: DeltaSqlUri) -> None:
+def test_wrong_usage_exits_with_2(run_sqlite: Run, sales: Path, sqlite_uri: DeltaSqlUri) -> None:
     run_sqlite("import", "-r", str(sales), "--name", "x", wanted=2)
     run_sqlite("verify", "--all-versions", "--sample", "2", wanted=2)
     assert (
@@ -247,7 +249,7 @@ def test_wrong_usage_ends_with_2(run_sqlite: Run, sales: Path, sqlite_uri: Delta
     run_sqlite("follow", str(sales), uri, "--name", "other", wanted=2)
 
 
-def test_reports_are_the_same_in_every_format_for_programs(run_sqlite: Run, sales: Path) -> None:
+def test_json_and_yaml_reports_are_equal(run_sqlite: Run, sales: Path) -> None:
     run_sqlite("import", str(sales))
     words = ("import", str(sales), "--dry-run")
     in_json = report(run_sqlite, *words)
@@ -257,20 +259,20 @@ def test_reports_are_the_same_in_every_format_for_programs(run_sqlite: Run, sale
     assert in_yaml == in_json
 
 
-def test_watching_goes_on_until_it_is_told_to_stop(sqlite_uri: DeltaSqlUri, sales: Path) -> None:
+def test_follow_watch_runs_until_it_is_stopped(sqlite_uri: DeltaSqlUri, sales: Path) -> None:
     words = ("--format", "ndjson", "follow", str(sales), "--watch", "0.05")
     with started(sqlite_uri.to_string(), *words) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["state"] == "followed"
         write(sales, 3)
-        # Looks that find nothing are not told.
+        # Refreshes without new commits print nothing.
         assert json.loads(process.stdout.readline())["last_version"] == 3
         process.send_signal(signal.SIGTERM)
         process.communicate()
     assert process.returncode == 0
 
 
-def test_bars_are_drawn_on_a_terminal_and_nowhere_else(
+def test_progress_bars_are_drawn_only_on_a_terminal(
     sqlite_uri: DeltaSqlUri, sales: Path, run_sqlite: Run
 ) -> None:
     assert run_sqlite("import", str(sales), "--dry-run").stderr == ""
@@ -280,8 +282,8 @@ def test_bars_are_drawn_on_a_terminal_and_nowhere_else(
     assert "\x1b[" in drawn
 
 
-def test_a_summary_is_printed_where_the_bar_was(sqlite_uri: DeltaSqlUri, sales: Path) -> None:
-    """On one terminal the first line of what is printed must not stand behind the last bar."""
+def test_summary_replaces_the_progress_bar(sqlite_uri: DeltaSqlUri, sales: Path) -> None:
+    """If stdout and stderr share a terminal, the summary must not follow a bar on the same line."""
     screen = on_one_terminal(sqlite_uri.to_string(), "import", "--recursive", str(sales.parent))
     assert "━" in screen
     assert "━" not in screen[screen.index("table  ") :]

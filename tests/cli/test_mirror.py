@@ -38,7 +38,7 @@ def lake(tmp_path: Path) -> Path:
 def run(
     catalog_uri: DeltaSqlUri, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Result]:
-    """A way to call the command line on a catalog whose table `sales` has three versions."""
+    """Return a function that runs the command line on a catalog with three versions of `sales`."""
     monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(lake))
     with deltasql.connect(catalog_uri, mirror={"mode": "off"}) as catalog:
         catalog.create_table("sales", ROWS.schema)
@@ -68,7 +68,7 @@ def log_of(lake: Path) -> Path:
     return next(lake.rglob("_delta_log"))
 
 
-def test_status_tells_what_is_missing_and_run_once_publishes_it(
+def test_status_counts_pending_versions_and_run_once_publishes_them(
     run: Callable[..., Result], lake: Path
 ) -> None:
     assert status(run)["pending"] == 3
@@ -78,7 +78,7 @@ def test_status_tells_what_is_missing_and_run_once_publishes_it(
     run("mirror", "status", "--check")
 
 
-def test_verify_finds_damage_by_its_exit_code_and_repair_mends_it(
+def test_verify_exits_with_1_on_damage_and_repair_fixes_it(
     run: Callable[..., Result], lake: Path
 ) -> None:
     run("mirror", "publish")
@@ -89,7 +89,7 @@ def test_verify_finds_damage_by_its_exit_code_and_repair_mends_it(
     run("verify", "--all-versions")
 
 
-def test_repair_and_reject_can_be_tried_and_ask(run: Callable[..., Result], lake: Path) -> None:
+def test_repair_and_reject_have_dry_run_and_ask(run: Callable[..., Result], lake: Path) -> None:
     run("mirror", "publish")
     first, foreign = (log_of(lake) / f"{number:020d}.json" for number in (1, 3))
     first.unlink()
@@ -97,7 +97,7 @@ def test_repair_and_reject_can_be_tried_and_ask(run: Callable[..., Result], lake
     assert "1 commit to publish\n  nothing was changed\n" in tried
     assert "missing" in tried
     assert not first.exists()
-    run("mirror", "repair", "sales", "--force", wanted=1)  # nobody says yes
+    run("mirror", "repair", "sales", "--force", wanted=1)  # without confirmation
     assert not first.exists()
     run("mirror", "repair", "sales", "--force", "--yes")
     foreign.write_text('{"commitInfo":{"timestamp":1,"operation":"WRITE"}}\n')
@@ -108,7 +108,7 @@ def test_repair_and_reject_can_be_tried_and_ask(run: Callable[..., Result], lake
     assert not foreign.exists()
 
 
-def test_a_repair_that_is_tried_changes_nothing(run: Callable[..., Result], lake: Path) -> None:
+def test_repair_dry_run_changes_nothing(run: Callable[..., Result], lake: Path) -> None:
     run("mirror", "publish")
     log = log_of(lake)
     (log / f"{1:020d}.json").unlink()
@@ -119,17 +119,17 @@ def test_a_repair_that_is_tried_changes_nothing(run: Callable[..., Result], lake
     assert (told["dry_run"], told["published"]) == (True, [1])
     assert told["aside"] == [f"_delta_log/{3:020d}.json"]
     assert not told["after"]["ok"]
-    # Nothing is shut, as verify would: somebody only looked. The damage is told.
+    # Unlike verify, a dry run does not quarantine the target; it only reports the damage.
     assert status(run)["state"] == "DAMAGED"
     assert {each.name: each.read_bytes() for each in log.rglob("*") if each.is_file()} == before
-    told = run("mirror", "repair", "sales", wanted=1).stdout  # what is not ours stays
+    told = run("mirror", "repair", "sales", wanted=1).stdout  # foreign files stay
     assert "--force" in told
     assert "nothing to repair" not in told
     run("mirror", "repair", "sales", "--force", "--yes")
     run("verify", "sales")
 
 
-def test_what_does_not_exist_is_told_before_anything_is_asked(run: Callable[..., Result]) -> None:
+def test_unknown_names_are_reported_before_confirmation(run: Callable[..., Result]) -> None:
     for words in (["repair", "sale", "--force"], ["adopt", "sale"], ["reject", "sale"]):
         told = run("mirror", *words, wanted=3).stderr
         assert "Did you mean sales?" in told
@@ -139,13 +139,13 @@ def test_what_does_not_exist_is_told_before_anything_is_asked(run: Callable[...,
     assert "[y/N]" not in told
 
 
-def test_a_table_is_also_named_by_its_uri(run: Callable[..., Result], table_uri: str) -> None:
+def test_table_can_be_given_by_uri(run: Callable[..., Result], table_uri: str) -> None:
     assert "3 versions published" in run("mirror", "publish", table_uri).stderr
     (found,) = json.loads(run("--format", "json", "mirror", "status", table_uri).stdout)
     assert found["published_version"] == 2
 
 
-def test_bars_tell_how_far_publishing_and_repairing_are(
+def test_progress_bars_show_publishing_and_repair(
     sales_in_sqlite: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = sales_in_sqlite.uri
@@ -165,7 +165,7 @@ def test_bars_tell_how_far_publishing_and_repairing_are(
     assert sales_in_sqlite("mirror", "publish").stderr == "0 versions published\n"
 
 
-def test_checkpoint_is_written_where_readers_look(run: Callable[..., Result], lake: Path) -> None:
+def test_checkpoint_updates_last_checkpoint(run: Callable[..., Result], lake: Path) -> None:
     result = run("--format", "json", "mirror", "checkpoint", "sales")
     assert json.loads(result.stdout)["version"] == 2
     assert json.loads((log_of(lake) / "_last_checkpoint").read_text())["version"] == 2
@@ -185,14 +185,14 @@ def test_targets_are_added_listed_and_removed(run: Callable[..., Result], tmp_pa
         "Did you mean 'backup'"
         in run("mirror", "targets", "remove", "sales", "bakup", "--dry-run", wanted=2).stderr
     )
-    run("mirror", "targets", "remove", "sales", "backup", wanted=1)  # nobody says yes
+    run("mirror", "targets", "remove", "sales", "backup", wanted=1)  # without confirmation
     assert "backup" in run("--format", "csv", "mirror", "targets", "list", "sales").stdout
     run("mirror", "targets", "remove", "sales", "backup", "--yes")
     text = run("--format", "csv", "mirror", "targets", "list", "sales").stdout
     assert "backup" not in text
 
 
-def test_foreign_commits_are_listed_and_adopted_after_a_yes(
+def test_foreign_commits_are_adopted_after_confirmation(
     run: Callable[..., Result], tmp_path: Path
 ) -> None:
     place = str(tmp_path / "shared")
@@ -201,14 +201,14 @@ def test_foreign_commits_are_listed_and_adopted_after_a_yes(
     deltalake.write_deltalake(place, ROWS, mode="append")
     seen = json.loads(run("--format", "json", "mirror", "adopt", "shared", "--dry-run").stdout)
     assert seen == {"table": "default.shared", "foreign_versions": [1]}
-    run("mirror", "adopt", "shared", wanted=1)  # nobody says yes
+    run("mirror", "adopt", "shared", wanted=1)  # without confirmation
     history = ("--format", "json", "history", "shared")
     assert len(json.loads(run(*history).stdout)) == 1
     run("mirror", "adopt", "shared", "--yes")
     assert len(json.loads(run(*history).stdout)) == 2
 
 
-def test_rebuild_makes_a_catalog_from_the_lake(
+def test_rebuild_creates_a_catalog_from_published_logs(
     run: Callable[..., Result], lake: Path, tmp_path: Path
 ) -> None:
     run("mirror", "publish")
@@ -228,7 +228,7 @@ def test_duckdb_file_shows_the_tables(run: Callable[..., Result], tmp_path: Path
         assert connection.sql("SELECT count(*) FROM sales").fetchone() == (6,)
 
 
-def test_run_stops_cleanly_when_asked(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_run_stops_cleanly_on_sigterm(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     deltasql.connect(sqlite_uri, create=True).close()
     environment = os.environ | {"DELTASQL_TABLE__DATA_ROOT": str(tmp_path / "lake")}
     command = [sys.executable, "-m", "deltasql.cli.main", "--uri", sqlite_uri.to_string()]

@@ -1,4 +1,4 @@
-"""Commands that only look never make a catalog, and change none."""
+"""Commands that do not create a catalog fail if it is missing, and create nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
     from tests.cli.conftest import Cli
 
-# Every command that needs a catalog, as a user would give it.
+# Every command that needs a catalog, with arguments.
 LOOK = (
     *("checkpoint sales", "cutover sales --yes", "diff sales 0 1", "export sales HERE/copy"),
     *("files sales", "head sales", "history sales", "migrate --yes", "mirror adopt sales --yes"),
@@ -40,13 +40,13 @@ LOOK = (
     *("table set sales delta.appendOnly=true", "table show sales", "table undrop sales"),
     *("ui --port 0", "undo sales --yes", "vacuum sales --dry-run", "verify", "watch --once"),
 )
-# `doctor` and `config check` report a missing catalog as what they found.
+# `doctor` and `config check` report a missing catalog as a finding.
 REPORT = {"doctor", "config check"}
 CREATE = {"follow", "import", "init", "rebuild", "table create"}
 NEED_NONE = {"completion", "config show"}
 
 
-def test_a_path_with_one_slash_is_told_to_be_a_relative_one(
+def test_error_explains_that_a_path_with_one_slash_is_relative(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -56,7 +56,7 @@ def test_a_path_with_one_slash_is_told_to_be_a_relative_one(
     assert "deltasql://sqlite//srv/meta.db" in result.stderr
 
 
-def test_spark_without_java_is_told_in_a_line(tmp_path: Path) -> None:
+def test_spark_without_java_is_a_short_error(tmp_path: Path) -> None:
     bare = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     done = subprocess.run(
         [sys.executable, "-m", "deltasql.cli.main", "verify", "--engine", "spark"],
@@ -69,7 +69,7 @@ def test_spark_without_java_is_told_in_a_line(tmp_path: Path) -> None:
     assert "docs/troubleshooting.md#spark" in done.stderr
 
 
-def test_every_command_is_listed_here() -> None:
+def test_every_command_is_covered_here() -> None:
     looking = {
         name for name in commands(main) if any(f"{line} ".startswith(f"{name} ") for line in LOOK)
     }
@@ -87,7 +87,7 @@ def commands(group: click.Group, above: str = "") -> Iterator[str]:
             yield f"{above}{name}"
 
 
-def test_a_wrong_address_is_told_and_nothing_is_made_there(tmp_path: Path) -> None:
+def test_command_on_a_missing_catalog_fails_and_creates_nothing(tmp_path: Path) -> None:
     check_each(LOOK, lambda line: check_wrong_address(line, tmp_path))
 
 
@@ -101,7 +101,7 @@ def check_wrong_address(line: str, folder: Path) -> None:
     assert [*folder.iterdir()] == []
 
 
-def test_a_dry_run_and_a_refused_command_make_no_catalog(tmp_path: Path) -> None:
+def test_dry_run_and_refused_command_create_no_catalog(tmp_path: Path) -> None:
     lake, uri = tmp_path / "lake", f"deltasql://sqlite/{tmp_path}/typo.db"
     deltalake.write_deltalake(str(lake / "a"), pa.table({"id": [1]}))
     codes = {
@@ -118,14 +118,14 @@ def test_a_dry_run_and_a_refused_command_make_no_catalog(tmp_path: Path) -> None
         assert [*tmp_path.iterdir()] == [lake], line
 
 
-def test_doctor_finds_that_there_is_none(tmp_path: Path) -> None:
+def test_doctor_reports_a_missing_catalog(tmp_path: Path) -> None:
     uri = f"deltasql://sqlite/{tmp_path}/typo.db"
     result = CliRunner().invoke(main, ["--uri", uri, "--format", "csv", "doctor"])
     assert (result.exit_code, "there is no catalog yet" in result.stdout) == (1, True)
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_database_without_a_catalog_stays_as_it_is(cli: Cli, catalog_uri: DeltaSqlUri) -> None:
+def test_database_without_a_catalog_is_not_changed(cli: Cli, catalog_uri: DeltaSqlUri) -> None:
     assert "no catalog yet" in cli("table", "list", wanted=3).stderr
     assert is_new(catalog_uri)
     cli("table", "create", "sales", "id:bigint")
@@ -133,9 +133,7 @@ def test_a_database_without_a_catalog_stays_as_it_is(cli: Cli, catalog_uri: Delt
     assert [each["name"] for each in cli.json("table", "list")] == ["sales"]
 
 
-def test_pending_migrations_are_applied_only_where_that_is_asked_for(
-    cli: Cli, catalog_uri: DeltaSqlUri
-) -> None:
+def test_only_migrate_applies_pending_migrations(cli: Cli, catalog_uri: DeltaSqlUri) -> None:
     with Catalog(catalog_uri, migrate=False) as catalog:
         catalog.store.migrate(up_to=latest_version() - 1)
     assert "`deltasql migrate`" in cli("table", "list", wanted=3).stderr
@@ -145,9 +143,9 @@ def test_pending_migrations_are_applied_only_where_that_is_asked_for(
 
 
 @pytest.mark.parametrize("load", ["import LAKE/a", "import -r LAKE", "rebuild LAKE"])
-def test_the_shell_loads_tables_into_the_catalog_that_it_holds(load: str, tmp_path: Path) -> None:
+def test_shell_imports_into_its_open_catalog(load: str, tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path / "lake" / "a"), pa.table({"id": [1]}))
-    # Nothing but the connection that is held leads to a database in memory.
+    # An in-memory catalog can only be reached through the open connection.
     uri = "deltasql://duckdb/:memory:"
     script = f"{load.replace('LAKE', str(tmp_path / 'lake'))}\ntable show a\ndoctor a\n"
     result = CliRunner().invoke(main, ["--uri", uri, "shell"], input=script)

@@ -1,4 +1,4 @@
-"""The formats of results: what a program reads back is what was found."""
+"""Output formats: programs read back exactly what was printed."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def printed(format_: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_json_yaml_and_ndjson_hold_everything(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_yaml_and_ndjson_have_all_fields(capsys: pytest.CaptureFixture[str]) -> None:
     expected = [{**row, "at": row["at"] and row["at"].isoformat()} for row in ROWS]
     assert json.loads(printed("json", capsys)) == expected
     assert yaml.safe_load(printed("yaml", capsys)) == expected
     assert [json.loads(line) for line in printed("ndjson", capsys).splitlines()] == expected
 
 
-def test_csv_has_the_chosen_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_the_selected_columns(capsys: pytest.CaptureFixture[str]) -> None:
     found = list(csv.DictReader(io.StringIO(printed("csv", capsys))))
     assert found[0] == {"name": "a|b", "size": "3", "notes": "x; y"}
     assert found[1] == {"name": "line\nbreak [bold]", "size": "", "notes": ""}
 
 
-def test_markdown_keeps_every_cell_in_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+def test_markdown_escapes_pipes_and_line_breaks(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("markdown", capsys).splitlines() == [
         "| name | size | notes |",
         "| --- | --- | --- |",
@@ -45,7 +45,7 @@ def test_markdown_keeps_every_cell_in_its_place(capsys: pytest.CaptureFixture[st
     ]
 
 
-def test_a_name_in_brackets_is_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_brackets_in_a_value_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[bold]" in printed("table", capsys)
 
 

@@ -1,4 +1,4 @@
-"""`deltasql` as a process: how fast it starts, how it ends, and what it says where."""
+"""`deltasql` as a process: start-up time, exit codes, stdout and stderr."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DELTASQL = [sys.executable, "-m", "deltasql.cli.main"]
 
 @pytest.fixture
 def uri(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> str:
-    """A catalog with the tables `sales` and `crm.sold`."""
+    """Return the URI of a catalog with the tables `sales` and `crm.sold`."""
     with deltasql.connect(sqlite_uri) as catalog:
         for name in ("sales", "crm.sold"):
             catalog.create_table(name, pa.schema([("id", pa.int64())]))
@@ -37,14 +37,14 @@ def uri(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> str:
 
 
 def cpu_s(*words: str) -> float:
-    """CPU seconds of a Python of its own."""
+    """Return the CPU seconds of a new Python process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def test_start_costs_little_more_than_click_itself() -> None:
+def test_startup_takes_little_more_than_importing_click() -> None:
     bare, ours = [], []
     for _ in range(5):
         bare.append(cpu_s("-c", "import click"))
@@ -54,7 +54,7 @@ def test_start_costs_little_more_than_click_itself() -> None:
 
 
 @pytest.mark.parametrize("words", [["--version"], ["--help"], ["table", "--help"]], ids=" ".join)
-def test_nothing_heavy_is_imported_to_explain_itself(words: list[str]) -> None:
+def test_help_and_version_import_no_heavy_module(words: list[str]) -> None:
     code = (
         "import sys\n"
         "from deltasql.cli.main import main\n"
@@ -66,7 +66,7 @@ def test_nothing_heavy_is_imported_to_explain_itself(words: list[str]) -> None:
     assert run.stderr.strip() == "[]"
 
 
-def test_a_closed_pipe_ends_it_silently(uri: str) -> None:
+def test_closed_pipe_ends_the_command_silently(uri: str) -> None:
     sql = "SELECT range AS n FROM range(1000000)"
     with subprocess.Popen(
         [*DELTASQL, "--uri", uri, "--format", "csv", "query", sql],
@@ -81,7 +81,7 @@ def test_a_closed_pipe_ends_it_silently(uri: str) -> None:
         assert process.stderr.read() == ""
 
 
-def test_ctrl_c_ends_with_130_and_no_traceback(uri: str) -> None:
+def test_ctrl_c_exits_with_130_without_a_traceback(uri: str) -> None:
     with subprocess.Popen(
         [*DELTASQL, "--uri", uri, "--format", "csv", "shell"],
         stdin=subprocess.PIPE,
@@ -101,7 +101,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(uri: str) -> None:
     assert "Traceback" not in told
 
 
-def test_no_to_a_question_is_a_1(uri: str) -> None:
+def test_answering_no_exits_with_1(uri: str) -> None:
     run = subprocess.run(
         [*DELTASQL, "--uri", uri, "table", "drop", "sales"],
         input="n\n",
@@ -126,7 +126,7 @@ def test_logs_are_json_lines_on_stderr(uri: str) -> None:
     assert "numFilesAdded" in run.stdout
 
 
-def test_a_server_that_is_not_there_is_told_of_once() -> None:
+def test_unreachable_server_is_reported_once() -> None:
     run = subprocess.run(
         [*DELTASQL, "--uri", "deltasql://postgres/etl:hunter2@127.0.0.1:1/lake", "table", "list"],
         capture_output=True,
@@ -139,7 +139,7 @@ def test_a_server_that_is_not_there_is_told_of_once() -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_scripts_for_completion_name_the_program(shell: str) -> None:
+def test_completion_scripts_are_printed_for_every_shell(shell: str) -> None:
     run = subprocess.run(
         [*DELTASQL, "completion", shell], capture_output=True, text=True, check=True
     )
@@ -147,7 +147,7 @@ def test_scripts_for_completion_name_the_program(shell: str) -> None:
 
 
 def completed(line: str, **env: str) -> list[str]:
-    """Ask as the script for bash does."""
+    """Return the completions that the bash script would get."""
     words = ["deltasql", *line.split(" ")]
     asked = {
         "_DELTASQL_COMPLETE": "bash_complete",
@@ -162,7 +162,7 @@ def completed(line: str, **env: str) -> list[str]:
     return [each.partition(",")[2] for each in run.stdout.splitlines() if each]
 
 
-def test_a_shell_completes_commands_options_and_tables(uri: str, tmp_path: Path) -> None:
+def test_completion_offers_commands_options_and_tables(uri: str, tmp_path: Path) -> None:
     assert completed("ta") == ["table"]
     assert completed("table re") == ["rename"]
     assert completed("vacuum --ret") == ["--retention-hours"]

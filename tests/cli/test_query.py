@@ -1,4 +1,4 @@
-"""`deltasql query` and `head`: data on stdout in every format, on every database."""
+"""`deltasql query` and `head` print data in every format, on every backend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SQL = "SELECT id, price FROM sales ORDER BY id"
 
 
-def test_rows_are_exact_in_every_format(sales: Cli) -> None:
+def test_every_format_prints_exact_values(sales: Cli) -> None:
     expected = [{"id": each, "price": each + 0.25} for each in range(4)]
     assert sales.json("query", SQL) == expected
     lines = sales("--format", "ndjson", "query", SQL).stdout.splitlines()
@@ -28,14 +28,14 @@ def test_rows_are_exact_in_every_format(sales: Cli) -> None:
     assert sales("query", SQL).stdout.split()[:4] == ["id", "price", "0", "0.25"]
 
 
-def test_an_empty_answer_is_still_an_answer(sales: Cli) -> None:
+def test_empty_result_is_valid_output(sales: Cli) -> None:
     none = f"SELECT * FROM ({SQL}) WHERE id < 0"
     assert sales.json("query", none) == []
     assert sales("--format", "csv", "query", none).stdout == "id,price\n"
     assert sales("--format", "ndjson", "query", none).stdout == ""
 
 
-def test_sql_comes_from_stdin_or_a_file(sales: Cli, tmp_path: Path) -> None:
+def test_query_reads_sql_from_stdin_or_a_file(sales: Cli, tmp_path: Path) -> None:
     (tmp_path / "q.sql").write_text("SELECT count(*) AS n FROM sales@1\n")
     assert sales.json("query", "--file", str(tmp_path / "q.sql")) == [{"n": 2}]
     found = sales("--format", "json", "query", "-", answer="SELECT count(*) AS n FROM sales")
@@ -43,18 +43,18 @@ def test_sql_comes_from_stdin_or_a_file(sales: Cli, tmp_path: Path) -> None:
     sales("query", wanted=2)
 
 
-def test_a_slip_of_the_pen_is_not_taken_for_a_write(sales_in_sqlite: Cli) -> None:
+def test_misspelled_select_is_not_reported_as_a_write(sales_in_sqlite: Cli) -> None:
     assert "Did you mean SELECT?" in sales_in_sqlite("query", "SELEC 1", wanted=3).stderr
     assert "only reading" in sales_in_sqlite("query", "DELETE FROM sales", wanted=3).stderr
 
 
-def test_values_that_json_lacks_are_told_as_text(sales: Cli) -> None:
+def test_values_without_a_json_type_are_printed_as_strings(sales: Cli) -> None:
     sql = "SELECT 'nan'::DOUBLE AS a, DATE '2024-05-01' AS b, '\\x01'::BLOB AS c, [1.5e0] AS d"
     (row,) = sales.json("query", sql)
     assert row == {"a": "NaN", "b": "2024-05-01", "c": "01", "d": [1.5]}
 
 
-def test_limit_cuts_and_a_long_table_says_so(sales: Cli) -> None:
+def test_limit_truncates_and_a_long_table_says_so(sales: Cli) -> None:
     assert len(sales.json("query", SQL, "--limit", "3")) == 3
     many = "SELECT range AS n FROM range(1500)"
     result = sales("query", many)
@@ -63,23 +63,23 @@ def test_limit_cuts_and_a_long_table_says_so(sales: Cli) -> None:
     assert len(sales.json("query", many)) == 1500
 
 
-def test_head_shows_rows_of_any_version(sales: Cli) -> None:
+def test_head_accepts_version_and_columns(sales: Cli) -> None:
     assert len(sales.json("head", "sales", "-n", "3")) == 3
     assert len(sales.json("head", "sales", "--version", "1")) == 2
     assert {*sales.json("head", "sales", "--columns", "price")[0]} == {"price"}
     assert "'price'" in sales("head", "sales", "--columns", "pric", wanted=2).stderr
 
 
-def test_a_name_in_quotes_is_a_name(cli: Cli) -> None:
+def test_table_name_can_contain_quotes(cli: Cli) -> None:
     cli("table", "create", 'my "odd" table', "id:bigint")
     assert cli.json("head", 'my "odd" table') == []
 
 
-def test_what_is_wrong_is_told_without_a_traceback(sales: Cli) -> None:
+def test_query_errors_are_shown_without_a_traceback(sales: Cli) -> None:
     assert "Did you mean sales?" in sales("query", "SELECT * FROM sale", wanted=3).stderr
     assert "Help:" in sales("query", "DROP TABLE sales", wanted=3).stderr
     assert "price" in sales("query", "SELECT prise FROM sales", wanted=3).stderr
 
 
-def test_an_escape_sequence_does_not_reach_the_terminal(sales: Cli) -> None:
+def test_escape_sequences_in_values_are_not_printed(sales: Cli) -> None:
     assert "\x1b" not in sales("query", "SELECT chr(27) || '[2J' AS a").stdout

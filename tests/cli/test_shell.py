@@ -1,4 +1,4 @@
-"""`deltasql shell` at a real pseudo-terminal, and fed by a pipe."""
+"""`deltasql shell` on a pseudo-terminal and with piped input."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Cli
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x1b\][^\x07]*\x07")
-PROMPT = "deltasql>"  # the space behind it is a movement of the cursor
+PROMPT = "deltasql>"  # the space after it is sent as a cursor movement
 
 
 class Terminal:
-    """A person at a terminal."""
+    """Types keys and reads the screen of a pseudo-terminal."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -36,13 +36,13 @@ class Terminal:
         os.write(self._descriptor, text.encode())
 
     def wait_for(self, text: str) -> str:
-        """Read until a text has come; return all that came before it and with it."""
+        """Read until a text appears; return everything up to its end."""
         while text not in self._seen:
             ready, _, _ = select.select([self._descriptor], [], [], 120)
             assert ready, f"{text!r} did not come, but {self._seen!r}"
             try:
                 found = os.read(self._descriptor, 65536)
-            except OSError:  # the other side is gone
+            except OSError:  # the process closed the terminal
                 found = b""
             assert found, f"it ended without {text!r}: {self._seen!r}"
             self._seen += _ESCAPES.sub("", found.decode(errors="replace"))
@@ -52,12 +52,12 @@ class Terminal:
 
 @contextmanager
 def terminal(cli: Cli, *words: str) -> Iterator[Terminal]:
-    """Start the shell at a terminal of its own; it must have ended well by the end."""
+    """Start the shell on its own terminal; it must exit with 0 at the end."""
     process, descriptor = pty.fork()
     if process == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 500, 0, 0))
-        # This terminal does not tell where its cursor is. Its size is told anew: readline, where
-        # something has imported it, leaves that of another terminal in the variables.
+        # This terminal does not report its cursor position. The size is set explicitly because
+        # readline, once imported, leaves the size of another terminal in the environment.
         size = {"COLUMNS": "500", "LINES": "50"}
         environment = os.environ | size | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
         command = [sys.executable, "-m", "deltasql.cli.main", "--uri", cli.uri, *words, "shell"]
@@ -75,18 +75,18 @@ def terminal(cli: Cli, *words: str) -> Iterator[Terminal]:
 
 
 def _ended(process: int, descriptor: int) -> int:
-    """Wait for the end; a key that came between two prompts was not seen, and is pressed again."""
+    """Wait for the exit; press Ctrl-D again if it was sent between two prompts and lost."""
     patience_s = time.monotonic() + 120
     while time.monotonic() < patience_s:
         found, status = os.waitpid(process, os.WNOHANG)
         if found:
             return status
         if select.select([descriptor], [], [], 2)[0]:
-            with suppress(OSError):  # the other side is gone
+            with suppress(OSError):  # the process closed the terminal
                 os.read(descriptor, 65536)
             time.sleep(0.01)
         else:
-            os.write(descriptor, b"\x15\x04")  # the line goes, then the shell
+            os.write(descriptor, b"\x15\x04")  # Ctrl-U clears the line, Ctrl-D exits
     raise AssertionError("the shell did not end")
 
 
@@ -97,7 +97,7 @@ def test_commands_and_sql_run_at_one_prompt(sales: Cli) -> None:
         user.wait_for("location")
         user.wait_for("/lake/default/sales")
         user.wait_for(PROMPT)
-        user.type("SELECT sum(price) AS total\rFROM sales;\r")  # over two lines
+        user.type("SELECT sum(price) AS total\rFROM sales;\r")  # on two lines
         user.wait_for("7.0")
         user.wait_for(PROMPT)
         user.type("\\d sales\r")
@@ -138,12 +138,12 @@ def test_tab_completes_commands_tables_columns_and_sql(sales_in_sqlite: Cli) -> 
             user.wait_for(typed[-3:])
             user.type("\t")
             user.wait_for(rest)
-            user.type("\x03")  # Ctrl-C gives the line up
+            user.type("\x03")  # Ctrl-C clears the line
         user.wait_for(PROMPT)
-        user.type("\x04")  # Ctrl-D leaves
+        user.type("\x04")  # Ctrl-D exits
 
 
-def test_history_is_kept_without_passwords(sales_in_sqlite: Cli, tmp_path: Path) -> None:
+def test_history_file_has_no_passwords(sales_in_sqlite: Cli, tmp_path: Path) -> None:
     with terminal(sales_in_sqlite) as user:
         user.wait_for(PROMPT)
         user.type("config show --uri deltasql://postgres/ann:hunter2@db/lake --changed\r")
@@ -156,14 +156,14 @@ def test_history_is_kept_without_passwords(sales_in_sqlite: Cli, tmp_path: Path)
     assert history.stat().st_mode & 0o077 == 0
     with terminal(sales_in_sqlite) as user:
         user.wait_for(PROMPT)
-        user.type("\x1b[A\x1b[A")  # up, past `exit`
+        user.type("\x1b[A\x1b[A")  # up twice, over `exit`
         user.wait_for("config show")
         user.type("\x03")
         user.wait_for(PROMPT)
         user.type("\x04")
 
 
-def test_lines_of_a_pipe_are_run_and_failures_counted(sales: Cli) -> None:
+def test_shell_runs_piped_lines_and_exits_with_1_on_failure(sales: Cli) -> None:
     script = "# a remark\ntable list\nSELECT count(*)\nAS n FROM sales;\n"
     result = sales("--format", "ndjson", "shell", answer=script)
     assert '"name": "sales"' in result.stdout

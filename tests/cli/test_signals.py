@@ -1,4 +1,4 @@
-"""A signal stops a command at once, whatever it is doing."""
+"""A signal stops a command at once."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ print("stopped")
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("code", [SHORT, LONG], ids=["short waits", "a long wait"])
-def test_a_wait_ends_with_a_signal(name: str, code: str) -> None:
+def test_signal_ends_a_wait(name: str, code: str) -> None:
     command = [sys.executable, "-c", code.replace("NAME", name)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert (run.returncode, run.stdout) == (0, "stopped\n"), run.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_what_does_not_listen(number: signal.Signals) -> None:
+def test_second_signal_raises_keyboard_interrupt(number: signal.Signals) -> None:
     with pytest.raises(KeyboardInterrupt), stopping() as stop:
         os.kill(os.getpid(), number)
         assert stop.wait(200)
@@ -54,7 +54,7 @@ def test_a_second_signal_ends_what_does_not_listen(number: signal.Signals) -> No
             stop.wait(1)
 
 
-def test_afterwards_signals_do_what_they_did() -> None:
+def test_signal_handlers_are_restored() -> None:
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.getsignal(number) for number in numbers]
     files = len(os.listdir("/proc/self/fd"))

@@ -45,7 +45,7 @@ def test_init_creates_a_catalog_once(cli: Cli) -> None:
 
 
 def test_init_never_shows_a_password(postgres_uri: DeltaSqlUri) -> None:
-    # A server that trusts its socket takes any password.
+    # With trust authentication the server accepts any password.
     uri = replace(postgres_uri, password=postgres_uri.password or "hunter2")
     result = CliRunner().invoke(main, ["init", uri.to_string()])
     assert result.exit_code == 0
@@ -54,7 +54,7 @@ def test_init_never_shows_a_password(postgres_uri: DeltaSqlUri) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--data-root", "the lake")], ids=["", "--data-root"])
-def test_next_steps_that_init_prints_on_postgres_work_as_printed(
+def test_next_steps_printed_by_init_work_on_postgres(
     postgres_uri: DeltaSqlUri,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -68,7 +68,7 @@ def test_next_steps_that_init_prints_on_postgres_work_as_printed(
     steps = result.stderr.partition("next steps:\n")[2].splitlines()
     assert steps[-1].split() == ["deltasql", "shell"]
     steps.pop()
-    steps.append(f"python -c {shlex.quote(WRITE)}")  # the first write of a user
+    steps.append(f"python -c {shlex.quote(WRITE)}")  # the user's first write
     done = subprocess.run(
         ["bash", "-ec", "\n".join(steps)], capture_output=True, text=True, check=False
     )
@@ -79,7 +79,7 @@ def test_next_steps_that_init_prints_on_postgres_work_as_printed(
     assert places == [root / "sales", root / "orders"]
 
 
-def test_init_keeps_a_variable_in_the_uri_that_it_prints(
+def test_init_prints_the_uri_with_its_environment_variable(
     postgres_uri: DeltaSqlUri, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKE_PASSWORD", "hunter2")
@@ -91,13 +91,13 @@ def test_init_keeps_a_variable_in_the_uri_that_it_prints(
 
 @pytest.fixture
 def old_catalog(catalog_uri: DeltaSqlUri) -> None:
-    """A catalog as the first migration left it."""
+    """Create a catalog with only the first migration applied."""
     with Catalog(catalog_uri, migrate=False) as catalog:
         catalog.store.migrate(up_to=1)
 
 
 @pytest.mark.usefixtures("old_catalog")
-def test_migrate_lists_what_is_pending_and_applies_it(cli: Cli) -> None:
+def test_migrate_lists_and_applies_pending_migrations(cli: Cli) -> None:
     pending = cli.json("migrate", "--dry-run")
     assert [each["migration"] for each in pending] == list(range(2, latest_version() + 1))
     assert cli.json("migrate", "--dry-run") == pending
@@ -113,7 +113,7 @@ def test_migrate_asks_first(cli: Cli) -> None:
     assert cli.json("migrate", "--dry-run") != []
 
 
-def test_create_show_and_list(cli: Cli) -> None:
+def test_table_show_and_list_print_the_created_table(cli: Cli) -> None:
     cli(
         *("table", "create", "crm.orders", "id:bigint not null", "day:date", "tags:array<string>"),
         *("at:struct<city:string, codes:map<string,int>>", "amount:decimal(10,2)"),
@@ -143,7 +143,7 @@ def test_create_show_and_list(cli: Cli) -> None:
     assert "id bigint not null; day date; tags array<string>;" in text
 
 
-def test_create_takes_a_schema_from_text_file_and_stdin(cli: Cli, tmp_path: Path) -> None:
+def test_create_reads_a_schema_from_argument_file_and_stdin(cli: Cli, tmp_path: Path) -> None:
     text = json.dumps(SCHEMA)
     (tmp_path / "schema.json").write_text(text)
     cli("table", "create", "a", "--schema", text)
@@ -154,13 +154,13 @@ def test_create_takes_a_schema_from_text_file_and_stdin(cli: Cli, tmp_path: Path
     cli("table", "create", "d", "--schema", "[]", wanted=2)
 
 
-def test_create_again_is_refused_or_left_alone(sales: Cli) -> None:
+def test_creating_an_existing_table_is_refused_unless_allowed(sales: Cli) -> None:
     assert "exists" in sales("table", "create", "sales", "id:int", wanted=3).stderr
     sales("table", "create", "sales", "id:int", "--if-not-exists")
     assert sales.json("table", "show", "sales")["version"] == 2
 
 
-def test_rename_drop_and_undrop(sales: Cli) -> None:
+def test_rename_drop_and_undrop_work_by_name(sales: Cli) -> None:
     sales("table", "rename", "sales", "crm.sold")
     assert [each["name"] for each in sales.json("table", "list")] == ["crm.sold"]
     sales("table", "drop", "crm.sold", "--dry-run")
@@ -174,7 +174,7 @@ def test_rename_drop_and_undrop(sales: Cli) -> None:
     assert sales.json("head", "crm.sold", "-n", "9") != []
 
 
-def test_a_dropped_table_is_listed_by_the_name_that_brings_it_back(sales: Cli) -> None:
+def test_dropped_table_is_listed_by_its_undrop_name(sales: Cli) -> None:
     sales("table", "drop", "sales", "--yes")
     (dropped,) = sales.json("table", "list", "--dropped")
     name = dropped["name"]
@@ -192,11 +192,11 @@ def test_set_changes_properties_in_one_commit(sales: Cli) -> None:
     sales("table", "set", "sales", "oops", wanted=2)
 
 
-def test_a_wrong_table_names_the_nearest(sales: Cli) -> None:
+def test_unknown_table_suggests_a_similar_name(sales: Cli) -> None:
     assert "Did you mean sales?" in sales("table", "show", "sale", wanted=3).stderr
 
 
-def test_a_wrong_namespace_names_the_nearest(sales: Cli) -> None:
+def test_unknown_namespace_suggests_a_similar_name(sales: Cli) -> None:
     sales("table", "create", "crm.sold", "id:bigint")
     assert [each["name"] for each in sales.json("table", "list", "--namespace", "crm")] == [
         "crm.sold"
@@ -204,7 +204,7 @@ def test_a_wrong_namespace_names_the_nearest(sales: Cli) -> None:
     assert "Did you mean 'crm'?" in sales("table", "list", "--namespace", "cmr", wanted=2).stderr
 
 
-def test_config_shows_the_source_of_each_setting_without_secrets(
+def test_config_show_names_the_source_and_hides_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -232,20 +232,20 @@ def test_config_check_connects_to_every_catalog(cli: Cli, tmp_path: Path) -> Non
     assert (row["ok"], row["tables"]) == (True, 0)
 
 
-def test_config_check_tells_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_check_reports_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DELTASQL_URI", raising=False)
     Path("deltasql.toml").write_text("[catalogs]\ndev = 'deltasql://sqlite/dev.db'\n")
     result = CliRunner().invoke(main, ["config", "check"])
     assert result.exit_code == 1
-    assert not Path("dev.db").exists()  # looking creates nothing
+    assert not Path("dev.db").exists()  # config check creates nothing
     Path("deltasql.toml").write_text("[pool]\nmax_sise = 4\n")
     result = CliRunner().invoke(main, ["config", "check"])
     assert result.exit_code == 3
     assert "did you mean pool.max_size" in result.output
 
 
-def test_a_catalog_is_named_by_configuration_or_variable(
+def test_catalog_is_selected_by_option_uri_or_variable(
     sales: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -261,7 +261,7 @@ def test_a_catalog_is_named_by_configuration_or_variable(
     assert deltasql.connect("dev").exists("sales")
 
 
-def test_the_command_line_allows_nested_locations(cli: Cli, tmp_path: Path) -> None:
+def test_option_allows_nested_locations(cli: Cli, tmp_path: Path) -> None:
     outer, inner = tmp_path / "outer", tmp_path / "outer" / "inner"
     cli("table", "create", "outer", "id:bigint", "--location", str(outer))
     refused = cli("table", "create", "inner", "id:bigint", "--location", str(inner), wanted=3)

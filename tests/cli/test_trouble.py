@@ -1,4 +1,4 @@
-"""What goes wrong is told in a line; nothing that is told shows secrets or steers a terminal."""
+"""Errors are short; output shows no secrets and sends no control sequences to a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Cli
 
 
-def test_files_that_cannot_be_read_are_told_without_a_traceback(cli: Cli, tmp_path: Path) -> None:
+def test_unreadable_file_is_reported_without_a_traceback(cli: Cli, tmp_path: Path) -> None:
     told = cli("table", "create", "a", "--schema", f"{tmp_path}/none.json", wanted=3).stderr
     assert told.startswith("Error: ")
     assert "none.json" in told
@@ -31,9 +31,7 @@ def test_files_that_cannot_be_read_are_told_without_a_traceback(cli: Cli, tmp_pa
     assert "Traceback" not in told
 
 
-def test_what_nobody_expected_is_told_and_where_it_came_from_if_wanted(
-    sales: Cli, tmp_path: Path
-) -> None:
+def test_internal_error_shows_a_traceback_only_with_verbose(sales: Cli, tmp_path: Path) -> None:
     file = tmp_path / "query.sql"
     file.write_bytes(b"SELECT '\xff'")
     told = sales("query", "-f", str(file), wanted=3).stderr
@@ -43,7 +41,7 @@ def test_what_nobody_expected_is_told_and_where_it_came_from_if_wanted(
         assert "Traceback" in sales(*words, wanted=3).stderr
 
 
-def test_the_shell_goes_on_after_any_error(sales: Cli, tmp_path: Path) -> None:
+def test_shell_continues_after_any_error(sales: Cli, tmp_path: Path) -> None:
     file = tmp_path / "query.sql"
     file.write_bytes(b"SELECT '\xff'")
     script = f"query -f {file}\nquery 'open\nSELECT DATE '12000-01-01' AS day, 7 AS n;\n"
@@ -53,7 +51,7 @@ def test_the_shell_goes_on_after_any_error(sales: Cli, tmp_path: Path) -> None:
     assert '{"day": "12000-01-01", "n": 7}' in result.stdout
 
 
-def test_dates_that_python_does_not_know_are_text(sales: Cli) -> None:
+def test_dates_outside_pythons_range_are_printed_as_text(sales: Cli) -> None:
     far = "DATE '12000-01-01'"
     sql = f"SELECT {far} AS d, [{far}] AS l, {{'x': {far}, 'n': 1}} AS s, {far} + 1 AS e"
     (row,) = sales.json("query", sql)
@@ -62,7 +60,7 @@ def test_dates_that_python_does_not_know_are_text(sales: Cli) -> None:
     assert row["e"] == "12000-01-02"
 
 
-def test_logs_as_text_show_no_secret() -> None:
+def test_text_logs_hide_secrets() -> None:
     try:
         raise ValueError("postgres://ann:hunter2@db/lake")
     except ValueError:
@@ -76,7 +74,7 @@ def test_logs_as_text_show_no_secret() -> None:
 
 
 @pytest.mark.parametrize("words", [("-vv", "config", "show"), ("config", "show", "-v", "-v")])
-def test_more_is_told_of_ours_alone_before_and_behind_a_command(words: tuple[str, ...]) -> None:
+def test_verbose_shows_only_deltasql_logs(words: tuple[str, ...]) -> None:
     code = (
         "import logging, sys\n"
         "from deltasql.cli.main import main\n"
@@ -89,7 +87,7 @@ def test_more_is_told_of_ours_alone_before_and_behind_a_command(words: tuple[str
     assert "theirs" not in run.stderr
 
 
-def test_logs_are_json_where_that_is_said_behind_the_command() -> None:
+def test_log_format_can_follow_the_command() -> None:
     code = (
         "import logging\n"
         "from deltasql.cli.main import main\n"
@@ -105,7 +103,7 @@ EVIL = "\x1b[2J\x9bx"
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_value_steers_no_terminal(
+def test_control_sequences_are_escaped_on_a_terminal(
     format_: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = pa.table({"evil": [EVIL]}).to_reader()
@@ -120,14 +118,14 @@ def test_a_value_steers_no_terminal(
     assert not {*shown} & {"\x1b", "\x9b"}
 
 
-def test_a_program_gets_a_value_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_are_not_escaped_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     for format_ in ("csv", "markdown"):
         Output(format_).rows([{"evil": EVIL}], ("evil",))
         show_rows(Context(None, format_, color=False), pa.table({"evil": [EVIL]}).to_reader(), 10)
     assert capsys.readouterr().out.count(EVIL) == 4
 
 
-def test_a_name_from_elsewhere_stays_text_in_the_live_picture() -> None:
+def test_watch_escapes_control_sequences_in_names() -> None:
     from rich.console import Console
 
     from deltasql.api.inspect.history import RecentCommit

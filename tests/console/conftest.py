@@ -1,4 +1,4 @@
-"""A small shop, its console over real HTTP, and a real browser."""
+"""Fixtures: a catalog with a few tables, its console over HTTP, and a browser."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def days(*numbers: int) -> pa.Table:
 
 
 def table_name(name: str) -> str:
-    """A name as the API takes it."""
+    """Return a name in the form that the API accepts."""
     return name.replace("%", "%25").replace(".", "%2E")
 
 
 @pytest.fixture
 def shop(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """Orders in eight commits, stock that changed with some of them, and a hostile name."""
+    """Yield a catalog with `orders`, `crm.stock` and a table with a hostile name."""
     with new_shop(catalog_uri, tmp_path) as catalog:
         yield catalog
 
 
 @contextmanager
 def new_shop(uri: DeltaSqlUri, folder: Path) -> Iterator[Catalog]:
-    """Fill an empty catalog."""
+    """Create the tables in an empty catalog."""
     root = {"data_root": str(folder / "lake")}
     with deltasql.connect(uri, table=root) as catalog:
         with catalog.begin() as tx:
@@ -74,7 +74,7 @@ def new_shop(uri: DeltaSqlUri, folder: Path) -> Iterator[Catalog]:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A console that is running, and a client that keeps its cookies."""
+    """A running console and an HTTP client that keeps its cookies."""
 
     served: Served
     catalog: Catalog
@@ -84,7 +84,7 @@ class Site:
         return self.client.get(path, **options)
 
     def post(self, path: str, form: dict[str, str] | None = None, **options: Any) -> httpx.Response:
-        """Send a form as a page of the console would, with its token."""
+        """Send a form with its CSRF token, like a page of the console."""
         shown = self.client.get("/login" if self.served.token else "/sql").text
         csrf = shown.split('name="csrf" value="')[1].split('"')[0]
         return self.client.post(path, data={"csrf": csrf, **(form or {})}, **options)
@@ -96,14 +96,14 @@ class Site:
 
 @pytest.fixture
 def site(shop: Catalog) -> Iterator[Site]:
-    """The console of the shop; writes need the token."""
+    """Serve the console with writes allowed; they need the token."""
     with new_site(shop) as found:
         yield found
 
 
 @contextmanager
 def new_site(shop: Catalog) -> Iterator[Site]:
-    """Serve a shop."""
+    """Serve the console of a catalog with writes allowed."""
     with (
         serving(shop, allow_writes=True) as served,
         httpx.Client(base_url=served.address, timeout=60) as client,
@@ -113,15 +113,15 @@ def new_site(shop: Catalog) -> Iterator[Site]:
 
 @pytest.fixture
 def read_only(shop: Catalog) -> Iterator[Site]:
-    """The console as it is by default."""
+    """Serve the console with its default options."""
     with serving(shop) as served, httpx.Client(base_url=served.address, timeout=60) as client:
         yield Site(served, shop, client)
 
 
-# Of a module: while Playwright runs, its event loop keeps others off this thread.
+# Module scope: while Playwright runs, no other event loop can run in this thread.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium of this machine."""
+    """Yield a headless Chromium."""
     from playwright.sync_api import sync_playwright
 
     found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)

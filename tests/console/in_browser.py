@@ -1,4 +1,4 @@
-"""The console in a real browser: every page, keys, one maintenance action, a hostile name."""
+"""The console in a browser: every page, keyboard, one maintenance action, a hostile name."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def backend() -> str:
-    """Pages are the same on every database; HTTP tests see all of them."""
+    """Use SQLite only: pages do not depend on the backend, and HTTP tests run on all."""
     return "sqlite"
 
 
 @contextmanager
 def watched(browser: Browser, site: Site, **options: object) -> Iterator[Page]:
-    """Open a page that must tell of no error and ask nobody else for anything."""
+    """Open a page that must log no error and send requests only to the console."""
     context = browser.new_context(base_url=site.served.address, **options)  # type: ignore[arg-type]
     page = context.new_page()
     told: list[str] = []
@@ -49,7 +49,7 @@ def watched(browser: Browser, site: Site, **options: object) -> Iterator[Page]:
 
 def log_in(page: Page, site: Site) -> None:
     page.goto("/login")
-    page.keyboard.type(str(site.served.token))  # the field has the focus
+    page.keyboard.type(str(site.served.token))  # the field has focus
     page.keyboard.press("Enter")
     page.get_by_text("Writes allowed").wait_for()
 
@@ -58,7 +58,7 @@ def open_all(page: Page) -> None:
     for path in PAGES:
         page.goto(path)
         assert page.locator("h1").inner_text()
-        # Nothing is wider than the window.
+        # No page is wider than the window.
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
@@ -90,7 +90,7 @@ def test_pages_fit_a_small_window(browser: Browser, site: Site) -> None:
 
 
 @pytest.mark.everything("the console in a browser, beyond a smoke test")
-def test_pages_work_without_a_script(browser: Browser, site: Site) -> None:
+def test_pages_work_without_javascript(browser: Browser, site: Site) -> None:
     with watched(browser, site, java_script_enabled=False) as page:
         page.goto("/tables/orders/travel?version=2")
         page.get_by_role("link", name="The next version").click()
@@ -102,7 +102,7 @@ def test_pages_work_without_a_script(browser: Browser, site: Site) -> None:
         assert page.locator("#result td").inner_text() == "30"
 
 
-def test_a_table_is_found_and_opened_with_keys(browser: Browser, site: Site) -> None:
+def test_table_can_be_found_and_opened_by_keyboard(browser: Browser, site: Site) -> None:
     with watched(browser, site) as page:
         page.goto("/")
         page.keyboard.press("Tab")
@@ -115,14 +115,14 @@ def test_a_table_is_found_and_opened_with_keys(browser: Browser, site: Site) -> 
         page.keyboard.press("g")
         page.keyboard.press("s")
         page.wait_for_url("**/sql")
-        page.keyboard.type("SELECT 6 * 7 AS answer")  # the editor has the focus
+        page.keyboard.type("SELECT 6 * 7 AS answer")  # the editor has focus
         page.keyboard.press("Control+Enter")
         page.locator("#result").wait_for()
         assert page.locator("#result td").inner_text() == "42"
 
 
 @pytest.mark.everything("the console in a browser, beyond a smoke test")
-def test_the_slider_travels_with_the_arrow_keys(browser: Browser, site: Site) -> None:
+def test_arrow_keys_move_the_version_slider(browser: Browser, site: Site) -> None:
     with watched(browser, site) as page:
         page.goto("/tables/orders/travel?version=3")
         page.locator("#version").focus()
@@ -133,7 +133,7 @@ def test_the_slider_travels_with_the_arrow_keys(browser: Browser, site: Site) ->
         page.keyboard.press("Tab")
 
 
-def test_figures_of_a_large_table_come_after_its_page(
+def test_charts_of_a_large_table_load_after_the_page(
     browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "LARGE", 1)
@@ -159,9 +159,7 @@ def test_figures_of_a_large_table_come_after_its_page(
 
 
 @pytest.mark.everything("the console in a browser, beyond a smoke test")
-def test_every_page_opens_and_care_is_taken_on_the_other_databases(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_pages_and_maintenance_work_on_other_backends(browser: Browser, tmp_path: Path) -> None:
     for backend in ("duckdb", "postgres"):
         folder = tmp_path / backend
         folder.mkdir()
@@ -175,7 +173,7 @@ def test_every_page_opens_and_care_is_taken_on_the_other_databases(
             optimize(page, site)
 
 
-def test_maintenance_is_run_and_followed_to_its_end(browser: Browser, site: Site) -> None:
+def test_maintenance_runs_and_shows_its_result(browser: Browser, site: Site) -> None:
     files = site.catalog.table("orders").snapshot().totals().num_files
     with watched(browser, site) as page:
         page.goto("/maintenance/orders")
@@ -187,7 +185,7 @@ def test_maintenance_is_run_and_followed_to_its_end(browser: Browser, site: Site
     assert site.catalog.table("orders").snapshot().totals().num_files < files
 
 
-def test_a_hostile_name_runs_nothing(browser: Browser, site: Site) -> None:
+def test_hostile_name_runs_no_script(browser: Browser, site: Site) -> None:
     with watched(browser, site) as page:
         page.goto("/")
         page.get_by_role("link", name=HOSTILE, exact=True).click()
@@ -209,7 +207,7 @@ def test_a_hostile_name_runs_nothing(browser: Browser, site: Site) -> None:
         assert page.locator("#result td").inner_text() == "<img src=x onerror=alert(1)>"
 
 
-def test_a_session_that_ended_leads_to_the_login_page(browser: Browser, shop: Catalog) -> None:
+def test_expired_session_redirects_to_login(browser: Browser, shop: Catalog) -> None:
     with (
         serving(shop, allow_writes=True, token=TOKEN) as served,
         httpx.Client(base_url=served.address) as client,
@@ -219,7 +217,7 @@ def test_a_session_that_ended_leads_to_the_login_page(browser: Browser, shop: Ca
             log_in(page, site)
             page.goto("/tables/orders")
             page.context.clear_cookies()
-            # What a page asks for behind its back, as for figures that come later.
+            # A request that a page sends in the background.
             page.evaluate("void ask('/tables/orders/figures')")
             page.wait_for_url("**/login")
             page.get_by_role("heading", name="Enter the token").wait_for()

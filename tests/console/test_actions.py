@@ -1,4 +1,4 @@
-"""What can be done from the console, on every database; and what it never shows."""
+"""Actions of the console, on every backend."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def finished(site: Site, address: str) -> str:
-    """Wait for a job and return its page."""
+    """Wait until a job ends and return its page."""
     for _ in range(600):
         shown = site.get(address).text
         if 'data-state="running"' not in shown:
@@ -46,7 +46,7 @@ def test_maintenance_runs_with_the_token(site: Site) -> None:
     assert "Optimize" in site.get("/maintenance").text
 
 
-def test_a_console_that_stops_finishes_what_it_began(shop: Catalog) -> None:
+def test_stopping_the_console_finishes_running_jobs(shop: Catalog) -> None:
     files = shop.table("orders").snapshot().totals().num_files
     with (
         serving(shop, allow_writes=True, token=TOKEN) as served,
@@ -58,7 +58,7 @@ def test_a_console_that_stops_finishes_what_it_began(shop: Catalog) -> None:
     assert shop.table("orders").snapshot().totals().num_files < files
 
 
-def test_what_the_mirror_could_not_publish_is_published_again(site: Site) -> None:
+def test_failed_publishing_can_be_retried(site: Site) -> None:
     log = Path(site.catalog.table("orders").location) / "_delta_log"
     aside = log.rename(log.with_name("aside"))
     log.write_text("in the way")
@@ -95,7 +95,7 @@ def test_no_page_shows_a_secret(site: Site, catalog_uri: DeltaSqlUri) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*starlette.testclient.*")
-def test_work_that_has_to_wait_for_other_work_is_told(shop: Catalog) -> None:
+def test_job_that_must_wait_is_refused_with_a_message(shop: Catalog) -> None:
     from starlette.testclient import TestClient
 
     console = Console(shop, token=TOKEN, allow_writes=True)
@@ -118,7 +118,9 @@ def test_work_that_has_to_wait_for_other_work_is_told(shop: Catalog) -> None:
         shown = site.get(refused.headers["location"]).text
         assert "Vacuum was not begun" in shown
         assert "1 of 2 parts" in shown
-        published = site.post("/mirror/orders/retry", {"target": "table"})  # waits for nothing
+        published = site.post(
+            "/mirror/orders/retry", {"target": "table"}
+        )  # publishing does not wait for the running job
         assert "Versions published" in finished(site, published.headers["location"])
     finally:
         go_on.set()

@@ -1,4 +1,4 @@
-"""The console in a real browser."""
+"""Run the browser tests in a process of their own."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SUITE = Path(__file__).with_name("in_browser.py")
     not any(shutil.which(name) for name in CHROMIUM),
     reason="Chromium is missing: install the package chromium",
 )
-def test_the_console_in_a_browser() -> None:
-    # Playwright's event loop would stay in this thread, where other tests have loops of their own.
+def test_console_works_in_a_browser() -> None:
+    # Playwright would leave its event loop in this thread, and other tests run their own loops.
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert answer.returncode == 0, answer.stdout[-5000:] + answer.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""What somebody can get wrong, or find in an odd state: it is told as what it is."""
+"""Invalid requests and unusual states get a clear page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def backend() -> str:
-    """What is told has nothing to do with the database."""
+    """Use SQLite only: these pages do not depend on the backend."""
     return "sqlite"
 
 
@@ -43,7 +43,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("path", "status"), MISTAKES)
-def test_ordinary_mistakes_are_not_failures_of_ours(
+def test_invalid_request_is_a_client_error_and_is_not_logged(
     site: Site, caplog: pytest.LogCaptureFixture, path: str, status: int
 ) -> None:
     shown = site.get(path)
@@ -53,7 +53,7 @@ def test_ordinary_mistakes_are_not_failures_of_ours(
 
 
 @pytest.mark.parametrize("predicate", ["nosuch > 1", "id >", "id = ("])
-def test_a_predicate_that_means_nothing_is_told_beside_it(site: Site, predicate: str) -> None:
+def test_invalid_predicate_error_is_shown_next_to_its_field(site: Site, predicate: str) -> None:
     shown = site.get("/tables/orders/files", params={"predicate": predicate})
     assert shown.status_code == 400
     assert 'role="alert"' in shown.text
@@ -61,7 +61,7 @@ def test_a_predicate_that_means_nothing_is_told_beside_it(site: Site, predicate:
     assert "No files" not in shown.text
 
 
-def test_a_failure_of_ours_is_logged_and_not_blamed_on_the_visitor(
+def test_internal_error_is_a_500_and_is_logged(
     site: Site, catalog_uri: DeltaSqlUri, caplog: pytest.LogCaptureFixture
 ) -> None:
     with sqlite3.connect(catalog_uri.database) as database:
@@ -75,9 +75,7 @@ def test_a_failure_of_ours_is_logged_and_not_blamed_on_the_visitor(
     assert logged[0].exc_info
 
 
-def test_a_table_without_its_first_versions_begins_where_it_does(
-    site: Site, tmp_path: Path
-) -> None:
+def test_time_travel_starts_at_the_first_available_version(site: Site, tmp_path: Path) -> None:
     place = tmp_path / "elsewhere"
     for number in range(7):
         deltalake.write_deltalake(place, pa.table({"id": [number]}), mode="append")
@@ -100,7 +98,7 @@ def test_a_table_without_its_first_versions_begins_where_it_does(
 
 
 @pytest.mark.parametrize("name", ["values", "cross", "orders", "order by", 'a"b'])
-def test_tables_are_named_so_that_no_name_is_a_word_of_sql(site: Site, name: str) -> None:
+def test_table_names_are_quoted_in_sql(site: Site, name: str) -> None:
     if name != "orders":
         with site.catalog.begin() as tx:
             tx.write(name, days(1))
@@ -113,7 +111,7 @@ def test_tables_are_named_so_that_no_name_is_a_word_of_sql(site: Site, name: str
     assert site.post("/sql", {"sql": sql}).status_code == 200
 
 
-def test_secrets_in_what_a_commit_was_asked_for_are_masked(site: Site) -> None:
+def test_secrets_in_operation_parameters_are_masked(site: Site) -> None:
     with site.catalog.begin() as tx:
         tx.delete("orders", "note = 'password=hunter2' OR id = 4")
     shown = site.get("/tables/orders/history").text
@@ -121,7 +119,7 @@ def test_secrets_in_what_a_commit_was_asked_for_are_masked(site: Site) -> None:
     assert "password=***" in shown
 
 
-def test_a_part_of_a_large_table_is_added_up_when_it_is_asked_for(
+def test_statistics_of_a_large_table_load_on_request(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "LARGE", 1)
@@ -131,7 +129,7 @@ def test_a_part_of_a_large_table_is_added_up_when_it_is_asked_for(
     assert "Would free" in shown.text
 
 
-def test_a_catalog_that_nobody_added_up_is_shown_in_two_steps(
+def test_statistics_of_a_large_catalog_load_after_the_page(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "LARGE", 1)
@@ -149,7 +147,7 @@ def test_a_catalog_that_nobody_added_up_is_shown_in_two_steps(
     assert "Commits per hour" in whole
 
 
-def test_without_scripts_a_link_shows_what_is_added_up(
+def test_link_shows_statistics_without_javascript(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "LARGE", 1)
@@ -159,9 +157,7 @@ def test_without_scripts_a_link_shows_what_is_added_up(
     assert "/tables/orders" in shown
 
 
-def test_a_list_that_takes_too_long_says_what_is_left(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_list_says_what_is_not_computed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Not computed yet" not in site.get("/maintenance").text
     monkeypatch.setattr(maintenance, "BUDGET_S", 0.0)
     shown = site.get("/maintenance")
@@ -169,7 +165,7 @@ def test_a_list_that_takes_too_long_says_what_is_left(
     assert "Not computed yet" in shown.text
 
 
-def test_files_that_are_gone_make_a_page_wait_too(
+def test_removed_files_count_towards_a_large_table(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.catalog.optimize("orders")
@@ -180,9 +176,7 @@ def test_files_that_are_gone_make_a_page_wait_too(
     assert "Growth" in site.get("/tables/orders?figures=1").text
 
 
-def test_health_is_looked_at_once_for_all_who_ask(
-    shop: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_report_is_cached(shop: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, always = state.DoctorReports(), state.DoctorReports()
     first = kept.latest(shop)
     with shop.begin() as tx:

@@ -1,4 +1,4 @@
-"""Every page over HTTP, on every database."""
+"""Every page over HTTP, on every backend."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PAGES = {
 }
 
 
-def test_every_page_shows_what_it_is_for(site: Site) -> None:
+def test_every_page_shows_its_content(site: Site) -> None:
     for path, words in PAGES.items():
         shown = site.get(path)
         assert shown.status_code == 200, shown.text
@@ -49,13 +49,13 @@ def test_every_page_shows_what_it_is_for(site: Site) -> None:
         assert not missing, path
 
 
-def test_every_page_for_readers_is_looked_at_here() -> None:
+def test_every_read_page_is_covered_here() -> None:
     seen = [re.sub(r"orders|crm\.stock", "{name}", path.partition("?")[0]) for path in PAGES]
     others = {"/transactions/{txn_id}", "/jobs/{job_id}", "/tables/{name}/figures"}
     assert {path for path, _ in READ} <= {*seen, *others}
 
 
-def test_one_transaction_is_shown_with_all_its_tables(site: Site) -> None:
+def test_transaction_page_shows_all_its_tables(site: Site) -> None:
     listed = site.get("/transactions").text
     txn_id = re.search(r"/transactions/([^\"]+)\"", listed)
     assert txn_id is not None
@@ -64,7 +64,7 @@ def test_one_transaction_is_shown_with_all_its_tables(site: Site) -> None:
     assert "orders" in shown
 
 
-def test_a_hostile_name_is_only_text(site: Site) -> None:
+def test_hostile_name_is_escaped(site: Site) -> None:
     for part in ("", "/history", "/files", "/schema", "/travel"):
         shown = site.get(f"/tables/{quote(table_name(HOSTILE), safe='')}{part}")
         assert shown.status_code == 200
@@ -74,7 +74,7 @@ def test_a_hostile_name_is_only_text(site: Site) -> None:
         assert "{{7*7}}" in shown.text
 
 
-def test_a_hostile_name_is_linked_to_its_own_page(site: Site) -> None:
+def test_hostile_name_has_working_links(site: Site) -> None:
     for page in ("/", "/maintenance", "/mirror", "/sql"):
         shown = site.get(page).text
         links = re.findall(r'href="(/(?:tables|maintenance|mirror)/[^"]*script[^"]*)"', shown)
@@ -94,7 +94,7 @@ MISSING = [
 ]
 
 
-def test_what_is_not_there_is_told(site: Site) -> None:
+def test_missing_page_is_a_client_error(site: Site) -> None:
     for path, status in MISSING:
         shown = site.get(path)
         assert shown.status_code == status, path
@@ -102,14 +102,14 @@ def test_what_is_not_there_is_told(site: Site) -> None:
         assert "Traceback" not in shown.text
 
 
-def test_a_version_beyond_the_latest_is_not_found_and_the_range_is_told(site: Site) -> None:
+def test_missing_version_error_names_the_available_range(site: Site) -> None:
     for asked in ("version=999", "version=999&against=999", "version=0&against=999"):
         shown = site.get(f"/tables/orders/travel?{asked}")
         assert shown.status_code == 404, asked
         assert "has no version 999; it has 0 to 7" in shown.text, asked
 
 
-def test_a_merge_shows_the_rows_it_changed_and_not_those_it_copied(site: Site) -> None:
+def test_merge_shows_changed_rows_without_copied_rows(site: Site) -> None:
     with site.catalog.begin() as tx:
         tx.write("big", pa.table({"id": range(1000), "v": [0] * 1000}))
         tx.write("other", pa.table({"id": [1]}))
@@ -131,7 +131,7 @@ def test_a_merge_shows_the_rows_it_changed_and_not_those_it_copied(site: Site) -
         assert ">+16 rows<" in shown, page
         assert ">20 updated<" in shown, page
         assert "1,016 rows<" not in shown, page
-    # Nothing inserted: the output of copied rows must not take its place.
+    # Nothing was inserted: copied rows must not be shown as inserted.
     with site.catalog.begin() as tx:
         merge = tx.merge("big", pa.table({"id": [5], "v": [2]}), "s.id = t.id", "s", "t")
         merge.when_matched_update_all().execute()
@@ -140,7 +140,7 @@ def test_a_merge_shows_the_rows_it_changed_and_not_those_it_copied(site: Site) -
     assert ">+1,016 rows<" not in shown
 
 
-def test_lists_come_in_pages(sqlite_uri: deltasql.uri.DeltaSqlUri) -> None:
+def test_lists_are_paged_completely(sqlite_uri: deltasql.uri.DeltaSqlUri) -> None:
     with deltasql.connect(sqlite_uri, mirror={"mode": "off"}) as catalog:
         for number in range(60):
             with catalog.begin() as tx:
@@ -169,7 +169,7 @@ def test_lists_come_in_pages(sqlite_uri: deltasql.uri.DeltaSqlUri) -> None:
                 assert len(seen) == len(set(seen)) == expected, path
 
 
-def test_a_query_is_answered_with_rows_and_a_plot(site: Site) -> None:
+def test_query_shows_rows_and_a_plot(site: Site) -> None:
     sql = "SELECT day, count(*) AS n FROM orders GROUP BY day ORDER BY day"
     shown = site.post("/sql", {"sql": sql})
     assert shown.status_code == 200
@@ -178,7 +178,7 @@ def test_a_query_is_answered_with_rows_and_a_plot(site: Site) -> None:
     assert "&lt;b&gt;0" in site.post("/sql", {"sql": "SELECT note FROM orders@0 ORDER BY id"}).text
 
 
-def test_a_query_that_cannot_be_answered_is_told(site: Site) -> None:
+def test_invalid_query_shows_its_error(site: Site) -> None:
     for sql, words in (
         ("SELECT * FROM oders", "Did you mean orders?"),
         ("DROP TABLE orders", "only reading is possible"),
@@ -191,7 +191,7 @@ def test_a_query_that_cannot_be_answered_is_told(site: Site) -> None:
         assert words in shown.text
 
 
-def test_rows_of_a_query_come_in_pages_and_as_csv(site: Site) -> None:
+def test_query_result_is_paged_and_available_as_csv(site: Site) -> None:
     sql = "SELECT n FROM range(250) t(n) ORDER BY n"
     first, third = (site.post("/sql", {"sql": sql, "page": page}).text for page in ("1", "3"))
     assert "Next rows" in first
@@ -206,13 +206,13 @@ def test_rows_of_a_query_come_in_pages_and_as_csv(site: Site) -> None:
     assert "[1, 2]" in nested.text
 
 
-def test_a_query_in_the_address_is_not_run(site: Site) -> None:
+def test_query_in_the_url_is_not_run(site: Site) -> None:
     shown = site.get("/sql", params={"sql": "SELECT 41 + 1 AS answer"}).text
     assert "SELECT 41 + 1" in shown
     assert 'id="result"' not in shown
 
 
-def test_an_empty_catalog_says_how_to_begin(catalog_uri: deltasql.uri.DeltaSqlUri) -> None:
+def test_pages_of_an_empty_catalog_open(catalog_uri: deltasql.uri.DeltaSqlUri) -> None:
     import httpx
 
     with (
@@ -225,8 +225,8 @@ def test_an_empty_catalog_says_how_to_begin(catalog_uri: deltasql.uri.DeltaSqlUr
         assert "No tables yet" in client.get("/").text
 
 
-def test_metrics_are_there_for_prometheus(site: Site) -> None:
-    site.get("/metrics")  # from here on they are collected
+def test_metrics_page_has_prometheus_metrics(site: Site) -> None:
+    site.get("/metrics")  # collection starts with this request
     site.get("/tables/orders")
     shown = site.get("/metrics")
     assert shown.status_code == 200
@@ -241,7 +241,7 @@ def test_metrics_are_there_for_prometheus(site: Site) -> None:
     )
 
 
-def test_a_version_whose_files_are_gone_is_told(site: Site) -> None:
+def test_version_with_deleted_files_shows_a_message(site: Site) -> None:
     location = site.catalog.table("crm.stock").location
     for path in site.catalog.table("crm.stock").scan().paths():
         pa.fs.LocalFileSystem().delete_file(f"{location}/{path}")

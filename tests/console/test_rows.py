@@ -1,4 +1,4 @@
-"""Rows that are large, odd or many: none is too much for a page, none is lost in CSV unsaid."""
+"""Large, unusual or many rows: pages stay small, and truncated CSV files say so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def backend() -> str:
-    """Rows have nothing to do with the database."""
+    """Use SQLite only: rows do not depend on the backend."""
     return "sqlite"
 
 
@@ -30,7 +30,7 @@ SELECT CAST('\\xFF\\x00a' AS BLOB) AS bytes, INTERVAL 14 MONTH AS span, [1, NULL
 """
 
 
-def test_odd_values_are_written_so_that_they_can_be_read(site: Site) -> None:
+def test_unusual_values_are_readable_in_csv(site: Site) -> None:
     shown = site.post("/sql", {"sql": ODD, "format": "csv"})
     assert shown.status_code == 200
     (row,) = csv.DictReader(io.StringIO(shown.text))
@@ -45,7 +45,7 @@ def test_odd_values_are_written_so_that_they_can_be_read(site: Site) -> None:
     assert "P14M0DT0S" in page.text
 
 
-def test_csv_tells_in_its_name_that_there_is_more(
+def test_truncated_csv_says_so_in_its_file_name(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = "SELECT n FROM range(3000) t(n)"
@@ -63,7 +63,7 @@ def test_csv_tells_in_its_name_that_there_is_more(
     )
 
 
-def test_rows_that_are_too_large_together_are_left_out_and_it_is_told(
+def test_rows_above_the_size_limit_are_omitted_with_a_message(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = "SELECT n, repeat('x', 10000) AS text FROM range(90) t(n)"
@@ -79,7 +79,7 @@ def test_rows_that_are_too_large_together_are_left_out_and_it_is_told(
     assert "too large to show together" in shown.text
 
 
-def test_limits_are_looked_at_after_few_rows_and_told(
+def test_limits_are_checked_per_batch_and_shown(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = "SELECT n FROM range(10000) t(n)"
@@ -105,7 +105,7 @@ def test_limits_are_looked_at_after_few_rows_and_told(
     assert "pages end here" not in site.post("/sql", {"sql": sql, "page": "100"}).text
 
 
-def test_a_query_that_takes_too_long_is_ended_and_it_is_told(
+def test_query_is_stopped_at_its_timeout_with_a_message(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql_page, "TIMEOUT_S", 0.2)
@@ -118,7 +118,7 @@ def test_a_query_that_takes_too_long_is_ended_and_it_is_told(
         assert "it took longer than 0.2 s" in shown.text
 
 
-def test_a_large_value_is_shown_by_its_beginning(site: Site) -> None:
+def test_large_value_is_truncated(site: Site) -> None:
     sql = """
     SELECT encode(repeat('x', 3000000)) AS bytes, repeat('y', 3000000) AS text,
       [repeat('z', 3000000)] AS list

@@ -1,4 +1,4 @@
-"""Who may do what: hosts, tokens, forms of others, headers and secrets."""
+"""Access control: host names, tokens, cross-site forms, headers and cookies."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ WRITES = [path.replace("{name}", "orders") for path, _ in WRITE]
 
 @pytest.fixture
 def backend() -> str:
-    """Who may ask has nothing to do with the database."""
+    """Use SQLite only: access control does not depend on the backend."""
     return "sqlite"
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8420", "127.0.0.1.evil.example", "", "[", "169.254.1.1"]
 )
-def test_other_names_get_no_answer(read_only: Site, host: str) -> None:
+def test_unknown_host_names_are_refused(read_only: Site, host: str) -> None:
     assert read_only.get("/", headers={"Host": host}).status_code == 421
 
 
-def test_names_of_this_machine_are_answered(read_only: Site) -> None:
+def test_local_host_names_are_accepted(read_only: Site) -> None:
     port = read_only.served.address.rsplit(":", 1)[1]
     for host in (f"localhost:{port}", f"127.0.0.1:{port}", "[::1]:80", "LOCALHOST"):
         assert read_only.get("/login", headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/sql", "/nosuch", "/metrics", "/static/console.css"])
-def test_every_answer_tells_the_browser_what_it_may_do(read_only: Site, path: str) -> None:
+def test_every_response_has_security_headers(read_only: Site, path: str) -> None:
     shown = read_only.get(path)
     for name, value in HEADERS.items():
         assert shown.headers[name] == value
@@ -50,7 +50,7 @@ def test_every_answer_tells_the_browser_what_it_may_do(read_only: Site, path: st
     assert "default-src 'none'" in policy
 
 
-def test_pages_hold_nothing_that_the_policy_forbids(site: Site) -> None:
+def test_pages_comply_with_the_content_security_policy(site: Site) -> None:
     site.log_in()
     for path in PAGES:
         shown = site.get(path).text
@@ -62,7 +62,7 @@ def test_pages_hold_nothing_that_the_policy_forbids(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", WRITES)
-def test_a_console_that_only_reads_changes_nothing(read_only: Site, path: str) -> None:
+def test_read_only_console_refuses_writes(read_only: Site, path: str) -> None:
     before = read_only.catalog.table("orders").version()
     assert read_only.post(path, {"confirm": "yes"}).status_code == 403
     assert read_only.catalog.table("orders").version() == before
@@ -70,7 +70,7 @@ def test_a_console_that_only_reads_changes_nothing(read_only: Site, path: str) -
 
 
 @pytest.mark.parametrize("path", WRITES)
-def test_writing_takes_the_token(site: Site, path: str) -> None:
+def test_writes_need_the_token(site: Site, path: str) -> None:
     before = site.catalog.table("orders").version()
     refused = site.post(path, {"confirm": "yes"})
     assert (refused.status_code, refused.headers["location"]) == (303, "/login")
@@ -81,7 +81,7 @@ def test_writing_takes_the_token(site: Site, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*WRITES, "/sql", "/logout"])
-def test_forms_of_other_pages_are_refused(site: Site, path: str) -> None:
+def test_cross_site_forms_are_refused(site: Site, path: str) -> None:
     site.log_in()
     before = site.catalog.table("orders").version()
     form = {"sql": "SELECT 1", "confirm": "yes"}
@@ -98,16 +98,16 @@ def test_forms_of_other_pages_are_refused(site: Site, path: str) -> None:
     assert site.catalog.table("orders").version() == before
 
 
-def test_the_cookie_is_for_our_own_pages_alone(site: Site) -> None:
+def test_session_cookie_is_http_only_strict_and_renewed_at_login(site: Site) -> None:
     cookie = site.get("/").headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     before = dict(site.client.cookies)
     site.log_in()
-    assert dict(site.client.cookies) != before  # a session that somebody planted is worth nothing
+    assert dict(site.client.cookies) != before  # a session id that an attacker set is not kept
 
 
-def test_a_session_ends_when_the_token_is_given_back(site: Site) -> None:
+def test_signing_out_ends_the_session(site: Site) -> None:
     site.log_in()
     assert "Writes allowed" in site.get("/").text
     assert site.post("/logout").status_code == 303
@@ -115,7 +115,7 @@ def test_a_session_ends_when_the_token_is_given_back(site: Site) -> None:
     assert site.post(WRITES[0]).headers["location"] == "/login"
 
 
-def test_outside_of_this_machine_reading_takes_the_token(shop: Catalog) -> None:
+def test_reads_need_the_token_on_a_public_address(shop: Catalog) -> None:
     with (
         serving(shop, host="0.0.0.0", names=["console.example"], token=TOKEN) as served,
         httpx.Client(base_url=served.address, timeout=60) as client,
@@ -143,7 +143,7 @@ def test_outside_of_this_machine_reading_takes_the_token(shop: Catalog) -> None:
         {"token": TOKEN, "allow_writes": True},
     ],
 )
-def test_a_name_of_elsewhere_or_a_given_token_is_for_reading_too(
+def test_reads_need_the_token_if_a_name_or_token_is_given(
     shop: Catalog, options: dict[str, Any]
 ) -> None:
     with (
@@ -164,7 +164,7 @@ def test_a_name_of_elsewhere_or_a_given_token_is_for_reading_too(
         assert "Sign out" in shown.text
 
 
-def test_names_of_this_machine_take_no_token_to_read(shop: Catalog) -> None:
+def test_local_names_need_no_token_to_read(shop: Catalog) -> None:
     with (
         serving(shop, names=["localhost", "127.0.0.2"]) as served,
         httpx.Client(base_url=served.address, timeout=60) as client,
@@ -173,17 +173,17 @@ def test_names_of_this_machine_take_no_token_to_read(shop: Catalog) -> None:
         assert client.get("/tables/orders").status_code == 200
 
 
-def test_a_cookie_of_tls_stays_there(read_only: Site) -> None:
+def test_cookie_is_secure_behind_tls(read_only: Site) -> None:
     assert "secure" not in read_only.get("/login").headers["set-cookie"].lower()
     behind = {"X-Forwarded-Proto": "https", "Cookie": ""}
     assert "secure" in read_only.get("/login", headers=behind).headers["set-cookie"].lower()
 
 
-def test_a_form_that_is_too_large_is_refused(read_only: Site) -> None:
+def test_form_above_the_size_limit_is_refused(read_only: Site) -> None:
     assert read_only.post("/sql", {"sql": "x" * 300_000}).status_code == 413
 
 
-def test_a_console_that_writes_has_a_token(shop: Catalog) -> None:
+def test_console_with_writes_needs_a_token(shop: Catalog) -> None:
     with pytest.raises(ValueError, match="needs a token"):
         Console(shop, allow_writes=True)
     with serving(shop, allow_writes=True) as served:

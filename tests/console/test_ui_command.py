@@ -1,4 +1,4 @@
-"""`deltasql ui` as it is started from a shell."""
+"""`deltasql ui` started as a process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def lines_until(stream: Iterator[str], pattern: str) -> tuple[list[str], str]:
-    """Read lines until one matches; return them and what was found."""
+    """Read lines until one matches; return them and the matched group."""
     seen = []
     for line in stream:
         seen.append(line)
@@ -32,7 +32,7 @@ def lines_until(stream: Iterator[str], pattern: str) -> tuple[list[str], str]:
     raise AssertionError(f"{pattern} was not told: {seen}")
 
 
-def test_it_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
+def test_ui_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
     with deltasql.connect(sqlite_uri, create=True):
         pass
     command = [sys.executable, "-m", "deltasql.cli.main", "--uri", str(sqlite_uri), "ui"]
@@ -57,11 +57,11 @@ def test_it_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         told, _ = process.communicate(timeout=120)
-    assert told == ""  # talk goes to stderr
+    assert told == ""  # messages go to stderr
     assert process.returncode == 0
 
 
-# What `opentelemetry-instrument` does: providers are set up before the program starts.
+# Like `opentelemetry-instrument`, this sets up the providers before the program starts.
 TRACED = """
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -76,7 +76,7 @@ main()
 """
 
 
-def test_spans_of_the_console_go_to_opentelemetry(sqlite_uri: DeltaSqlUri) -> None:
+def test_ui_sends_spans_to_opentelemetry(sqlite_uri: DeltaSqlUri) -> None:
     with deltasql.connect(sqlite_uri) as catalog, catalog.begin() as transaction:
         transaction.write("sales", pa.table({"id": [1]}))
     words = ["--uri", str(sqlite_uri), "ui", "--port", "0", "--opentelemetry"]
@@ -97,7 +97,7 @@ def test_spans_of_the_console_go_to_opentelemetry(sqlite_uri: DeltaSqlUri) -> No
     assert '"name": "open"' in told
 
 
-def test_a_port_that_is_taken_is_told(sqlite_uri: DeltaSqlUri) -> None:
+def test_port_in_use_is_an_error(sqlite_uri: DeltaSqlUri) -> None:
     import socket
 
     deltasql.connect(sqlite_uri, create=True).close()
