@@ -1,4 +1,4 @@
-"""A clock that is wrong."""
+"""A clock that can be set wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """What this process takes for the time of day."""
+    """Changes the time of day that this process sees."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ahead_s = 0.0

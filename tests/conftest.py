@@ -1,4 +1,4 @@
-"""Fixtures: a real SQLite file, DuckDB file and PostgreSQL schema for every test that asks."""
+"""Fixtures for a SQLite file, a DuckDB file and a PostgreSQL schema."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
 
 pytest_plugins = ["tests.s3", "tests.selection"]
-# Spark's workers run this Python, not the first one on the path.
+# Spark's Python workers run this interpreter, not the first one on the path.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 JARS = Path(__file__).parents[1] / "build" / "jars"
 BACKENDS = ("sqlite", "duckdb", "postgres")
-# A shell starts what runs in the background deaf to Ctrl-C, and so would be every process of ours.
+# A shell ignores SIGINT in background processes, and child processes inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -41,9 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
         )
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process runs all tests with Spark, so that there is one JVM."""
+    """Run all tests with Spark in one process, so that there is one JVM."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
@@ -51,31 +51,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
-    """The database under test; tests/selection.py says on which of them a test runs."""
+    """The database under test; tests/selection.py decides which of them a test runs on."""
     return str(request.param)
 
 
 @pytest.fixture
 def catalog_uri(backend: str, tmp_path: Path) -> Iterator[DeltaSqlUri]:
-    """The URI of an empty catalog of its own."""
+    """Yield the URI of an empty catalog."""
     yield from new_catalog_uri(backend, tmp_path)
 
 
 @pytest.fixture
 def postgres_uri(tmp_path: Path) -> Iterator[DeltaSqlUri]:
-    """The URI of an empty catalog in PostgreSQL."""
+    """Yield the URI of an empty catalog in PostgreSQL."""
     yield from new_catalog_uri("postgres", tmp_path)
 
 
 @pytest.fixture
 def sqlite_uri(tmp_path: Path) -> Iterator[DeltaSqlUri]:
-    """The URI of an empty catalog in SQLite."""
+    """Yield the URI of an empty catalog in SQLite."""
     yield from new_catalog_uri("sqlite", tmp_path)
 
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """An open catalog without a mirror; tables are placed under the test's folder."""
+    """Yield an open catalog without a mirror; its tables are in the test's folder."""
     with deltasql.connect(
         catalog_uri,
         create=True,
@@ -86,7 +86,7 @@ def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 def new_catalog_uri(backend: str, folder: Path) -> Iterator[DeltaSqlUri]:
-    """Yield an empty catalog's URI and remove it afterwards."""
+    """Yield the URI of an empty catalog and remove the catalog afterwards."""
     if backend != "postgres":
         yield DeltaSqlUri(backend=backend, database=str(folder / f"meta.{backend}"))
         return
@@ -114,7 +114,7 @@ def new_catalog_uri(backend: str, folder: Path) -> Iterator[DeltaSqlUri]:
 
 
 def add_file(path: str, low: int = 0, high: int = 9, **fields: object) -> deltasql.AddFile:
-    """An AddFile of ten rows whose column `id` spans low..high."""
+    """Return an AddFile with ten rows whose column `id` has the bounds low..high."""
     stats = (
         f'{{"numRecords":10,"minValues":{{"id":{low}}},'
         f'"maxValues":{{"id":{high}}},"nullCount":{{"id":0}}}}'
@@ -125,11 +125,11 @@ def add_file(path: str, low: int = 0, high: int = 9, **fields: object) -> deltas
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One local Spark session for all tests of this process, with delta-spark as an oracle."""
+    """Yield one local Spark session for all tests of this process, with delta-spark."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Short jobs never repay the second compiler: half the CPU time without it.
+    # Short jobs do not benefit from the C2 compiler: without it they use half the CPU time.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     jars = sorted(JARS.glob("*.jar"))
     if not jars:

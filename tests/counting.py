@@ -1,4 +1,4 @@
-"""The statements that a block of code sends, whatever the database and the number of catalogs."""
+"""Counts the SQL statements that a block of code sends, on every backend."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Statements(list[str]):
     """The names of statements, in the order in which they were sent."""
 
     def tally(self) -> dict[str, int]:
-        """Return how often each was sent."""
+        """Return how often each statement was sent."""
         return dict(sorted(Counter(self).items()))
 
 
 class _Counted:
-    """A session that notes what is asked of it."""
+    """A session that records the statements sent through it."""
 
     def __init__(self, session: Any, sent: Statements) -> None:
         self._session, self._sent = session, sent
@@ -47,7 +47,7 @@ class _Counted:
 
 @contextmanager
 def counting() -> Iterator[Statements]:
-    """Note every statement of every store while the block runs, connecting included."""
+    """Record every statement of every store while the block runs, including connecting."""
     sent = Statements()
     with _patched(sent):
         yield sent
@@ -92,7 +92,7 @@ def _counted_call(dialect: Any, method: str, sent: Statements) -> Any:
 
 
 def _counted_chunks(sent: Statements) -> Any:
-    """SQLite takes a long list in pieces: each after the first is one statement more."""
+    """Count the pieces of a long list: SQLite sends one more statement for each after the first."""
     split = sqlite.chunks
 
     def counted(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:

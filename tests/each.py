@@ -1,4 +1,4 @@
-"""One check over many inputs: one test, whose message names every input that failed."""
+"""Run one check over many inputs; the failure message names every input that failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 def check_each(
     inputs: Iterable[T], check: Callable[[T], object], *, name: Callable[[T], object] = str
 ) -> None:
-    """Call `check` with each of the inputs, and fail once with all that it does not hold for."""
+    """Call `check` with each input, and fail once with all inputs that failed."""
     checked = 0
     failed: list[str] = []
     for each in inputs:

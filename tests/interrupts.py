@@ -1,4 +1,4 @@
-"""Ctrl-C at a chosen instant."""
+"""Raise KeyboardInterrupt at a chosen instruction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
 
 @contextlib.contextmanager
 def interrupted(at: int, *ways: type | FunctionType) -> Iterator[None]:
-    """Be interrupted at the n-th place in functions or classes where Python looks for signals."""
+    """Interrupt at the n-th point of some functions or classes at which Python handles signals."""
     places = itertools.count()
     codes = {code for way in ways for code in _codes(way)}
 

@@ -1,10 +1,10 @@
-"""Pages whose code runs: what it prints is put into the page, or compared with it.
+"""Runs the code of documentation pages and compares or writes its output.
 
 `python -m tests.pages docs/guides/migrating.md` writes the real output into a page.
 
-A page is one session from top to bottom. Its Python shares its names; what a block prints stands in
-a `text` block behind it, or behind each `print` as a comment. In a `console` block are commands and
-what they print, in a `sh` block commands alone. `<!-- not run: … -->` above a block says why not.
+A page is one session from top to bottom. Its Python blocks share their names. The output of a block
+is in a `text` block after it, or in a comment after each `print`. A `console` block has commands
+and their output, a `sh` block only commands. `<!-- not run: … -->` before a block gives a reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltasql.api.catalog.connect import close_all
 from deltasql.cli.main import main
 
 ROOT = Path(__file__).parents[1]
-_PLACE = re.compile(r"/srv\b|/tmp/\w+")  # the folder that a page works in
+_PLACE = re.compile(r"/srv\b|/tmp/\w+")  # the folder that a page uses
 REASONS = (
     "it installs",
     "it is a whole command of make",
@@ -58,16 +58,16 @@ _VARYING = (
 
 @dataclass(slots=True)
 class Console:
-    """A shell that knows `export`, `deltasql` and `echo $?`, and a Python beside it."""
+    """Runs `export`, `deltasql` and `echo $?` commands, and Python code in one namespace."""
 
     folder: Path
-    moved: dict[str, str] = field(default_factory=dict)  # what a page says -> what is there
+    moved: dict[str, str] = field(default_factory=dict)  # text in the page -> real value
     names: dict[str, Any] = field(default_factory=dict)
     code: int = 0
     _last: str = ""
 
     def page(self, text: str) -> str:
-        """Run a page from top to bottom; return it with what was printed."""
+        """Run a page from top to bottom and return it with the real output."""
         if place := _PLACE.search(text):
             self.moved[place[0]] = str(self.folder)
         with chdir(self.folder), patch.dict(os.environ):
@@ -126,7 +126,9 @@ class Console:
         assert self.code == 0, f"exit code {self.code} before {line!r}: {self._last}"
 
     def _python(self, body: str, above: int) -> str:
-        with redirect_stdout(io.StringIO()) as printed:  # an error names the line of the page
+        with redirect_stdout(
+            io.StringIO()
+        ) as printed:  # so that an error names the line of the page
             exec(compile("\n" * above + self._here(body), "page", "exec"), self.names)
         return self._there(printed.getvalue())
 
@@ -142,26 +144,26 @@ class Console:
 
 
 def written_pages() -> list[Path]:
-    """Every page that people wrote; those of `docs/reference` are generated."""
+    """Return every page that is not generated; those of `docs/reference` are."""
     folders = ("guides", "how-to", "explanation")
     pages = [page for each in folders for page in sorted((ROOT / "docs" / each).glob("*.md"))]
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *pages]
 
 
 def place(text: str) -> str | None:
-    """The folder that the blocks of a page work in, if they run."""
+    """Return the folder that the code of a page uses, if any of it runs."""
     ran = _BLOCK.sub(lambda match: match[0] if match["reason"] is None else "", text)
     found = _PLACE.search(ran)
     return None if found is None else found[0]
 
 
 def reasons(text: str) -> list[str]:
-    """Why blocks of a page are not run."""
+    """Return the reasons why blocks of a page are not run."""
     return [match["reason"] for match in _BLOCK.finditer(text) if match["reason"] is not None]
 
 
 def steady(text: str) -> str:
-    """Leave out what is never the same twice: times, sizes and names of files."""
+    """Replace values that differ between runs: times, sizes and file names."""
     for pattern, word in _VARYING:
         text = pattern.sub(word, text)
     return text

@@ -1,4 +1,4 @@
-"""A real PgBouncer before the tests' PostgreSQL, in transaction mode."""
+"""Runs PgBouncer in front of the PostgreSQL server of the tests."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ logfile = {folder}/log
 
 
 class PgBouncer:
-    """Where it listens."""
+    """A running PgBouncer."""
 
     def __init__(self, port: int, pooler: Pooler | None) -> None:
         self._port, self._pooler = port, pooler
 
     def uri(self, uri: DeltaSqlUri, **changes: object) -> DeltaSqlUri:
-        """The same catalog, by way of PgBouncer."""
+        """Return the URI of the same catalog through PgBouncer."""
         place = {"host": "127.0.0.1", "port": self._port, "sslmode": "disable"}
         changed = {**place, "pooler": self._pooler, **changes}
         return replace(uri, **changed)  # type: ignore[arg-type]
@@ -55,9 +55,9 @@ class PgBouncer:
 def pgbouncer(
     *, mode: str = "transaction", pooler: Pooler | None = None, servers: int = 2, more: str = ""
 ) -> Iterator[PgBouncer]:
-    """Run PgBouncer for the length of a block; skip the test where it is not installed.
+    """Run PgBouncer during a block; skip the test if it is not installed.
 
-    `pooler` is what the URIs of catalogs say of it.
+    `pooler` is the value of that parameter in the catalog URIs.
     """
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
@@ -94,7 +94,7 @@ def pgbouncer(
 
 
 def _owner(host: str) -> int | None:
-    """PgBouncer refuses to run as root: who owns the server's socket may connect by it."""
+    """Return the user to run as: PgBouncer refuses root; the owner of the socket can connect."""
     if os.getuid() != 0:
         return None
     owner = os.stat(host).st_uid if host.startswith("/") else 0

@@ -1,6 +1,6 @@
-"""A real S3 server in a process of its own, and a fresh bucket for every test that asks.
+"""Runs an S3 server in its own process and creates a bucket for each test.
 
-`python -m tests.s3` serves until its standard input is closed, and prints its port first.
+`python -m tests.s3` prints its port and serves until its standard input is closed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
-    """The address of the server."""
-    # Credentials of whoever runs the tests must not reach a server, nor ours theirs.
+    """Yield the address of the server."""
+    # The user's AWS credentials must not reach the test server.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     with subprocess.Popen(
         [sys.executable, "-m", "tests.s3"],
@@ -43,18 +43,18 @@ def s3_server() -> Iterator[str]:
 
 @pytest.fixture
 def s3_options(s3_server: str) -> dict[str, str]:
-    """The options that deltalake and `storage.options` take to reach the server."""
+    """Return the `storage.options` for the server."""
     return options_for(s3_server)
 
 
 @pytest.fixture
 def s3_location(s3_server: str) -> str:
-    """A folder in a bucket of its own."""
+    """Return a folder in a new bucket."""
     return f"{new_bucket(s3_server)}/lake"
 
 
 def options_for(address: str) -> dict[str, str]:
-    """Return the options to reach a server at this address."""
+    """Return the options for a server at this address."""
     return {
         "AWS_ENDPOINT_URL": address,
         "AWS_ACCESS_KEY_ID": "someone",
@@ -72,7 +72,7 @@ def new_bucket(address: str) -> str:
 
 
 def _one_at_a_time(app: Callable[..., Any]) -> Callable[..., Any]:
-    """Answer requests one after the other: the server looks for a key and then writes it."""
+    """Handle one request at a time: the server checks for a key and writes it in two steps."""
     guard = threading.Lock()
 
     def answer(environment: Any, start_response: Any) -> list[bytes]:
@@ -87,7 +87,7 @@ def _serve() -> None:
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class QuietHandler(WSGIRequestHandler):
-        protocol_version = "HTTP/1.1"  # connections are kept, as real stores do
+        protocol_version = "HTTP/1.1"  # keep connections open, as real stores do
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             pass

@@ -1,6 +1,6 @@
-"""Which tests `make test` runs, and the table at its end that says what it ran and left out.
+"""Selects the tests that `make test` runs, and prints what ran and what was left out.
 
-A test with a parameter that names a database (the fixture `backend` has it) has one case for each
+A test with a parameter that names a database (such as the fixture `backend`) has one case for each
 database. `make test` runs
 
 - every case of the folders in `EVERY_DATABASE` and of tests marked `every_database`;
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
 DATABASES = ("sqlite", "postgres", "duckdb")
-# Tests of what reads and writes the database, or holds a promise about it.
+# Tests of code that reads and writes the database, and tests of guarantees about it.
 EVERY_DATABASE = (
     "tests/commit",
     "tests/faults",
@@ -38,17 +38,17 @@ EVERY_DATABASE = (
     "tests/soak",
     "tests/store",
 )
-# The parameters that name a database; `reader` and `engine` name programs.
+# Parameters that name a database; `reader` and `engine` name programs.
 _PARAMETERS = ("backend", "lake", "uri", "shared", "grown")
 _MARKS = ("every_database", "two_databases", "one_database")
-# Fixtures of one database, for tests that have no such parameter.
+# Fixtures of one database, for tests without such a parameter.
 _FIXTURES = {"postgres_uri": "postgres", "sqlite_uri": "sqlite"}
 _OTHER = "other"
 _COLUMNS = (*DATABASES, "stock", _OTHER)
 
 
 def database_of(item: pytest.Item) -> str:
-    """Return the database of a case, `stock` for deltalake alone, else `other`."""
+    """Return the database of a case, `stock` for deltalake alone, or `other`."""
     chosen = _chosen(item)
     if chosen is not None:
         return chosen
@@ -57,7 +57,7 @@ def database_of(item: pytest.Item) -> str:
 
 
 def reason_to_leave_out(item: pytest.Item) -> str | None:
-    """Return why `make test` does not run a case, or None where it does."""
+    """Return why `make test` does not run a case, or None if it does."""
     mark = item.get_closest_marker("everything")
     if mark is not None:
         if not mark.args:
@@ -66,7 +66,9 @@ def reason_to_leave_out(item: pytest.Item) -> str | None:
     chosen = _chosen(item)
     if chosen is None or chosen == "sqlite" or chosen not in DATABASES:
         return None
-    marks = (mark.name for mark in item.iter_markers())  # those of the test before its module's
+    marks = (
+        mark.name for mark in item.iter_markers()
+    )  # marks of the test come before those of its module
     width = next((name for name in marks if name in _MARKS), None)
     if width is None and item.nodeid.startswith(EVERY_DATABASE):
         width = "every_database"
@@ -78,14 +80,14 @@ def reason_to_leave_out(item: pytest.Item) -> str | None:
 
 
 def examples(full: int) -> int:
-    """Return how many examples a property test tries: all of them, or a third in `make test`."""
+    """Return the number of examples of a property test: all, or a third in `make test`."""
     return full if EVERYTHING else max(2, full // 3)
 
 
 def smoke(
     values: Iterable[Any], chosen: Container[Any], reason: str, *, named: bool = False
 ) -> list[Any]:
-    """Return parameters of which `make test` runs those that are chosen, by themselves or by name.
+    """Return parameters; `make test` runs those whose value (or name, if `named`) is in `chosen`.
 
     >>> [[mark.name for mark in each.marks] for each in smoke(["a", "b"], ["a"], "like a")]
     [[], ['everything']]
@@ -97,10 +99,10 @@ def smoke(
     ]
 
 
-# The same examples every time, so that a change is judged by what it changes.
-# DELTASQL_EXPLORE=1 looks for new ones.
+# The same examples in every run, so that a failure comes from the change under test.
+# DELTASQL_EXPLORE=1 tries new ones.
 EXPLORES = bool(os.environ.get("DELTASQL_EXPLORE"))
-# No deadline, and no haste in making an example: a busy machine is not a bug.
+# No deadline and no health check for speed: a busy machine is not a bug.
 hypothesis.settings.register_profile(
     "steady",
     max_examples=examples(100),
@@ -112,7 +114,7 @@ hypothesis.settings.load_profile("steady")
 
 
 class Selection:
-    """The plugin: leaves cases out, counts the others and shows both."""
+    """The plugin: deselects cases, counts the others and prints both."""
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
@@ -125,7 +127,7 @@ class Selection:
     ) -> None:
         for item in items:
             item.user_properties.append(("database", database_of(item)))
-        if EVERYTHING or any("[" in each for each in config.args):  # one case, asked for by name
+        if EVERYTHING or any("[" in each for each in config.args):  # one case, selected by name
             return
         reasons = [(item, reason_to_leave_out(item)) for item in items]
         kept = [item for item, reason in reasons if reason is None]
@@ -148,7 +150,7 @@ class Selection:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        # Every worker collects the same tests.
+        # Every worker collects the same tests, so the counts are not added.
         self.left_out |= Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -186,7 +188,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _chosen(item: pytest.Item) -> str | None:
-    """Return the database, or `stock`, that a parameter of the case names."""
+    """Return the database (or `stock`) that a parameter of the case names."""
     callspec = getattr(item, "callspec", None)
     values = [callspec.params.get(name) for name in _PARAMETERS] if callspec else []
     return next((value for value in values if value in (*DATABASES, "stock")), None)
@@ -199,7 +201,7 @@ def _package(nodeid: str) -> str:
 
 
 def _check_that_a_case_is_left(items: list[pytest.Item], kept: list[pytest.Item]) -> None:
-    """A test of PostgreSQL alone in a folder of SQLite would never run."""
+    """Raise if no case of a test is left, such as a PostgreSQL-only test without a mark."""
     running = {_function(item) for item in kept}
     for item in items:
         if item.get_closest_marker("everything") is None and _function(item) not in running:

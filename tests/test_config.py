@@ -1,4 +1,4 @@
-"""Settings: every source, their order, and errors that name key, place and range."""
+"""Settings: every source, their precedence, and errors that name key, source and range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from deltasql.exceptions import MissingDriverError, TxnLogConfigError
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory and a home of its own."""
+    """Create an empty working directory and configuration folder."""
     work, config_home = tmp_path / "work", tmp_path / "config"
     work.mkdir()
     (config_home / "deltasql").mkdir(parents=True)
@@ -39,7 +39,7 @@ def failure(**overrides: object) -> TxnLogConfigError:
     return caught.value
 
 
-def test_defaults_without_any_source() -> None:
+def test_settings_without_a_source_are_defaults() -> None:
     config = Config.load()
     assert config == Config()
     assert (config.mirror.mode, config.store.synchronous) == ("sync", "full")
@@ -48,7 +48,9 @@ def test_defaults_without_any_source() -> None:
     assert all(row.value == row.default for row in config.describe())
 
 
-def test_sources_win_in_the_documented_order(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_have_the_documented_precedence(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def expect(value: int, source: str, **overrides: object) -> None:
         config = Config.load(**overrides)  # type: ignore[arg-type]
         assert config.pool.max_size == value
@@ -69,18 +71,18 @@ def test_sources_win_in_the_documented_order(home: Path, monkeypatch: pytest.Mon
     expect(16, "the call", pool__max_size=16)
     expect(17, "the call", pool={"max_size": 17})
     expect(18, "the call", pool=PoolSettings(max_size=18))
-    # A stronger source replaces keys, not sections.
+    # A source with higher precedence replaces keys, not sections.
     assert Config.load(pool=PoolSettings(max_size=18)).pool.timeout_s == 7
 
 
-def test_the_constructor_reads_neither_variables_nor_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constructor_reads_neither_variables_nor_files(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("deltasql.toml").write_text("[pool]\nmax_size = 3\n")
     monkeypatch.setenv("DELTASQL_POOL__MAX_SIZE", "4")
     assert Config().pool.max_size == 8
     assert Config(mirror=MirrorSettings(mode="off")).mirror.mode == "off"
 
 
-def test_an_argument_beats_the_variable_for_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_argument_overrides_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("a.toml").write_text("[retry]\nmax_attempts = 1\n")
     Path("b.yml").write_text("retry: {max_attempts: 2}\n")
     monkeypatch.setenv("DELTASQL_CONFIG", "a.toml")
@@ -88,7 +90,7 @@ def test_an_argument_beats_the_variable_for_the_file(monkeypatch: pytest.MonkeyP
     assert Config.load("b.yml").retry.max_attempts == 2
 
 
-def test_free_form_names_come_from_variables_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_set_storage_options_and_catalogs(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("deltasql.toml").write_text(
         "[storage.options]\nallow_http = true\nAWS_REGION = 'eu'\n"
         "[catalogs]\nprod = 'deltasql://postgres/ann:hunter2@db/lake'\n"
@@ -117,7 +119,7 @@ def test_secrets_are_masked_in_repr_and_description() -> None:
     assert rows["catalogs.prod"] == "deltasql://postgres/ann:***@db/lake"
 
 
-def test_an_unknown_catalog_is_told_with_the_nearest() -> None:
+def test_unknown_catalog_error_suggests_a_similar_name() -> None:
     config = Config(catalogs={"production": "deltasql://postgres/lake"})
     with pytest.raises(TxnLogConfigError) as caught:
         config.catalog("prodution")
@@ -141,7 +143,7 @@ def test_an_unknown_catalog_is_told_with_the_nearest() -> None:
         ({"catalogs": {"a": 5}}, "catalogs.a", "catalogs.a", "names with a text each"),
     ],
 )
-def test_a_wrong_value_names_key_source_and_range(
+def test_invalid_value_error_names_key_source_and_range(
     overrides: dict[str, object], key: str, message: str, allowed: str
 ) -> None:
     error = failure(**overrides)
@@ -158,7 +160,7 @@ def test_a_wrong_value_names_key_source_and_range(
         ({"retry__initial_backoff_ms": 5000}, "above max_backoff_ms"),
     ],
 )
-def test_values_that_contradict_each_other(overrides: dict[str, object], message: str) -> None:
+def test_contradicting_values_are_refused(overrides: dict[str, object], message: str) -> None:
     assert message in failure(**overrides).message
 
 
@@ -171,7 +173,7 @@ def test_values_that_contradict_each_other(overrides: dict[str, object], message
         ({"catalog": {"a": "b"}}, "catalogs"),
     ],
 )
-def test_an_unknown_key_is_told_with_the_nearest(
+def test_unknown_key_error_suggests_a_similar_key(
     overrides: dict[str, object], nearest: str
 ) -> None:
     assert f"did you mean {nearest}?" in failure(**overrides).help
@@ -186,7 +188,7 @@ def test_an_unknown_key_is_told_with_the_nearest(
         ("DELTASQL_CATALOG__PROD", "deltasql://sqlite/x", "unknown setting catalog"),
     ],
 )
-def test_a_wrong_variable_is_named(
+def test_invalid_variable_error_names_the_variable(
     variable: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -195,12 +197,12 @@ def test_a_wrong_variable_is_named(
     assert error.source == f"environment variable {variable}"
 
 
-def test_a_section_variable_without_json_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_section_variable_must_be_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTASQL_POOL", "four")
     assert "JSON" in failure().message
 
 
-def test_variables_of_other_rooms_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uri_variable_is_not_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTASQL_URI", "deltasql://sqlite/x.db")
     assert Config.load() == Config()
 
@@ -216,14 +218,14 @@ def test_variables_of_other_rooms_are_no_settings(monkeypatch: pytest.MonkeyPatc
         ("pyproject.toml", "[tool.deltasql]\npool = 4\n", "pool 4"),
     ],
 )
-def test_a_wrong_file_is_named(name: str, text: str, message: str) -> None:
+def test_invalid_file_error_names_the_file(name: str, text: str, message: str) -> None:
     Path(name).write_text(text)
     error = failure()
     assert message in error.message
     assert name in (error.source or "")
 
 
-def test_files_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTASQL_CONFIG", "missing.toml")
     assert "missing.toml" in failure().message
     Path("settings.ini").write_text("")
@@ -236,18 +238,18 @@ def test_files_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "both exist" in failure().message
 
 
-def test_an_empty_yaml_file_sets_nothing() -> None:
+def test_empty_yaml_file_sets_nothing() -> None:
     Path("deltasql.yaml").write_text("# nothing yet\n")
     assert Config.load() == Config()
 
 
-def test_a_broken_file_does_not_leak_its_line() -> None:
+def test_invalid_file_error_does_not_show_secrets() -> None:
     Path("deltasql.yaml").write_text("storage:\n  options: {key: hunter2]\n")
     error = failure()
     assert "hunter2" not in f"{error} {error.__cause__}"
 
 
-def test_yaml_without_its_package_gives_the_command() -> None:
+def test_yaml_file_without_pyyaml_gives_the_install_command() -> None:
     Path("deltasql.yaml").write_text("pool: {max_size: 4}\n")
     code = (
         "import sys; sys.modules['yaml'] = None\n"
@@ -260,7 +262,7 @@ def test_yaml_without_its_package_gives_the_command() -> None:
     assert run.stdout.strip() == MissingDriverError(extra="yaml").help
 
 
-def test_settings_do_not_change_and_pickle() -> None:
+def test_settings_are_frozen_and_picklable() -> None:
     config = Config.load(pool__max_size=3)
     with pytest.raises(ValueError, match="frozen"):
         config.pool.max_size = 4
@@ -269,7 +271,7 @@ def test_settings_do_not_change_and_pickle() -> None:
     assert again.describe() == config.describe()
 
 
-def test_every_key_is_described_and_has_a_range() -> None:
+def test_every_key_has_a_description_and_a_range() -> None:
     for key in known_keys(Config):
         found = field_at(Config, key.split("."))
         assert found is not None
@@ -277,7 +279,7 @@ def test_every_key_is_described_and_has_a_range() -> None:
         assert "." not in key or found.description, key
 
 
-def test_an_environment_that_is_a_plain_dict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprint_works_with_a_plain_dict_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     real, plain = fingerprint(), dict(os.environ)
     monkeypatch.setattr(os, "environ", plain)
     assert fingerprint() == real
@@ -285,7 +287,7 @@ def test_an_environment_that_is_a_plain_dict(monkeypatch: pytest.MonkeyPatch) ->
     assert fingerprint() != real
 
 
-def test_a_variable_that_comes_and_goes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprint_changes_with_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint()
     monkeypatch.setenv("DELTASQL_POOL__MAX_SIZE", "3")
     changed = fingerprint()

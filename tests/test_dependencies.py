@@ -1,4 +1,4 @@
-"""What the package imports, pyproject.toml declares: a bare installation lacks nothing."""
+"""Every package that deltasql imports is declared in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = ROOT / "python" / "deltasql"
-# Distributions that are not called like the module they install.
+# Distributions whose name differs from the module they install.
 DISTRIBUTIONS = {
     "arro3": "arro3-core",
     "opentelemetry": "opentelemetry-api",
     "yaml": "pyyaml",
 }
-# Used where they are installed, and not missed elsewhere: dask brings fsspec, and pyspark brings
-# py4j unless it is a client of Spark Connect only.
+# Used only if installed: dask installs fsspec, and pyspark installs py4j unless it is only
+# the Spark Connect client.
 OPTIONAL = {"fsspec", "py4j"}
 FOR_DEVELOPERS = {"dev", "all"}
 
@@ -31,7 +31,7 @@ def normalized(name: str) -> str:
 
 
 def declared(*, for_developers: bool) -> set[str]:
-    """Return the distributions that pyproject.toml names, in the dependencies or in an extra."""
+    """Return the distributions in pyproject.toml, from dependencies and extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines = list(project["dependencies"])
     for extra, names in project["optional-dependencies"].items():
@@ -41,7 +41,7 @@ def declared(*, for_developers: bool) -> set[str]:
 
 
 def imports(tree: ast.AST, *, typing_only: bool = False) -> Iterator[tuple[str, int, bool]]:
-    """Yield each absolute import: the module, its line, and whether only type checkers see it."""
+    """Yield each absolute import: module, line, and whether it is for type checking only."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno, typing_only) for alias in node.names)
@@ -59,7 +59,7 @@ def imports(tree: ast.AST, *, typing_only: bool = False) -> Iterator[tuple[str, 
 
 
 def test_every_imported_package_is_declared() -> None:
-    """Also by late imports; what only type checkers import may be a tool of developers."""
+    """This includes late imports; imports for type checking may need a developer extra."""
     for_users, for_all = declared(for_developers=False), declared(for_developers=True)
     undeclared, found = [], set()
     for path in sorted(PACKAGE.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""The reference pages say what the code says, links lead somewhere, and the site builds."""
+"""The reference pages match the code, links resolve, and the site builds."""
 
 from __future__ import annotations
 
@@ -35,20 +35,18 @@ ROOMS = (deltasql, deltasql.aio, deltasql.spark)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it: a warning is an error."""
+    """Build the site like `make docs`, where a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
     assert build.build_site(folder) == 0
     return folder
 
 
-def test_pages_are_fresh_and_links_resolve(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_are_up_to_date_and_links_resolve(capsys: pytest.CaptureFixture[str]) -> None:
     assert build.main(["--check"]) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize("page", ["transactions.md", "spark.md"])
-def test_the_idempotent_load_of_a_guide_works_from_the_first_load_on(
-    page: str, tmp_path: Path
-) -> None:
+def test_idempotent_load_of_a_guide_works_from_the_first_load(page: str, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "guides" / page).read_text()
     found = re.search(r"^def load\(.*?^    return True$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
@@ -68,7 +66,7 @@ def test_uris_with_an_ampersand_are_quoted_for_the_shell() -> None:
             assert not re.search(r"deltasql://\S*&", quoted), f"{page}: {line}"
 
 
-def test_a_stale_page_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_page_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "ROOT", tmp_path)
     assert build.main(["--check"]) == 1
     build.main([])
@@ -80,7 +78,7 @@ def test_a_stale_page_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert uri.read_text() == fresh
 
 
-def test_a_broken_link_is_reported(tmp_path: Path) -> None:
+def test_broken_link_is_reported(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text(
         '# Two words\n[b](b.md) [web](https://x.y) [c](#two-words) <img src="no.png">'
@@ -93,7 +91,7 @@ def test_a_broken_link_is_reported(tmp_path: Path) -> None:
     ]
 
 
-def test_nothing_is_left_out() -> None:
+def test_reference_pages_are_complete() -> None:
     pages = build.pages()
     for name in deltasql.exceptions.__all__:
         if name.endswith("Error"):
@@ -105,7 +103,7 @@ def test_nothing_is_left_out() -> None:
         assert key.rpartition(".")[2] in pages["config.md"]
 
 
-def test_the_front_page_prints_what_it_shows(
+def test_front_page_shows_the_real_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (build.ROOT / "docs" / "index.md").read_text("utf-8")
@@ -115,8 +113,8 @@ def test_the_front_page_prints_what_it_shows(
     assert capsys.readouterr().out == shown
 
 
-def test_every_plotted_ratio_has_been_measured() -> None:
-    """A bar is what the files of the benchmarks say, also where a peer is faster."""
+def test_every_plotted_ratio_is_a_benchmark_result() -> None:
+    """Bars show the benchmark results, also where a peer is faster."""
     found = {
         (peer, pair.label): ratio(pair) for peer, (_, pairs) in PEERS.items() for pair in pairs
     }
@@ -127,7 +125,7 @@ def test_every_plotted_ratio_has_been_measured() -> None:
         assert f">{value:,.0f}×<" in drawn or f">{value:.1f}×<" in drawn
 
 
-def test_every_column_of_a_catalog_is_told(tmp_path: Path) -> None:
+def test_every_catalog_column_is_documented(tmp_path: Path) -> None:
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/meta.db", create=True) as catalog:
         catalog.tables()
     with sqlite3.connect(tmp_path / "meta.db") as database:
@@ -144,12 +142,12 @@ def test_every_column_of_a_catalog_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_everything_public_has_a_docstring() -> None:
+def test_every_public_name_has_a_docstring() -> None:
     assert [name for name, thing in public_things() if not inspect.getdoc(thing)] == []
 
 
 def public_things() -> Iterator[tuple[str, object]]:
-    """Our own public names and their members, each with what holds its docstring."""
+    """Yield the public names and members of deltasql with the object that has their docstring."""
     for room in ROOMS:
         for name in room.__all__:
             thing = getattr(room, name)
@@ -170,7 +168,7 @@ def public_things() -> Iterator[tuple[str, object]]:
 
 
 @pytest.mark.everything("builds the whole site")
-def test_the_site_documents_every_public_name(site: Path) -> None:
+def test_site_documents_every_public_name(site: Path) -> None:
     text = "".join(page.read_text("utf-8") for page in (site / "reference/api").glob("*.html"))
     wanted = {f"deltasql.{name}" for name in api.own_names()}
     wanted |= {f"{room.__name__}.{name}" for room in ROOMS[1:] for name in room.__all__}
@@ -178,8 +176,8 @@ def test_the_site_documents_every_public_name(site: Path) -> None:
 
 
 @pytest.mark.everything("builds the whole site")
-def test_the_site_needs_nothing_from_elsewhere(site: Path) -> None:
-    """Links may lead out; what a page loads by itself may not."""
+def test_site_loads_nothing_from_other_hosts(site: Path) -> None:
+    """Links to other hosts are allowed."""
     loaded = r"<(?:script|img|source|iframe)\b[^>]*\bsrc(?:set)?=\"(?:https?:)?//|@import"
     for page in site.rglob("*.html"):
         text = page.read_text("utf-8")
@@ -190,7 +188,7 @@ def test_the_site_needs_nothing_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.everything("builds the whole site")
-def test_files_outside_the_documentation_are_pages_of_the_site(site: Path) -> None:
+def test_site_has_pages_for_repository_files(site: Path) -> None:
     shown = (site / "repository/examples/pipeline/run.py.html").read_text("utf-8")
     assert "import" in shown
     assert "docs/" not in re.findall(r'href="([^"]+architecture[^"]*)"', shown)
@@ -198,7 +196,7 @@ def test_files_outside_the_documentation_are_pages_of_the_site(site: Path) -> No
     assert 'href="../internals/architecture.html"' in steps
 
 
-def test_the_menu_has_named_pages_first_and_new_ones_by_themselves() -> None:
+def test_menu_lists_named_pages_first_and_adds_new_ones() -> None:
     pages = ["guides/a.md", "guides/spark.md", "index.md", "reference/api/aio.md"]
     assert menu(pages) == [
         {"Start": ["index.md"]},
@@ -207,7 +205,7 @@ def test_the_menu_has_named_pages_first_and_new_ones_by_themselves() -> None:
     ]
 
 
-def test_a_page_of_a_new_folder_is_in_the_menu_by_itself() -> None:
+def test_menu_adds_pages_of_new_folders() -> None:
     pages = ["guides/deep/a.md", "how-we-test/b.md", "new.md", "repository/x.py.md"]
     assert menu(pages) == [
         {"Guides: deep": ["guides/deep/a.md"]},
@@ -216,7 +214,7 @@ def test_a_page_of_a_new_folder_is_in_the_menu_by_itself() -> None:
     ]
 
 
-def test_every_page_of_the_repository_is_in_the_menu() -> None:
+def test_every_page_is_in_the_menu() -> None:
     docs = build.ROOT / "docs"
     pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
     entries = str(menu(pages))

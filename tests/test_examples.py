@@ -1,4 +1,4 @@
-"""The examples run, and their tables hold what their raw data says."""
+"""The examples run, and their tables have the rows that follow from the raw data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 PIPELINE = EXAMPLES / "pipeline"
 TABLES = ("dim_customers", "fact_orders", "quarantine", "daily_sales")
 
-# What the tables must hold, computed from the raw files alone and in one go.
+# The expected rows, computed from the raw files.
 EXPECTED = {
     "dim_customers": """
         SELECT customer_id, name, lower(trim(email)) AS email, city, updated_at::TIMESTAMPTZ
@@ -67,7 +67,7 @@ QUARANTINE = "SELECT batch, source, raw->>'order_id' AS id FROM found"
 
 @pytest.fixture
 def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The pipeline's own modules, which find each other as a script's do."""
+    """Import the modules of the pipeline as its script does."""
     monkeypatch.syspath_prepend(str(PIPELINE))
     import run
 
@@ -83,7 +83,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         pytest.param("postgres", 1, marks=pytest.mark.everything("the pipeline once more")),
     ],
 )
-def test_tables_of_the_pipeline_hold_what_the_raw_data_says(
+def test_pipeline_tables_match_the_raw_data(
     spark: SparkSession,
     modules: Any,
     tmp_path: Path,
@@ -106,7 +106,7 @@ def test_tables_of_the_pipeline_hold_what_the_raw_data_says(
 
 @pytest.mark.everything("the pipeline once more, with a JVM of its own")
 @pytest.mark.timeout(900)
-def test_the_pipeline_can_be_submitted(tmp_path: Path, postgres_uri: DeltaSqlUri) -> None:
+def test_pipeline_runs_with_spark_submit(tmp_path: Path, postgres_uri: DeltaSqlUri) -> None:
     from pyspark.find_spark_home import _find_spark_home
 
     home: str = _find_spark_home()  # type: ignore[no-untyped-call]
@@ -121,14 +121,14 @@ def test_the_pipeline_can_be_submitted(tmp_path: Path, postgres_uri: DeltaSqlUri
         timeout=800,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "locally checkpointed" not in done.stderr  # rows are let go without a warning
+    assert "locally checkpointed" not in done.stderr  # cached rows are released without a warning
     with deltasql.connect(postgres_uri) as catalog:
         check_rows(catalog, tmp_path / "raw")
         check_nothing_is_left_over(catalog, 1)
 
 
 def check_rows(catalog: deltasql.Catalog, raw: Path) -> None:
-    """Compare every table, as stock deltalake reads it, with the raw files."""
+    """Compare every table, read with stock deltalake, with the raw files."""
     database = duckdb.connect()
     database.execute("SET TimeZone = 'UTC'")
     for name in ("customers", "orders"):
@@ -151,7 +151,7 @@ def check_rows(catalog: deltasql.Catalog, raw: Path) -> None:
 
 
 def check_nothing_is_left_over(catalog: deltasql.Catalog, batches: int) -> None:
-    """The batch that was rolled back left no version, no file and no intent."""
+    """Check that the batch that was rolled back left no version, file or intent."""
     for name in TABLES:
         table = catalog.table(name)
         versions = range(table.version() + 1)
@@ -173,7 +173,7 @@ def check_batch_is_left_out_when_it_comes_again(
     assert [catalog.table(name).version() for name in TABLES] == before
 
 
-def test_the_pipeline_says_in_one_line_that_java_is_missing(tmp_path: Path) -> None:
+def test_pipeline_without_java_is_a_one_line_error(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     done = subprocess.run(
         [sys.executable, str(PIPELINE / "run.py"), "--out", str(tmp_path)],
@@ -190,7 +190,7 @@ def test_the_pipeline_says_in_one_line_that_java_is_missing(tmp_path: Path) -> N
 
 
 def told() -> dict[str, str]:
-    """What examples/README.md shows of each script."""
+    """Return the output of each script in examples/README.md."""
     page = (EXAMPLES / "README.md").read_text("utf-8")
     return dict(re.findall(r"^## (\w+\.py)\n\n[^#]*?```text\n(.*?)```", page, re.M | re.S))
 
@@ -205,19 +205,21 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 @pytest.mark.usefixtures("empty_folder")
 @pytest.mark.parametrize("name", [name for name in told() if name != "streaming.py"])
-def test_a_script_prints_what_the_page_shows(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_script_prints_the_output_in_the_readme(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     assert steady(capsys.readouterr().out).strip() == steady(told()[name]).strip()
 
 
 @pytest.mark.usefixtures("empty_folder")
-def test_the_streaming_sink_prints_what_the_page_shows(
+def test_streaming_example_prints_the_output_in_the_readme(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runpy.run_path(str(EXAMPLES / "streaming.py"))["main"](spark)
     assert capsys.readouterr().out == told()["streaming.py"]
 
 
-def test_every_script_is_on_the_page() -> None:
+def test_every_script_is_in_the_readme() -> None:
     scripts = {path.name for path in EXAMPLES.glob("*.py")}
     assert scripts == {*told()}

@@ -1,4 +1,4 @@
-"""Errors carry fields, a cause and a Help line, pickle, and hide secrets."""
+"""Errors have fields, a cause and a Help line, can be pickled, and hide secrets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FACTS = {
 
 
 def example(cls: type[TxnLogError]) -> TxnLogError:
-    """An error of the class with every field set."""
+    """Return an error of the class with every field set."""
     values: dict[str, object] = {}
     for each in fields(cls):
         if each.name not in ("message", "help"):
@@ -60,7 +60,7 @@ def raise_conflict() -> None:
     raise errors.ConcurrentAppendError(**FACTS)
 
 
-def test_all_names_are_exactly_the_public_ones() -> None:
+def test_all_lists_exactly_the_error_classes() -> None:
     public = {
         name
         for name, value in vars(errors).items()
@@ -70,7 +70,7 @@ def test_all_names_are_exactly_the_public_ones() -> None:
     assert len(set(errors.__all__)) == len(errors.__all__)
 
 
-def test_tree_drawn_in_the_docstring_is_the_tree() -> None:
+def test_docstring_tree_matches_the_class_hierarchy() -> None:
     parents: list[str] = []
     drawn = {}
     for line in (errors.__doc__ or "").splitlines():
@@ -104,7 +104,7 @@ def check_help(cls: type[TxnLogError]) -> None:
     assert cls.default_help != TxnLogError.default_help or cls is TxnLogError
 
 
-def test_every_traceback_names_a_page_that_tells_of_the_error() -> None:
+def test_every_traceback_names_a_page_that_documents_the_error() -> None:
     check_each(CLASSES, check_docs)
 
 
@@ -115,7 +115,7 @@ def check_docs(cls: type[TxnLogError]) -> None:
     assert f"## {anchor}" in headings
 
 
-def test_every_error_pickles_and_copies_with_its_fields() -> None:
+def test_pickled_and_copied_errors_keep_their_fields() -> None:
     check_each(CLASSES, check_clones)
 
 
@@ -129,7 +129,7 @@ def check_clones(cls: type[TxnLogError]) -> None:
         assert again.__notes__ == [f"Docs: {error.docs}", "seen twice"]
 
 
-def test_an_error_crosses_a_process_border() -> None:
+def test_error_can_be_raised_across_processes() -> None:
     with (
         ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
         pytest.raises(errors.ConcurrentAppendError) as caught,
@@ -138,7 +138,7 @@ def test_an_error_crosses_a_process_border() -> None:
     assert caught.value.winning_version == 4
 
 
-def test_every_conflict_names_table_versions_winner_and_remedy() -> None:
+def test_every_conflict_names_table_versions_winner_and_help() -> None:
     check_each(CONFLICTS, check_facts)
 
 
@@ -148,18 +148,18 @@ def check_facts(cls: type[CommitConflictError]) -> None:
         assert fact in text
 
 
-def test_the_cause_is_kept() -> None:
+def test_error_keeps_its_cause() -> None:
     with pytest.raises(errors.StoreUnavailableError) as caught:
         open_unreachable()
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_a_field_that_the_message_tells_is_not_repeated() -> None:
+def test_field_that_is_in_the_message_is_not_repeated() -> None:
     told = str(errors.LogParseError("bad JSON at line 7", line=7, path="_delta_log/1.json"))
     assert told.splitlines()[0] == "bad JSON at line 7 (path: _delta_log/1.json)"
 
 
-def test_a_missing_driver_gives_the_command() -> None:
+def test_missing_driver_error_gives_the_install_command() -> None:
     error = errors.MissingDriverError(driver="psycopg", extra="postgres")
     assert error.help == "in a clone of the repository: pip install '.[postgres]'"
     assert isinstance(error, ImportError)
@@ -213,12 +213,12 @@ def test_secrets_never_reach_an_error(text: str) -> None:
         "write ${PASSWORD} or ${AWS_SECRET_KEY:-default}",
     ],
 )
-def test_plain_text_is_left_alone(text: str) -> None:
+def test_redact_keeps_text_without_secrets(text: str) -> None:
     assert redact(text) == text
 
 
 @given(st.text() | st.sampled_from(LEAKS), st.text(alphabet="ab:@/='\"& {},pw*", max_size=30))
-def test_redacting_twice_changes_nothing_more(text: str, tail: str) -> None:
+def test_redact_is_idempotent(text: str, tail: str) -> None:
     once = redact(text + tail)
     assert redact(once) == once
 
@@ -235,12 +235,12 @@ def test_redacting_twice_changes_nothing_more(text: str, tail: str) -> None:
         ("region", False),
     ],
 )
-def test_secret_names(name: str, secret: bool) -> None:
+def test_is_secret_name_recognizes_secret_options(name: str, secret: bool) -> None:
     assert is_secret_name(name) is secret
 
 
-def test_importing_the_tree_costs_nothing_beyond_deltalake() -> None:
-    # The package's own __init__ imports the whole API: go past it to see this room alone.
+def test_importing_exceptions_imports_only_deltalake() -> None:
+    # The package's __init__ imports the whole API, so this imports the module without it.
     package = str(Path(errors.__file__).parent.parent)
     code = f"""
 import sys, types, deltalake.exceptions

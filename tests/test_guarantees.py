@@ -1,4 +1,4 @@
-"""docs/internals/guarantees.md names a test that runs for every guarantee."""
+"""docs/internals/guarantees.md names a test in `make test` for every guarantee."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 @cache
 def functions(path: str) -> dict[str, bool]:
-    """Return the tests of a file, and of each whether `make test` runs it."""
+    """Return the tests of a file and whether `make test` runs each."""
     tree = ast.parse((ROOT / path).read_text("utf-8"))
     is_left_out = any(
         ast.unparse(node).startswith("pytestmark = pytest.mark.everything") for node in tree.body
@@ -35,7 +35,7 @@ def functions(path: str) -> dict[str, bool]:
 
 
 def _is_marked(node: ast.AST) -> bool:
-    """Whether a test as a whole is left to `make test-everything`; its cases may be."""
+    """Return whether a whole test is only in `make test-everything`."""
     marks = map(ast.unparse, getattr(node, "decorator_list", ()))
     return any(mark.startswith("pytest.mark.everything(") for mark in marks)
 
@@ -51,7 +51,7 @@ def test_every_guarantee_has_a_test_that_runs() -> None:
     check_each(GUARANTEES, check, name=lambda row: row.split("|")[1].strip())
 
 
-def test_every_promise_rule_and_point_has_a_row() -> None:
+def test_every_guarantee_rule_and_phase_has_a_row() -> None:
     names = [row.split("|")[1] for row in GUARANTEES]
     wanted = [
         *(f" {number}. " for number in range(1, 10)),

@@ -1,4 +1,4 @@
-"""What is measured of real work, and that the dashboard and the alerts ask for it."""
+"""Metrics and spans of real operations, and the dashboard and alerts that use them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.two_databases
 
 FOLDER = Path(__file__).parents[1] / "docs" / "observability"
 ROWS = pa.table({"id": [1, 2, 3]})
-# Words of PromQL and of our labels that are no metrics.
+# Words in PromQL expressions that are not metrics.
 _OTHER = frozenset(
     {"sum", "max", "by", "rate", "increase", "histogram_quantile", "le", "table", "kind", "state"}
     | {"backend", "instance", "label_values", "m", "lent", "__rate_interval"}
@@ -49,7 +49,7 @@ def off() -> Iterator[None]:
 
 
 def work(uri: DeltaSqlUri, lake: Path) -> None:
-    """Create, write, lose a conflict, read, publish and checkpoint."""
+    """Create, write, cause a conflict, read, publish and checkpoint."""
     with deltasql.connect(uri, table={"data_root": str(lake)}) as catalog:
         catalog.create_table("sales", ROWS.schema)
         with catalog.begin() as transaction:
@@ -66,7 +66,7 @@ def work(uri: DeltaSqlUri, lake: Path) -> None:
         catalog.mirror.checkpoint("sales")
 
 
-def test_real_work_is_told_in_numbers(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_operations_update_the_metrics(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     registry = telemetry.enable_prometheus(CollectorRegistry())
     work(catalog_uri, tmp_path / "lake")
     text = generate_latest(registry).decode()
@@ -82,7 +82,7 @@ def test_real_work_is_told_in_numbers(catalog_uri: DeltaSqlUri, tmp_path: Path) 
     assert value("pool_connections", {"state": "max"}) is not None
 
 
-def test_tables_that_are_gone_are_no_longer_told_of(
+def test_metrics_of_dropped_and_renamed_tables_are_removed(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     registry = telemetry.enable_prometheus(CollectorRegistry())
@@ -139,7 +139,7 @@ def test_retries_and_failures_are_counted_by_kind(
     assert (failed or 0) >= 1
 
 
-def test_spans_tell_the_way_of_a_commit(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_commit_records_spans_for_each_step(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     spans = InMemorySpanExporter()
     tracers = TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(spans))
@@ -149,12 +149,12 @@ def test_spans_tell_the_way_of_a_commit(catalog_uri: DeltaSqlUri, tmp_path: Path
     assert {"open", "plan", "write", "commit", "publish"} <= {span.name for span in found}
     written = [span for span in found if span.name == "write"]
     assert all("sales" in str((span.attributes or {})["location"]) for span in written)
-    # The one that lost says so.
+    # The span of the commit that failed has the error.
     lost = [span for span in found if span.name == "commit" and not span.status.is_ok]
     assert [span for span in lost if "Concurrent" in str(span.status.description)]
 
 
-def test_a_reconciler_answers_prometheus(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_reconciler_serves_prometheus_metrics(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     with deltasql.connect(
         sqlite_uri, mirror={"mode": "off"}, table={"data_root": str(tmp_path / "lake")}
     ) as catalog:
@@ -181,13 +181,13 @@ def test_a_reconciler_answers_prometheus(sqlite_uri: DeltaSqlUri, tmp_path: Path
 
 
 def asked(expression: str) -> set[str]:
-    """The metrics that an expression of PromQL names."""
+    """Return the metrics in a PromQL expression."""
     bare = re.sub(r'"[^"]*"', "", expression)
     words = set(re.findall(r"[a-z_][a-z_0-9]*", bare)) - _OTHER
     return {re.sub(r"_(bucket|count|sum)$", "", word) for word in words}
 
 
-def test_the_dashboard_shows_every_metric_and_no_other() -> None:
+def test_dashboard_uses_exactly_the_existing_metrics() -> None:
     board = json.loads((FOLDER / "grafana-dashboard.json").read_text("utf-8"))
     named = {
         metric
@@ -202,7 +202,7 @@ def test_the_dashboard_shows_every_metric_and_no_other() -> None:
         assert asked(variable["query"]) <= {*telemetry.METRICS, "prometheus"}
 
 
-def test_alerts_ask_for_metrics_that_exist_and_are_explained() -> None:
+def test_alerts_use_existing_metrics_and_are_documented() -> None:
     guide = (FOLDER.parent / "guides" / "observability.md").read_text("utf-8")
     (group,) = yaml.safe_load((FOLDER / "alerts.yaml").read_text("utf-8"))["groups"]
     for rule in group["rules"]:
@@ -212,7 +212,7 @@ def test_alerts_ask_for_metrics_that_exist_and_are_explained() -> None:
         assert f"`{rule['alert']}`" in guide
 
 
-def test_labels_in_expressions_are_those_of_the_metrics() -> None:
+def test_labels_in_expressions_exist() -> None:
     text = (FOLDER / "alerts.yaml").read_text() + (FOLDER / "grafana-dashboard.json").read_text()
     for name, label in re.findall(r"(\w+)\{(\w+)[=~]", text):
         if name in telemetry.METRICS:

@@ -1,4 +1,4 @@
-"""Pages can be followed word for word: their code runs, and prints what they show."""
+"""The code of the documentation pages runs and prints the output that they show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.selection import smoke
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Its commands start from a loss, which tests/migrate/test_runbook.py makes for each of them.
+# Its commands start after a loss; tests/migrate/test_runbook.py tests each of them.
 OF_ITS_OWN = "docs/guides/disaster-recovery.md"
 PAGES = {
     str(page.relative_to(ROOT)): text
@@ -32,12 +32,12 @@ ALONE = [name for name in PAGES if name not in {*WITH_SPARK, *WITH_S3}]
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_a_page_can_be_followed(name: str, tmp_path: Path) -> None:
+def test_page_shows_the_real_output(name: str, tmp_path: Path) -> None:
     assert steady(Console(tmp_path).page(PAGES[name])) == steady(PAGES[name])
 
 
 @pytest.mark.parametrize("name", WITH_S3)
-def test_a_page_with_a_bucket_can_be_followed(name: str, tmp_path: Path, s3_server: str) -> None:
+def test_page_with_s3_shows_the_real_output(name: str, tmp_path: Path, s3_server: str) -> None:
     bucket = new_bucket(s3_server)
     moved = {"http://127.0.0.1:9000": s3_server, "s3://lake": bucket}
     assert steady(Console(tmp_path, moved).page(PAGES[name])) == steady(PAGES[name])
@@ -46,7 +46,9 @@ def test_a_page_with_a_bucket_can_be_followed(name: str, tmp_path: Path, s3_serv
 @pytest.mark.parametrize(
     "name", smoke(WITH_SPARK, ("README.md", "docs/guides/spark.md"), "more pages with Spark")
 )
-def test_a_page_with_spark_can_be_followed(name: str, tmp_path: Path, spark: SparkSession) -> None:
+def test_page_with_spark_shows_the_real_output(
+    name: str, tmp_path: Path, spark: SparkSession
+) -> None:
     for attempt in range(3):
         console = Console(tmp_path / str(attempt))
         console.folder.mkdir()
@@ -54,21 +56,21 @@ def test_a_page_with_spark_can_be_followed(name: str, tmp_path: Path, spark: Spa
             followed = console.page(PAGES[name])
             break
         except Exception as error:
-            # Spark gives a Python worker ten seconds to start, and fails.
+            # Spark gives a Python worker only ten seconds to start.
             if attempt == 2 or "failed to connect back" not in str(error):
                 raise
     assert steady(followed) == steady(PAGES[name])
     assert console.names["spark"] is spark
 
 
-def test_each_page_works_in_a_folder_of_its_own_that_anybody_may_make() -> None:
-    """A reader of two pages would find the tables of the one in the way of the other."""
+def test_each_page_uses_its_own_folder_below_tmp() -> None:
+    """Otherwise the tables of one page would be in the way of another."""
     used = Counter(filter(None, map(place, PAGES.values())))
     assert [folder for folder, pages in used.items() if pages > 1 or folder == "/srv"] == []
 
 
-def test_python_of_a_page_can_be_pasted_into_an_interpreter() -> None:
-    """Before 3.13 it takes an indented block as ended by an empty line, and by nothing else."""
+def test_python_blocks_can_be_pasted_into_an_interpreter() -> None:
+    """Before Python 3.13, only an empty line ends an indented block there."""
     check_each(PAGES, check_pasting)
 
 
@@ -82,7 +84,7 @@ def check_pasting(name: str) -> None:
         assert not typed
 
 
-def test_what_is_not_run_says_why() -> None:
+def test_blocks_that_are_not_run_have_a_reason() -> None:
     found = {name: reasons(text) for name, text in PAGES.items()}
     assert {each for page in found.values() for each in page} <= {*REASONS}
     assert {name for name, page in found.items() if len(page) > 2} == set()

@@ -1,4 +1,4 @@
-"""What `import deltasql` offers, exactly."""
+"""The public names of `import deltasql`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import deltalake
 import deltasql
 
 
-def test_public_names_are_exactly_these() -> None:
+def test_public_names_are_sorted_and_documented() -> None:
     assert deltasql.__all__ == sorted(deltasql.__all__)
     for name in deltasql.__all__:
         assert getattr(deltasql, name) is not None
-    # What is deltalake's own is documented there.
+    # Names of deltalake are documented there.
     documented = set(deltasql.__all__) - {"__version__"} - set(_taken_over())
     assert [name for name in documented if not getattr(deltasql, name).__doc__] == []
 
 
-def test_it_takes_the_place_of_deltalake() -> None:
+def test_deltasql_has_every_name_of_deltalake() -> None:
     assert set(deltalake.__all__) <= set(deltasql.__all__)
     own = set(deltalake.__all__) - set(_taken_over())
     assert own >= {"DeltaTable", "Metadata", "QueryBuilder", "__version__", "write_deltalake"}
@@ -31,8 +31,8 @@ def _taken_over() -> list[str]:
     ]
 
 
-def test_no_room_imports_from_the_front_door() -> None:
-    """The layer contract cannot see it: to it, the extension is the package itself."""
+def test_no_package_imports_from_the_top_level_module() -> None:
+    """The layer contract cannot check this: it takes the extension for the package itself."""
     package = Path(deltasql.__file__).parent
     for path in package.glob("*/**/*.py"):
         named = re.findall(r"^ *from deltasql import (.+)$", path.read_text("utf-8"), re.M)

@@ -1,4 +1,4 @@
-"""What the README says of speed is in the results of the benchmarks; test_pages runs its code."""
+"""The performance claims of the README match the benchmark results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 RESULTS = (ROOT / "docs" / "benchmarks" / "results.md").read_text("utf-8")
-# A claim, and the targets in the results that hold it up.
+# Each claim and the benchmark results that it needs.
 CLAIMS = {
     "more than 100 times as fast as deltalake, on SQLite and PostgreSQL": (
         "sqlite, 10,000 commits: commit and publish faster than deltalake",
@@ -37,14 +37,14 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_is_held_up_by_the_benchmarks(claim: str) -> None:
+def test_claim_matches_the_benchmarks(claim: str) -> None:
     assert claim in README
     times = float(claim.split()[2])
     for target in CLAIMS[claim]:
         assert measured(target) >= times
 
 
-def test_no_other_numbers_are_claimed() -> None:
+def test_readme_has_no_other_claims() -> None:
     assert re.findall(r"more than \d+ times[^;\n]*", README) == list(CLAIMS)
 
 
@@ -53,7 +53,7 @@ def test_merges_on_spark_are_as_fast_or_faster() -> None:
     assert measured("merge, 5,000,000: faster than delta-spark") >= 1
 
 
-def test_each_row_of_the_comparison_names_tests_that_exist() -> None:
+def test_every_row_of_the_comparison_names_existing_tests() -> None:
     page = (ROOT / "docs" / "explanation" / "comparison.md").read_text("utf-8")
     backed = dict(re.findall(r"^\| ([a-z][^|]*) \| ([^|]*) \|", page, re.M))
     assert [*backed] == re.findall(r"^\| ([a-z][^|]*) \| yes", README, re.M)

@@ -1,4 +1,4 @@
-"""What grows with a catalog and what does not: statements and memory."""
+"""Statements and memory do not grow with the size of a catalog."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def files(number: int, days: int) -> list[deltasql.AddFile]:
 
 
 class Grown:
-    """A catalog of `scale` times 10 tables; one of them has as many commits, of files and removals.
+    """A catalog with 10 * `scale` tables; the first has 8 * `scale` commits and a delete.
 
-    Every operation is counted in a catalog that was opened for it: nothing is remembered.
+    Every operation is counted in a newly opened catalog, so nothing is cached.
     """
 
     def __init__(self, uri: DeltaSqlUri, folder: Path, scale: int) -> None:
@@ -63,7 +63,7 @@ class Grown:
         return deltasql.connect(self.uri, **self.settings)
 
     def count(self, operate: Callable[[Catalog], object]) -> Statements:
-        """Return what an operation sends, connecting included."""
+        """Return the statements that an operation sends, including connecting."""
         with counting() as sent, self.open() as catalog:
             operate(catalog)
         return sent
@@ -73,7 +73,7 @@ class Grown:
 def grown(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Grown, Grown]]:
-    """Two catalogs, one ten times as large as the other."""
+    """Yield two catalogs, one ten times as large as the other."""
     places = [tmp_path_factory.mktemp(name) for name in ("small", "large")]
     small, large = (new_catalog_uri(request.param, place) for place in places)
     yield (
@@ -101,14 +101,14 @@ def append_rows(catalog: Catalog) -> None:
 
 
 NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
-# In this order on both catalogs: what one leaves, the next one finds. The number is the most that
-# it may take on any database; two of them look at the migrations that were applied.
+# Run in this order on both catalogs: each operation changes the state for the next one. The
+# number is the maximum on any backend; two of the statements check the applied migrations.
 OPERATIONS: dict[str, tuple[int, Callable[[Catalog], object]]] = {
     "open": (6, open_table),
     "plan by partition": (8, lambda catalog: catalog.table("t0").scan("day = 'd1'").paths()),
     "plan by range": (10, lambda catalog: catalog.table("t0").scan("id < 30").paths()),
     "list all files": (6, lambda catalog: catalog.table("t0").files()),
-    # The first commit of a process looks whether the log is ahead of the database: one statement.
+    # The first commit of a process checks whether the log is ahead of the database.
     "append": (16, append),
     "append rows": (21, append_rows),
     "history page": (4, lambda catalog: catalog.inspect.history("t0", limit=5)),
@@ -125,14 +125,14 @@ OPERATIONS: dict[str, tuple[int, Callable[[Catalog], object]]] = {
     "mirror status": (3, lambda catalog: catalog.mirror.status(files=False)),
     # The newest commits of each published table are compared with their files.
     "mirror status with files": (13, lambda catalog: catalog.mirror.status()),
-    # Both ask which other tables are in, around or cloned from the folder.
+    # Both look for tables that are inside, around or cloned from the folder.
     "vacuum, dry run": (18, lambda catalog: catalog.vacuum("t0", **NOW)),
     "vacuum": (47, lambda catalog: catalog.vacuum("t0", dry_run=False, **NOW)),
     "advice": (10, lambda catalog: catalog.inspect.advice("t0")),
 }
 
 
-def test_an_operation_takes_as_many_statements_in_a_catalog_ten_times_as_large(
+def test_number_of_statements_does_not_depend_on_catalog_size(
     grown: tuple[Grown, Grown],
 ) -> None:
     small, large = grown
@@ -141,23 +141,23 @@ def test_an_operation_takes_as_many_statements_in_a_catalog_ten_times_as_large(
         assert len(few) == len(many) <= most, (name, few.tally(), many.tally())
 
 
-def test_each_table_of_a_transaction_takes_a_few_statements(grown: tuple[Grown, Grown]) -> None:
+def test_each_table_of_a_transaction_adds_few_statements(grown: tuple[Grown, Grown]) -> None:
     sent = {}
     with grown[1].open() as catalog:
-        append(catalog, 100)  # what never changes is known then
+        append(catalog, 100)  # fills the caches
         for tables in (1, 2, 10, 100):
             with counting() as counted:
                 append(catalog, tables)
             sent[tables] = len(counted)
-    # Begin, the lock and COMMIT are shared; one table alone may go a shorter way.
+    # BEGIN, the lock and COMMIT are shared; a single table may take fewer statements.
     each, rest = divmod(sent[10] - sent[2], 8)
     assert (each <= 5, rest) == (True, 0), sent
     assert sent[100] == sent[10] + 90 * each, sent
     assert sent[1] <= sent[2] <= 3 + 2 * each, sent
 
 
-# In a fresh process: what it grows by at most while it does one thing. Everything is done once
-# before, so that libraries which are loaded late are not counted.
+# Measures the peak memory growth of each operation in a new process. Each operation runs
+# once before, so that late imports are not counted.
 GROWTH = """
 import gc, json, sys
 from pathlib import Path
@@ -183,7 +183,7 @@ for table in ("small", "small", "large"):
             grown[name][table] = memory("VmHWM") - before
 print(json.dumps(grown))
 """
-# Megabytes that 200,000 files may take more than 2,000; as Python objects they would take 150.
+# Megabytes that 200,000 files may need more than 2,000; as Python objects they would need 150.
 MORE_MB = {"history page": 4, "open and plan": 8, "checkpoint": 80}
 
 

@@ -1,4 +1,4 @@
-"""tests/selection.py leaves out what is marked, and its table says what ran."""
+"""tests/selection.py deselects marked tests, and its table shows what ran."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_skipped(): pass
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> str:
-    """Run pytest in a folder of its own, and return what it prints."""
+    """Run pytest in a folder and return its output."""
     (folder / "pytest.ini").write_text(INI)
     known = {**os.environ, "PYTHONPATH": f"{ROOT}", "DELTASQL_EVERYTHING": "", **environment}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.selection", *arguments]
@@ -65,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_table_counts_what_ran_and_what_was_left_out(folder: Path) -> None:
+def test_table_counts_selected_and_deselected_cases(folder: Path) -> None:
     printed = run(folder, "-n", "2")
     # sqlite, postgres, duckdb, stock, other, all
     assert row(printed, "tests/api") == ["3", "1", "1", "-", "1", "6"]
@@ -76,7 +76,7 @@ def test_table_counts_what_ran_and_what_was_left_out(folder: Path) -> None:
     assert re.search(r"^ +2  skipped: .*no such disk$", printed, re.M), printed
 
 
-def test_everything_leaves_out_nothing(folder: Path) -> None:
+def test_everything_runs_all_cases(folder: Path) -> None:
     printed = run(folder, DELTASQL_EVERYTHING="1")
     assert row(printed, "all") == ["6", "6", "6", "-", "4", "22"]
     assert "Left out: nothing." in printed

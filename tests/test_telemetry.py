@@ -1,4 +1,4 @@
-"""Telemetry: structured logs, real Prometheus text, real OpenTelemetry spans, no cost when off."""
+"""Telemetry: structured logs, Prometheus, OpenTelemetry, and no cost when off."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def off() -> Iterator[None]:
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """What the logger `deltasql.test` writes as JSON."""
+    """Yield the JSON output of the logger `deltasql.test`."""
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     handler.setFormatter(telemetry.JsonFormatter())
@@ -53,7 +53,7 @@ def stream() -> Iterator[io.StringIO]:
 LOGGER = logging.getLogger("deltasql.test")
 
 
-def test_an_event_is_one_json_line_with_its_fields(stream: io.StringIO) -> None:
+def test_event_is_one_json_line_with_its_fields(stream: io.StringIO) -> None:
     telemetry.log(LOGGER, logging.INFO, "commit", table="Größe", version=3, blind=True, note=None)
     line = json.loads(stream.getvalue())
     assert stream.getvalue().count("\n") == 1
@@ -69,7 +69,7 @@ def test_an_event_is_one_json_line_with_its_fields(stream: io.StringIO) -> None:
     }
 
 
-def test_an_event_reads_well_in_plain_text(caplog: pytest.LogCaptureFixture) -> None:
+def test_event_in_plain_text_shows_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "deltasql.test"):
         telemetry.log(LOGGER, logging.INFO, "commit", table="sales", version=3)
     record = caplog.records[0]
@@ -101,7 +101,7 @@ def test_logs_hide_secrets(stream: io.StringIO) -> None:
     assert "ValueError" in json.loads(stream.getvalue().splitlines()[1])["exception"]
 
 
-def test_a_disabled_level_formats_nothing() -> None:
+def test_disabled_level_formats_nothing() -> None:
     class Loud:
         def __str__(self) -> str:
             raise AssertionError("formatted")
@@ -141,7 +141,7 @@ def test_prometheus_shows_every_metric() -> None:
         assert f"# HELP {name} {metric.doc}" in text
 
 
-def test_enabling_twice_counts_once() -> None:
+def test_enabling_prometheus_twice_counts_once() -> None:
     registry = CollectorRegistry()
     assert telemetry.enable_prometheus(registry) is registry
     telemetry.enable_prometheus(registry)
@@ -152,7 +152,7 @@ def test_enabling_twice_counts_once() -> None:
     assert telemetry.is_enabled()
 
 
-def test_a_failed_block_is_timed_too() -> None:
+def test_failed_block_is_timed() -> None:
     registry = telemetry.enable_prometheus(CollectorRegistry())
     with pytest.raises(KeyError), telemetry.timed("mirror_latency_ms"):
         raise KeyError
@@ -167,7 +167,7 @@ def opentelemetry() -> tuple[InMemorySpanExporter, InMemoryMetricReader]:
     return spans, reader
 
 
-def test_opentelemetry_gets_nested_spans_with_attributes() -> None:
+def test_opentelemetry_receives_nested_spans_with_attributes() -> None:
     spans, _ = opentelemetry()
     with telemetry.span("commit", table="sales", secret="hunter2") as outer:
         with telemetry.span("publish"):
@@ -179,7 +179,7 @@ def test_opentelemetry_gets_nested_spans_with_attributes() -> None:
     assert publish.parent.span_id == commit.context.span_id
 
 
-def test_a_span_tells_the_error_without_its_secrets() -> None:
+def test_span_records_the_error_without_secrets() -> None:
     spans, _ = opentelemetry()
     with pytest.raises(ValueError), telemetry.span("open"):
         raise ValueError("postgresql://ann:hunter2@db")
@@ -192,7 +192,7 @@ def test_a_span_tells_the_error_without_its_secrets() -> None:
     assert "ann:***@db" in opened.to_json()
 
 
-def test_opentelemetry_gets_the_same_numbers() -> None:
+def test_opentelemetry_receives_the_metrics() -> None:
     _, reader = opentelemetry()
     use_everything()
     data = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
@@ -213,7 +213,7 @@ def test_both_exporters_work_side_by_side() -> None:
 
 
 def timing(work: Callable[[], None], times: int) -> float:
-    """Median seconds of one call, over batches."""
+    """Return the median seconds of one call, over batches."""
     batches = []
     for _ in range(9):
         start = time.perf_counter()
@@ -223,11 +223,11 @@ def timing(work: Callable[[], None], times: int) -> float:
     return median(batches)
 
 
-def test_off_costs_nothing_beside_a_commit(tmp_path: Path) -> None:
+def test_disabled_telemetry_takes_less_time_than_a_commit(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "floor.db", isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("CREATE TABLE t (x INTEGER)")
-    # synchronous=OFF is the cheapest commit there is: no disk flush hides our cost.
+    # Without a disk flush this is the cheapest possible commit.
     connection.execute("PRAGMA synchronous = OFF")
 
     def commit() -> None:
@@ -240,12 +240,12 @@ def test_off_costs_nothing_beside_a_commit(tmp_path: Path) -> None:
     assert timing(use_everything, 300) < floor
 
 
-def test_off_keeps_no_memory() -> None:
+def test_disabled_telemetry_keeps_no_memory() -> None:
     use_everything()
     grown = []
     tracemalloc.start()
     try:
-        for _ in range(3):  # other threads of the process are counted too
+        for _ in range(3):  # other threads also allocate memory
             before = tracemalloc.get_traced_memory()[0]
             for _ in range(2000):
                 use_everything()
@@ -256,7 +256,7 @@ def test_off_keeps_no_memory() -> None:
     assert telemetry.span("a") is telemetry.span("b") is telemetry.timed("mirror_latency_ms")
 
 
-def test_names_in_the_types_are_the_metrics() -> None:
+def test_literal_types_list_exactly_the_metrics() -> None:
     kinds = {
         "counter": telemetry.CounterName,
         "histogram": telemetry.HistogramName,
@@ -274,7 +274,7 @@ def test_names_in_the_types_are_the_metrics() -> None:
         ("opentelemetry", "enable_opentelemetry()"),
     ],
 )
-def test_a_missing_package_gives_the_command(package: str, call: str) -> None:
+def test_missing_package_error_gives_the_install_command(package: str, call: str) -> None:
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"
         "from deltasql import telemetry\n"
@@ -286,14 +286,14 @@ def test_a_missing_package_gives_the_command(package: str, call: str) -> None:
     assert run.stdout.strip() == "in a clone of the repository: pip install '.[console]'"
 
 
-def test_exporters_are_not_imported_until_asked_for() -> None:
+def test_exporters_are_imported_only_when_enabled() -> None:
     code = "import deltasql.telemetry, sys\n"
     code += "print({'prometheus_client', 'opentelemetry'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
 
 
-def test_a_gauge_is_forgotten_and_one_that_was_never_set_is_no_error() -> None:
+def test_forget_removes_a_gauge_and_ignores_unknown_ones() -> None:
     registry = telemetry.enable_prometheus(CollectorRegistry())
     for table in ("a", "b"):
         telemetry.gauge("files_active", 3, table=table)

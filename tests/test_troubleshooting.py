@@ -1,4 +1,4 @@
-"""The messages of the page on troubleshooting are those that users meet."""
+"""The messages in docs/troubleshooting.md are real."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def trouble(tmp_path: Path) -> Iterator[Trouble]:
 
 
 @pytest.mark.parametrize("heading", MADE)
-def test_a_message_of_the_page_is_the_real_one(heading: str, trouble: Trouble) -> None:
+def test_message_on_the_page_is_the_real_one(heading: str, trouble: Trouble) -> None:
     told = trouble.told(heading)
     assert _plain(told) == _plain(TOLD[heading])
     assert all(part in told for part in heading.split(" … "))
 
 
-def test_every_message_of_the_page_is_made_on_purpose() -> None:
+def test_every_message_on_the_page_is_tested() -> None:
     assert {*TOLD} == {*MADE}
 
 
 def _plain(text: str) -> str:
-    """Leave out what belongs to a machine: processes, times, the driver's own words."""
+    """Remove what depends on the machine: process ids, times and messages of the driver."""
     text = re.sub(r"held in \S+ \(PID \d+\)", "held", steady(text))
     return re.sub(r"in [\d.]+(ms|µs|s) - .*", "", text)

@@ -1,4 +1,4 @@
-"""The `deltasql://` grammar: both ways, and what is said when it is broken."""
+"""The `deltasql://` grammar: parsing, formatting and error messages."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def uris(draw: st.DrawFn) -> DeltaSqlUri:
 
 
 @given(uris())
-def test_what_is_written_is_read_back(uri: DeltaSqlUri) -> None:
+def test_formatted_uri_is_parsed_back(uri: DeltaSqlUri) -> None:
     assert parse_uri(uri.to_string(), environ={}) == uri
     assert pickle.loads(pickle.dumps(uri)) == uri
 
 
 @given(uris())
-def test_catalog_and_table_uris_lead_to_each_other(uri: DeltaSqlUri) -> None:
+def test_catalog_and_table_uris_convert_to_each_other(uri: DeltaSqlUri) -> None:
     catalog = uri.catalog()
     assert catalog.is_catalog
     assert catalog.catalog() == catalog
@@ -83,14 +83,14 @@ def test_catalog_and_table_uris_lead_to_each_other(uri: DeltaSqlUri) -> None:
 
 
 @given(uris().filter(lambda uri: uri.password is not None), st.uuids().map(str))
-def test_a_password_is_never_shown(uri: DeltaSqlUri, password: str) -> None:
+def test_password_is_never_shown(uri: DeltaSqlUri, password: str) -> None:
     secret = DeltaSqlUri(**{**vars(uri), "password": password})
     assert password not in f"{secret} {secret!r} {[secret]}"
     assert password in secret.to_string()
 
 
 @given(NAMES, st.just("default") | NAMES)
-def test_table_names_are_read_as_written(name: str, namespace: str) -> None:
+def test_joined_table_name_is_split_back(name: str, namespace: str) -> None:
     assert split_table_name(join_table_name(namespace, name)) == (namespace, name)
 
 
@@ -111,7 +111,9 @@ def test_table_names_are_read_as_written(name: str, namespace: str) -> None:
         ("deltasql://postgres/u:p@h:5432/db/crm/t", ("postgres", "db", "crm.t")),
     ],
 )
-def test_forms_of_the_grammar(text: str, parts: tuple[str, str, str | None]) -> None:
+def test_grammar_accepts_every_documented_form(
+    text: str, parts: tuple[str, str, str | None]
+) -> None:
     uri = parse_uri(text)
     named = None if uri.table is None else f"{uri.namespace}.{uri.table}"
     assert (uri.backend, uri.database, named) == parts
@@ -131,13 +133,13 @@ def test_forms_of_the_grammar(text: str, parts: tuple[str, str, str | None]) -> 
         ("ann@%2Frun%2Fpostgresql", ("ann", None, "/run/postgresql", None)),
     ],
 )
-def test_server_part(server: str, parts: tuple[object, ...]) -> None:
+def test_server_part_is_parsed(server: str, parts: tuple[object, ...]) -> None:
     uri = parse_uri(f"deltasql://postgres/{server}/lake/t")
     assert (uri.user, uri.password, uri.host, uri.port) == parts
     assert (uri.database, uri.table) == ("lake", "t")
 
 
-def test_a_socket_directory_goes_to_the_host_parameter() -> None:
+def test_socket_directory_is_formatted_as_host_parameter() -> None:
     uri = parse_uri("deltasql://postgres/ann@:5433/lake?host=/run/postgresql")
     assert (uri.host, uri.port) == ("/run/postgresql", 5433)
     assert str(uri) == "deltasql://postgres/ann@:5433/lake?host=/run/postgresql"
@@ -153,12 +155,12 @@ def test_parameters_are_typed() -> None:
     assert (uri.mirror, uri.location, uri.search_path) == ("async", "s3://bucket/t", "meta")
 
 
-def test_a_time_without_a_zone_is_utc() -> None:
+def test_timestamp_without_a_zone_is_utc() -> None:
     uri = parse_uri("deltasql://sqlite/x.db?table=t&timestamp=2026-01-31")
     assert uri.timestamp == datetime(2026, 1, 31, tzinfo=UTC)
 
 
-def test_variables_are_expanded_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variable_values_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE_PASSWORD", "p@ss/w?rd:#%")
     monkeypatch.setenv("LAKE_PORT", "5433")
     monkeypatch.setenv("LAKE_TABLE", "crm.sales")
@@ -168,13 +170,13 @@ def test_variables_are_expanded_as_they_are(monkeypatch: pytest.MonkeyPatch) -> 
     assert (uri.database, uri.namespace, uri.table) == ("/tmp/x.db", "crm", "sales")
 
 
-def test_a_variable_may_hold_a_whole_uri() -> None:
+def test_variable_can_contain_a_whole_uri() -> None:
     environ = {"LAKE": "deltasql://postgres/ann:x@db/lake"}
     assert parse_uri("${LAKE}/crm/sales", environ=environ).table == "sales"
 
 
 BROKEN = [
-    # (uri, shown in the message, shown in the help)
+    # (uri, part of the message, part of the help)
     ("", "no scheme", "deltasql://sqlite"),
     ("/data/table", "no scheme", "deltasql import /data/table"),
     ("/data/meta.db", "no scheme", "written deltasql://sqlite//data/meta.db."),
@@ -234,7 +236,7 @@ BROKEN = [
     ("deltasql://postgres/db?connect_timeout=soon", "'soon'", "seconds"),
     ("deltasql://postgres/db?search_path=a,b", "search_path 'a,b'", "letters"),
     ("deltasql://postgres/db?password=hunter2", "'password'", "Known: "),
-    # What may be a piece of a password is not repeated.
+    # Text that may be part of a password is not repeated.
     ("deltasql://postgres/ann:hunter2/x@h/db", "what follows ':' is not a port", "%2F"),
     ("deltasql://postgres/ann:12/hunter2@h/db", "raw '@'", "percent-encode"),
     ("deltasql://postgres/ann:12?hunter2@h/db", "no proper name", "?name=value"),
@@ -243,7 +245,7 @@ BROKEN = [
 ]
 
 
-def test_a_broken_uri_is_told_with_its_part_and_the_right_form() -> None:
+def test_invalid_uri_error_names_the_part_and_the_right_form() -> None:
     check_each(BROKEN, check_message)
 
 
@@ -258,7 +260,7 @@ def check_message(case: tuple[str, str, str]) -> None:
 
 
 @given(st.text(st.sampled_from("adlqs:/@?&=%#.[]${}-5 ") | PLAIN, max_size=40))
-def test_any_text_parses_or_raises_the_one_error(tail: str) -> None:
+def test_any_text_parses_or_raises_uri_error(tail: str) -> None:
     for backend in ("sqlite", "duckdb", "postgres"):
         try:
             uri = parse_uri(f"deltasql://{backend}/{tail}", environ={})
@@ -282,16 +284,16 @@ def test_any_text_parses_or_raises_the_one_error(tail: str) -> None:
         {"backend": "postgres", "database": "x", "port": "5432"},
     ],
 )
-def test_a_wrong_value_cannot_be_built(parts: dict[str, object]) -> None:
+def test_invalid_values_are_refused(parts: dict[str, object]) -> None:
     with pytest.raises(TxnLogUriError):
         DeltaSqlUri(**parts)  # type: ignore[arg-type]
 
 
-def test_every_parameter_is_a_field_and_documented() -> None:
+def test_every_parameter_is_a_field_and_is_documented() -> None:
     assert PARAMETERS.keys() <= vars(parse_uri("deltasql://postgres/db")).keys()
     assert all(each.doc and each.allowed for each in PARAMETERS.values())
 
 
-def test_what_is_meant_as_a_uri() -> None:
+def test_is_deltasql_uri_accepts_parsed_uris() -> None:
     assert is_deltasql_uri(parse_uri("deltasql://sqlite/x.db"))
     assert not is_deltasql_uri(3)

@@ -1,4 +1,4 @@
-"""Every message of docs/troubleshooting.md, made on purpose.
+"""Causes every error in docs/troubleshooting.md.
 
 `python -m tests.trouble` writes the real messages into the page.
 """
@@ -43,7 +43,7 @@ ROWS = pa.table({"id": [1, 2], "day": ["mon", "tue"]})
 
 
 class Trouble:
-    """A catalog with a table, in which things go wrong."""
+    """A catalog with a table, and methods that cause errors."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class Trouble:
         close_all()
 
     def told(self, heading: str) -> str:
-        """Make the trouble and return its message as Python shows it."""
+        """Cause the error of a heading and return its message as Python shows it."""
         make = MADE[heading]
         try:
             make(self)
@@ -74,7 +74,7 @@ class Trouble:
         with deltasql.connect(self.uri, table={"in_commit_timestamps": False}) as loose:
             loose.create_table("inbox", ROWS.schema)
             place = loose.table("inbox").location
-        deltalake.write_deltalake(place, ROWS, mode="append")  # past the database
+        deltalake.write_deltalake(place, ROWS, mode="append")  # bypasses the database
         with self.catalog.begin() as tx:
             tx.write("inbox", ROWS)
         self.catalog.mirror.publish("inbox")
@@ -271,7 +271,7 @@ MADE: dict[str, Callable[[Trouble], object]] = {
 
 
 def entries(text: str) -> dict[str, str]:
-    """The messages of the page by their headings."""
+    """Return the messages on the page by heading."""
     return dict(_ENTRY.findall(text))
 
 

@@ -1,4 +1,4 @@
-"""What every engine guarantees to the operations; each engine's own tests inherit it."""
+"""The tests that every engine must pass; the tests of each engine inherit them."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def sql(text: str) -> exp.Query:
 
 
 class EngineProtocol:
-    """One body of tests for all engines; a subclass has the fixture `engine`."""
+    """Tests for all engines; a subclass provides the fixture `engine`."""
 
     # Rows in and out
 
-    def test_rows_come_back_with_their_types(self, engine: Engine) -> None:
+    def test_rows_keep_their_types(self, engine: Engine) -> None:
         table = pa.table(
             {
                 "tiny": pa.array([1, None], pa.int8()),
@@ -63,7 +63,7 @@ class EngineProtocol:
         assert relation.columns == tuple(table.column_names)
         assert arrow_rows(engine.collect(relation)) == arrow_rows(table)
 
-    def test_nested_rows_come_back(self, engine: Engine) -> None:
+    def test_nested_rows_are_read_back(self, engine: Engine) -> None:
         rows = [
             {
                 "s": {"a": 1, "b": ["x", None]},
@@ -76,11 +76,11 @@ class EngineProtocol:
         table = pa.Table.from_pylist(rows, NESTED)
         assert arrow_rows(engine.collect(engine.rows(table))) == rows_of(NESTED, rows)
 
-    def test_a_stream_can_be_read_twice(self, engine: Engine) -> None:
+    def test_stream_input_can_be_read_twice(self, engine: Engine) -> None:
         relation = engine.rows(IDS.to_reader(max_chunksize=1))
         assert [arrow_rows(engine.collect(relation)) for _ in range(2)] == [arrow_rows(IDS)] * 2
 
-    def test_a_stream_out_has_the_rows_of_a_collection(self, engine: Engine) -> None:
+    def test_stream_returns_all_rows(self, engine: Engine) -> None:
         many = pa.table(
             {
                 "id": range(50_000),
@@ -96,7 +96,7 @@ class EngineProtocol:
 
     # Queries
 
-    def test_relations_are_tables_by_their_names(self, engine: Engine) -> None:
+    def test_query_uses_relations_by_name(self, engine: Engine) -> None:
         found = engine.query(
             sql(
                 "SELECT t.id, s.name, t.name AS mine FROM t LEFT JOIN s ON t.id = s.id "
@@ -111,28 +111,28 @@ class EngineProtocol:
             {"id": 2, "name": None, "mine": None},
         ]
 
-    def test_a_relation_without_an_alias_qualifies_columns(self, engine: Engine) -> None:
+    def test_relation_name_qualifies_columns(self, engine: Engine) -> None:
         found = engine.query(
             sql("SELECT rows.id FROM rows WHERE rows.id = 2"), rows=engine.rows(IDS)
         )
         assert engine.collect(found)["id"].to_pylist() == [2]
 
-    def test_texts_are_taken_as_they_are(self, engine: Engine) -> None:
+    def test_string_literals_are_not_interpreted(self, engine: Engine) -> None:
         text = IDS["name"][2].as_py()
         query = exp.select(exp.alias_(exp.Literal.string(text), "x")).from_("t").limit(1)
         assert engine.collect(engine.query(query, t=engine.rows(IDS)))["x"].to_pylist() == [text]
 
-    def test_a_query_over_a_query_is_computed_when_asked(self, engine: Engine) -> None:
+    def test_query_can_use_another_query(self, engine: Engine) -> None:
         first = engine.query(sql("SELECT id * 2 AS twice FROM t"), t=engine.rows(IDS))
         second = engine.query(sql("SELECT sum(twice) AS total FROM q"), q=first)
         assert engine.collect(second)["total"].to_pylist() == [12]
 
-    def test_what_does_not_fit_a_type_is_an_error(self, engine: Engine) -> None:
+    def test_cast_overflow_raises(self, engine: Engine) -> None:
         big = engine.rows(pa.table({"n": pa.array([2**40], pa.int64())}))
         with pytest.raises(TxnLogError):
             engine.collect(engine.query(sql("SELECT CAST(n AS INT) AS n FROM t"), t=big))
 
-    def test_a_moment_is_the_same_whatever_the_zone(self, engine: Engine) -> None:
+    def test_timestamps_do_not_depend_on_the_time_zone(self, engine: Engine) -> None:
         moments = engine.rows(pa.table({"at": pa.array([MOMENT], pa.timestamp("us", "UTC"))}))
         found = engine.query(
             sql(
@@ -145,7 +145,7 @@ class EngineProtocol:
         assert (row["same"], row["day"], row["hour"]) == (True, date(2024, 3, 31), 1)
         assert row["at"] == MOMENT
 
-    def test_rows_are_numbered_without_an_order(self, engine: Engine) -> None:
+    def test_row_number_without_order_is_stable_and_unique(self, engine: Engine) -> None:
         number = exp.alias_(exp.Window(this=exp.RowNumber()), "n")
         query = exp.select(exp.column("id"), number).from_("t")
         kept = engine.keep(engine.query(query, t=engine.rows(IDS)))
@@ -153,7 +153,7 @@ class EngineProtocol:
         assert first.equals(second)
         assert len(set(first["n"].to_pylist())) == 3
 
-    def test_structs_are_cast_by_the_names_of_their_fields(self, engine: Engine) -> None:
+    def test_structs_are_cast_by_field_name(self, engine: Engine) -> None:
         inner = pa.struct([("b", pa.int64()), ("a", pa.int64())])
         given = pa.table({"s": pa.array([{"b": 2, "a": 1}, None], inner)})
         kind = exp.DataType.build("STRUCT<a BIGINT, b BIGINT>", dialect="spark")
@@ -169,9 +169,7 @@ class EngineProtocol:
 
     # Files
 
-    def test_written_rows_are_scanned_back_with_their_places(
-        self, engine: Engine, tmp_path: Path
-    ) -> None:
+    def test_scan_returns_file_and_row_positions(self, engine: Engine, tmp_path: Path) -> None:
         plan = plan_for(tmp_path / "t", IDS.schema)
         (tmp_path / "t").mkdir()
         adds = [file for _ in range(2) for file in engine.write(engine.rows(IDS), plan)]
@@ -184,7 +182,9 @@ class EngineProtocol:
             assert pq.read_table(file)["id"][row[ROW]].as_py() == row["id"]
         assert sorted(placed["id"].to_pylist()) == [1, 1, 2, 2, 3, 3]
 
-    def test_names_are_told_before_files_are_written(self, engine: Engine, tmp_path: Path) -> None:
+    def test_intents_are_recorded_before_files_are_written(
+        self, engine: Engine, tmp_path: Path
+    ) -> None:
         told: list[str] = []
 
         def intend(names: list[str]) -> None:
@@ -200,13 +200,13 @@ class EngineProtocol:
         assert adds
         assert all(add.path in told or add.path.startswith(folders) for add in adds)
 
-    def test_no_rows_make_no_file(self, engine: Engine, tmp_path: Path) -> None:
+    def test_empty_input_writes_no_file(self, engine: Engine, tmp_path: Path) -> None:
         for partition_by in ((), ("name",)):
             plan = plan_for(tmp_path, IDS.schema, partition_by=partition_by)
             assert engine.write(engine.rows(IDS.slice(0, 0)), plan) == []
         assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
-    def test_partition_values_are_spelled_as_in_the_log(
+    def test_partition_values_are_formatted_as_in_the_protocol(
         self, engine: Engine, tmp_path: Path
     ) -> None:
         values: dict[str, tuple[pa.DataType, list[Any], list[str | None]]] = {
@@ -245,7 +245,7 @@ class EngineProtocol:
             expected = [None if value == "" else value for value in given]
             assert back["p"].to_pylist() == expected, name
 
-    def test_statistics_bound_every_row(self, engine: Engine, tmp_path: Path) -> None:
+    def test_statistics_cover_every_row(self, engine: Engine, tmp_path: Path) -> None:
         table = pa.table(
             {
                 "id": pa.array([5, None, -3], pa.int64()),
@@ -280,9 +280,7 @@ class EngineProtocol:
         moments = [each["at"] for each in high if "at" in each]
         assert max(moments) == "2024-03-31T01:30:00.124Z"
 
-    def test_columns_have_their_physical_names_and_ids(
-        self, engine: Engine, tmp_path: Path
-    ) -> None:
+    def test_files_have_physical_names_and_field_ids(self, engine: Engine, tmp_path: Path) -> None:
         schema = json.dumps(
             {
                 "type": "struct",
@@ -323,7 +321,7 @@ class EngineProtocol:
             assert set(json.loads(add.stats or "")["nullCount"]) == {"c1", "c3"}
         assert arrow_rows(engine.collect(engine.scan(listed(plan, adds)))) == rows_of(arrow, rows)
 
-    def test_change_data_goes_into_its_folder(self, engine: Engine, tmp_path: Path) -> None:
+    def test_change_data_is_written_to_its_folder(self, engine: Engine, tmp_path: Path) -> None:
         plan = plan_for(tmp_path, IDS.schema, folder="_change_data/")
         changes = IDS.append_column(CHANGE_TYPE, pa.array(["insert"] * 3))
         adds = engine.write(engine.rows(changes), plan)
@@ -332,7 +330,9 @@ class EngineProtocol:
         assert set(found.column_names) == {"id", "name", CHANGE_TYPE}
 
     @pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip", "uncompressed"])
-    def test_codecs_are_those_asked_for(self, engine: Engine, tmp_path: Path, codec: str) -> None:
+    def test_compression_option_sets_the_codec(
+        self, engine: Engine, tmp_path: Path, codec: str
+    ) -> None:
         plan = plan_for(tmp_path, IDS.schema, options=WriteOptions(compression=codec))
         for add in engine.write(engine.rows(IDS), plan):
             column = pq.read_metadata(tmp_path / add.path).row_group(0).column(0)

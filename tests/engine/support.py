@@ -1,4 +1,4 @@
-"""What tests of engines share: an engine that is open, and plans to write with."""
+"""Helpers of the engine tests: reading rows and plans for writing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def scanned(engine: DuckDbEngine, written: Written, version: int | None = None) -> Rows:
-    """Return the rows that an engine reads at a version, in the normal form."""
+    """Return the rows that an engine reads at a version, in normal form."""
     return arrow_rows(engine.collect(engine.scan(live_files(written, version))))
 
 
@@ -46,7 +46,7 @@ def plan_for(
     options: WriteOptions | None = None,
     **fields: Any,
 ) -> WritePlan:
-    """Return a plan to write files under a folder; names go to `intended`."""
+    """Return a plan for writing files to a folder; `intended` collects the names of intents."""
     return WritePlan(
         location=str(location),
         storage=open_storage(str(location)),
@@ -60,7 +60,7 @@ def plan_for(
 
 
 def listed(plan: WritePlan, adds: Sequence[AddFile], config: Config | None = None) -> LiveFiles:
-    """Return files that were written as an engine reads them back."""
+    """Return written files in the form in which an engine reads them."""
     metadata = Metadata(
         id="0",
         schema_string=plan.schema.to_json(),
@@ -81,5 +81,5 @@ def listed(plan: WritePlan, adds: Sequence[AddFile], config: Config | None = Non
 
 
 def parquet(plan: WritePlan, add: AddFile) -> pq.ParquetFile:
-    """Open a file that was written."""
+    """Open a written file."""
     return pq.ParquetFile(Path(plan.location) / plan.storage.data_name(add.path))

@@ -1,4 +1,4 @@
-"""DuckDB reads exactly the rows of the files of a version, wherever they are."""
+"""The DuckDB engine reads exactly the rows of a version, on disk and in S3."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IDS = pa.schema([("id", pa.int64())])
 
 @pytest.fixture(params=["disk", "s3"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    """An empty catalog whose tables are on a disk, or in an object store."""
+    """Yield an empty catalog whose tables are on disk or in S3."""
     settings: dict[str, Any] = {"mirror": {"mode": "off"}}
     place = str(tmp_path / "lake")
     if request.param == "s3":
@@ -56,7 +56,7 @@ def engine(lake: Catalog) -> Iterator[DuckDbEngine]:
 
 
 @pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
-def test_rows_are_those_of_every_version(
+def test_scan_returns_the_rows_of_every_version(
     lake: Catalog, engine: DuckDbEngine, make: Callable[[Catalog], list[Written]]
 ) -> None:
     for written in make(lake):
@@ -69,7 +69,7 @@ def test_rows_are_those_of_every_version(
     [tables.primitives, tables.zoneless, tables.decimals, tables.nested],
     ids=lambda make: make.__name__,
 )
-def test_types_are_those_of_the_table(
+def test_scan_returns_the_types_of_the_table(
     lake: Catalog, engine: DuckDbEngine, make: Callable[[Catalog], list[Written]]
 ) -> None:
     [written] = make(lake)
@@ -80,9 +80,7 @@ def test_types_are_those_of_the_table(
         assert [(f.name, f.type) for f in found] == [(f.name, f.type) for f in wanted]
 
 
-def test_positions_name_the_file_and_the_row_deleted_rows_counted(
-    lake: Catalog, engine: DuckDbEngine
-) -> None:
+def test_row_positions_count_deleted_rows(lake: Catalog, engine: DuckDbEngine) -> None:
     properties = {"delta.enableDeletionVectors": "true"}
     written = create(lake, "t", IDS, properties=properties)
     adds = [written.file(pa.table({"id": pa.array(range(n, n + 4))})) for n in (0, 10)]
@@ -101,7 +99,9 @@ def test_positions_name_the_file_and_the_row_deleted_rows_counted(
     }
 
 
-def test_nan_is_above_every_number_wherever_rows_are(lake: Catalog, engine: DuckDbEngine) -> None:
+def test_nan_is_greater_than_every_number_in_files_and_arrow(
+    lake: Catalog, engine: DuckDbEngine
+) -> None:
     rows = pa.table({"id": [1, 2, 3, 4], "x": [1.0, math.nan, 3.0, -0.0]})
     written = create(lake, "t", rows.schema)
     written.stage([written.file(rows)], rows.to_pylist())
@@ -118,7 +118,7 @@ def test_nan_is_above_every_number_wherever_rows_are(lake: Catalog, engine: Duck
         assert math.isnan(same[2])
 
 
-def test_a_table_without_files_has_its_columns(lake: Catalog, engine: DuckDbEngine) -> None:
+def test_table_without_files_has_its_columns(lake: Catalog, engine: DuckDbEngine) -> None:
     written = create(lake, "t", pa.schema([("id", pa.int32()), ("at", pa.list_(pa.date32()))]))
     rows = engine.collect(engine.scan(live_files(written), positions=True))
     assert rows.num_rows == 0
@@ -126,7 +126,7 @@ def test_a_table_without_files_has_its_columns(lake: Catalog, engine: DuckDbEngi
     assert rows.column_names[-2:] == [FILE, ROW]
 
 
-def test_a_column_may_be_called_like_what_duckdb_adds(lake: Catalog, engine: DuckDbEngine) -> None:
+def test_columns_can_have_the_names_that_duckdb_adds(lake: Catalog, engine: DuckDbEngine) -> None:
     names = ("filename", "file_row_number", "file_index", "p", "r", "c0")
     schema = pa.schema([(name, pa.int64()) for name in names])
     written = create(lake, "t", schema, partition_by=["r"])
@@ -134,7 +134,7 @@ def test_a_column_may_be_called_like_what_duckdb_adds(lake: Catalog, engine: Duc
     assert scanned(engine, written) == written.states[-1]
 
 
-def test_timestamps_without_a_zone_in_old_files_are_utc(
+def test_int96_and_zoneless_timestamps_in_files_are_utc(
     lake: Catalog, engine: DuckDbEngine
 ) -> None:
     when = [datetime(2024, 2, 29, 1, 2, 3, 456789), datetime(1700, 1, 1), None]
@@ -158,9 +158,7 @@ def test_timestamps_without_a_zone_in_old_files_are_utc(
     assert scanned(engine, written) == written.states[-1]
 
 
-def test_columns_that_became_wider_are_read_with_their_new_type(
-    lake: Catalog, engine: DuckDbEngine
-) -> None:
+def test_widened_columns_are_read_with_their_new_type(lake: Catalog, engine: DuckDbEngine) -> None:
     properties = {"delta.enableTypeWidening": "true"}
     wide = pa.schema(
         [
@@ -184,7 +182,7 @@ def test_columns_that_became_wider_are_read_with_their_new_type(
     assert scanned(engine, written) == written.states[-1]
 
 
-def test_odd_names_of_files_are_taken_as_they_are(lake: Catalog, engine: DuckDbEngine) -> None:
+def test_special_characters_in_file_names_are_literal(lake: Catalog, engine: DuckDbEngine) -> None:
     written = create(lake, "t", IDS)
     names = ["a*.parquet", "a1.parquet", "[x]?.parquet", "x 100%.parquet", "d*r/{a,b}.parquet"]
     for number, name in enumerate(names):
@@ -193,7 +191,7 @@ def test_odd_names_of_files_are_taken_as_they_are(lake: Catalog, engine: DuckDbE
     assert scanned(engine, written) == written.states[-1]
 
 
-def test_a_missing_file_is_an_error_that_names_it(lake: Catalog, engine: DuckDbEngine) -> None:
+def test_missing_file_error_names_the_file(lake: Catalog, engine: DuckDbEngine) -> None:
     written = create(lake, "t", IDS)
     add = written.file(pa.table({"id": pa.array([1], pa.int64())}), name="gone.parquet")
     written.stage([replace(add, path="lost.parquet")], [{"id": 1}])
@@ -201,7 +199,7 @@ def test_a_missing_file_is_an_error_that_names_it(lake: Catalog, engine: DuckDbE
         engine.collect(engine.scan(live_files(written)))
 
 
-def test_only_the_named_columns_are_asked_for(lake: Catalog, engine: DuckDbEngine) -> None:
+def test_query_on_a_scan_can_use_any_columns(lake: Catalog, engine: DuckDbEngine) -> None:
     [written] = tables.nested(lake)
     scan = engine.scan(live_files(written), positions=True)
     for text, wanted in (
@@ -214,7 +212,7 @@ def test_only_the_named_columns_are_asked_for(lake: Catalog, engine: DuckDbEngin
         assert engine.collect(answer).to_pylist() == wanted
 
 
-def test_rows_of_a_disk_and_of_a_store_are_read_together(
+def test_files_on_disk_and_in_s3_are_read_together(
     lake: Catalog, engine: DuckDbEngine, tmp_path: Path
 ) -> None:
     written = create(lake, "t", IDS)
@@ -229,7 +227,7 @@ def test_rows_of_a_disk_and_of_a_store_are_read_together(
     assert {row["id"] for row in rows if paths[row[FILE]] == path} == {2}
 
 
-def test_the_same_rows_are_read_as_often_as_wanted(lake: Catalog, engine: DuckDbEngine) -> None:
+def test_scan_can_be_read_again(lake: Catalog, engine: DuckDbEngine) -> None:
     [written] = tables.typed_partitions(lake)
     scan = engine.scan(live_files(written))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Engines share a DuckDB, and none is harmed by what happens to another."""
+"""Engines share a DuckDB instance without affecting each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.engine.duckdb.instance import EngineDatabase
 
-SETTINGS = EngineSettings(memory_limit="100MB", threads=2)  # of no other test
+SETTINGS = EngineSettings(memory_limit="100MB", threads=2)  # used by no other test
 
 
 def answer(lent: EngineDatabase) -> object:
@@ -59,18 +59,18 @@ lent.release()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
-def test_child_of_a_process_with_an_open_engine_ends_and_leaves_it_alone() -> None:
+def test_forked_child_does_not_affect_the_engine_of_its_parent() -> None:
     subprocess.run([sys.executable, "-c", FORKS_IN_USE], check=True, timeout=60)
 
 
-def test_lock_can_be_taken_again_by_what_the_garbage_collector_closes() -> None:
+def test_instance_can_be_released_while_the_lock_is_held() -> None:
     lent = open_database(SETTINGS)
     with duckdb_shared._lock:
         lent.release()
     assert lent._instance.users == 0
 
 
-def test_table_that_cannot_be_dropped_takes_its_instance_out_of_use() -> None:
+def test_instance_is_discarded_if_a_table_cannot_be_dropped() -> None:
     broken, other = open_database(SETTINGS), open_database(SETTINGS)
     broken.release({"t": "DROP TABLE no_such_table"})
     assert answer(other) == 7
@@ -85,7 +85,7 @@ def test_table_that_cannot_be_dropped_takes_its_instance_out_of_use() -> None:
     fresh.release()
 
 
-def test_engine_drops_its_tables_at_its_end() -> None:
+def test_closed_engine_drops_its_tables() -> None:
     watcher = open_database(SETTINGS)
     tables = "SELECT count(*) FROM duckdb_tables()"
     before = watcher.connection.execute(tables).fetchone()
@@ -97,7 +97,7 @@ def test_engine_drops_its_tables_at_its_end() -> None:
     watcher.release()
 
 
-def test_work_without_duckdb_gives_the_command_that_installs_it(tmp_path: Path) -> None:
+def test_error_without_duckdb_gives_the_install_command(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['duckdb'] = None\n"
         "import deltasql, pyarrow as pa\n"
@@ -111,13 +111,13 @@ def test_work_without_duckdb_gives_the_command_that_installs_it(tmp_path: Path) 
     assert run.stdout.strip() == MissingDriverError(extra="duckdb").help
 
 
-def test_the_extra_of_spark_brings_the_engine_that_its_data_source_reads_by() -> None:
+def test_spark_extra_includes_duckdb() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
     extras = project["project"]["optional-dependencies"]
     assert set(extras["duckdb"]) <= set(extras["spark"])
 
 
-def test_a_forgotten_transaction_gives_its_engine_back(catalog: Catalog) -> None:
+def test_garbage_collected_transaction_releases_its_engine(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.write("t", pa.table({"id": range(500_000)}))
     before = users()
@@ -127,7 +127,9 @@ def test_a_forgotten_transaction_gives_its_engine_back(catalog: Catalog) -> None
     del forgotten
     gc.collect()
     assert users() == before
-    rows = catalog.begin().read_batches("t")  # they are read although nobody holds it
+    rows = catalog.begin().read_batches(
+        "t"
+    )  # the rows can be read although the transaction is garbage
     gc.collect()
     assert users() == before
     assert rows.read_all().num_rows == 500_000

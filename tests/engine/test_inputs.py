@@ -1,4 +1,4 @@
-"""Whatever speaks Arrow can be handed in, as often as it can be read."""
+"""Every Arrow-compatible object is accepted as input and can be read repeatedly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WANTED = ROWS.to_pylist()
 
 
 class OldFrame(pd.DataFrame):
-    """A pandas data frame of before the Arrow C stream."""
+    """A pandas data frame without the Arrow C stream interface."""
 
     @property
     def _constructor(self) -> type[OldFrame]:
@@ -42,14 +42,14 @@ class OldFrame(pd.DataFrame):
 
 
 class OnlyArray:
-    """Speaks nothing but the Arrow C array interface."""
+    """Implements only the Arrow C array interface."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:
         return ROWS.combine_chunks().to_batches()[0].__arrow_c_array__(requested_schema)
 
 
 class OnlyStream:
-    """Speaks nothing but the Arrow C stream interface."""
+    """Implements only the Arrow C stream interface."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         return ROWS.__arrow_c_stream__(requested_schema)
@@ -84,12 +84,12 @@ def engine() -> Iterator[DuckDbEngine]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_read(form: str) -> None:
+def test_every_input_form_is_read(form: str) -> None:
     assert batches(FORMS[form]()).read_all().to_pylist() == WANTED
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_rows_of_an_engine_can_be_read_again(engine: DuckDbEngine, form: str) -> None:
+def test_engine_rows_can_be_read_again(engine: DuckDbEngine, form: str) -> None:
     relation = engine.rows(FORMS[form]())
     assert relation.columns == ("id", "name")
     for _ in range(2):
@@ -100,7 +100,7 @@ def test_rows_of_an_engine_can_be_read_again(engine: DuckDbEngine, form: str) ->
 @pytest.mark.parametrize(
     "wrong", [None, 1, "x", [], [1], [{"id": 1}], object()], ids=lambda each: type(each).__name__
 )
-def test_anything_else_is_refused(engine: DuckDbEngine, wrong: object) -> None:
+def test_other_objects_are_refused(engine: DuckDbEngine, wrong: object) -> None:
     for read in (batches, engine.rows):
         with pytest.raises(TxnLogEngineError, match="cannot read rows from"):
             read(wrong)
@@ -122,14 +122,14 @@ def test_anything_else_is_refused(engine: DuckDbEngine, wrong: object) -> None:
     ],
     ids=lambda column: str(column.type),
 )
-def test_values_of_all_layouts_arrive(engine: DuckDbEngine, column: pa.Array) -> None:
+def test_all_arrow_layouts_are_read(engine: DuckDbEngine, column: pa.Array) -> None:
     table = pa.table({"v": column})
     assert engine.collect(engine.rows(table))["v"].to_pylist() == column.to_pylist()
     kept = engine.rows(table.to_reader())
     assert engine.collect(kept)["v"].to_pylist() == column.to_pylist()
 
 
-def test_a_query_knows_relations_by_their_keywords(engine: DuckDbEngine) -> None:
+def test_query_uses_relations_by_keyword(engine: DuckDbEngine) -> None:
     left, right = engine.rows(ROWS), engine.rows(ROWS.slice(1).to_reader())
     query = parse_one(
         "WITH both AS (SELECT source.id FROM target JOIN source ON source.id = target.id) "
@@ -143,13 +143,13 @@ def test_a_query_knows_relations_by_their_keywords(engine: DuckDbEngine) -> None
     assert engine.collect(again).to_pylist() == [{"more": 6}]
 
 
-def test_what_is_kept_is_computed_once(engine: DuckDbEngine) -> None:
+def test_kept_rows_are_computed_once(engine: DuckDbEngine) -> None:
     query = parse_one("SELECT id, random() AS r FROM t", dialect="duckdb")
     kept = engine.keep(engine.query(query, t=engine.rows(ROWS)))
     assert engine.collect(kept).equals(engine.collect(kept))
 
 
-def test_a_stream_goes_on_while_others_are_read(engine: DuckDbEngine) -> None:
+def test_stream_survives_other_reads(engine: DuckDbEngine) -> None:
     many = engine.query(parse_one("SELECT * FROM range(1000000) AS r(n)", dialect="duckdb"))
     first, second = engine.stream(many), engine.stream(many)
     first.read_next_batch()
@@ -159,7 +159,7 @@ def test_a_stream_goes_on_while_others_are_read(engine: DuckDbEngine) -> None:
     assert 0 < total < 2_000_000
 
 
-def test_errors_are_ours_and_name_the_engine(engine: DuckDbEngine) -> None:
+def test_duckdb_errors_become_engine_errors(engine: DuckDbEngine) -> None:
     wrong = engine.query(parse_one("SELECT CAST(name AS INT) AS n FROM t"), t=engine.rows(ROWS))
     for read in (engine.collect, lambda relation: engine.stream(relation).read_all()):
         with pytest.raises(TxnLogEngineError, match="Could not convert string 'a'") as caught:
@@ -169,7 +169,7 @@ def test_errors_are_ours_and_name_the_engine(engine: DuckDbEngine) -> None:
         engine.query(parse_one("SELECT * FROM nowhere"))
 
 
-def test_error_of_a_stream_is_raised_as_it_is(engine: DuckDbEngine) -> None:
+def test_error_of_an_input_stream_is_raised_unchanged(engine: DuckDbEngine) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield from ROWS.to_batches()
         raise LookupError("the source is gone")
@@ -179,13 +179,13 @@ def test_error_of_a_stream_is_raised_as_it_is(engine: DuckDbEngine) -> None:
     assert engine.collect(engine.rows(ROWS.to_reader())).num_rows == 3
 
 
-def test_relations_that_nobody_has_any_more_are_given_back(engine: DuckDbEngine) -> None:
+def test_unused_relations_are_dropped(engine: DuckDbEngine) -> None:
     known = parse_one(
         "SELECT (SELECT count(*) FROM duckdb_views() WHERE NOT internal)"
         " + (SELECT count(*) FROM duckdb_tables()) AS n",
         dialect="duckdb",
     )
-    gc.collect()  # what others left in the same DuckDB
+    gc.collect()  # drops relations of other tests in the same DuckDB instance
     counts = [engine.collect(engine.query(known))["n"][0].as_py()]
     for _ in range(3):
         for _ in range(10):
@@ -197,7 +197,7 @@ def test_relations_that_nobody_has_any_more_are_given_back(engine: DuckDbEngine)
     assert max(counts[1:]) < counts[0] + 10
 
 
-def test_a_stream_holds_what_it_reads(engine: DuckDbEngine) -> None:
+def test_stream_keeps_its_relations_alive(engine: DuckDbEngine) -> None:
     query = parse_one("SELECT n FROM range(300000) AS r(n)", dialect="duckdb")
     kept = engine.keep(engine.query(query))
     stream = engine.stream(engine.query(parse_one("SELECT n + 1 AS n FROM t"), t=kept))
@@ -207,26 +207,26 @@ def test_a_stream_holds_what_it_reads(engine: DuckDbEngine) -> None:
     assert stream.read_all().num_rows == 300_000
 
 
-def test_no_variable_of_the_caller_is_taken_for_a_table(engine: DuckDbEngine) -> None:
+def test_local_variables_are_not_tables(engine: DuckDbEngine) -> None:
     nowhere = ROWS
     with pytest.raises(TxnLogEngineError, match="nowhere"):
         engine.query(parse_one("SELECT * FROM nowhere"))
     assert nowhere is ROWS
 
 
-def test_nothing_is_left_behind(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_engine_leaves_no_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     config = Config(engine={"memory_limit": "200MB", "threads": 1})
     with DuckDbEngine(config) as engine:
-        assert list(tmp_path.iterdir()) == []  # not opened before it is needed
+        assert list(tmp_path.iterdir()) == []  # DuckDB is opened on first use
         query = parse_one("SELECT * FROM range(10) AS r(n)", dialect="duckdb")
         kept = engine.keep(engine.query(query))
-    (folder,) = tmp_path.iterdir()  # that of the DuckDB, which waits for the next engine
+    (folder,) = tmp_path.iterdir()  # the folder of the idle instance, which the next engine reuses
     assert list(folder.iterdir()) == []
     assert folder.stat().st_mode & 0o777 == 0o700
     tables = parse_one("SELECT count(*) AS n FROM duckdb_tables()", dialect="duckdb")
-    with DuckDbEngine(config) as engine:  # the same DuckDB, in which the rows are gone
+    with DuckDbEngine(config) as engine:  # the same instance, without the rows
         assert engine.collect(engine.query(tables))["n"].to_pylist() == [0]
     assert kept.columns == ("n",)
     close_idle()
@@ -239,7 +239,7 @@ def _many(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("rows", [500_000, 5_000_000])
-def test_a_stream_of_any_size_is_read_again_and_numbered(engine: DuckDbEngine, rows: int) -> None:
+def test_stream_of_any_size_can_be_read_again_and_numbered(engine: DuckDbEngine, rows: int) -> None:
     schema = pa.schema([("n", pa.int64())])
     relation = engine.rows(pa.RecordBatchReader.from_batches(schema, _many(rows)))
     numbered = engine.numbered(relation, "number")
@@ -253,7 +253,7 @@ def test_a_stream_of_any_size_is_read_again_and_numbered(engine: DuckDbEngine, r
         assert engine.collect(engine.query(query, t=numbered)).to_pylist() == [wanted]
 
 
-def test_error_late_in_a_large_stream_is_raised_as_it_is(engine: DuckDbEngine) -> None:
+def test_late_error_of_a_large_stream_is_raised_unchanged(engine: DuckDbEngine) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield from _many(5_000_000)
         raise LookupError("the source is gone")
@@ -263,7 +263,7 @@ def test_error_late_in_a_large_stream_is_raised_as_it_is(engine: DuckDbEngine) -
         engine.rows(pa.RecordBatchReader.from_batches(schema, broken()))
 
 
-def test_values_that_are_no_numbers_are_found_in_a_stream(engine: DuckDbEngine) -> None:
+def test_nan_in_a_stream_can_be_filtered(engine: DuckDbEngine) -> None:
     values = pa.table({"v": [1.0, float("nan"), None]})
     query = parse_one(
         "SELECT count(*) AS n FROM t WHERE v = 'NaN'::DOUBLE OR v > 5", dialect="duckdb"
@@ -273,8 +273,8 @@ def test_values_that_are_no_numbers_are_found_in_a_stream(engine: DuckDbEngine) 
     )
 
 
-def test_text_of_every_layout_is_compared_in_a_stream(engine: DuckDbEngine) -> None:
-    """DuckDB leaves conditions on some sources to Arrow, which cannot filter every layout."""
+def test_strings_of_every_layout_can_be_filtered(engine: DuckDbEngine) -> None:
+    """DuckDB pushes some filters down to Arrow, which cannot filter every layout."""
     for kind in (pa.string(), pa.large_string(), pa.string_view()):
         rows = engine.rows(pa.table({"v": pa.array(["a", "b", None], kind)}).to_reader())
         query = parse_one("SELECT v FROM t WHERE v = 'b'")

@@ -1,4 +1,4 @@
-"""Rows become files that hold them all, in the shape that was asked for."""
+"""Writing rows to Parquet files: types, sizes, partitions and options."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def read_back(plan: WritePlan, adds: list[AddFile]) -> pa.Table:
 
 
 def noise(rows: int, **columns: Any) -> pa.Table:
-    """Rows that do not compress."""
+    """Return rows that do not compress."""
     values = np.random.default_rng(1).random(rows)
     return pa.table({"id": pa.array(range(rows), pa.int64()), "x": values, **columns})
 
 
-def test_no_rows_make_no_file(tmp_path: Path) -> None:
+def test_empty_input_writes_no_file(tmp_path: Path) -> None:
     data = pa.table({"id": pa.array([], pa.int64())})
     assert write_batches(data.to_reader(), plan_for(tmp_path, data.schema)) == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_are_told_before_a_file_is_there(tmp_path: Path) -> None:
+def test_intents_are_recorded_before_files_are_written(tmp_path: Path) -> None:
     data = noise(100, part=pa.array([n % 3 for n in range(100)], pa.int32()))
     told: list[str] = []
 
@@ -59,7 +59,7 @@ def test_names_are_told_before_a_file_is_there(tmp_path: Path) -> None:
     assert {add.partition_values["part"] for add in adds} == {"0", "1", "2"}
 
 
-def test_a_failure_leaves_no_file(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     data = noise(1000)
 
     def broken() -> Any:
@@ -94,14 +94,14 @@ def test_a_failure_leaves_no_file(tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value.type if isinstance(value, pa.Array) else value),
 )
-def test_types_that_delta_has_not_are_cast(
+def test_types_without_a_delta_type_are_cast(
     tmp_path: Path, given: pa.Array, stored: pa.DataType | None
 ) -> None:
     kind = stored or pa.struct([("a", pa.timestamp("us"))])
     plan = plan_for(tmp_path, pa.schema([("v", kind)]))
     adds = write_batches(pa.table({"v": given}).to_reader(), plan)
     options = pa.compute.CastOptions(kind, allow_time_truncate=True)
-    if isinstance(given.type, pa.ListViewType):  # Arrow's own cast is broken
+    if isinstance(given.type, pa.ListViewType):  # Arrow's own cast of list views is wrong
         wanted = pa.table({"v": pa.array(given.to_pylist(), kind)})
     else:
         wanted = pa.table({"v": pa.compute.cast(given, options=options)})
@@ -118,7 +118,7 @@ def test_types_that_delta_has_not_are_cast(
     ],
     ids=str,
 )
-def test_values_that_do_not_fit_are_refused(
+def test_values_that_cannot_be_cast_are_refused(
     tmp_path: Path, given: pa.Array, wanted: pa.DataType
 ) -> None:
     plan = plan_for(tmp_path, pa.schema([("v", wanted)]))
@@ -126,7 +126,7 @@ def test_values_that_do_not_fit_are_refused(
         write_batches(pa.table({"v": given}).to_reader(), plan)
 
 
-def test_a_null_where_none_may_be_is_refused_also_inside_of_structs(tmp_path: Path) -> None:
+def test_null_in_a_not_null_field_is_refused_also_in_structs(tmp_path: Path) -> None:
     inner = pa.struct([pa.field("a", pa.int64(), nullable=False)])
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", inner)])
     plan = plan_for(tmp_path, schema)
@@ -159,7 +159,7 @@ def mapped_schema() -> str:
     return json.dumps({"type": "struct", "fields": fields})
 
 
-def test_mapped_columns_have_physical_names_and_ids_in_files_values_and_statistics(
+def test_column_mapping_applies_to_files_partition_values_and_statistics(
     tmp_path: Path,
 ) -> None:
     plan = plan_for(tmp_path, mapped_schema(), partition_by=["the day"], configuration=MAPPED)
@@ -185,7 +185,7 @@ def test_mapped_columns_have_physical_names_and_ids_in_files_values_and_statisti
     assert [f.name for f in schema.field("c5").type.value_type] == ["c3", "c4"]
 
 
-def test_change_data_keeps_its_kind_and_its_folder(tmp_path: Path) -> None:
+def test_change_data_file_has_change_type_and_folder(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
     plan = plan_for(tmp_path, schema, partition_by=["p"], folder="_change_data/")
     rows = pa.table({"id": [1], "p": ["x"], CHANGE_TYPE: ["delete"]})
@@ -199,7 +199,7 @@ def test_change_data_keeps_its_kind_and_its_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["options", "property"])
-def test_a_file_ends_near_the_size_that_was_asked_for(tmp_path: Path, source: str) -> None:
+def test_files_end_near_the_target_size(tmp_path: Path, source: str) -> None:
     size = 200_000
     data = noise(200_000)  # about 2.4 MB
     options = WriteOptions(target_file_size=size if source == "options" else None)
@@ -207,12 +207,14 @@ def test_a_file_ends_near_the_size_that_was_asked_for(tmp_path: Path, source: st
     plan = plan_for(tmp_path, data.schema, options=options, configuration=properties)
     adds = write_batches(data.to_reader(max_chunksize=10_000), plan)
     assert len(adds) > 8
-    sizes = sorted(add.size for add in adds)[2:]  # what is left over in two lanes may be less
+    sizes = sorted(add.size for add in adds)[
+        2:
+    ]  # the last file of each of two writers may be smaller
     assert all(size * 0.9 <= each <= size * 1.4 for each in sizes), sizes
     assert arrow_rows(read_back(plan, adds)) == arrow_rows(data)
 
 
-def test_the_whole_of_one_batch_is_cut_into_files(tmp_path: Path) -> None:
+def test_one_large_batch_is_split_into_files(tmp_path: Path) -> None:
     data = noise(100_000)
     options = WriteOptions(target_file_size=100_000)
     plan = plan_for(tmp_path, data.schema, options=options)
@@ -221,7 +223,7 @@ def test_the_whole_of_one_batch_is_cut_into_files(tmp_path: Path) -> None:
     assert sum(json.loads(add.stats or "")["numRecords"] for add in adds) == 100_000
 
 
-def test_few_rows_in_many_batches_are_one_file_of_one_row_group(tmp_path: Path) -> None:
+def test_small_batches_are_combined_into_one_row_group(tmp_path: Path) -> None:
     data = noise(5_000)
     plan = plan_for(tmp_path, data.schema)
     [add] = write_batches(data.to_reader(max_chunksize=10), plan)
@@ -229,7 +231,7 @@ def test_few_rows_in_many_batches_are_one_file_of_one_row_group(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("partitions", [3, 500])
-def test_rows_of_any_number_of_partitions_stay_in_theirs(
+def test_every_partition_is_written_to_one_file(
     tmp_path: Path, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "_CHUNK_OF_PARTITIONS_BYTES", 100_000)
@@ -237,12 +239,12 @@ def test_rows_of_any_number_of_partitions_stay_in_theirs(
     data = noise(40_000, part=parts)
     plan = plan_for(tmp_path, data.schema, partition_by=["part"])
     adds = write_batches(data.to_reader(max_chunksize=1_000), plan)
-    # Sorted first, each partition is written once, whatever came in between.
+    # The rows are sorted first, so each partition is written once.
     assert len(adds) == partitions
     assert arrow_rows(read_back(plan, adds)) == arrow_rows(data)
 
 
-def test_partitions_that_turn_up_late_are_sorted_from_there_on(
+def test_partitions_that_appear_late_are_sorted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "_CHUNK_OF_PARTITIONS_BYTES", 50_000)
@@ -265,7 +267,7 @@ def test_rows_keep_their_order_in_a_file(tmp_path: Path) -> None:
 # Options
 
 
-def test_the_codec_is_the_users_else_the_tables_else_snappy(tmp_path: Path) -> None:
+def test_codec_is_the_option_then_the_table_property_then_snappy(tmp_path: Path) -> None:
     data = noise(10)
 
     def codec(options: WriteOptions, properties: dict[str, str]) -> tuple[str, str]:
@@ -285,7 +287,7 @@ def test_the_codec_is_the_users_else_the_tables_else_snappy(tmp_path: Path) -> N
         codec(WriteOptions(compression="lzo"), {})
 
 
-def test_options_by_column_reach_the_columns(tmp_path: Path) -> None:
+def test_column_options_apply_to_their_columns(tmp_path: Path) -> None:
     inner = pa.struct([("a", pa.int64()), ("b", pa.string())])
     data = pa.table(
         {
@@ -317,7 +319,7 @@ def test_options_by_column_reach_the_columns(tmp_path: Path) -> None:
     assert group.column(columns["in.a"]).statistics is not None
 
 
-def test_nanoseconds_are_cut_never_rounded_up(tmp_path: Path) -> None:
+def test_nanoseconds_are_truncated(tmp_path: Path) -> None:
     given = pa.array([1_999, 999], pa.timestamp("ns"))
     plan = plan_for(tmp_path, pa.schema([("at", pa.timestamp("us"))]))
     adds = write_batches(pa.table({"at": given}).to_reader(), plan)

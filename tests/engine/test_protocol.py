@@ -1,4 +1,4 @@
-"""The embedded engine keeps the guarantees of every engine."""
+"""The DuckDB engine passes the tests of every engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many rows and many files: memory has a bound, and plans are made fast."""
+"""Many rows and many files: memory is bounded, and planning is fast."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ print(json.dumps({"before": before, "written": written, "read": peak(), "rows": 
         pytest.param(1, "kept", 460, marks=pytest.mark.everything("half a minute of writing")),
     ],
 )
-def test_rows_are_written_in_less_memory_than_they_take(
+def test_writing_uses_less_memory_than_the_rows(
     tmp_path: Path, partitions: int, how: str, most: int
 ) -> None:
     command = [sys.executable, "-c", STREAM, str(tmp_path), "240", str(partitions), how]
@@ -82,7 +82,7 @@ def test_rows_are_written_in_less_memory_than_they_take(
     found = json.loads(answer.stdout)
     assert found["rows"] == 12_000_000
     assert found["files"] >= partitions
-    assert found["bytes"] > 300 * 2**20  # and 510 MB in memory, all at once
+    assert found["bytes"] > 300 * 2**20  # 510 MB in memory
     assert found["read"] - found["before"] < most, found
 
 
@@ -93,7 +93,7 @@ def test_ten_thousand_partitions_are_planned_and_read_fast(tmp_path: Path) -> No
     rows = pa.table({"id": pa.array(range(10), pa.int64()), "p": pa.array(range(10), pa.int64())})
     adds = write_batches(rows.to_reader(), plan)
     metadata = Metadata("0", schema_from_any(schema).to_json(), ("p",))
-    # The same ten files under ten thousand names, each with a value of its own.
+    # Hard links: the same ten files under ten thousand names, each with its own partition value.
     for number in range(10, 10_000):
         add = adds[number % 10]
         (tmp_path / f"{number}.parquet").hardlink_to(tmp_path / plan.storage.data_name(add.path))

@@ -1,4 +1,4 @@
-"""Bounds hold for every row, and are as near as Delta can write them."""
+"""Statistics: minimum and maximum cover every row, as tightly as Delta can express."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def stats_of(table: pa.Table, chunks: int = 1) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", KINDS)
 @given(data=st.data(), chunks=st.integers(1, 3))
-def test_bounds_are_those_of_the_rows(name: str, data: st.DataObject, chunks: int) -> None:
+def test_bounds_cover_every_row(name: str, data: st.DataObject, chunks: int) -> None:
     kind, values = KINDS[name]
     rows = data.draw(st.lists(st.none() | values, max_size=12))
     stats = stats_of(pa.table({"v": pa.array(rows, kind)}), chunks)
@@ -92,14 +92,14 @@ def test_bounds_are_those_of_the_rows(name: str, data: st.DataObject, chunks: in
         assert (low, high) == (min(known), max(known))
 
 
-def test_zero_is_bounded_by_both_zeros() -> None:
+def test_bounds_of_zero_are_negative_and_positive_zero() -> None:
     for rows in ([0.0, -0.0], [0.0], [-0.0]):
         stats = stats_of(pa.table({"v": rows}))
         assert math.copysign(1, stats["minValues"]["v"]) == -1
         assert math.copysign(1, stats["maxValues"]["v"]) == 1
 
 
-def test_moments_that_json_cannot_say_have_no_bound() -> None:
+def test_timestamps_outside_the_json_range_have_no_bound() -> None:
     last = int(
         (datetime(9999, 12, 31, 23, 59, 59, 999999, UTC) - EPOCH) / timedelta(microseconds=1)
     )
@@ -134,7 +134,7 @@ ROWS = pa.table(
 )
 
 
-def test_members_of_structs_have_bounds_and_other_types_only_count_nulls(tmp_path: Path) -> None:
+def test_struct_fields_have_bounds_and_other_types_only_null_counts(tmp_path: Path) -> None:
     stats = written_stats(tmp_path, ROWS)
     assert stats["minValues"] == {"a": 1, "s": {"b": 1, "c": "x", "d": {"e": 5}}, "z": "q"}
     assert stats["nullCount"] == {
@@ -164,13 +164,13 @@ def test_only_indexed_columns_have_statistics(
     assert stats["numRecords"] == 2
 
 
-def test_bounds_are_said_to_be_tight_where_rows_can_be_marked_deleted(tmp_path: Path) -> None:
+def test_tight_bounds_are_recorded_with_deletion_vectors(tmp_path: Path) -> None:
     stats = written_stats(tmp_path, ROWS, **{"delta.enableDeletionVectors": "true"})
     assert stats["tightBounds"] is True
 
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
-def test_bounds_of_a_footer_hold_in_every_unit_of_time(unit: str, tmp_path: Path) -> None:
+def test_footer_bounds_are_correct_in_every_time_unit(unit: str, tmp_path: Path) -> None:
     moments = [datetime(1971, 5, 1, 12, 0, 0, 123_000), datetime(2024, 2, 29)]
     pq.write_table(pa.table({"at": pa.array(moments, pa.timestamp(unit))}), tmp_path / "f.parquet")
     stored = pa.schema([("at", pa.timestamp("us"))])
