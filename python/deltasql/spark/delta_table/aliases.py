@@ -28,7 +28,7 @@ def without_alias(text: str, alias: str, columns: Collection[str]) -> str:
     try:
         tree = sqlglot.parse_one(text, read=PredicateDialect)
     except SqlglotError:
-        return text  # the operation parses it again and reports the error
+        return text  # a later parser reports the error
     found = [
         node
         for node in tree.find_all(exp.Column)

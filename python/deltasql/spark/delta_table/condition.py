@@ -30,7 +30,7 @@ def in_datafusion_words(text: str) -> str:
     try:
         return sqlglot.parse_one(text, read=PredicateDialect).sql(dialect=DataFusionDialect)
     except SqlglotError:
-        return text  # it is parsed again later, which reports the error
+        return text  # a later parser reports the error
 
 
 def spark_condition(predicate: Predicate) -> str:

@@ -255,7 +255,7 @@ def _no_table(named: str) -> Iterator[None]:
     try:
         yield
     except TxnLogTableNotFoundError as error:
-        if error.table is None:  # looked up by path: the message is already like that
+        if error.table is None:  # looked up by path: the message already has delta-spark's form
             raise
         raise TxnLogTableNotFoundError(
             f"`{named}` is not a Delta table: {error.message}", table=error.table, help=error.help

@@ -1,8 +1,9 @@
 """The streaming source of `format("deltasql")`: a snapshot first, then one version after another.
 
 An offset records what the stream has returned: everything before its version, and the first
-`index` files of that version or of its snapshot. It identifies the table by its id. The files of a
-version always have the same order, so that a batch that Spark repeats has the same rows.
+`index` files of that version or of its snapshot. A change feed never splits a version. An offset
+identifies the table by its id. The files of a version always have the same order, so that a batch
+that Spark repeats has the same rows.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class _Budget:
         return cls(None, limit.max_bytes if isinstance(limit, ReadMaxBytes) else size)
 
     def takes(self, files: int, size: int) -> bool:
-        """Return whether a group of files fits the batch, and count it; an empty batch takes any."""
+        """Count a group of files and return True if it fits; an empty batch takes any group."""
         over = (self.files is not None and files > self.files) or (
             self.size is not None and size > self.size
         )

@@ -249,7 +249,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def _stage(self, tx: MultiTableTransaction, adds: list[AddFile], rows: int) -> None:
         wish, plan = self.wish, self.plan
-        tx.written_files.continue_transaction(plan.txn_id, intents=1)  # for the folder
+        tx.written_files.continue_transaction(plan.txn_id, intents=1)  # the folder's intent
         if plan.version is None:
             _create(tx, wish, plan.table.location)
             tx.target(wish.table).staged.table = plan.table
