@@ -161,7 +161,7 @@ def line_chart(
 
 
 def heat_map(partitions: Sequence[PartitionStats], *, width: int = WIDE) -> Markup:
-    """Draw partitions as cells, ordered by their values; larger partitions are darker."""
+    """Draw partitions as cells, ordered by their values; the colour shows their size."""
     if not partitions:
         return Markup("")
     ordered = sorted(partitions, key=lambda each: each.label)

@@ -103,7 +103,7 @@ def as_csv(answer: pa.RecordBatchReader) -> Written:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether Arrow's CSV writer supports a type."""
+    """Return whether values of a type go to Arrow's CSV writer without conversion to text."""
     if pa.types.is_duration(kind) or pa.types.is_interval(kind):
         return False
     return any(is_such(kind) for is_such in _PLAIN)
