@@ -127,7 +127,7 @@ class AsyncTable:
     async def run(self, function: Callable[[DeltaTable], T]) -> T:
         """Call a function with a DeltaTable of this table in a thread; return its result.
 
-        `await table.run(lambda dt: dt.delete("day < '2024-01-01'"))` returns the metrics of the delete.
+        `await table.run(lambda dt: dt.delete("day < '2024-01-01'"))` returns metrics.
         """
         return await self.catalog.worker.run(lambda: function(self._handle()))
 

@@ -169,8 +169,8 @@ class DeltaTable(deltalake.DeltaTable):
     ) -> dict[str, Any]:
         """Set columns of the rows that match a predicate, or of all rows; returns metrics.
 
-        For a column of nanosecond timestamps, a datetime in `new_values` keeps its value. deltalake
-        would take its microseconds for nanoseconds.
+        For a column of nanosecond timestamps, a datetime in `new_values` keeps its value:
+        deltalake's code converts a datetime to a number of microseconds for every column.
         """
         raw = self._raw
         if raw is not None and new_values is not None:
