@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
     from deltasql.store.postgres.aio import AsyncPostgres
 
-# Up to this many rows are converted to Arrow in the event loop; more are read in a thread.
+# Up to this many files are converted to Arrow in the event loop; more are read in a thread.
 _FEW_FILES = 5_000
 
 

@@ -90,7 +90,7 @@ class AsyncTransaction:
         return await self._locked(Stop(), self._transaction.update, table, updates, **options)
 
     async def stage_table(self, table: str, actions: object, **options: Any) -> None:
-        """Stage Delta actions for a table."""
+        """Stage Delta actions for a table; rows are written and appended."""
         await self._locked(Stop(), self._transaction.stage_table, table, actions, **options)
 
     async def create_table(self, name: str, schema: object, **options: Any) -> None:

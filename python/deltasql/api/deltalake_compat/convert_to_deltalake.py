@@ -29,7 +29,7 @@ def convert_to_deltalake(
 ) -> None:
     """Create a table from the Parquet files of a folder; the files stay where they are.
 
-    In a `deltasql://` URI, `?table=` is the name of the table and `?location=` the folder.
+    A `deltasql://` URI names the table; its option `?location=` is the folder.
     """
     import deltalake
     from deltalake._util import deprecate_positional_commit_args

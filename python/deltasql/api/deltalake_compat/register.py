@@ -91,7 +91,7 @@ def _patch_all() -> None:
 
 
 def _divert(module: Any, name: str, ours_in: str, ours: str) -> None:
-    """Replace a function of deltalake's core in a module by ours, for `deltasql://` URIs."""
+    """Make a module call our function instead of deltalake's Rust function for our URIs."""
     before = getattr(module, name)
 
     @wraps(before)

@@ -215,7 +215,7 @@ class CommitWatch:
         self._seen = {row[0]: row[8] for row in self._heads()}
 
     def poll(self, *, limit: int = 1000) -> tuple[RecentCommit, ...]:
-        """Return at most `limit` commits since the last call, oldest first."""
+        """Return at most `limit` new commits, oldest first; later calls return the rest."""
         found: list[Row] = []
         for table_id, _, namespace, name, *_, version in (row[:9] for row in self._heads()):
             after = self._seen.get(table_id, -1)

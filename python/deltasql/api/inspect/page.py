@@ -1,7 +1,7 @@
 """Pages of results, and the base class of all results of `catalog.inspect`.
 
-A cursor contains the last item of its page, and the next page starts after it. So every page costs
-the same, however many pages come before it.
+A cursor contains the sort key of the last item of a page, and the next page starts after it. So
+every page costs the same, however many pages come before it.
 """
 
 from __future__ import annotations

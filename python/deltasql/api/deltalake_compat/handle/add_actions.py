@@ -65,5 +65,5 @@ def _texts(stats: pa.ChunkedArray) -> Iterator[pa.Array]:
     """Yield the statistics in batches: parsed statistics need several times the memory."""
     for first in range(0, len(stats), _AT_A_TIME):
         texts = stats.slice(first, _AT_A_TIME).combine_chunks()
-        # NULL is stored as an empty string.
+        # A file without statistics has an empty string here.
         yield pc.if_else(pc.equal(texts, ""), None, texts)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def end_version_error(error: VersionNotFoundError, table: str | None) -> VersionNotFoundError:
-    """Return the error for a missing version with deltalake's message and ours."""
+    """Return the error for a missing version, with deltalake's message followed by ours."""
     return VersionNotFoundError(
         f"LogSegment end version {error.latest} not the same as the specified end version "
         f"{error.version}: {error.message}",

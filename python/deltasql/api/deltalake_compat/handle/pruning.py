@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PATTERNS = (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpILike, exp.SimilarTo)
 _OPERATORS = (exp.DPipe, exp.Mod, exp.Neg, exp.Tuple)
-# sqlglot's functions that SQL does not call functions.
+# SQL syntax that sqlglot represents as functions.
 _NO_FUNCTIONS = (exp.Connector, exp.Cast, exp.Case, exp.If)
 
 

@@ -42,7 +42,7 @@ def read_rows(
     schema = pa.schema(fields)
     listed = files if files is not None else raw.listed(predicate)
     wanted: list[exp.Expr] = [exp.column(name, _LIVE, quoted=True) for name in names]
-    # A query without columns still returns the number of rows.
+    # Without columns, select null: the batches must have the right number of rows.
     query = exp.select(*(wanted or [exp.null()])).from_(exp.to_table(_LIVE))
     if condition is not None:
         query = query.where(condition)
@@ -73,7 +73,7 @@ def _as_view(kind: pa.DataType) -> pa.DataType:
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Cast a batch to the table's schema: the engine may use other names and integer sizes."""
+    """Cast a batch to the table's schema: the engine may use other names and sizes."""
     if not schema.names:
         return batch.select([])
     columns = [
