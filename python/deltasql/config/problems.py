@@ -79,7 +79,7 @@ def field_at(model: type[BaseModel], path: list[str]) -> FieldInfo | None:
 
 
 def allowed_values(found: FieldInfo) -> str:
-    """Return a text with the allowed values of a field.
+    """Describe the allowed values of a field.
 
     >>> from deltasql.config.sections import PoolSettings
     >>> allowed_values(PoolSettings.model_fields["max_size"])

@@ -1,4 +1,4 @@
-"""Mask secrets in texts such as error messages and log lines."""
+"""Mask secrets in error messages, log lines and other text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partition values: convert the text in the log to typed Python values.
+"""Partition values: convert the strings in the log to typed Python values.
 
 A timestamp with nanoseconds becomes an int, the nanoseconds since 1970: Python's datetime has
 only microseconds.
@@ -23,7 +23,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def parse_partition_value(text: str | None, data_type: DataType) -> Any:
-    """Parse a partition value; an empty text is null in every type.
+    """Parse a partition value; an empty string is null in every type.
 
     A `timestamp` without a time zone is UTC, as in other readers.
 
@@ -57,7 +57,7 @@ def _timestamp_ntz(text: str) -> datetime:
 
 
 def nanoseconds(text: str, *, has_zone: bool) -> int:
-    """Convert the text of a timestamp to nanoseconds since 1970.
+    """Convert a timestamp string to nanoseconds since 1970.
 
     >>> nanoseconds("1970-01-01T01:00:00.000000001+01:00", has_zone=True)
     1

@@ -64,7 +64,7 @@ def is_plain(text: str) -> bool:
 
 
 def decoded(text: str, what: str) -> str:
-    """Percent-decode a text; raise TxnLogUriError, without a password in it, if it is not valid."""
+    """Percent-decode a string; raise TxnLogUriError, without the password, if it is not valid."""
     shown = "" if what == "password" else f" {text!r}"
     if _STRAY_PERCENT.search(text):
         fail(f"{what}{shown} holds a '%' that encodes nothing", None, "write %25 for a '%'.")

@@ -1,4 +1,4 @@
-"""Parse a text to a `DeltaSqlUri`.
+"""Parse a string into a `DeltaSqlUri`.
 
 An error never contains what may be a part of a password: a `/`, `?` or `@` in a password that is
 not percent-encoded shifts the boundaries of all parts after it.
@@ -83,7 +83,7 @@ def _parse(text: str, environ: Mapping[str, str]) -> DeltaSqlUri:
 
 
 def is_database_file(text: str) -> bool:
-    """Return whether a text looks like the name of a database file.
+    """Return whether a string looks like the name of a database file.
 
     >>> is_database_file("meta.db"), is_database_file("prod")
     (True, False)

@@ -42,7 +42,7 @@ FALSE: Node = {"op": "false"}
 UNKNOWN: Node = {"op": "unknown"}
 
 DOUBTFUL = "doubtful"
-"""Marks a text with backslashes that engines interpret differently."""
+"""Marks a string literal with backslashes that engines interpret differently."""
 _BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _EXACT_IN_DOUBLE = 2**53
 _EPOCH = datetime(1970, 1, 1)
@@ -235,7 +235,7 @@ def _date_point(value: Value) -> Fraction | None:
 
 
 def _timestamp_point(data_type: str, value: Value) -> Fraction | None:
-    # For a timestamp_ntz, some engines drop a time zone in the text and others convert it.
+    # For a timestamp_ntz, some engines ignore a time zone in the string and others convert it.
     nanoseconds = _nanoseconds(value, zone_allowed=data_type == "timestamp")
     if nanoseconds is None or nanoseconds % 1000:
         return None  # engines truncate or round to microseconds
@@ -248,7 +248,7 @@ def _nanosecond_point(data_type: str, value: Value) -> Fraction | None:
 
 
 def _nanoseconds(value: Value, *, zone_allowed: bool) -> int | None:
-    """Convert a timestamp, a date or their text to nanoseconds since 1970."""
+    """Convert a timestamp or date, also as a string, to nanoseconds since 1970."""
     if value.kind == "nanoseconds":
         return int(value.value)
     if value.kind in ("timestamp", "timestamp_ntz"):

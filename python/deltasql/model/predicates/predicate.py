@@ -1,11 +1,12 @@
 """Parse predicates (SQL text or filter lists) for a table, for data skipping and for engines.
 
-The SQL dialect is Spark's: backquotes around names, single quotes around text, `''` for a quote
-in a text. Predicates written for DataFusion work, too:
+The SQL dialect is Spark's: backquotes around names, single quotes around string literals, `''` for
+a quote in a literal. Predicates written for DataFusion work, too:
 
 - A backslash is a normal character, as in DataFusion, unless the predicate can only be parsed with
-  Spark's escapes. Data skipping does not use a text whose meaning depends on this.
-- Double quotes enclose the name of a column if the table has such a column, otherwise a text.
+  Spark's escapes. Data skipping does not use a literal whose meaning depends on this.
+- Double quotes enclose the name of a column if the table has such a column, otherwise a string
+  literal.
 
 Column names are case-insensitive. A timestamp without a time zone is UTC.
 """
@@ -46,7 +47,7 @@ _RANDOM = (exp.Rand, exp.Randn, exp.Uuid)
 
 
 class PredicateDialect(Spark):
-    """Spark's SQL with double-quoted names, `''` in texts and `~` for regular expressions."""
+    """Spark's SQL with double-quoted names, `''` in literals and `~` for regular expressions."""
 
     class Tokenizer(Spark.Tokenizer):
         QUOTES = ["'"]  # noqa: RUF012  (sqlglot's own form)
@@ -284,7 +285,7 @@ def _key_range(part: Node) -> tuple[bytes, bytes]:
         return LOWEST, HIGHEST
     low, high = _keys(data_type, part["value"])
     if op == "starts_with":
-        # UTF-8 has no byte 0xff, so this is above every text with the prefix.
+        # UTF-8 has no byte 0xff, so this is above every string with the prefix.
         return low, high + b"\xff"
     if op in ("<", "<="):
         return LOWEST, high

@@ -45,7 +45,7 @@ _LONGEST = 18  # digits that fit into a 64-bit integer in every engine
 
 
 def condition_on(query: exp.Expr, table: str, schema: StructType) -> exp.Expr | None:
-    """Return a condition on all rows of a table that a query uses; None if there is none.
+    """Return a condition that is true for all rows of a table that a query uses; None if unclear.
 
     >>> import sqlglot
     >>> from deltasql.model.schema.schema import StructField, StructType

@@ -347,7 +347,7 @@ def _stored_type(data_type: DataType) -> DataType:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Return `Did you mean 'x'? ` for the nearest known name, or an empty text.
+    """Return `Did you mean 'x'? ` for the nearest known name, or an empty string.
 
     >>> nearest("amuont", ["amount", "day"])
     "Did you mean 'amount'? "
