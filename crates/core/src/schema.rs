@@ -91,7 +91,7 @@ macro_rules! for_each_action {
                 [required] configuration: String = "configuration",
                 [or false] removed: bool = "removed",
             }
-            /// Information about a commit. Writers may store any JSON, so fields have no fixed type.
+            /// Information about a commit. Writers may store any JSON: fields have no fixed type.
             CommitInfo {
                 [optional] timestamp: Value = "timestamp",
                 [optional] in_commit_timestamp: Value = "inCommitTimestamp",
