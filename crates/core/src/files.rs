@@ -49,7 +49,7 @@ impl FileList {
         Ok(Self::of(file_schema(), batches))
     }
 
-    /// Replace the column `partition_id` by `partition`, the values as JSON.
+    /// Replace the column `partition_id` with `partition`, which has the values as JSON.
     pub fn with_partitions(&self, partitions: &HashMap<i64, String>) -> Result<Self, Error> {
         let Some((position, _)) = self.schema.column_with_name("partition_id") else {
             return Ok(self.clone());

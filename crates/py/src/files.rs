@@ -223,7 +223,7 @@ impl FileList {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Replace the column `partition_id` by `partition`, the values as JSON.
+    /// Replace the column `partition_id` with `partition`, which has the values as JSON.
     fn with_partitions(&self, py: Python<'_>, partitions: HashMap<i64, String>) -> PyResult<Self> {
         py.detach(|| self.list.with_partitions(&partitions))
             .map(Self::new)
