@@ -30,7 +30,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(pristine: Path, tmp_path: Path) -> Path:
-    """A table that other programs write by its path."""
+    """A table that other programs write."""
     return copy_of(pristine, tmp_path / NAME)
 
 

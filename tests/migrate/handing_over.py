@@ -35,7 +35,7 @@ def open_catalog(uri: DeltaSqlUri | str, **settings: Any) -> Catalog:
 
 
 def theirs(place: Path | str, *ids: int) -> int:
-    """Append rows to the table by its path, without SQL."""
+    """Append rows with deltalake, outside SQL."""
     return append(place, *ids)
 
 

@@ -27,7 +27,7 @@ def rows(*ids: int) -> pa.Table:
 
 
 def append(place: Path | str, *ids: int, **options: Any) -> int:
-    """Append rows by path with deltalake."""
+    """Append rows with deltalake; return the version."""
     deltalake.write_deltalake(str(place), rows(*ids), mode="append", partition_by=["p"], **options)
     return deltalake.DeltaTable(str(place)).version()
 

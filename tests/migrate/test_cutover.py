@@ -180,7 +180,7 @@ def test_cutover_publishes_pending_commits_first(catalog_uri: DeltaSqlUri, place
 
 @BOTH
 @pytest.mark.parametrize("phase", ["claimed", "handing over"])
-def test_concurrent_write_by_path_is_not_lost(
+def test_concurrent_write_outside_sql_is_not_lost(
     catalog: Catalog, place: Path, way: str, phase: str
 ) -> None:
     bring_in(catalog, place, way)
@@ -218,7 +218,7 @@ def test_cutover_gives_up_when_others_always_commit_first(catalog: Catalog, plac
 
 @pytest.mark.two_databases
 def test_cutover_loses_no_acknowledged_write(catalog: Catalog, place: Path) -> None:
-    """Every acknowledged write is in the table, whoever was first."""
+    """Every acknowledged write is in the table, whatever the order."""
     catalog.follow(str(place))
     barrier = threading.Barrier(3)
 

@@ -34,7 +34,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog whose table `t` at version 1 can also be written by its path."""
+    """A catalog whose table `t` at version 1 can also be written outside SQL."""
     settings = {"table": {"data_root": str(tmp_path / "lake"), "in_commit_timestamps": False}}
     with open_mirrored(catalog_uri, tmp_path / "lake", **settings) as opened:
         opened.create_table("t", SCHEMA, partition_by=["p"])
@@ -54,7 +54,7 @@ def ours(catalog: Catalog, *ids: int) -> int:
 
 
 def theirs(catalog: Catalog, *ids: int) -> int:
-    """Append rows by path, without SQL."""
+    """Append rows with deltalake, outside SQL; return the version."""
     location = catalog.table("t").location
     deltalake.write_deltalake(location, rows(*ids), mode="append")
     return deltalake.DeltaTable(location).version()

@@ -1,6 +1,6 @@
 """After kill -9 at any step or SQL transaction of a cutover or rollback, a repeated call succeeds.
 
-Others write in between, by path or through SQL, wherever they are allowed to.
+In between, other writers commit through SQL or outside it, wherever they are allowed to.
 """
 
 from __future__ import annotations

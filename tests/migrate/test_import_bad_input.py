@@ -1,4 +1,4 @@
-"""The error for an invalid log names the cause and the place, and the catalog stays unchanged."""
+"""The error for an invalid log names its cause and location, and the catalog stays unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random writes by path and through SQL, with interruptions: no row is lost or duplicated."""
+"""Random writes through SQL and outside it, with interruptions, lose and duplicate no row."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class World:
 
     def path(self) -> None:
         if self.place.exists() and not self.is_open_to_path():
-            return  # an interrupted rollback has not allowed writes by path yet
+            return  # an interrupted rollback does not allow these writes yet
         wanted = self.new_id()
         theirs(self.place, wanted)
         self.ids.append(wanted)

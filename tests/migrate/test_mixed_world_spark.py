@@ -1,4 +1,4 @@
-"""delta-spark writes by path before, during and after a cutover, and all readers agree."""
+"""delta-spark writes before, during and after a time with authority SQL; all readers agree."""
 
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ def test_two_actions_in_one_line_are_refused(lake: Catalog, made: HandMade) -> N
 
 @pytest.mark.one_database
 def test_key_inside_an_action_never_becomes_an_action(lake: Catalog, made: HandMade) -> None:
-    """Whatever the name of the field that stores keys next to an action."""
+    """Even if it has the name of the field that stores keys next to an action."""
     hidden = {"deltasql.beside": removed("a.parquet")}
     add = made.add("a.parquet", ROWS)
     made.commit(PROTOCOL, IDS, {"add": {**add["add"], **hidden}})

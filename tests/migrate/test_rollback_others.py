@@ -99,7 +99,7 @@ def test_rollback_loses_no_acknowledged_write(catalog: Catalog, place: Path) -> 
 
 @pytest.mark.two_databases
 def test_rollback_keeps_a_foreign_commit(catalog: Catalog, place: Path) -> None:
-    """A writer that supports in-commit timestamps can commit by path after a cutover."""
+    """A writer that supports in-commit timestamps can commit outside SQL after a cutover."""
     cut_over(catalog, place)
     past_sql(place, HEAD + 3)
     report = catalog.rollback(NAME)
@@ -110,7 +110,7 @@ def test_rollback_keeps_a_foreign_commit(catalog: Catalog, place: Path) -> None:
 
 
 def past_sql(place: Path, version: int) -> None:
-    """Commit by path as a writer that supports in-commit timestamps."""
+    """Commit outside SQL as a writer that supports in-commit timestamps."""
     lines = [
         {"commitInfo": {"inCommitTimestamp": 4102444800000, "engineInfo": "other"}},
         {"txn": {"appId": "etl", "version": 7}},

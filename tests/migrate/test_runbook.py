@@ -75,7 +75,7 @@ def test_python_code_of_the_guide_rebuilds_a_catalog(
 
 @pytest.fixture
 def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A table that can be written by path; returns its location."""
+    """A table that can also be written outside SQL; returns its location."""
     uri = f"deltasql://sqlite/{tmp_path}/meta.db"
     monkeypatch.setenv("DELTASQL_URI", uri)
     settings = {"table": {"data_root": str(tmp_path / "lake"), "in_commit_timestamps": False}}

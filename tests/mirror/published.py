@@ -46,7 +46,7 @@ def publish_history(uri: DeltaSqlUri | str, folder: Path, **settings: Any) -> Ca
 
 @contextmanager
 def copied_history(pristine: Path, place: Path) -> Iterator[Catalog]:
-    """Copy a published catalog from `pristine` to the place it was published to, and open it."""
+    """Copy a catalog from `pristine` to the folder where it was published, and open it."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(pristine, place)
     with open_mirrored(f"deltasql://sqlite/{place}/meta.db", place / "lake", **QUIET) as catalog:
@@ -54,7 +54,7 @@ def copied_history(pristine: Path, place: Path) -> Iterator[Catalog]:
 
 
 def keep_history(folder: Path) -> tuple[Path, Path]:
-    """Publish the history once; return the copy to keep, and the place that it was published to."""
+    """Publish the history once; return the copy to keep, and the folder where it was published."""
     pristine, place = folder / "pristine", folder / "place"
     place.mkdir()
     publish_history(f"deltasql://sqlite/{place}/meta.db", place / "lake").close()

@@ -79,6 +79,6 @@ def test_commit_is_published_without_reading_it_back(
     for number in range(5):
         with catalog.begin() as tx:
             tx.stage_table("t", [file(str(number))])
-        # DuckDB has no index that tells a new file from a live one, so it needs a query.
+        # DuckDB has no index to distinguish a new file from a live one, so it needs a query.
         told = [name for name in names if name != "ended_totals" or backend != "duckdb"]
         assert told == ASKED[backend], "the same for every version"

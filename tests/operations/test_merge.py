@@ -249,7 +249,7 @@ def test_constraints_are_enforced_on_new_rows(catalog: Catalog) -> None:
     assert (5, "E", 50.0) in shown(held(catalog))
 
 
-def test_source_may_be_a_stream(catalog: Catalog) -> None:
+def test_merge_source_can_be_a_stream(catalog: Catalog) -> None:
     make(catalog, TARGET)
     reader = pa.RecordBatchReader.from_batches(SOURCE.schema, SOURCE.to_batches(max_chunksize=1))
     assert merge(catalog, upsert, reader)["num_source_rows"] == 3
@@ -291,7 +291,7 @@ def test_insert_only_merge_writes_no_change_data(catalog: Catalog) -> None:
     assert changes(catalog) == []
 
 
-def test_condition_need_not_be_an_equality(catalog: Catalog) -> None:
+def test_merge_condition_can_be_any_expression(catalog: Catalog) -> None:
     make(catalog, pa.table({"at": [1, 5, 9], "w": ["", "", ""]}))
     spans = pa.table({"low": [0, 4], "high": [3, 6], "name": ["early", "mid"]})
     merge(

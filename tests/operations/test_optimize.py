@@ -1,4 +1,4 @@
-"""OPTIMIZE keeps rows, history and concurrent writers; only the files change."""
+"""OPTIMIZE only changes files: rows, history and concurrent writers are unaffected."""
 
 from __future__ import annotations
 

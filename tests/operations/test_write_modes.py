@@ -142,7 +142,7 @@ def test_schema_overwrite_may_change_partition_columns(twins: Twins, partition_b
     twins.assert_alike()
 
 
-def test_a_partition_column_must_exist(twins: Twins) -> None:
+def test_unknown_partition_column_is_refused(twins: Twins) -> None:
     error = twins.write(ROWS, partition_by=["day"])
     assert "Partition column 'day' not found in schema" in str(error)
 

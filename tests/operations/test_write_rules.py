@@ -74,7 +74,7 @@ def test_invariant_must_be_true_for_every_row(catalog: Catalog) -> None:
         write(catalog, pa.table({"a": [1, None]}))
 
 
-def test_a_stream_is_checked_batch_by_batch(catalog: Catalog) -> None:
+def test_stream_is_checked_batch_by_batch(catalog: Catalog) -> None:
     rule = {"delta.constraints.positive": "id >= 0"}
     catalog.create_table("t", pa.schema([("id", pa.int64())]), properties=rule)
     batches = [pa.record_batch({"id": [n] * 60_000}) for n in (1, 2, 3, -1, 5)]

@@ -50,7 +50,7 @@ def write_foreign(spark: SparkSession, place: Path) -> None:
 
 
 def bring_in(catalog: Catalog, spark: SparkSession, source: Path, root: Path) -> Written:
-    """Stage every commit of a foreign table in a table of ours, with the same files."""
+    """Stage every commit of a foreign table in a table of the catalog, with the same files."""
     copy_table(source, root)
     shutil.rmtree(root / LOG)
     reader = DeltaSpark(spark)

@@ -1,4 +1,4 @@
-"""delta-spark reads tables that deltasql published, and deltasql keeps tables of delta-spark."""
+"""delta-spark reads tables of deltasql, and deltasql loads tables of delta-spark unchanged."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_delta_spark_reads_the_whole_state_from_a_checkpoint(
 def foreign(
     delta_spark: DeltaSpark, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Written]:
-    """A table of delta-spark in a catalog of ours."""
+    """A table of delta-spark in a catalog."""
     folder = tmp_path_factory.mktemp("foreign")
     write_foreign(spark, folder / "source")
     for uri in new_catalog_uri("sqlite", folder):
