@@ -145,7 +145,9 @@ def test_frame_keeps_its_version_after_a_refresh(spark: SparkSession, lake: Cata
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_reads_of_different_tables_do_not_share_a_plan(spark: SparkSession, lake: Catalog) -> None:
+def test_reads_of_tables_with_equal_schemas_stay_separate(
+    spark: SparkSession, lake: Catalog
+) -> None:
     one, two = (create(lake, name, pa.schema([("id", pa.int64())])) for name in ("one", "two"))
     one.append([{"id": 1}])
     two.append([{"id": 2}])

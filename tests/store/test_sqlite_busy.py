@@ -182,7 +182,7 @@ def test_commit_does_not_wait_for_the_timeout_twice(
 
 
 def test_insert_that_waited_for_a_lock_writes_each_row_once(path: Path) -> None:
-    """Outside a transaction each row is one of its own, and the first may be in already."""
+    """Outside a transaction each row commits by itself: a retry could insert one twice."""
     with session_on(path, LONG_MS) as session, taken_briefly(path, "write"):
         insert_many(session)
         found = session._connection.execute("SELECT path FROM dl_staged_files ORDER BY path")
