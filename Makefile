@@ -1,4 +1,4 @@
-# Two commands matter: `make demo` and `make test`. Each sets up all it needs.
+# The main commands are `make demo` and `make test`. Each sets up everything that it needs.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -7,20 +7,20 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
-# Set in many containers. Then each of the thousand processes that tests start compiles all it imports.
+# Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after history faults soak compat docs audit screenshots lock clean setup jars apt browser pooler java
 
-help:  ## this list
+help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
-demo: java setup  ## a PySpark pipeline, end to end, on the embedded default
+demo: java setup  ## Run a PySpark pipeline on SQLite
 	@$(BIN)/python examples/pipeline/run.py
 
-test: parts checks python-test  ## everything CI checks
+test: parts checks python-test  ## Run all checks and tests of CI
 
-# Said before minutes are spent on the rest.
+# These are checked before steps that take minutes.
 NEED_CARGO = command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup (docs/troubleshooting.md\#setting-up)"; exit 1; }
 NEED_JAVA = command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || { echo "Java 17 is needed for Spark: install a JDK, for example openjdk-17-jre-headless, or set JAVA_HOME (docs/troubleshooting.md\#spark)"; exit 1; }
 
@@ -32,16 +32,16 @@ tools:
 	@$(NEED_JAVA)
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch delta-spark for the tests: install it, for example the package maven"; exit 1; }
 
-# What does not wait for each other goes side by side: downloads beside compilers first.
+# Independent steps run in parallel, first downloads and compilers.
 parts: tools
 	@$(MAKE) --no-print-directory -j 3 -O setup jars apt rust-lint rust-test
 
 checks: parts
 	@$(MAKE) --no-print-directory -j 2 -O python-lint types layers
 
-setup: $(VENV)/.built  ## environment in .venv and the Rust core in it
+setup: $(VENV)/.built  ## Create the environment in .venv and build the Rust core
 
-lint: python-lint rust-lint  ## ruff, rustfmt, clippy (warnings are errors)
+lint: python-lint rust-lint  ## Run ruff, rustfmt and clippy (warnings are errors)
 
 python-lint: setup
 	$(BIN)/ruff check .
@@ -51,17 +51,17 @@ rust-lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 
-types: setup  ## mypy strict, and the extension's stub against the extension
+types: setup  ## Run mypy in strict mode, and compare the stub of the extension with the extension
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest deltasql._core --concise
 
-layers: setup  ## nothing imports upward
+layers: setup  ## Check that no module imports from a higher layer
 	$(BIN)/lint-imports
 
-rust-test:  ## tests of the pure Rust core
+rust-test:  ## Run the tests of the Rust core
 	cargo test --quiet -p deltasql-core
 
-# delta-spark is one of the readers that the tests ask about the mirror.
+# delta-spark is one of the readers with which the tests read the mirror.
 JARS := build/jars
 DELTA_SPARK := io.delta:delta-spark_4.2_2.13:4.4.0 io.delta:delta-storage:4.4.0
 
@@ -77,67 +77,67 @@ $(JARS)/s3/.fetched: tests/spark/jars/pom.xml $(JARS)/.fetched
 	  -DoutputDirectory=$(CURDIR)/$(JARS)/s3
 	@touch $@
 
-jars: $(JARS)/.fetched $(JARS)/s3/.fetched  ## jars that tests need, in build/jars
+jars: $(JARS)/.fetched $(JARS)/s3/.fetched  ## Download the jars of the tests to build/jars
 
-# One after the other: apt-get serves one caller at a time.
+# In sequence, because only one apt-get can run at a time.
 apt:
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory pooler
 
-# The console is tested in a real browser. Where nobody may install it, those tests are left out.
-browser:  ## Chromium, installed if it is missing and this user may
+# The console is tested in a real browser. Without one, those tests are skipped.
+browser:  ## Install Chromium if it is missing and this user is root
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && timeout 120 apt-get update -qq \
 	    && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	  || echo "Chromium is missing: install the package chromium to have the console tested in a browser"
 
-# PostgreSQL is tested behind a real PgBouncer. Where nobody may install it, those tests are left out.
-pooler:  ## PgBouncer, installed if it is missing and this user may
+# PostgreSQL is tested behind a real PgBouncer. Without one, those tests are skipped.
+pooler:  ## Install PgBouncer if it is missing and this user is root
 	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] \
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && timeout 120 apt-get update -qq \
 	    && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends pgbouncer >/dev/null; } \
 	  || echo "PgBouncer is missing: install the package pgbouncer to have PostgreSQL tested behind it"
 
-# Two processes for two cores, and one more for the time that tests spend waiting for disks and servers.
-# Which tests are left to test-everything: tests/selection.py, and the table at the end.
-python-test: tools setup jars browser pooler  ## Python tests, with an embedded PostgreSQL
+# Two processes for two cores, and one more because tests wait for disks and servers.
+# tests/selection.py decides which tests run only in test-everything; a table at the end of a run lists them.
+python-test: tools setup jars browser pooler  ## Run the Python tests, with an embedded PostgreSQL
 	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 3 --dist loadgroup --durations 25
 
-test-everything: setup jars browser pooler  ## every Python test on every database, with what `make test` leaves out (over an hour)
+test-everything: setup jars browser pooler  ## Run every Python test on every database, also those that `make test` skips (over an hour)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
-bench: setup jars  ## benchmarks beside deltalake, DuckLake, delta-spark and the bare-SQL floor
+bench: setup jars  ## Run the benchmarks against deltalake, DuckLake, delta-spark and plain SQL
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.profiles
 	$(BIN)/python docs/build.py
 
-baseline: setup  ## the wheel of 0.1.0, built outside this folder, for figures "before" and "after"
+baseline: setup  ## Build the wheel of 0.1.0 outside this folder, for `make before-after`
 	$(BIN)/python -m benchmarks.baseline
 
-before-after: setup jars  ## this tree beside 0.1.0, deltalake, DuckLake and bare SQL, in one run
+before-after: setup jars  ## Compare this tree with 0.1.0, deltalake, DuckLake and plain SQL in one run
 	$(BIN)/python -m benchmarks.before_after
 
-history: setup  ## an hour of many clients at once, and a proof that one order explains what each saw
+history: setup  ## Run many concurrent clients for an hour, and check that one serial order explains all their results
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.history --minutes 60
 
-faults: setup  ## every fault at every step of a commit, on every database, and its page (about half an hour)
+faults: setup  ## Inject every fault at every step of a commit on every database, and write the page (about half an hour)
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.faults
 	$(BIN)/python docs/build.py
 
-soak: setup  ## 16 writers, 4 readers, reconciler, optimize and vacuum at once: ten minutes on PostgreSQL, ten on SQLite
+soak: setup  ## Run 16 writers, 4 readers, a reconciler, optimize and vacuum for ten minutes on PostgreSQL and on SQLite
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.soak --minutes 10
 	$(BIN)/python docs/build.py
 
-compat: setup  ## what other releases of deltalake make of our tables, and we of theirs
+compat: setup  ## Check that other releases of deltalake read and write our tables, and deltasql theirs
 	$(BIN)/python -m tests.compat
 
-screenshots: setup  ## pictures of the console, made anew with Chromium
+screenshots: setup  ## Take the screenshots of the console with Chromium
 	$(BIN)/python docs/screenshots.py
 
-docs: setup  ## the site in site/: pages and pictures from the code, links checked, warnings are errors
+docs: setup  ## Generate pages and plots, check links and build the documentation in site/ (warnings are errors)
 	$(BIN)/python docs/build.py --site
 
-audit:  ## known weaknesses of dependencies, where the advisory databases can be reached
+audit:  ## Search the dependencies for known vulnerabilities, if the advisory databases can be reached
 	@mkdir -p build; $(UV) tool run --quiet pip-audit --disable-pip --require-hashes -r requirements.lock >build/audit-python.txt 2>&1; code=$$?; \
 	  if grep -q "could not be audited" build/audit-python.txt || { [ $$code -ne 0 ] && ! grep -q "^Found" build/audit-python.txt; }; \
 	  then echo "Python: not audited, the advisory database cannot be reached from here (build/audit-python.txt)"; \
@@ -147,11 +147,11 @@ audit:  ## known weaknesses of dependencies, where the advisory databases can be
 	  elif grep -q "Crate:" build/audit-rust.txt; then cat build/audit-rust.txt; exit 1; \
 	  else echo "Rust: not audited, the advisory database cannot be reached from here (build/audit-rust.txt)"; fi
 
-lock:  ## resolve requirements.lock anew
+lock:  ## Resolve the dependencies and write requirements.lock
 	$(UV) pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
 	  --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock
 
-clean:  ## remove everything that was built
+clean:  ## Remove everything that was built
 	rm -rf $(VENV) target build dist site python/deltasql/*.so
 
 $(VENV)/.env: requirements.lock

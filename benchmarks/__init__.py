@@ -1,1 +1,1 @@
-"""Benchmarks of deltasql beside deltalake, DuckLake and bare SQL: `python -m benchmarks --help`."""
+"""Benchmarks of deltasql, deltalake, DuckLake and plain SQL: `python -m benchmarks --help`."""

@@ -14,7 +14,7 @@ from benchmarks.harness import environment, save, say, show
 from benchmarks.workspace import BUILD, ROOT, Workspace
 
 RESULTS = ROOT / "benchmarks" / "results"
-# In this order: bulk leaves its million files to open and plan.
+# The order matters: `open` and `plan` reuse the million files of `bulk`.
 SCENARIOS = (
     "commit",
     "ten_tables",
@@ -29,12 +29,12 @@ SCENARIOS = (
     "spark",
     "scale",
 )
-# Scenarios whose name cannot be that of a module.
+# Scenarios whose name is not a valid module name.
 MODULES = {"import": "migrate"}
 
 
 def main() -> None:
-    """Run the chosen scenarios, then draw the plots and write the tables from their JSON."""
+    """Run the selected scenarios, then draw the plots and write the tables from their JSON."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="deltasql beside deltalake, DuckLake and bare SQL.",
@@ -65,9 +65,9 @@ def main() -> None:
 
 
 def run(scenarios: Sequence[str], folder: Path, *, quick: bool) -> None:
-    """Run scenarios one after the other and save the results of each."""
+    """Run scenarios in sequence and save the results of each."""
     say(f"{environment()['versions']}")
-    # Installed packages are compiled; some containers forbid to keep that, for everybody.
+    # Some containers set this; then every process compiles all modules that it imports.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with Workspace() as workspace:
         for name in [s for s in SCENARIOS if s in scenarios]:

@@ -1,7 +1,7 @@
-"""Work on rows in a process of its own, so that peak memory is that of the work alone.
+"""Change rows in a separate process, so that the peak memory is that of the operation alone.
 
-`python -m benchmarks.apart` reads a pickled request on stdin and prints JSON. Imports and the
-making of rows come before the clock starts; opening the table is on it.
+`python -m benchmarks.apart` reads a pickled request on stdin and prints JSON. The measured time
+includes opening the table, but not imports and the generation of rows.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Steps to do one after the other; each is a name, and the table is set back after it."""
+    """Operations to run in sequence, by name; the table is restored after each."""
 
     system: DeltaRows | DuckLakeRows
     steps: dict[str, tuple[Any, ...]]
-    """What is done: `append` (rows), `merge` (rows, of the source), `delete`, `update` (SQL)."""
+    """`append` (rows), `merge` (rows, source rows), `delete` and `update` (SQL condition)."""
     base: int | None = None
-    """The version to set the table back to after each step."""
+    """The version that the table is restored to after each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Seconds and sums by step, and megabytes of the process at its start and at its most."""
+    """Seconds and sums of each step, and the memory of the process at the start and at its peak."""
 
     seconds: dict[str, float]
     imports_mb: float
@@ -44,7 +44,7 @@ class Answer:
 
 
 def measure(work: Work) -> Answer:
-    """Do the work in a fresh process."""
+    """Run the operations in a new process."""
     return Answer(**ask("benchmarks.apart", work))
 
 
@@ -78,7 +78,7 @@ def _call(system: Any, name: str, given: tuple[Any, ...]) -> Callable[[], object
 
 
 if __name__ == "__main__":
-    # Under its real name, since that is the name pickles carry.
+    # Imported by its module name, which pickled objects refer to.
     from benchmarks import apart
 
     print(json.dumps(apart._answer(pickle.load(sys.stdin.buffer))))

@@ -1,8 +1,8 @@
-"""The release that figures "before" are measured on, built from its commit outside this tree.
+"""The baseline release that this tree is compared with, built from its commit.
 
-`make baseline` (`python -m benchmarks.baseline`) checks the commit out into a worktree in the
-user's cache folder, builds its wheel there, unpacks it, and removes the worktree. `PYTHONPATH` set
-to `site()` then imports the baseline with the dependencies of this environment.
+`make baseline` (`python -m benchmarks.baseline`) checks out the commit into a worktree in the
+user's cache folder, builds its wheel there, unpacks it, and removes the worktree. A process with
+`PYTHONPATH` set to `site()` imports the baseline with the dependencies of this environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def folder() -> Path:
 
 
 def site() -> Path:
-    """Return the folder to put on PYTHONPATH, built if it is missing."""
+    """Return the folder for PYTHONPATH; build the baseline if it is missing."""
     unpacked = folder() / "site"
     if not unpacked.exists():
         build()

@@ -1,9 +1,9 @@
 """Compare this tree with the 0.1.0 baseline and with peers, all in one run.
 
-`python -m benchmarks.before_after [case …] [--rounds N] [--out FILE]` runs every case in a process
-of its own for each side: the baseline, this tree and the peer take turns, round after round, so
-that a slow minute of the machine hits all of them. Printed are medians and two ratios: this tree
-over the baseline, and how many times as fast as the peer it is.
+`python -m benchmarks.before_after [case …] [--rounds N] [--out FILE]` runs every case in a separate
+process for the baseline, this tree and the peer. They alternate in every round, so that noise of
+the machine affects all of them. The output has medians and two ratios: this tree to the baseline,
+and this tree to the peer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process measures: a case for one system, in a folder that later rounds reuse."""
+    """The input of one process: a case and a system, in a folder that later rounds reuse."""
 
     case: str
     system: str
@@ -45,12 +45,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A measure, the databases it is taken on, and the peer of each."""
+    """A measurement, its databases, and the peer for each database."""
 
     run: Callable[[Job], Figures]
     peers: dict[str, tuple[str, ...]]
     keeps_data: bool = False
-    """Whether later rounds work on the tables of the first."""
+    """Whether later rounds use the tables of the first round."""
     more_is_better: bool = False
 
 
@@ -84,7 +84,7 @@ def mirrored_commit(job: Job) -> Figures:
 
 
 def eight_processes(job: Job) -> Figures:
-    """Commits per second of eight processes on one table, and the slowest over the fastest."""
+    """Commits per second of eight processes on one table; ratio of the slowest to the fastest."""
     from benchmarks.scenarios.concurrency import _race
 
     outcome, note = _race(_contender(job), 1, 8, 3.0)
@@ -94,7 +94,7 @@ def eight_processes(job: Job) -> Figures:
 
 
 def bulk_commit(job: Job) -> Figures:
-    """Files per second of three commits of 100,000 files: the slowest."""
+    """Files per second of the slowest of three commits with 100,000 files each."""
     from benchmarks.workload import batch
 
     contender, files = _contender(job), 100_000
@@ -138,7 +138,7 @@ def open_and_list(job: Job) -> Figures:
 
 
 def million_rows(job: Job) -> Figures:
-    """Milliseconds of changes to a table of 5,000,000 rows in 16 files, and a merge's memory."""
+    """Milliseconds of changes to a table of 5,000,000 rows in 16 files; memory of a merge."""
     from benchmarks.apart import Work, measure
     from benchmarks.rows import rows
     from benchmarks.scenarios.api import FILES, ROWS, SOURCE, _dml_steps
@@ -224,7 +224,7 @@ def _contender(job: Job, mirror: str = "off") -> Contender:
 
 
 def _rows(job: Job, table: str = "t0") -> DeltaRows:
-    # Only here: the process of a case loads nothing that the case does not use.
+    # A late import, so that a process loads only what its case uses.
     from benchmarks.rows import DeltaRows
 
     if job.system == "deltalake":
@@ -238,7 +238,7 @@ def _median_ms(call: Callable[[], float], count: int) -> float:
 
 
 def compare(names: list[str], rounds: int) -> list[dict[str, object]]:
-    """Run cases; return a row for each figure with the medians of all sides."""
+    """Run cases and return a row for each figure, with the medians of all systems."""
     site, rows = str(baseline.site()), []
     with Workspace() as workspace:
         for name in names:
@@ -289,7 +289,7 @@ def _compare(
 
 
 def _ask(job: Job, path: str | None) -> Figures:
-    """Measure in a process that imports deltasql from `path`, or from this tree."""
+    """Run a job in a process that imports deltasql from `path`, or from this tree."""
     tree = path or str(ROOT / "python")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "benchmarks.before_after", "--job"],
@@ -316,7 +316,7 @@ def _line(row: dict[str, object]) -> str:
 
 
 def main() -> None:
-    """Run the chosen cases, or answer one job."""
+    """Run the selected cases, or one job from stdin."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.before_after",
         description="This tree against the 0.1.0 baseline and peers.",
@@ -343,7 +343,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Under its real name, since that is the name pickles carry.
+    # Imported by its module name, which pickled objects refer to.
     from benchmarks import before_after
 
     before_after.main()

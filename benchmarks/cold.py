@@ -1,7 +1,7 @@
-"""A measure in a process of its own: nothing is cached but the files' pages.
+"""Measure in a new process, in which only the operating system has cached anything.
 
-`python -m benchmarks.cold` reads a pickled request on stdin and prints JSON. Imports and
-extensions load before the clock starts; connecting, opening and reading are on it.
+`python -m benchmarks.cold` reads a pickled request on stdin and prints JSON. The measured time
+includes connecting, opening and reading, but not imports and loading extensions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the process is to do: open, then list (no predicate) or plan, or neither."""
+    """What the process does: open a table, then list its files, plan a predicate, or neither."""
 
     contender: Contender
     action: str
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Seconds, megabytes and the number of files seen."""
+    """Seconds, memory and the number of files found."""
 
     open_seconds: float
     total_seconds: float
@@ -42,7 +42,7 @@ class Answer:
 
 
 def measure(request: Request) -> Answer:
-    """Run a request in a fresh process."""
+    """Run a request in a new process."""
     return Answer(**ask("benchmarks.cold", request))
 
 
@@ -81,7 +81,7 @@ def _act(request: Request, handle: object) -> int:
 
 
 if __name__ == "__main__":
-    # Under its real name, since that is the name pickles carry.
+    # Imported by its module name, which pickled objects refer to.
     from benchmarks import cold
 
     print(json.dumps(cold._answer(pickle.load(sys.stdin.buffer))))

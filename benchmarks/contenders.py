@@ -1,4 +1,4 @@
-"""Who takes part, by backend."""
+"""Create the systems that are compared, for each backend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BACKENDS = ("sqlite", "postgres", "duckdb")
 
 
 def floors(workspace: Workspace) -> list[Contender]:
-    """Return the bare-SQL floors; PostgreSQL has two, one statement and one transaction."""
+    """Return the plain SQL floors; PostgreSQL has two: one statement, and one transaction."""
     return [
         SqliteFloor(workspace.new_folder("floor-sqlite")),
         PostgresFloor(workspace.new_database()),
@@ -33,12 +33,12 @@ def ducklake(workspace: Workspace, backend: str, style: str = "inline") -> DuckL
 
 
 def deltalake(workspace: Workspace) -> Deltalake:
-    """Return a new folder of stock Delta tables."""
+    """Return a new folder with tables of deltalake."""
     return Deltalake(workspace.new_folder("deltalake"))
 
 
 def deltasql(workspace: Workspace, backend: str, *, mirror: str = "off") -> Deltasql:
-    """Return a new catalog of deltasql on a backend."""
+    """Return a new deltasql catalog on a backend."""
     database = workspace.new_database() if backend == "postgres" else ""
     folder = workspace.new_folder(f"deltasql-{backend}")
     return Deltasql(backend, folder, database, mirror=mirror)

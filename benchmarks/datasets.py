@@ -1,7 +1,7 @@
-"""Tables with up to a million files, made once and kept under build/bench/cache.
+"""Tables with up to a million files, created once and kept in build/bench/cache.
 
-Only planning needs data: of all files of a DuckLake table, those that the predicates leave
-really exist; deltalake and deltasql never open one.
+Only planning with DuckLake reads data files: those that match the predicates exist. deltalake and
+deltasql do not open data files here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FILES_PER_COMMIT = 100_000
 
 
 def deltalake_table(files: int) -> Deltalake:
-    """Return stock deltalake's table of this size: commits of 100,000 files, then a checkpoint."""
+    """Return a deltalake table of this size: commits of 100,000 files, then a checkpoint."""
     folder = CACHE / f"deltalake-{files}"
     done = folder / "done"
     table = Deltalake(folder)
@@ -63,7 +63,7 @@ def deltalake_table(files: int) -> Deltalake:
 
 
 def deltasql_table(workspace: Workspace, backend: str, files: int) -> Contender:
-    """Return deltasql's table of this size, made in this run, by the bulk scenario if it ran."""
+    """Return a deltasql table of this size: that of the bulk scenario if it ran, or a new one."""
     made = workspace.datasets.get((f"deltasql-{backend}", files))
     if made is not None:
         return made
@@ -81,8 +81,8 @@ def deltasql_table(workspace: Workspace, backend: str, files: int) -> Contender:
 def ducklake_table(workspace: Workspace, backend: str, files: int) -> DuckLake:
     """Return a DuckLake table of this size.
 
-    Registering a million files through `ducklake_add_data_files` would need a million Parquet
-    files; its metadata rows are inserted instead, the same rows that its own inserts leave.
+    Registering a million files with `ducklake_add_data_files` would need a million Parquet files.
+    Instead, the metadata rows that its own inserts create are inserted directly.
     """
     folder = CACHE / f"ducklake-{backend}-{files}"
     database = f"cache_ducklake_{files}"
@@ -180,7 +180,7 @@ def _path(files: int) -> str:
 
 
 def _write_matching_files(folder: Path, files: int) -> pa.Table:
-    """Write the files that the predicates leave, and return their sizes."""
+    """Write the files that match the predicates, and return their sizes."""
     fields = [
         field.with_metadata({"PARQUET:field_id": str(number)})
         for number, field in enumerate(SCHEMA, 1)
@@ -214,7 +214,7 @@ def _write_matching_files(folder: Path, files: int) -> pa.Table:
 
 
 def _check_ducklake(db: duckdb.DuckDBPyConnection, files: int) -> None:
-    """Fail unless DuckLake itself finds every matching row, and prunes every other file."""
+    """Fail unless DuckLake finds every matching row and skips all other files."""
     for predicate in predicates(files):
         found = db.execute(f"SELECT count(id) FROM lake.t0 WHERE {predicate.sql}").fetchone()
         if found != (len(predicate.files) * ROWS_PER_FILE,):

@@ -1,4 +1,4 @@
-"""The peer whose catalog is SQL too: DuckLake on DuckDB, SQLite and PostgreSQL."""
+"""DuckLake, the peer with its catalog in SQL: on DuckDB, SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class DuckLake(Contender):
     """DuckLake: an insert of one small row is a commit of one file.
 
-    As shipped it keeps small inserts inside the catalog (inlining), so no Parquet is written
-    and the commit is all metadata; `style="parquet"` turns that off, and `style="addfile"`
-    registers a Parquet file that already exists.
+    By default it stores small inserts in the catalog (inlining), so no Parquet file is written
+    and the commit is only metadata. `style="parquet"` turns that off, and `style="addfile"`
+    registers an existing Parquet file.
     """
 
     max_commits = 1_000
@@ -31,14 +31,14 @@ class DuckLake(Contender):
         self.backend = backend
         self.style = style
         if style == "addfile":
-            self.max_commits = 0  # the slowest way: shown once, for the record
+            self.max_commits = 0  # the slowest style: measured once, for comparison
         self.name = f"ducklake-{backend}" + ("" if style == "inline" else f"-{style}")
-        # A folder, or for PostgreSQL the folder of the data and the name of the database.
+        # The folder of the catalog and the data; for PostgreSQL only of the data.
         self.folder = Path(where)
         self.database = ""
 
     def on_database(self, database: str) -> DuckLake:
-        """Keep the catalog in this PostgreSQL database."""
+        """Use this PostgreSQL database for the catalog."""
         self.database = database
         return self
 
@@ -66,7 +66,7 @@ class DuckLake(Contender):
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """DuckDB with the catalog attached as `lake`."""
+        """A DuckDB connection with the catalog attached as `lake`."""
         return self._db
 
     def open(self) -> Native:
@@ -74,8 +74,8 @@ class DuckLake(Contender):
         return self._db
 
     def plan(self, handle: Native, predicate: str) -> int:
-        # EXPLAIN does not look for files. The first row needs the plan and one open file;
-        # LIMIT keeps the rest closed.
+        # EXPLAIN does not plan files. Reading the first row needs the plan and opens one file;
+        # LIMIT prevents opening the others.
         return len(handle.execute(f"SELECT id FROM lake.t0 WHERE {predicate} LIMIT 1").fetchall())
 
     def attach_sql(self) -> str:
@@ -85,7 +85,7 @@ class DuckLake(Contender):
             "sqlite": f"sqlite:{self.folder}/lake.sqlite",
             "postgres": f"postgres:dbname={self.database}",
         }[self.backend]
-        # WAL and a patient busy handler are what its SQLite catalog needs to do its best.
+        # With WAL and a long busy timeout its SQLite catalog performs best.
         options = ", META_JOURNAL_MODE 'WAL', META_BUSY_TIMEOUT 60000"
         return (
             f"ATTACH 'ducklake:{catalog}' AS lake (DATA_PATH '{self.folder}/data'"
@@ -116,8 +116,8 @@ class DuckLake(Contender):
 
 
 def ducklake_connection() -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB connection with DuckLake and its catalogs loaded from their wheels."""
-    # Without this an unknown extension is looked for on the network, for seconds.
+    """Return a DuckDB connection with the DuckLake extensions loaded from their wheels."""
+    # Otherwise DuckDB searches for an unknown extension on the network for seconds.
     db = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     db.execute("SET enable_progress_bar = false")
     for name in ("ducklake", "sqlite_scanner", "postgres_scanner"):

@@ -1,7 +1,7 @@
-"""Commits in a process of its own, with a preloaded library that delays and counts flushes.
+"""Commit in a separate process, with a preloaded library that delays and counts flushes.
 
-`python -m benchmarks.durable_apart` reads a pickled request on stdin and prints JSON. The clock
-stops when all commits are published.
+`python -m benchmarks.durable_apart` reads a pickled request on stdin and prints JSON. The measured
+time ends when all commits are published.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from benchmarks.workload import Facts
 
 MARK = "/recorder-mark/"
-WARM = 12  # a checkpoint among them, which loads code
+WARM = 12  # enough for one checkpoint, which imports modules
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Files to commit one by one; the first ones warm the process up."""
+    """Files to commit one by one; the first ones are a warm-up."""
 
     contender: Contender
     files: Sequence[Facts]
 
 
 def measure(request: Request, library: Path, wait_ms: float) -> float:
-    """Return the seconds of the commits when every flush takes so much longer."""
+    """Return the seconds of the commits if every flush takes `wait_ms` longer."""
     waiting = {"LD_PRELOAD": str(library), "RECORDER_FLUSH_US": str(round(wait_ms * 1000))}
     return float(ask("benchmarks.durable_apart", request, waiting)["seconds"])
 
 
 def count_flushes(request: Request, library: Path, folder: Path) -> int:
-    """Return how often the commits flushed a file or a folder below a folder."""
+    """Return how often the commits flushed a file or folder below `folder`."""
     with tempfile.TemporaryDirectory() as temporary:
         log = Path(temporary) / "calls"
         counting = {
@@ -80,7 +80,7 @@ def _answer(request: Request) -> dict[str, Any]:
 
 
 def _mark(name: str) -> None:
-    """Tell the library where it is: the file need not be there."""
+    """Write a mark to the log of the library by opening a file, which need not exist."""
     try:
         os.close(os.open(f"{MARK}{name}", os.O_RDONLY))
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def _mark(name: str) -> None:
 
 
 if __name__ == "__main__":
-    # Under its real name, since that is the name pickles carry.
+    # Imported by its module name, which pickled objects refer to.
     from benchmarks import durable_apart
 
     print(json.dumps(durable_apart._answer(pickle.load(sys.stdin.buffer))))

@@ -1,8 +1,8 @@
-"""The floor: the least SQL that keeps the same facts, with the same durability.
+"""The floor: the minimal SQL that stores the same information, with the same durability.
 
-A commit moves the head of a table, inserts one version, its files, and three statistics rows
-per file, in one transaction. No validation, no conflict check, no API: what is left is the
-database itself.
+A commit updates the head of a table and inserts one version, its files, and three statistics rows
+per file, in one transaction. There is no validation, no conflict check and no API: the time is that
+of the database alone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Row = tuple[Any, ...]
 
 
 class _FilePrepared:
-    """A file with its keys already encoded, so that only SQL is timed."""
+    """A file with encoded keys, so that only SQL is measured."""
 
     __slots__ = ("columns", "keys", "records")
 
@@ -65,15 +65,15 @@ class _FilePrepared:
 
 
 class SqlFloor(Contender):
-    """What the three floors share."""
+    """The common part of all floors."""
 
     _db: Any
 
     def prepare(self) -> None:
-        """Everything is imported with this module."""
+        """Do nothing: this module imports everything."""
 
     def open(self) -> Native:
-        """Connect and read the head of one table: what no reader can do without."""
+        """Connect and read the head of one table, which every reader must do."""
         self.connect()
         return self.reopen(None)
 
@@ -96,7 +96,7 @@ class SqlFloor(Contender):
 
 
 class EmbeddedFloor(SqlFloor):
-    """SQLite and DuckDB: no round trips to save, so plain statements, each over all tables."""
+    """SQLite and DuckDB: plain statements, each over all tables, since there are no round trips."""
 
     BEGIN: str
 
@@ -166,7 +166,7 @@ class SqliteFloor(EmbeddedFloor):
 
 
 class DuckdbFloor(EmbeddedFloor):
-    """DuckDB: one process, its own write-ahead log, flushed at COMMIT."""
+    """DuckDB: one process, with its write-ahead log flushed at COMMIT."""
 
     backend = "duckdb"
     errors = (duckdb.Error,)
@@ -194,7 +194,7 @@ class DuckdbFloor(EmbeddedFloor):
             self._insert_values("stat", "(?, ?, ?, ?, ?, 0, ?)", stats)
 
     def _insert_values(self, table: str, shape: str, rows: list[Row]) -> None:
-        # DuckDB's executemany runs one statement per row: a VALUES list is several times faster.
+        # A VALUES list is several times faster than executemany, which runs a statement per row.
         values = ", ".join([shape] * len(rows))
         self._db.execute(f"INSERT INTO {table} VALUES {values}", [v for row in rows for v in row])
 
@@ -208,7 +208,7 @@ class DuckdbFloor(EmbeddedFloor):
 
 
 class PostgresFloor(SqlFloor):
-    """PostgreSQL, the whole commit in one statement and one round trip."""
+    """PostgreSQL, with the whole commit in one statement and one round trip."""
 
     backend = "postgres"
     errors = (psycopg.Error,)
@@ -225,7 +225,7 @@ class PostgresFloor(SqlFloor):
 
     def connect(self) -> None:
         self._db = psycopg.connect(dbname=self.database, autocommit=True, prepare_threshold=0)
-        # Past 50 parameters psycopg parses a query's text each time; a raw cursor never does.
+        # With more than 50 parameters, psycopg parses the query each time; a raw cursor does not.
         self._raw = psycopg.RawCursor(self._db)
 
     def close(self) -> None:
@@ -285,7 +285,7 @@ class PostgresFloor(SqlFloor):
 
 
 class PostgresRowLockFloor(PostgresFloor):
-    """PostgreSQL as most programs would do it: lock the head row, insert, move the head, commit."""
+    """PostgreSQL as most programs use it: lock the head row, insert, update the head, commit."""
 
     max_commits = 10_000
 
@@ -335,7 +335,7 @@ class PostgresRowLockFloor(PostgresFloor):
 
 @cache
 def _one_statement(files: int) -> bytes:
-    # Scalars in VALUES, not arrays: psycopg takes 0.3 ms of Python to send the arrays of one file.
+    # Scalars in VALUES, not arrays: psycopg needs 0.3 ms to adapt the arrays of one file.
     file_rows = ", ".join(
         ["(%s::int, %s::text, %s::text, %s::bigint, %s::bigint, %s::text)"] * files
     )

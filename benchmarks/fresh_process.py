@@ -1,4 +1,4 @@
-"""Requests that are answered by a fresh process: nothing is cached but the files' pages."""
+"""Run requests in a new process, in which only the operating system has cached anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Not the workspace's: it loads a driver, which would be counted as memory of everybody.
+# Not imported from the workspace: that loads a driver, whose memory would be counted.
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -22,7 +22,7 @@ def ask(
 ) -> dict[str, Any]:
     """Run a module that reads a pickled request on stdin and prints its answer as JSON.
 
-    `environment` is added to that of this process.
+    `environment` is added to the environment of this process.
     """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", module],
@@ -37,8 +37,8 @@ def ask(
 
 
 def memory_mb(key: str) -> float:
-    """Return what the system tells of this process: VmRSS is now, VmHWM the most so far."""
-    # Not getrusage: its maximum may be the parent's, carried over by fork and exec.
+    """Return the memory of this process: VmRSS is the current value, VmHWM the peak."""
+    # Not getrusage: its maximum may be inherited from the parent through fork and exec.
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(key):
             return int(line.split()[1]) / 1024

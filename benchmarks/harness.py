@@ -1,4 +1,4 @@
-"""Timing, statistics and the JSON that every plot and table is made from."""
+"""Timing, statistics, and the JSON that all plots and tables are generated from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.workload import Facts
 
 EARLIER = "earlier"
-"""The folder of results, below that of the last run, that has those of the run before."""
+"""The subfolder of the results folder with the results of the previous run."""
 
 Native = Any
 
@@ -29,81 +29,81 @@ Native = Any
 class Contender(ABC):
     """One system under test: a catalog of tables t0, t1, … and commits of files to them.
 
-    Before `create` or `connect` an object holds plain values only, so it can be pickled
-    and connected to the same catalog by another process.
+    Before `create` or `connect`, an object has only plain values, so that it can be pickled and
+    another process can connect to the same catalog.
     """
 
     name: str
     backend: str
-    # The most commits this contender is taken to; what lies beyond would take hours.
+    # The maximum number of commits for this system; more would take hours.
     max_commits: int = 100_000
-    # What a commit may raise when others commit at the same time.
+    # The errors that concurrent commits may raise.
     errors: tuple[type[Exception], ...] = ()
 
     @abstractmethod
     def create(self, tables: int = 1) -> None:
-        """Make a new catalog with empty tables and connect to it."""
+        """Create a new catalog with empty tables and connect to it."""
 
     def unconnected(self) -> Self:
-        """Return a copy without live connections, fit to be sent to another process."""
+        """Return a copy without open connections, which can be sent to another process."""
         copy = object.__new__(type(self))
         copy.__dict__.update({k: v for k, v in vars(self).items() if not k.startswith("_")})
         return copy
 
     @abstractmethod
     def connect(self) -> None:
-        """Connect to the catalog that `create` made, from this process."""
+        """Connect to the catalog of `create` from this process."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
 
     @abstractmethod
     def native(self, files: Sequence[Facts]) -> Native:
-        """Turn files into what this system's API takes; not timed."""
+        """Convert files to the input of this system's API; not timed."""
 
     @abstractmethod
     def commit(self, table: int, files: Native) -> None:
         """Commit files to one table; timed."""
 
     def publish(self) -> bool:
-        """Wait until readers by path find all commits; False when that takes too long."""
+        """Wait until all commits are published; return False if that takes too long."""
         return True
 
     def commit_each(self, files: Native, tables: int) -> None:
-        """Commit one file to each table, in one transaction where the system can; timed."""
+        """Commit one file to each table, in one transaction if the system supports it; timed."""
         raise NotImplementedError
 
     @abstractmethod
     def prepare(self) -> None:
-        """Import and load what a program loads once, before anything is timed."""
+        """Import and load everything that a program loads once; not timed."""
 
     def prepare_to(self, action: str) -> None:
-        """Prepare, and load what only this action needs."""
+        """Prepare, and load the modules that only this action needs."""
         self.prepare()
 
     def open(self) -> Native:
-        """Open table t0 from nothing, connection included; timed in a fresh process."""
+        """Connect and open table t0; timed in a new process."""
         raise NotImplementedError
 
     def reopen(self, handle: Native) -> Native:
-        """Open the table once more in a process that had it open; timed."""
+        """Open the table again in a process that had it open; timed."""
         return self.open()
 
     def list_files(self, handle: Native) -> int:
-        """List every file of an opened table as Arrow and return how many; timed."""
+        """List every file of an open table as Arrow and return their number; timed."""
         raise NotImplementedError
 
     def plan(self, handle: Native, predicate: str) -> int:
-        """Return how many files of an opened table can match; timed."""
+        """Return how many files of an open table may match; timed."""
         raise NotImplementedError
 
     @abstractmethod
     def count(self, table: int) -> int:
-        """Count the commits that are really there (files or versions, one per commit)."""
+        """Count the commits in the table (files or versions, one per commit)."""
 
     def gaps(self, table: int) -> int:
-        """Count the version numbers missing below the newest; 0 where versions are not kept."""
+        """Count the missing version numbers below the latest; 0 if the system has no versions."""
         return 0
 
     def advance(self, table: int, files: Iterable[Facts]) -> None:
@@ -114,7 +114,7 @@ class Contender(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The samples of one measure: `value` is their median."""
+    """The samples of one measurement; `value` is their median."""
 
     contender: str
     backend: str
@@ -140,7 +140,7 @@ def result(
     unit: str,
     **extra: Any,
 ) -> Result:
-    """Summarise samples: the median, and the tenth and ninetieth percentile."""
+    """Return samples with their median and their 10th and 90th percentiles."""
     ordered = sorted(values)
     return Result(
         contender=contender,
@@ -158,7 +158,7 @@ def result(
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Return the seconds a call took."""
+    """Return the duration of a call in seconds."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -167,9 +167,9 @@ def timed(call: Callable[[], object]) -> float:
 def interleave(
     calls: dict[str, Callable[[], float]], *, rounds: int, per_round: int, budget: float = 20.0
 ) -> dict[str, list[float]]:
-    """Take samples in turns, so that a noisy minute hits every contender alike.
+    """Take samples of all contenders in turns, so that noise affects them equally.
 
-    A contender that has used up its budget of seconds takes one sample per round from then on.
+    A contender that has used up its time budget takes one sample per round from then on.
     """
     samples: dict[str, list[float]] = {name: [] for name in calls}
     spent = dict.fromkeys(calls, 0.0)
@@ -185,7 +185,7 @@ def interleave(
 
 
 def environment() -> dict[str, Any]:
-    """Describe what ran where."""
+    """Describe the machine and the versions of the software."""
     packages = (
         "deltasql",
         "deltalake",
@@ -208,7 +208,7 @@ def environment() -> dict[str, Any]:
 def save(
     scenario: str, results: Sequence[Result], *, folder: Path, quick: bool, settings: dict[str, str]
 ) -> Path:
-    """Write one scenario's results; those of the run before are kept, to show both."""
+    """Write the results of a scenario; those of the previous run are kept for comparison."""
     earlier = folder / EARLIER
     earlier.mkdir(parents=True, exist_ok=True)
     path = folder / f"{scenario}.json"
@@ -225,12 +225,12 @@ def save(
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal what is going on."""
+    """Print the progress of the run."""
     print(text, file=sys.stderr, flush=True)
 
 
 def show(results: Sequence[Result], *, base: str | None = None) -> None:
-    """Print results; with `base`, ratios to that contender at the same case and size."""
+    """Print results; with `base`, also the ratios to that contender for the same case and size."""
     bases = {(r.case, r.size, r.metric): r.value for r in results if r.contender == base}
     for r in results:
         against = bases.get((r.case, r.size, r.metric))

@@ -1,7 +1,7 @@
-"""An import in a process of its own, so that peak memory is that of the import alone.
+"""Import a log in a separate process, so that the peak memory is that of the import alone.
 
-`python -m benchmarks.import_apart` reads a pickled request on stdin and prints JSON. Imports of
-modules come before the clock starts; connecting and making the schema are on it.
+`python -m benchmarks.import_apart` reads a pickled request on stdin and prints JSON. The measured
+time includes connecting and creating the schema, but not importing modules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.fresh_process import ask, memory_mb
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A log, and the catalog it goes to."""
+    """A log, and the catalog that it is imported into."""
 
     source: str
     uri: str
@@ -27,7 +27,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Seconds, megabytes, and how many files are live in SQL."""
+    """Seconds, memory, and the number of live files in SQL."""
 
     seconds: float
     imports_mb: float
@@ -36,7 +36,7 @@ class Answer:
 
 
 def measure(request: Request) -> Answer:
-    """Import in a fresh process."""
+    """Import in a new process."""
     return Answer(**ask("benchmarks.import_apart", request))
 
 
@@ -52,7 +52,7 @@ def _answer(request: Request) -> dict[str, Any]:
         importlib.import_module(name)
     imports_mb = memory_mb("VmRSS")
     start = time.perf_counter()
-    # No data file is there, so what is loaded is not verified.
+    # The import is not verified, because the data files do not exist.
     deltasql.import_table(request.source, request.uri, name="t0", verify=False)
     seconds, peak_mb = time.perf_counter() - start, memory_mb("VmHWM")
     with deltasql.connect(request.uri) as catalog:
@@ -61,7 +61,7 @@ def _answer(request: Request) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    # Under its real name, since that is the name pickles carry.
+    # Imported by its module name, which pickled objects refer to.
     from benchmarks import import_apart
 
     print(json.dumps(import_apart._answer(pickle.load(sys.stdin.buffer))))

@@ -1,6 +1,7 @@
-"""Logs to import, as others leave them: many small commits, and one checkpoint of many files.
+"""Logs to import, in the form of other writers: many small commits, or one large checkpoint.
 
-Both are made once and kept under build/bench/cache; no data file exists, since none is opened.
+Both are created once and kept in build/bench/cache. There are no data files: an import does not
+open them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _CHECKPOINT_EVERY = 100
 
 
 def many_commits(files: int, commits: int) -> Deltalake:
-    """Return a table of so many files in so many commits, with the checkpoint stock would have."""
+    """Return a table with this number of files and commits, and a checkpoint like deltalake's."""
     table = Deltalake(CACHE / f"import-{files}-{commits}")
     if _is_done(table):
         return table
@@ -42,7 +43,7 @@ def many_commits(files: int, commits: int) -> Deltalake:
 
 
 def one_checkpoint(files: int) -> Deltalake:
-    """Return a table of so many files whose older commits were cleaned up."""
+    """Return a table with this number of files whose older commits were cleaned up."""
     table = Deltalake(CACHE / f"import-checkpoint-{files}")
     if _is_done(table):
         return table

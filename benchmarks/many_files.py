@@ -1,4 +1,4 @@
-"""A table of thousands of small files that really exist, for scans that want few of them."""
+"""A table with thousands of small data files, for scans that read a few of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Scanner:
-    """One way to read the rows of one file in a hundred."""
+    """Reads the rows of one percent of the files with one system."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Scanner:
         self._read = read
 
     def one(self) -> float:
-        """Read once and return the seconds it took."""
+        """Read once and return the seconds."""
         found: list[int] = []
         high = self._low + self._wanted - 1
         seconds = timed(lambda: found.append(self._read(self._low, high)))
@@ -55,7 +55,7 @@ class Scanner:
 
 
 def scanners(workspace: Workspace, files: int) -> list[Scanner]:
-    """Make the same table in all systems and return the ways to read it."""
+    """Create the same table in all systems and return a scanner for each."""
     sizes = _data(files)
     stock, mine = _deltalake(workspace, files, sizes), _deltasql(workspace, files, sizes)
     lake = _ducklake(workspace, files)
@@ -83,7 +83,7 @@ def _data(files: int) -> dict[str, int]:
         return found
     say(f"  writing {files:,} files")
     shutil.rmtree(folder, ignore_errors=True)
-    # The partition column is not in the files, as Delta has it.
+    # As in Delta, the partition column is not in the files.
     schema = pa.schema([field for field in SCHEMA if field.name != "day"])
     sizes = {}
     for number in range(files):
@@ -107,7 +107,7 @@ def _data(files: int) -> dict[str, int]:
 
 
 def _link(files: int, target: Path) -> None:
-    """Let a table have the files as its own, without their bytes once more."""
+    """Add the files to a table's folder as hard links, without copying them."""
     source = CACHE / f"rows-{files}"
     for path in source.rglob("*.parquet"):
         place = target / path.relative_to(source)
@@ -143,7 +143,7 @@ def _deltasql(workspace: Workspace, files: int, sizes: dict[str, int]) -> DeltaR
 
 
 def _ducklake(workspace: Workspace, files: int) -> Any:
-    """Return DuckLake with the files taken over where they are; the partition column is null."""
+    """Return DuckLake with the files registered in place; the partition column is null."""
     lake = ducklake(workspace, "sqlite")
     lake.create(1)
     _link(files, lake.folder / "taken")

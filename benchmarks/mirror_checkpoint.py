@@ -1,7 +1,7 @@
-"""Checkpoints of large tables: seconds and peak memory, each in a process of its own.
+"""Write checkpoints of large tables: seconds and peak memory, each in a separate process.
 
-`python -m benchmarks.mirror_checkpoint` reads a pickled contender on stdin and prints JSON.
-What a program imports once is loaded before the clock starts; opening the table is on it.
+`python -m benchmarks.mirror_checkpoint` reads a pickled contender on stdin and prints JSON. The
+measured time includes opening the table, but not imports.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUICK_SIZES = (20_000,)
 
 
 def checkpoints(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Let everyone write a checkpoint of the same files; deltalake starts from one of its own."""
+    """Write a checkpoint of the same files with every system; deltalake's table has one already."""
     results: list[Result] = []
     for size in QUICK_SIZES if quick else SIZES:
         everyone: list[Contender] = [deltalake_table(size)]
@@ -43,7 +43,7 @@ def checkpoints(workspace: Workspace, *, quick: bool) -> list[Result]:
             rounds = 1 if quick or size >= 1_000_000 else 3
             answers = [_measure(contender) for _ in range(rounds)]
             results.append(_result(contender, size, "latency", [s * 1000 for s, _ in answers]))
-            if quick or size >= 1_000_000:  # below, the libraries are most of it
+            if quick or size >= 1_000_000:  # for fewer files, most of the memory is libraries
                 results.append(_result(contender, size, "memory", [peak for _, peak in answers]))
     return results
 
@@ -62,7 +62,7 @@ def _result(contender: Contender, size: int, metric: str, values: list[float]) -
 
 
 def _published(contender: Contender) -> Contender:
-    """Write the log that a checkpoint belongs to."""
+    """Publish the log that the checkpoint is written to."""
     ours: Deltasql = contender  # type: ignore[assignment]
     with deltasql.connect(ours.uri) as catalog:
         catalog.mirror.publish("t0")
@@ -83,7 +83,7 @@ def _measure(contender: Contender) -> tuple[float, float]:
 
 def _answer(contender: Contender) -> tuple[float, float]:
     contender.prepare_to("checkpoint")
-    importlib.import_module("pandas")  # pyarrow loads it with the first array
+    importlib.import_module("pandas")  # pyarrow imports it for the first array
     start = time.perf_counter()
     if isinstance(contender, Deltalake):
         contender.checkpoint(0)
@@ -95,7 +95,7 @@ def _answer(contender: Contender) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    # Under its real name, since that is the name pickles carry.
+    # Imported by its module name, which pickled objects refer to.
     from benchmarks import mirror_checkpoint
 
     print(json.dumps(mirror_checkpoint._answer(pickle.load(sys.stdin.buffer))))

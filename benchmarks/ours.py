@@ -1,4 +1,4 @@
-"""deltasql itself, through its public API and nothing else."""
+"""deltasql, through its public API only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DRIVERS = {
     "duckdb": ("deltasql.store.duckdb", "pandas"),
 }
 
-# What is imported with the first use of it.
+# Modules that an operation imports on first use.
 LATE = {
     "plan": "deltasql.model.predicates.predicate",
     "checkpoint": "deltasql.mirror.checkpoint.write",
@@ -32,7 +32,7 @@ LATE = {
 
 
 class Deltasql(Contender):
-    """Staged AddFiles through `deltasql.begin`, the catalog's default durability."""
+    """Commits AddFiles through `deltasql.begin`, with the catalog's default durability."""
 
     errors = (TxnLogError,)
 
@@ -49,7 +49,7 @@ class Deltasql(Contender):
 
     @property
     def uri(self) -> str:
-        """The catalog's URI; the PostgreSQL host and user come from PG* variables."""
+        """The catalog's URI; the PostgreSQL host and user come from the PG* variables."""
         return {
             "sqlite": f"deltasql://sqlite/{self.folder}/meta.db?mirror={self.mirror}",
             "duckdb": f"deltasql://duckdb/{self.folder}/meta.duckdb?mirror={self.mirror}",
@@ -67,7 +67,7 @@ class Deltasql(Contender):
             )
 
     def prepare(self) -> None:
-        # The API and drivers are imported late, which is an import, not an open.
+        # deltasql imports these late; the import must not be part of a measured open.
         for module in ("deltasql.api.catalog.connect", *DRIVERS[self.backend]):
             importlib.import_module(module)
 
@@ -85,7 +85,7 @@ class Deltasql(Contender):
 
     def reopen(self, handle: Native) -> Native:
         snapshot = self._catalog.table("t0").snapshot()
-        # Version, schema and protocol: what deltalake also knows once it has opened a table.
+        # Version, schema and protocol, which deltalake also has after opening a table.
         return snapshot if snapshot.schema and snapshot.protocol else None
 
     def list_files(self, handle: Native) -> int:
@@ -125,5 +125,5 @@ class Deltasql(Contender):
         return len(self._catalog.table(f"t{table}").files())
 
     def gaps(self, table: int) -> int:
-        # Version 0 creates the table, each commit after it adds one file.
+        # Version 0 creates the table; each later version adds one file.
         return int(self._catalog.table(f"t{table}").snapshot().version) - self.count(table)

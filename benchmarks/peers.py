@@ -1,4 +1,4 @@
-"""The peer that is stock Delta: deltalake, by path."""
+"""deltalake, the peer that opens tables by path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DELTA_SCHEMA = Schema.from_arrow(SCHEMA)
 
 
 class Deltalake(Contender):
-    """Stock deltalake, as it comes: a fresh handle per commit, its own checkpoint interval."""
+    """deltalake with its defaults: a new handle per commit, its own checkpoint interval."""
 
     name = "deltalake"
     backend = "path"
@@ -33,7 +33,7 @@ class Deltalake(Contender):
         self.folder = folder
 
     def path(self, table: int) -> str:
-        """Return where a table is."""
+        """Return the path of a table."""
         return str(self.folder / f"t{table}")
 
     def create(self, tables: int = 1) -> None:
@@ -41,13 +41,13 @@ class Deltalake(Contender):
             DeltaTable.create(self.path(table), DELTA_SCHEMA, partition_by=PARTITION_BY)
 
     def prepare(self) -> None:
-        """Everything is imported with this module."""
+        """Do nothing: this module imports everything."""
 
     def connect(self) -> None:
-        """A path needs no connection."""
+        """Do nothing: a path needs no connection."""
 
     def close(self) -> None:
-        """A path needs no connection."""
+        """Do nothing: a path needs no connection."""
 
     def native(self, files: Sequence[Facts]) -> Native:
         return [
@@ -68,7 +68,7 @@ class Deltalake(Contender):
         )
 
     def commit_each(self, files: Native, tables: int) -> None:
-        # Ten commits, one after the other: deltalake has no transaction over tables.
+        # One commit per table: deltalake has no transactions over several tables.
         for table in range(tables):
             self.commit(table, files[table : table + 1])
 
@@ -81,10 +81,10 @@ class Deltalake(Contender):
         return int(DeltaTable(self.path(table)).version()) + 1 - found
 
     def advance(self, table: int, files: Iterable[Facts]) -> None:
-        """Write the commits as files, as deltalake would, and let it make the checkpoint.
+        """Write the commit files directly and let deltalake write the checkpoint.
 
-        Committing ten thousand times through the API takes ten minutes and ends in this state,
-        save for the older checkpoints, which only make its listing longer.
+        Ten thousand commits through the API take ten minutes and give the same state, except for
+        older checkpoints, which only make the listing longer.
         """
         log = Path(self.path(table)) / "_delta_log"
         head = DeltaTable(self.path(table)).version()
@@ -96,7 +96,7 @@ class Deltalake(Contender):
         self.checkpoint(table)
 
     def checkpoint(self, table: int) -> None:
-        """Write a checkpoint of the newest version."""
+        """Write a checkpoint of the latest version."""
         DeltaTable(self.path(table)).create_checkpoint()
 
     def open(self) -> Native:
@@ -122,7 +122,7 @@ def add_json(file: Facts) -> dict[str, Any]:
 
 
 class DeltalakeWithoutFiles(Deltalake):
-    """Deltalake asked not to read its files: the most it can do for an open without listing."""
+    """deltalake with `without_files`, its fastest way to open a table without listing it."""
 
     name = "deltalake-without-files"
 

@@ -1,4 +1,4 @@
-"""Where the time of a single-file commit goes: medians between the phase points.
+"""Measure the phases of a commit of one file: the median time between the phase points.
 
 python -m benchmarks.phases [URI]     the default is a SQLite file in a temporary folder
 """
@@ -26,7 +26,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.string()), ("y", pa.float64())]
 
 
 def main(uri: str, folder: str) -> None:
-    """Commit one file at a time and print the median of every stretch, in microseconds."""
+    """Commit one file at a time and print the median of every phase, in microseconds."""
     stretches: dict[str, list[float]] = defaultdict(list)
     last = (0.0, "")
 

@@ -1,4 +1,4 @@
-"""Draw one picture per scenario from the JSON of a run."""
+"""Draw one plot per scenario from the JSON of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-# The same SVG for the same numbers, so that a picture changes only with its data.
+# The same data gives the same SVG, so that a file changes only with its data.
 mpl.rcParams["svg.hashsalt"] = "deltasql"
 mpl.rcParams["font.size"] = 9
 COLOURS = {
@@ -34,7 +34,7 @@ LINES = {"sqlite": "-", "postgres": "--", "duckdb": ":", "path": "-"}
 
 
 def draw(results_folder: Path, docs_folder: Path) -> list[Path]:
-    """Draw every scenario that has results and return the files."""
+    """Draw a plot for every scenario with results, and return the files."""
     results = Results(results_folder)
     docs_folder.mkdir(parents=True, exist_ok=True)
     drawn = []
@@ -117,7 +117,7 @@ def _finish(axes: Axes, title: str, unit: str) -> None:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a picture that is the same for the same numbers."""
+    """Write a plot as SVG; the same data gives the same file."""
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

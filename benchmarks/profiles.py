@@ -1,4 +1,4 @@
-"""Where the time of the hottest paths goes: samples of the caller's thread, by room and function.
+"""Profile the hottest paths: sample the stack of the calling thread, by package and function.
 
 python -m benchmarks.profiles [--quick] [--out DIR]
 """
@@ -35,18 +35,18 @@ SHOWN = 10
 
 @dataclass
 class Profile:
-    """What was seen while one path ran over and over."""
+    """The samples of one path that was run many times."""
 
     path: str
     runs: int
     milliseconds: float  # of one run, sampling included
     samples: int
-    rooms: list[tuple[str, float]]  # shares of the time, the largest first
+    rooms: list[tuple[str, float]]  # packages and their share of the time, the largest first
     functions: list[tuple[str, float]]
 
 
 def profile(path: str, run: Callable[[], object], runs: int) -> Profile:
-    """Run something and look at this thread's stack from another one, again and again."""
+    """Run a function repeatedly, while another thread samples the stack of this thread."""
     thread = threading.get_ident()
     rooms: Counter[str] = Counter()
     functions: Counter[str] = Counter()
@@ -62,7 +62,7 @@ def profile(path: str, run: Callable[[], object], runs: int) -> Profile:
 
     run()
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(EVERY_S / 5)  # else what never lets go of the interpreter is seen rarely
+    sys.setswitchinterval(EVERY_S / 5)  # so that code that holds the GIL is sampled often enough
     sampler = threading.Thread(target=sample, daemon=True)
     sampler.start()
     start = time.perf_counter()
@@ -84,7 +84,7 @@ def profile(path: str, run: Callable[[], object], runs: int) -> Profile:
 
 
 def _innermost(frame: FrameType | None) -> tuple[str, str] | None:
-    """Return the room and the function of ours that the thread is in, by itself or by a library."""
+    """Return the innermost package and function of deltasql on the stack."""
     called = ""
     while frame is not None:
         place = Path(frame.f_code.co_filename)
@@ -92,7 +92,7 @@ def _innermost(frame: FrameType | None) -> tuple[str, str] | None:
             inside = place.relative_to(PACKAGE)
             function = f"{inside.with_suffix('').as_posix()}: {frame.f_code.co_name}"
             return inside.parts[0].removesuffix(".py"), f"{function}{called}"
-        # The first frame of a library above ours says what it was asked for.
+        # The library function that deltasql called is shown after its own function.
         called = f" → {frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}"
         frame = frame.f_back
     return None
@@ -145,7 +145,7 @@ def _merge(workspace: Workspace, total: int, runs: int) -> Profile:
 
 
 def page(found: list[Profile]) -> str:
-    """Return the generated page."""
+    """Return the generated documentation page."""
     lines = [
         "# Profiles",
         "",
@@ -175,7 +175,7 @@ def page(found: list[Profile]) -> str:
 
 
 def main() -> None:
-    """Sample, save the JSON and write the page."""
+    """Run the profiles, save their JSON and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profiles", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, few runs")
     parser.add_argument("--out", type=Path, help="a folder instead of the repository's own")

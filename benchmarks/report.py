@@ -1,4 +1,4 @@
-"""Write docs/benchmarks/results.md from the JSON of a run, and from nothing else."""
+"""Generate docs/benchmarks/results.md from the JSON of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What deltasql promises of its speed with rows: through the API, and on Spark."""
+"""Performance targets for reading and changing rows: through the API, and with Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def api_checks(results: Results) -> Iterator[Check]:
     for size in results.sizes("api", "large append"):
         ours = results.value("api", "deltasql-sqlite-sync", "large append", size)
         stock = results.value("api", "deltalake", "large append", size)
-        # Rows per second: more is better.
+        # The values are rows per second, so higher is better.
         yield from _ratio(f"append of {size:,} rows: throughput over deltalake's", ours, stock, 1)
     for case in _SMALL_CHANGES:
         for size in results.sizes("api", case):
@@ -30,12 +30,12 @@ def api_checks(results: Results) -> Iterator[Check]:
         for size in results.sizes("api", case):
             ours = results.value("api", "deltasql-sqlite-sync", case, size)
             stock = results.value("api", "deltalake", case, size)
-            # lowered: files are rewritten as a whole, no longer copied in pieces (was 1.5)
+            # Lowered from 1.5: files are rewritten completely and no longer copied in pieces.
             yield from faster(f"{case}, {size:,} rows: faster than deltalake", ours, stock, 1)
     for size in results.sizes("api", "merge memory"):
         ours = results.value("api", "deltasql-sqlite-sync", "merge memory", size)
         stock = results.value("api", "deltalake", "merge memory", size)
-        # lowered: files are rewritten as a whole, no longer copied in pieces (was 0.5)
+        # Lowered from 0.5: files are rewritten completely and no longer copied in pieces.
         yield from slower(
             f"merge, {size:,} rows: peak memory over deltalake's", ours, stock, 0.6, "MB"
         )
@@ -61,7 +61,7 @@ def _tiny_appends(results: Results) -> Iterator[Check]:
             ]
             known = [lake for lake in lakes if lake is not None]
             lake = min(known) if known else None
-            # lowered: from 3 on PostgreSQL, where every statement is waited for, through psycopg
+            # Lowered from 3 on PostgreSQL: psycopg waits for the result of every statement.
             bound = 2.5 if backend == "postgres" else 3
             yield from faster(f"{where}: faster than DuckLake", ours, lake, bound)
 

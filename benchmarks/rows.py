@@ -1,6 +1,6 @@
-"""Systems that take rows, not files: one body for deltalake and deltasql, and DuckLake.
+"""Systems that read and write rows: one class for deltalake and deltasql, and one for DuckLake.
 
-The table has six columns and a dense `id`; file i of n holds the i-th range of it.
+The table has six columns. Its ids are consecutive, and file i of n has the i-th range of ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _START_US = 1_760_000_000_000_000
 
 
 def rows(first: int, count: int) -> pa.Table:
-    """Return rows with the ids from `first` on.
+    """Return `count` rows with ids that start at `first`.
 
     >>> rows(10, 2)["id"].to_pylist()
     [10, 11]
@@ -30,7 +30,7 @@ def rows(first: int, count: int) -> pa.Table:
 
 
 def merge_source(total: int, count: int) -> pa.Table:
-    """Return rows for a merge: nine in ten change ids of the last quarter, the others are new.
+    """Return rows for a merge: 90 % update ids of the last quarter, the others are new.
 
     >>> merge_source(400, 10)["id"].to_pylist()
     [300, 311, 322, 333, 344, 355, 366, 377, 388, 400]
@@ -57,16 +57,16 @@ def _rows(ids: np.ndarray, scale: float) -> pa.Table:
 
 
 class DeltaRows:
-    """deltalake by path or deltasql by URI: the same calls on the same classes.
+    """deltalake with a path or deltasql with a URI: the same calls on the same classes.
 
-    It holds plain values only, so it can be sent to another process.
+    It has only plain values, so that it can be sent to another process.
     """
 
     def __init__(self, name: str, backend: str, place: str) -> None:
         self.name, self.backend, self.place = name, backend, place
 
     def prepare(self) -> None:
-        """Load what a program loads once: everything is done to three rows somewhere else."""
+        """Run every operation on three rows of another table, so that all modules are loaded."""
         with tempfile.TemporaryDirectory() as folder:
             ours = f"deltasql://sqlite/{folder}/meta.db?table=t&mirror=sync"
             place = ours if self.name.startswith("deltasql") else f"{folder}/t"
@@ -78,11 +78,11 @@ class DeltaRows:
             small.sum()
 
     def append(self, data: pa.Table) -> None:
-        """Append rows; the first ones make the table."""
+        """Append rows; the first append creates the table."""
         self._module().write_deltalake(self.place, data, mode="append")
 
     def merge(self, source: pa.Table) -> Native:
-        """Update the rows that the source has, and insert its others."""
+        """Update the rows that are in the source, and insert the other rows of the source."""
         merger = self._table().merge(source, "t.id = s.id", source_alias="s", target_alias="t")
         return merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
@@ -95,22 +95,22 @@ class DeltaRows:
         return self._table().update(updates={"amount": "amount + 1"}, predicate=where)
 
     def version(self) -> int:
-        """Return the newest version."""
+        """Return the latest version."""
         return int(self._table().version())
 
     def restore(self, version: int) -> None:
-        """Make the table what it was, so that the next sample finds the same files."""
+        """Restore a version, so that the next sample has the same files."""
         self._table().restore(version)
 
     def sum(self) -> tuple[int, float]:
-        """Return how many rows there are and the sum of amounts."""
+        """Return the number of rows and the sum of `amount`."""
         import pyarrow.compute as pc
 
         amounts = self._table().to_pyarrow_table(columns=["amount"])["amount"]
         return len(amounts), float(pc.sum(amounts).as_py())
 
     def scan(self, low: int, high: int) -> int:
-        """Open the table, read the rows of a range of ids, and return how many there are."""
+        """Open the table, read the rows of a range of ids, and return their number."""
         filters = [("id", ">=", low), ("id", "<=", high)]
         return len(self._table().to_pyarrow_table(filters=filters))
 
@@ -121,7 +121,7 @@ class DeltaRows:
         return int(found.num_rows)
 
     def close(self) -> None:
-        """Nothing stays open that would disturb another process."""
+        """Do nothing: no connection stays open."""
 
     def _module(self) -> Any:
         if self.name.startswith("deltasql"):
@@ -137,7 +137,7 @@ class DeltaRows:
 
 
 class DuckLakeRows:
-    """DuckLake on SQLite: rows come as Arrow, large enough to become Parquet files."""
+    """DuckLake on SQLite: it gets Arrow data that is large enough to be written as Parquet."""
 
     name = "ducklake-sqlite"
     backend = "sqlite"
@@ -147,7 +147,7 @@ class DuckLakeRows:
 
     def prepare(self) -> None:
         """Load the extensions."""
-        # Here and not at the top: the other systems' processes shall not have DuckDB in them.
+        # A late import: the processes of the other systems must not load DuckDB.
         import pandas  # noqa: F401
 
         from benchmarks.ducklake import ducklake_connection
@@ -159,7 +159,7 @@ class DuckLakeRows:
         )
 
     def append(self, data: pa.Table) -> None:
-        """Append rows; the first ones make the table."""
+        """Append rows; the first append creates the table."""
         self._db.register("given", data)
         known = self._db.execute(
             "SELECT count(*) FROM duckdb_tables() WHERE database_name = 'lake'"
@@ -170,19 +170,19 @@ class DuckLakeRows:
             self._db.execute("INSERT INTO lake.t0 SELECT * FROM given")
 
     def add_files(self, pattern: str) -> None:
-        """Take over Parquet files where they are, found by a pattern."""
+        """Register existing Parquet files that match a glob pattern."""
         self._db.execute(f"CALL ducklake_add_data_files('lake', 't0', '{pattern}')")
 
     def sum(self) -> tuple[int, float]:
-        """Return how many rows there are and the sum of amounts."""
+        """Return the number of rows and the sum of `amount`."""
         found = self._db.execute("SELECT count(*), sum(amount) FROM lake.t0").fetchone()
         return found or (0, 0.0)
 
     def scan(self, low: int, high: int) -> int:
-        """Read the rows of a range of ids as Arrow, and return how many there are."""
+        """Read the rows of a range of ids as Arrow, and return their number."""
         query = f"SELECT * FROM lake.t0 WHERE id BETWEEN {low} AND {high}"
         return len(self._db.execute(query).fetch_arrow_table())
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection."""
         self._db.close()

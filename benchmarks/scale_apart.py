@@ -1,8 +1,8 @@
-"""Operations on a catalog of some size, in a fresh process: CPU, statements, memory.
+"""Measure operations on a catalog in a new process: CPU time, SQL statements and memory.
 
 `python -m benchmarks.scale_apart` reads a pickled request on stdin and prints JSON. Every round
-opens the catalog anew, so nothing is remembered; only the operation itself is measured. Its memory
-is what the process grows by at most while it runs.
+opens the catalog again, so that nothing is cached; only the operation itself is measured. Its
+memory is the peak growth of the process during the operation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SCHEMA = pa.schema([("id", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An operation and its argument; the name is what tables and plots show."""
+    """An operation and its argument; tables and plots show the name."""
 
     name: str
     operation: str
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to do one after the other in a catalog."""
+    """The operations to run in sequence on a catalog."""
 
     contender: Deltasql
     steps: Sequence[Step]
@@ -61,7 +61,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One figure for each round but for statements and memory, which are those of the first."""
+    """The times of all rounds; statements and memory are those of the first round."""
 
     cpu_ms: list[float]
     wall_ms: list[float]
@@ -72,12 +72,12 @@ class Answer:
 
 
 def measure(request: Request) -> list[Answer]:
-    """Do the operations in a fresh process, one after the other."""
+    """Run the operations in sequence in a new process."""
     return [Answer(**each) for each in ask("benchmarks.scale_apart", request)["answers"]]
 
 
 def append(catalog: Catalog, tables: int) -> None:
-    """Commit one file to each of so many tables."""
+    """Commit one file to each of the first `tables` tables of the catalog."""
     number = next(_new)
     with catalog.begin(one_table=tables == 1) as tx:
         for table in range(tables):
@@ -93,7 +93,7 @@ def append(catalog: Catalog, tables: int) -> None:
 
 
 def open_table(catalog: Catalog, version: int | None) -> object:
-    """Open a table as it is, or as it was."""
+    """Open the latest version of a table, or an older one."""
     snapshot = catalog.table("t0").snapshot(version)
     return snapshot.schema, snapshot.protocol
 
@@ -114,7 +114,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], object]] = {
     "vacuum": lambda catalog, _: catalog.vacuum("t0", dry_run=False, **NOW),
     "console": lambda client, path: client.get(path).raise_for_status(),
 }
-# What a program does again and again in a catalog that it keeps open.
+# Operations that a program repeats on an open catalog: they run once before the measurement.
 WARM = ("commit", "create a table")
 
 
@@ -132,7 +132,7 @@ def _answer(contender: Deltasql, step: Step) -> dict[str, Any]:
             if step.operation == "console":
                 served = stack.enter_context(serving(on))
                 on = stack.enter_context(httpx.Client(base_url=served.address, timeout=600))
-                on.get("/login")  # what a console loads with its first page, whichever it is
+                on.get("/login")  # loads what the first page of a console needs
             sent = stack.enter_context(counting())
             wall, cpu = time.perf_counter(), time.process_time()
             operate(on, step.argument)
@@ -151,7 +151,7 @@ def _answer(contender: Deltasql, step: Step) -> dict[str, Any]:
 
 
 def _start_anew() -> float:
-    """Give back what is free, forget the highest mark, and return the megabytes in use."""
+    """Release free memory, reset the recorded peak, and return the memory in use."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
@@ -160,13 +160,13 @@ def _start_anew() -> float:
 
 
 if __name__ == "__main__":
-    # Under its real name, since that is the name pickles carry.
+    # Imported by its module name, which pickled objects refer to.
     from benchmarks import scale_apart
 
     given: Request = pickle.load(sys.stdin.buffer)
     for each in given.steps:
         given.contender.prepare_to(each.operation)
-    importlib.import_module("pandas")  # pyarrow loads it with the first array
+    importlib.import_module("pandas")  # pyarrow imports it for the first array
     print(
         json.dumps(
             {"answers": [scale_apart._answer(given.contender, each) for each in given.steps]}

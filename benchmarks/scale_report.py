@@ -1,4 +1,4 @@
-"""Write docs/reliability/scale.md and its plot from the JSON of a run, and from nothing else."""
+"""Generate docs/reliability/scale.md and its plot from the JSON of a run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ vacuum kept the names of all needed files in memory; now it keeps those that can
 
 
 def write(results_folder: Path, docs_folder: Path) -> list[Path]:
-    """Write the page and its picture; nothing where the scenario has no results."""
+    """Write the page and its plot; do nothing if the scenario has no results."""
     results = Results(results_folder)
     rows = results.rows(SCENARIO)
     if not rows:
@@ -156,7 +156,7 @@ def _panel(panel: Axes, rows: Sequence[dict[str, Any]]) -> None:
         )
     panel.set_xscale("log")
     panel.set_yscale("log")
-    # The same height for a factor of a thousand everywhere: what is flat looks flat.
+    # Every axis covers at least a factor of a thousand, so that small differences look small.
     values = [row["value"] for row in rows]
     middle = (min(values) * max(values)) ** 0.5
     reach = max(32.0, (max(values) / min(values)) ** 0.5 * 1.5)

@@ -1,4 +1,4 @@
-"""Spark's contenders: deltasql, delta-spark and plain Parquet, all in one session."""
+"""The systems that are compared on Spark: deltasql, delta-spark and Parquet, in one session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JARS = ROOT / "build" / "jars"
 
 @contextmanager
 def session(folder: Path) -> Iterator[SparkSession]:
-    """Start Spark with delta-spark beside us, on all cores of this machine."""
+    """Start Spark with deltasql and delta-spark, on all cores of this machine."""
     from pyspark.sql import SparkSession
 
     jars = sorted(JARS.glob("*.jar"))
@@ -44,7 +44,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
         .config(
             "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
         )
-        # Its default of 50 is for clusters and would only slow it down here.
+        # The default of 50 is for clusters and would only slow down delta-spark here.
         .config("spark.databricks.delta.snapshotPartitions", str(2 * cores))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.log.level", "ERROR")
@@ -58,7 +58,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
 
 
 def spark_rows(spark: SparkSession, first: int, count: int, *, parts: int = 4) -> DataFrame:
-    """Return rows with the ids from `first` on, six columns."""
+    """Return `count` rows of six columns, with ids that start at `first`."""
     return spark.range(first, first + count, 1, parts).selectExpr(
         "id",
         "CAST(id * 2654435761 % 100003 AS INT) AS key",
@@ -70,7 +70,7 @@ def spark_rows(spark: SparkSession, first: int, count: int, *, parts: int = 4) -
 
 
 class SparkSystem(ABC):
-    """One way to keep a table for Spark; `place` is a folder or a URI."""
+    """A table format for Spark; `place` is a folder or a URI."""
 
     name: str
     backend: str
@@ -84,10 +84,10 @@ class SparkSystem(ABC):
 
     @abstractmethod
     def append(self, frame: DataFrame) -> None:
-        """Append rows; the first ones make the table."""
+        """Append rows; the first append creates the table."""
 
     def aggregate(self) -> tuple[Any, ...]:
-        """Open the table and aggregate all of it."""
+        """Open the table and aggregate all rows."""
         found = (
             self.read()
             .groupBy("flag")
@@ -97,19 +97,19 @@ class SparkSystem(ABC):
         return tuple(sorted(tuple(row) for row in found))
 
     def sum(self) -> tuple[int, float]:
-        """Return how many rows there are and the sum of amounts."""
+        """Return the number of rows and the sum of `amount`."""
         row = self.read().selectExpr("count(*)", "sum(amount)").collect()[0]
         return row[0], row[1]
 
     def plan(self, where: str | None) -> int:
-        """Plan a query down to its tasks and return how many there are."""
+        """Plan a query down to its tasks and return their number."""
         frame = self.read().select("id", "amount")
         planned: Any = frame if where is None else frame.where(where)
         return int(planned._jdf.queryExecution().toRdd().getNumPartitions())
 
 
 class Parquet(SparkSystem):
-    """A folder of Parquet files, without any log."""
+    """A folder of Parquet files without a log."""
 
     name = "parquet"
     backend = "path"
@@ -122,7 +122,7 @@ class Parquet(SparkSystem):
 
 
 class DeltaSpark(SparkSystem):
-    """delta-spark by path, as it comes."""
+    """delta-spark with its defaults, on a path."""
 
     name = "delta-spark"
     backend = "path"
@@ -134,7 +134,7 @@ class DeltaSpark(SparkSystem):
         frame.write.format("delta").mode("append").save(self.place)
 
     def forget(self) -> None:
-        """Empty its caches, so that the next read is a first one."""
+        """Clear the caches, so that the next read is like the first."""
         session: Any = self.spark
         session._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
@@ -156,14 +156,14 @@ class DeltaSpark(SparkSystem):
 
 
 class DeltasqlSpark(SparkSystem):
-    """deltasql on the same session, with a mirror that is written with every commit."""
+    """deltasql in the same session, with a mirror that every commit is published to."""
 
     name = "deltasql-sqlite"
     backend = "sqlite"
 
     @property
     def table(self) -> str:
-        """The name of the table in its catalog."""
+        """The name of the table in the catalog."""
         return "t0"
 
     def read(self) -> DataFrame:
@@ -173,7 +173,7 @@ class DeltasqlSpark(SparkSystem):
         deltasql.spark.write(frame, self.place)
 
     def forget(self) -> None:
-        """Close the catalog, so that the next read is a first one."""
+        """Close the catalog, so that the next read is like the first."""
         close_all()
 
     def merge(self, source: DataFrame) -> None:

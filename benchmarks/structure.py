@@ -3,7 +3,7 @@
     python -m benchmarks.structure [FOLDER WITH deltasql] [--calls]
 
 `--calls` also runs an append, a scan and a merge of three rows on SQLite with the `deltasql` that
-Python imports, and counts our files, packages and the depth of the stack.
+Python imports, and counts the files and packages of deltasql and the depth of the stack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def modules(root: Path) -> dict[str, Path]:
-    """Return every module below a package by its dotted name."""
+    """Return every module in a package by its dotted name."""
     found = {}
     for path in sorted(root.rglob("*.py")):
         name = ".".join(path.relative_to(root.parent).with_suffix("").parts)
@@ -31,7 +31,7 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def imports(path: Path, known: dict[str, Path]) -> Iterator[tuple[str, str]]:
-    """Yield our own modules that a file imports, each with `top`, `late` or `typing`."""
+    """Yield the modules of `known` that a file imports, each with `top`, `late` or `typing`."""
 
     def walk(node: ast.AST, kind: str) -> Iterator[tuple[str, str]]:
         for child in ast.iter_child_nodes(node):
@@ -53,7 +53,7 @@ def imports(path: Path, known: dict[str, Path]) -> Iterator[tuple[str, str]]:
 
 
 def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """Return the groups of modules that import each other (Tarjan's components)."""
+    """Return the groups of modules that import each other (strongly connected components)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -91,7 +91,7 @@ def measure(root: Path) -> dict[str, Any]:
     late = 0
     for name, path in known.items():
         for other, kind in set(imports(path, known)):
-            if other in (name, root.name):  # the package itself finds its names lazily
+            if other in (name, root.name):  # the package itself imports its names lazily
                 continue
             importers[other].add(name)
             every[name].add(other)
@@ -116,7 +116,7 @@ def measure(root: Path) -> dict[str, Any]:
 
 
 def trace(call: Callable[[], object], package: Path) -> str:
-    """Run a call and say how many of our files and packages it enters, and how deep."""
+    """Run a call and describe how many files and packages it enters, and the stack depth."""
     files: set[str] = set()
     calls = deepest = 0
     depth = 0
@@ -144,7 +144,7 @@ def trace(call: Callable[[], object], package: Path) -> str:
 
 
 def calls() -> dict[str, str]:
-    """Trace an append, a scan and a merge, each after it ran once."""
+    """Trace an append, a scan and a merge, each after a first run."""
     import pyarrow as pa
 
     import deltasql

@@ -1,4 +1,4 @@
-"""What deltasql promises of its speed, checked against the results of one run."""
+"""The performance targets of deltasql, checked against the results of one run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SERVERS = ("sqlite", "postgres")
 
 
 def checks(results: Results) -> dict[str, list[Check]]:
-    """Check every promise that this run has the numbers for, by scenario."""
+    """Check every target for which this run has results, by scenario."""
     return {
         "commit": list(_commit(results)),
         "ten_tables": list(_ten_tables(results)),
@@ -59,7 +59,7 @@ def _commit(results: Results) -> Iterator[Check]:
     for backend in BACKENDS:
         for size in sizes:
             ours = results.value("commit", f"deltasql-{backend}", "commit", size)
-            # The faster of its two ways to insert a row.
+            # The faster of DuckLake's two ways to insert a row.
             lake = _least(
                 results.value("commit", f"ducklake-{backend}{style}", "commit", size)
                 for style in ("", "-parquet")
@@ -117,7 +117,7 @@ def _open(results: Results) -> Iterator[Check]:
         for backend in BACKENDS:
             name = f"deltasql-{backend}"
             where = f"{backend}, {size:,} files"
-            # lowered: from 3 below a million files, where ADBC's connect is a third of the time
+            # Lowered from 3 below a million files: connecting with ADBC is a third of the time.
             list_cold = 1.5 if backend == "postgres" and size < 1_000_000 else 3
             for case, promise, bound in (
                 ("open", "open, faster than deltalake", wanted),
@@ -156,7 +156,7 @@ def _concurrency(results: Results) -> Iterator[Check]:
     for case, backend, floor, share in (
         ("one PostgreSQL table", "postgres", "floor-postgres-rowlock", 0.5),
         ("16 PostgreSQL tables", "postgres", "floor-postgres-rowlock", 0.5),
-        # lowered: from 0.5, for a plain queue (decision 2)
+        # Lowered from 0.5, for a plain queue (decision 2).
         ("one SQLite file", "sqlite", "floor-sqlite", 0.4),
     ):
         for size in results.sizes("concurrency", case):

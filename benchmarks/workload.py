@@ -1,7 +1,8 @@
-"""The table every contender sees: its schema, its files and the statistics of each file.
+"""The table that all systems get: its schema, its files and their statistics.
 
-File number i of n belongs to day i*1000//n and holds a thousand rows. `id` is clustered in the
-order of ingestion, `code` has disjoint ranges in another order, `amount` overlaps everywhere.
+File number i of n is in the partition of day i*1000//n and has a thousand rows. `id` is clustered
+in the order of ingestion, `code` has disjoint ranges in another order, and the ranges of `amount`
+overlap in all files.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ PARTITION_BY = ["day"]
 SKIPPING_COLUMNS = ("id", "code", "amount")
 ROWS_PER_FILE = 1000
 MODIFIED_MS = 1_760_000_000_000
-# Coprime with every size used, so i -> i*STRIDE % n visits each slot once.
+# Coprime to every size used, so that i -> i*STRIDE % n visits each slot once.
 STRIDE = 617_039
 
 
 class Facts(NamedTuple):
-    """What is known of one data file, in no system's own words."""
+    """The metadata of one data file, independent of any system."""
 
     path: str
     day: str
@@ -44,12 +45,12 @@ class Facts(NamedTuple):
 
     @property
     def keys(self) -> list[tuple[bytes, bytes]]:
-        """The bounds as bytes that sort like the values, one pair per skipping column."""
+        """The bounds as order-preserving keys, one pair for each column with statistics."""
         return [(_key(low), _key(high)) for low, high in self.bounds]
 
 
 class Predicate(NamedTuple):
-    """A filter that leaves one file in a thousand, and the files it leaves."""
+    """A predicate that matches one file in a thousand, and the matching files."""
 
     name: str
     sql: str
@@ -89,12 +90,12 @@ def facts(number: int, total: int) -> Facts:
 
 
 def batch(first: int, count: int, total: int) -> list[Facts]:
-    """Describe `count` files from number `first` on."""
+    """Describe `count` files, starting with number `first`."""
     return [facts(number, total) for number in range(first, first + count)]
 
 
 def stream(total: int = 1_000_000) -> Iterator[Facts]:
-    """Describe files without end, for commits of one file each."""
+    """Yield files without end, for commits of one file each."""
     number = 0
     while True:
         yield facts(number, total)
@@ -102,7 +103,7 @@ def stream(total: int = 1_000_000) -> Iterator[Facts]:
 
 
 def predicates(total: int) -> list[Predicate]:
-    """Return the filters of the planning scenario: one file in a thousand each."""
+    """Return the predicates of the planning scenario; each matches one file in a thousand."""
     share = total // 1000
     start = 500 * share
     low, high = start * ROWS_PER_FILE, (start + share) * ROWS_PER_FILE - 1
@@ -120,5 +121,5 @@ def predicates(total: int) -> list[Predicate]:
 def _key(value: float) -> bytes:
     if isinstance(value, int):
         return b"\x01" + struct.pack(">Q", value + (1 << 63))
-    # Amounts are never negative, so the raw bits already sort.
+    # Amounts are never negative, so the raw bits sort like the values.
     return b"\x01" + struct.pack(">d", value)

@@ -1,4 +1,4 @@
-"""Where benchmarks keep their databases, and the PostgreSQL server they run."""
+"""The folders and databases of the benchmarks, and their PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _serial = count()
 
 
 class Workspace:
-    """A folder for one run and a durable PostgreSQL, both gone at the end.
+    """A folder for one run and a durable PostgreSQL server, which are removed at the end.
 
-    The server is reached through PGHOST and PGUSER, so every contender connects the same way:
-    over the same Unix socket, with the same settings.
+    PGHOST and PGUSER point to the server, so that every contender connects in the same way: over
+    the same Unix socket, with the same settings.
     """
 
     def __init__(self) -> None:
         self.folder = BUILD / f"run-{os.getpid()}"
         self.settings: dict[str, str] = {}
-        # What a scenario leaves for a later one: (contender, files) -> the contender.
+        # Tables that a later scenario can reuse: (name, number of files) -> contender.
         self.datasets: dict[tuple[str, int], Contender] = {}
         self._databases: list[str] = []
 
@@ -86,7 +86,7 @@ class Workspace:
         return name
 
     def cached_database(self, name: str) -> tuple[str, bool]:
-        """Return a database kept between runs, and whether it was already there."""
+        """Return a database that is kept between runs, and whether it existed already."""
         with self._admin() as connection:
             known = connection.execute(
                 "SELECT 1 FROM pg_database WHERE datname = %s", [name]
@@ -101,13 +101,13 @@ class Workspace:
             connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def settle(self) -> None:
-        """Flush what earlier work left to write, so that the next measure does not pay for it."""
+        """Flush the writes of earlier work, so that they do not slow down the next measurement."""
         with self._admin() as connection:
             connection.execute("CHECKPOINT")
-        os.sync()  # thousands of files that a scenario left slow every flush down for minutes
+        os.sync()  # thousands of unflushed files would slow down every flush for minutes
 
     def _sweep(self) -> None:
-        """Remove what runs that were killed left behind."""
+        """Remove the folders and databases of runs that were killed."""
         for path in BUILD.glob("run-*"):
             if not _alive(path.name.removeprefix("run-")):
                 shutil.rmtree(path, ignore_errors=True)
@@ -124,11 +124,11 @@ class Workspace:
 
 
 def _forget_deleted() -> None:
-    """Let the file system forget what runs before this one deleted.
+    """Drop the file system's cache of files that earlier runs deleted.
 
-    ext4 passes over every inode that was freed in the last minutes when it makes a file: after
-    thousands of them that took 0.4 ms instead of 0.01, three times in each of our appends. It
-    does so only while it has them in memory.
+    When ext4 creates a file, it skips every inode that was freed in the last minutes. After
+    thousands of deletions, this takes 0.4 ms instead of 0.01 ms, three times in each append. It
+    happens only while the freed inodes are in memory.
     """
     os.sync()
     try:

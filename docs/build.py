@@ -1,8 +1,8 @@
-"""Write the pages and pictures that come from the code, check links, and build the site.
+"""Generate pages and pictures from the code, check links, and build the site.
 
-python docs/build.py            write them, check the links
-python docs/build.py --check    write nothing; exit 1 when one is stale or a link is broken
-python docs/build.py --site     then build the site into site/; a warning is an error
+python docs/build.py            generate the files and check the links
+python docs/build.py --check    write nothing; exit 1 if a file is stale or a link is broken
+python docs/build.py --site     also build the site into site/; a warning is an error
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# `python docs/build.py` finds the folder of this file alone.
+# `python docs/build.py` puts only the folder of this file on the path.
 sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
 from docs.tools import api, pictures, reference, reliability, schema, versions  # noqa: E402
@@ -25,7 +25,7 @@ NOTICE = "<!-- Written by docs/build.py from the code; edit the code, then run `
 
 
 def main(arguments: list[str]) -> int:
-    """Build or check; the exit code says whether all is well."""
+    """Build or check the documentation; the exit code is 1 if there is a problem."""
     parser = argparse.ArgumentParser(description="Build the documentation.")
     parser.add_argument("--check", action="store_true", help="write nothing, fail when stale")
     parser.add_argument("--site", action="store_true", help="build the site into site/")
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 def generated() -> dict[str, str]:
-    """The text of every file that is written from the code, by its path in `docs/`."""
+    """Return the text of every generated file by its path in `docs/`."""
     return {
         **{f"reference/{name}": text for name, text in pages().items()},
         "reliability/index.md": f"{NOTICE}\n\n{reliability.index_page()}",
@@ -58,7 +58,7 @@ def generated() -> dict[str, str]:
 
 
 def pages() -> dict[str, str]:
-    """The text of every generated page by its path in `docs/reference/`."""
+    """Return the text of every generated page by its path in `docs/reference/`."""
     bodies = {
         "errors.md": reference.errors_page(),
         "uri.md": reference.uri_page(),
@@ -73,9 +73,9 @@ def pages() -> dict[str, str]:
 
 
 def build_site(folder: Path) -> int:
-    """Build the site into a folder; the exit code is that of MkDocs."""
+    """Build the site into a folder; return the exit code of MkDocs."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
-    # The theme's advertisement of its successor is not a fact about our pages.
+    # Hides the theme's advertisement for its successor.
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 

@@ -1,9 +1,9 @@
-"""Make `docs/images/console-*.png`: every page of the console, light and dark, of a real catalog.
+"""Take the screenshots `docs/images/console-*.png`: the pages of the console, light and dark.
 
 python docs/screenshots.py [page …]     needs Chromium (the package chromium)
 
-The catalog is that of a shop which has been open for two weeks: the clock of this process walks
-through them while it is written.
+The catalog is that of a shop with two weeks of history. To write it, the clock of this process is
+set to times in these two weeks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ QUIET = ("overview",)
 
 
 def main(names: list[str]) -> None:
-    """Take the pictures that were named, or all."""
+    """Take the screenshots of the named pages, or of all."""
     chromium = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
     if chromium is None:
         sys.exit("Chromium is needed for pictures: install the package chromium")
@@ -71,7 +71,7 @@ def main(names: list[str]) -> None:
     wanted = [name for name in PAGES if not names or name in names]
     with place() as folder, shop(folder) as catalog, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        # The first picture that people see is of a quiet day, as a reader sees it.
+        # The overview shows a healthy catalog in a read-only console.
         with serving(catalog) as served:
             take_all(browser, served.address, [name for name in wanted if name in QUIET])
         with (
@@ -83,7 +83,7 @@ def main(names: list[str]) -> None:
 
 
 def take_all(browser: Browser, address: str, names: list[str], token: str = "") -> None:
-    """Take pictures in both colours."""
+    """Take screenshots of pages in the light and in the dark colour scheme."""
     for scheme in ("light", "dark") if names else ():
         page = visit(browser, address, scheme, token)
         for name in names:
@@ -92,7 +92,7 @@ def take_all(browser: Browser, address: str, names: list[str], token: str = "") 
 
 
 def visit(browser: Browser, address: str, scheme: str, token: str) -> Page:
-    """Open the console as somebody who has the token, or as a reader."""
+    """Open the console, and sign in if a token is given."""
     page = browser.new_page(
         viewport={"width": WIDTH, "height": HEIGHT},
         color_scheme=scheme,  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def visit(browser: Browser, address: str, scheme: str, token: str) -> Page:
 
 
 def take(page: Page, address: str, name: str, path: Path) -> None:
-    """Take one picture."""
+    """Take one screenshot."""
     page.goto(address + PAGES[name])
     if name == "sql":
         page.fill("#sql", QUERY)
@@ -115,7 +115,7 @@ def take(page: Page, address: str, name: str, path: Path) -> None:
         page.evaluate("document.activeElement.blur()")
     page.mouse.move(0, 0)
     page.screenshot(path=path)
-    # A page has few colours: a third of the bytes, and nobody sees the difference.
+    # A palette of 256 colours is enough, and reduces the file to a third.
     Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
         path, optimize=True
     )
@@ -124,7 +124,7 @@ def take(page: Page, address: str, name: str, path: Path) -> None:
 
 @contextmanager
 def place() -> Iterator[Path]:
-    """A folder whose name is on every picture: the same one each time."""
+    """Create the folder of the catalog; its name is fixed, because screenshots show it."""
     try:
         PLACE.mkdir()
     except FileExistsError:
@@ -137,7 +137,7 @@ def place() -> Iterator[Path]:
 
 @contextmanager
 def shop(folder: Path) -> Iterator[Catalog]:
-    """A catalog with two weeks behind it."""
+    """Open a catalog with two weeks of history."""
     uri = f"deltasql://sqlite/{folder}/shop.db"
     with deltasql.connect(uri, table={"data_root": str(folder / "lake")}) as catalog:
         fill(catalog, datetime.now(UTC) - timedelta(days=14))
@@ -146,7 +146,7 @@ def shop(folder: Path) -> Iterator[Catalog]:
 
 @contextmanager
 def unwritable(log: Path, catalog: Catalog) -> Iterator[None]:
-    """The log of one table cannot be written for a while."""
+    """Make the log of one table unwritable while the block runs, and commit to it."""
     hidden = log.rename(log.with_name("_delta_log_kept"))
     log.write_text("not a folder")
     for number in range(3):
@@ -158,7 +158,7 @@ def unwritable(log: Path, catalog: Catalog) -> Iterator[None]:
 
 
 def fill(catalog: Catalog, start: datetime) -> None:
-    """Write what happened in two weeks, in the order in which it happened."""
+    """Write the commits of two weeks, in order."""
     random = np.random.default_rng(8)
     first = 1
     with at(start), catalog.begin() as tx:
@@ -197,7 +197,7 @@ def fill(catalog: Catalog, start: datetime) -> None:
 
 @contextmanager
 def at(moment: datetime) -> Iterator[None]:
-    """Let the clock of this process stand at a moment and go on from there."""
+    """Set the clock of this process to a timestamp while the block runs."""
     ahead = int(moment.timestamp() * 1e9) - time.time_ns()
     real = time.time_ns
     with patch("time.time_ns", lambda: real() + ahead):

@@ -1,4 +1,4 @@
-"""Migrate a table that exists: import, verify, cut over, roll back. Its files stay in place."""
+"""Migrate an existing table: import, verify, cutover, rollback. Its data files do not move."""
 
 from __future__ import annotations
 

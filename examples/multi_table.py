@@ -1,4 +1,4 @@
-"""Two tables, one transaction, time travel: the log in SQLite, readable by any Delta reader.
+"""Transactions over two tables, a conflict and time travel, with the log in SQLite.
 
 Run it with `.venv/bin/python examples/multi_table.py`; Spark is not needed.
 """

@@ -1,4 +1,4 @@
-"""DuckDB and polars read what deltasql writes: by path, from the published log, and by name."""
+"""Read tables with DuckDB and polars: from the published log, as views, and by URI."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def main() -> None:
     with deltasql.connect(URI) as catalog:
         place = catalog.table("sales").location
 
-    # polars, by path: only the published log is read.
+    # polars with the table's path reads only the published log.
     by_day = pl.scan_delta(place).group_by("day").agg(pl.col("amount").sum()).sort("day")
     print("polars, by path:", by_day.collect().rows())
 
-    # DuckDB, through Arrow; `delta_scan(place)` of its delta extension does the same.
+    # DuckDB reads an Arrow dataset; `delta_scan(place)` of its delta extension is an alternative.
     table = deltasql.DeltaTable(f"{URI}?table=sales")
     database = duckdb.connect()
     database.register("sales", table.to_pyarrow_dataset())
     query = "SELECT day, sum(amount)::INT FROM sales GROUP BY day ORDER BY day"
     print("DuckDB, a table:", database.sql(query).fetchall())
 
-    # A DuckDB file in which every table of the catalog is a view; it follows each commit.
+    # A DuckDB file with a view for every table of the catalog, updated after each commit.
     deltasql.mirror_duckdb(URI, "lake/views.duckdb")
     with deltasql.begin(URI) as tx:
         tx.write("sales", pl.DataFrame({"day": ["tue"], "amount": [6]}))
@@ -39,7 +39,7 @@ def main() -> None:
         )
         print("DuckDB, all tables:", views.sql(query).fetchall())
 
-    # polars by URI, and back in time.
+    # polars with the table's URI, at an old version.
     deltasql.register()
     print("polars, version 0:", pl.read_delta(f"{URI}?table=sales", version=0).height, "rows")
     deltasql.unregister()

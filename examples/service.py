@@ -1,6 +1,7 @@
-"""A FastAPI service that commits: an order and the stock it takes, in one transaction.
+"""A FastAPI service that commits an order and its change of the stock in one transaction.
 
-`uvicorn examples.service:app` serves it; run as a script it calls itself and prints the answers.
+`uvicorn examples.service:app` serves it. Run as a script, it sends requests to itself and prints
+the responses.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ URI = os.environ.get("DELTASQL_URI", "deltasql://sqlite/lake/meta.db")
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    async with deltasql.aio.connect(URI) as catalog:  # one catalog, its pool, for all requests
+    async with deltasql.aio.connect(URI) as catalog:  # all requests share its connections
         if not await catalog.exists("stock"):
             async with catalog.begin() as tx:
                 await tx.write("stock", pa.table({"sku": ["pen", "ink"], "left": [5, 1]}))
@@ -47,11 +48,11 @@ async def order(sku: str, request: Request, amount: int = 1) -> dict[str, int]:
                     raise HTTPException(409, f"{stock.get(sku, 0)} left")
                 left = stock[sku] - amount
                 rest = pa.table({"sku": [sku], "left": [left]})
-                await tx.run(partial(set_stock, rows=rest))  # any verb of a transaction
+                await tx.run(partial(set_stock, rows=rest))  # runs in a thread
                 await tx.write("orders", pa.table({"sku": [sku], "amount": [amount]}))
             return {"left": left, "order": tx.versions["orders"]}
         except CommitConflictError:
-            continue  # somebody bought meanwhile: look again
+            continue  # another order changed the stock: read it again
     raise HTTPException(503, "too many buyers")
 
 

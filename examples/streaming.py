@@ -1,7 +1,7 @@
-"""A streaming sink: each micro-batch goes to two tables in one commit, and never twice.
+"""A streaming sink that writes each micro-batch to two tables in one commit, exactly once.
 
-The driver "dies" after the commit of a batch and before Spark has noted it. Started again, Spark
-hands the batch out once more, and it is left out.
+The driver "crashes" after the commit of a batch, before Spark records it in its checkpoint. After
+the restart Spark sends the batch again, and the sink skips it.
 """
 
 from __future__ import annotations
@@ -75,5 +75,5 @@ def show(what: str, uri: str) -> None:
 
 if __name__ == "__main__":
     session = SparkSession.builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")  # the death on purpose would fill the screen
+    session.sparkContext.setLogLevel("OFF")  # hide the stack trace of the deliberate crash
     main(session)

@@ -1,6 +1,6 @@
-"""A tour in cells: open it in an editor that knows `# %%`, or run it as it is."""
+"""A tour of the API. Run it as a script, or cell by cell in an editor that supports `# %%`."""
 
-# %% A catalog in a file, and two tables in one transaction
+# %% Create a catalog in a file, and two tables in one transaction
 import polars as pl
 
 import deltasql
@@ -11,11 +11,11 @@ with catalog.begin() as tx:
     tx.write("stock", pl.DataFrame({"sku": ["pen", "ink"], "left": [98, 49]}))
 print(tx.versions)
 
-# %% SQL over the tables of the catalog
+# %% Query the tables with SQL
 query = "SELECT sku, count(*) AS sold FROM orders GROUP BY sku ORDER BY sku"
 print(catalog.query(query).read_all().to_pylist())
 
-# %% Rows are changed, and every version stays
+# %% Change rows, and read an old version
 with catalog.begin() as tx:
     tx.update("stock", {"left": "left - 1"}, predicate="sku = 'ink'")
     tx.delete("orders", "id = 2")
@@ -25,22 +25,22 @@ query = """
 """
 print(catalog.query(query).read_all().to_pylist())
 
-# %% What happened
+# %% Show transactions and changed rows
 for event in catalog.inspect.transactions().items:
     print([(each.table, each.version) for each in event.participants])
 for change in catalog.changes("orders", 1).read_all().to_pylist():
     print(change["_change_type"], change["id"], change["sku"])
 
-# %% Undo
+# %% Undo the last commit of a table
 with catalog.begin() as tx:
     tx.undo("orders")
 print(catalog.query("SELECT count(*) AS n FROM orders").read_all().to_pylist())
 
-# %% Care
+# %% Maintenance
 print("new files:", catalog.optimize("orders")["numFilesAdded"])
 print("to delete:", catalog.vacuum("orders"))
 print([check.name for check in catalog.inspect.doctor().checks if check.status != "ok"])
 
-# %% Anybody reads it
+# %% Read the table with another Delta reader
 print(pl.read_delta(catalog.table("orders").location).sort("id").rows())
 catalog.close()

@@ -1,7 +1,8 @@
-"""An upsert pipeline: batches of changes, late and repeated, merged once into a table.
+"""An upsert pipeline that merges batches with late and duplicate rows exactly once.
 
-Each batch keeps the latest row of each key, is merged with a guard against late rows, counts what
-it did in a second table, and notes its number: a batch that comes again is left out.
+For each batch it keeps the latest row of each key, updates only rows that are older in the table,
+and writes its counts to a second table. The commit records the batch number, so that a batch that
+is delivered again is skipped.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import deltasql
 
 URI = "deltasql://sqlite/lake/meta.db"
 BATCHES = {
-    1: [(1, "Ann", "Paris", 10), (2, "Bo", "Oslo", 10), (2, "Bo", "Rome", 12)],  # 2 comes twice
-    2: [(2, "Bo", "Lima", 11), (3, "Cy", "Cairo", 20)],  # 2 is late: older than what is there
+    1: [(1, "Ann", "Paris", 10), (2, "Bo", "Oslo", 10), (2, "Bo", "Rome", 12)],  # id 2 twice
+    2: [(2, "Bo", "Lima", 11), (3, "Cy", "Cairo", 20)],  # id 2 is late: older than the table's row
     3: [(1, "Ann", "Tokyo", 30)],
 }
 

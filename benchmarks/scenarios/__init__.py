@@ -1,1 +1,1 @@
-"""The scenarios: one file each, with a `run(workspace, quick)` that returns results."""
+"""The scenarios: one module each, with a function `run(workspace, quick)` that returns results."""

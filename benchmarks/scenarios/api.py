@@ -1,4 +1,4 @@
-"""The deltalake API end to end: small and large appends, merges, deletes, updates, scans."""
+"""The deltalake API: small and large appends, merges, deletes, updates and scans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TINY = pa.table({"day": ["d0000"] * 3, "id": [1, 2, 3], "code": [4, 5, 6], "amou
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Measure appends and scans in this process, everything heavy in processes of its own."""
+    """Measure small appends and scans in this process, and large operations in separate ones."""
     results = _tiny_appends(workspace, quick=quick)
     results += _large_appends(workspace, quick=quick)
     results += _changes(workspace, quick=quick)
@@ -48,7 +48,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 
 def _tiny_appends(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Append three rows: write, commit, mirror."""
+    """Append three rows: write, commit and publish them."""
     everyone: list[Contender] = [contenders.deltalake(workspace)]
     for backend in ("sqlite", "postgres"):
         everyone.append(contenders.deltasql(workspace, backend, mirror="sync"))
@@ -66,7 +66,7 @@ def _tiny_appends(workspace: Workspace, *, quick: bool) -> list[Result]:
         calls["deltalake-handle"] = _held_append(runners[0].contender)
         backends["deltalake-handle"] = "path"
         for call in calls.values():
-            call()  # what a program loads at its first write
+            call()  # imports the modules that the first write needs
         workspace.settle()
         samples = interleave(calls, rounds=2 if quick else 8, per_round=4 if quick else 15)
         results += [
@@ -95,13 +95,13 @@ def _tiny_append(contender: Contender) -> Callable[[], float]:
 
 
 def _held_append(contender: Contender) -> Callable[[], float]:
-    """Return deltalake's append through a table that stays open, which saves it the replay."""
+    """Return an append of deltalake to an open table, which does not need a replay of the log."""
     stock: Deltalake = contender  # type: ignore[assignment]
     table = deltalake.DeltaTable(stock.path(0))
     small = TINY.cast(SCHEMA)
 
     def append() -> float:
-        table.update_incremental()  # others committed in between; not timed
+        table.update_incremental()  # there are newer commits; not timed
         return timed(lambda: deltalake.write_deltalake(table, small, mode="append"))
 
     return append
@@ -113,7 +113,7 @@ def table_uri(catalog: str, name: str = "t0") -> str:
 
 
 def _large_appends(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Append many rows at once to a new table, each time in a process of its own."""
+    """Append many rows at once to a new table, each time in a separate process."""
     count = QUICK_APPENDED if quick else APPENDED
     rates: dict[str, list[float]] = {}
     backends: dict[str, str] = {}
@@ -139,7 +139,7 @@ def _large_appends(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 
 def _changes(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Merge, delete and update the same table of ranges of ids, set back after each."""
+    """Merge into, delete from and update the same table, and restore it after each operation."""
     count = QUICK_ROWS if quick else ROWS
     systems = [_ours(workspace), _stock(workspace)]
     for system in systems:
@@ -150,7 +150,7 @@ def _changes(workspace: Workspace, *, quick: bool) -> list[Result]:
     samples: dict[tuple[str, str], list[float]] = {}
     peaks: dict[str, list[float]] = {system.name: [] for system in systems}
     for system in systems:
-        measure(Work(system, {}))  # what is compiled at the first import
+        measure(Work(system, {}))  # compiles the modules that are imported
     for number in range(1 if quick else 7):
         say(f"  merge, delete, update, round {number + 1}")
         found: dict[str, dict[str, list[float]]] = {}
@@ -185,7 +185,7 @@ def _changes(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 
 def _small_changes(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Merge, update and delete a few rows of small tables, in a process that runs."""
+    """Merge, update and delete a few rows of small tables, in a running process."""
     results: list[Result] = []
     for size in QUICK_SMALL_ROWS if quick else SMALL_ROWS:
         say(f"  small merge, update, delete, {size:,} rows")
@@ -196,7 +196,7 @@ def _small_changes(workspace: Workspace, *, quick: bool) -> list[Result]:
         for case in ("small merge", "small update", "small delete"):
             calls = {system.name: _small_change(system, case, size, source) for system in systems}
             for call in calls.values():
-                call()  # what is loaded at the first one
+                call()  # imports the modules that the first change needs
             samples = interleave(calls, rounds=2 if quick else 9, per_round=1)
             results += [
                 _latency(system.name, system.backend, case, size, samples[system.name])
@@ -208,7 +208,7 @@ def _small_changes(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 
 def _small_change(system: DeltaRows, case: str, size: int, source: pa.Table) -> Callable[[], float]:
-    """Return a change that can be made again and again, each time of another row."""
+    """Return a change that can be repeated; every call changes another row."""
     ids = iter(range(size // 2, size))
     changes: dict[str, Callable[[], object]] = {
         "small merge": lambda: system.merge(source),
@@ -219,7 +219,7 @@ def _small_change(system: DeltaRows, case: str, size: int, source: pa.Table) -> 
 
 
 def _dml_steps(count: int) -> dict[str, tuple[Any, ...]]:
-    """Return deletes and updates of one row in a hundred: side by side, and all over the table."""
+    """Return deletes and updates of 1 % of the rows: of a range, and spread over the table."""
     low, high = count // 2, count // 2 + count // 100 - 1
     side_by_side, spread = f"id >= {low} AND id <= {high}", "id % 100 = 7"
     return {
@@ -231,7 +231,7 @@ def _dml_steps(count: int) -> dict[str, tuple[Any, ...]]:
 
 
 def _scans(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Open a table of many files and read the rows of one file in a hundred."""
+    """Open a table of many files and read the rows of 1 % of the files."""
     files = QUICK_SCANNED_FILES if quick else SCANNED_FILES
     everyone = scanners(workspace, files)
     calls = {scanner.name: scanner.one for scanner in everyone}
@@ -252,7 +252,7 @@ def _latency(name: str, backend: str, case: str, size: int, seconds: list[float]
 
 
 def _agree(found: dict[str, dict[str, list[float]]]) -> None:
-    """Fail unless everyone ends with the same rows."""
+    """Fail unless all systems have the same rows at the end."""
     (name, sums), *others = found.items()
     for other, its in others:
         for case, (count, amount) in sums.items():

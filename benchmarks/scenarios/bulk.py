@@ -1,4 +1,4 @@
-"""Commits of 100,000 files with statistics, one after the other, up to a million live files."""
+"""Commits of 100,000 files with statistics, until the table has a million live files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ QUICK_FILES, QUICK_STEPS = 10_000, 2
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Commit step by step, contenders in turns; deltasql twice, since its ends are compared."""
+    """Commit in steps, contenders in turns.
+
+    deltasql runs twice, because its first and last commits are compared.
+    """
     files, steps = (QUICK_FILES, QUICK_STEPS) if quick else (FILES, STEPS)
     total = files * steps
     rates: dict[str, list[list[float]]] = {}

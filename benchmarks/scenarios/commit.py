@@ -1,4 +1,4 @@
-"""One commit of one staged file with statistics, and a cold open, at 0 to 100,000 commits."""
+"""A commit of one staged file with statistics, and a cold open, after 0 to 100,000 commits."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 TITLE = "Commit of one staged file"
 SIZES = (0, 1_000, 10_000, 100_000)
 QUICK_SIZES = (0, 50)
-# Measured in turns with the tables that have many commits, not minutes before them.
+# Measured in turns with the tables that have many commits, under the same conditions.
 NEW = "new table"
 OPENERS = ("deltasql-sqlite", "deltasql-postgres", "deltalake")
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Measure at each size, all contenders in turns, then commit on to the next size."""
+    """Measure all contenders in turns at each size, then commit up to the next size."""
     runners = [Runner(c) for c in _contenders(workspace, quick=quick)]
     results: list[Result] = []
     for size in QUICK_SIZES if quick else SIZES:
@@ -44,7 +44,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
             millis = [s * 1000 for s in samples[f"{runner.contender.name} {NEW}"]]
             results.append(_latency(runner.contender, millis, NEW, size))
             runner.contender.close()
-        # A DuckDB file belongs to the process that commits to it, so nobody else can open it.
+        # A second process cannot open the DuckDB file of a process that commits to it.
         openers = [r for r in taking_part if r.contender.name in OPENERS]
         opens: dict[str, list[float]] = {r.contender.name: [] for r in openers}
         for _ in range(1 if quick else 5):
@@ -63,7 +63,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 
 def _has_part(backend: str, runners: list[Runner], size: int) -> bool:
-    """Tell whether our table on a database is measured with commits behind it."""
+    """Return True if deltasql on this backend is measured at this size, after some commits."""
     return size > 0 and f"deltasql-{backend}" in {r.contender.name for r in runners}
 
 
@@ -80,30 +80,30 @@ def _latency(contender: Contender, millis: list[float], case: str, size: int) ->
 
 
 class Runner:
-    """A contender and the number of commits it has made."""
+    """A contender and the number of its commits."""
 
     def __init__(self, contender: Contender) -> None:
         self.contender = contender
         self.commits = 0
         self._files: Iterator[Facts] = stream()
         contender.create(1)
-        for _ in range(3):  # The first commits load code and warm caches.
+        for _ in range(3):  # the first commits import modules and warm up caches
             self.one()
 
     def one(self) -> float:
-        """Commit the next file and return the seconds it took."""
+        """Commit the next file and return the seconds."""
         native = self.contender.native([next(self._files)])
         self.commits += 1
         return timed(lambda: self.contender.commit(0, native))
 
     def next_files(self, commits: int) -> list[Facts]:
-        """Return the files of the next commits, which another process makes."""
+        """Return the files of the next commits, which another process runs."""
         files = [next(self._files) for _ in range(commits)]
         self.commits += len(files)
         return files
 
     def advance_to(self, size: int) -> None:
-        """Commit, untimed, until there are `size` commits."""
+        """Commit until there are `size` commits; not timed."""
         missing = size - self.commits
         if missing > 0:
             say(f"  {self.contender.name}: on to {size:,} commits")

@@ -1,4 +1,4 @@
-"""Eight and sixteen processes committing at once: commits per second, fairness, failures, gaps."""
+"""Concurrent commits of 8 and 16 processes: commits per second, fairness, failures and gaps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILES_PER_PROCESS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process did."""
+    """The result of one process."""
 
     commits: int
     failures: int
@@ -36,7 +36,7 @@ class Share:
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Run each case several times, contenders in turns, each time on a new catalog."""
+    """Run each case several times on new catalogs, contenders in turns."""
     results: list[Result] = []
     for processes in (8,) if quick else (8, 16):
         for case, tables, makers in _cases(workspace):
@@ -102,9 +102,9 @@ def _race(
 ) -> tuple[dict[str, float], str]:
     contender.create(tables)
     contender.close()
-    # A fork server imports everything once and opens nothing, so its forks are quick and safe.
+    # The fork server imports everything once and opens nothing, so its forks are fast and safe.
     context = multiprocessing.get_context("forkserver")
-    # DuckDB imports pandas when it binds its first parameter: a second that is not DuckDB's.
+    # DuckDB imports pandas when it binds its first parameter, which takes about a second.
     context.set_forkserver_preload(["benchmarks.scenarios.concurrency", "pandas"])
     barrier = context.Barrier(processes)
     queue: Queue[Share] = context.Queue()
@@ -134,7 +134,7 @@ def _race(
         "rate": sum(share.commits / share.seconds for share in shares),
         "failures": sum(share.failures for share in shares),
         "gaps": gaps,
-        # Each process also made one commit before the clock started.
+        # Each process also made one commit before the measurement.
         "lost": sum(counts) + processes - found,
         "slowest": min(counts),
         "fastest": max(counts),
@@ -152,7 +152,7 @@ def _commit(
     barrier: Barrier,
     queue: Queue[Share],
 ) -> None:
-    """Commit as often as possible until the time is up; a failed commit is counted, not retried."""
+    """Commit as often as possible for a time; a failed commit is counted, not retried."""
     contender.connect()
     number = index * FILES_PER_PROCESS + index
     total = 16 * FILES_PER_PROCESS
@@ -164,7 +164,7 @@ def _commit(
         number += 1
         native = contender.native([facts(number, total)])
         try:
-            # Each process goes round the tables from its own start.
+            # Each process starts with another table and then uses all tables in turn.
             contender.commit(number % tables, native)
         except contender.errors as error:
             failures += 1

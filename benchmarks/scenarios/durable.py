@@ -1,4 +1,4 @@
-"""What durable publishing costs: flushes per commit, and commits on a disk that flushes slowly."""
+"""The cost of durable publishing: flushes per commit, and commits on a disk with slow flushes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TITLE = "Durable publishing: flushes, and a disk that takes 5 ms longer for each"
 SIZE, QUICK_SIZE = 10_000, 50
 COMMITS = 200
-FEW_COMMITS = 20  # of deltalake, which takes a third of a second for one at this size
+FEW_COMMITS = 20  # for deltalake, whose commits take a third of a second at this size
 ROUNDS, QUICK_ROUNDS = 3, 2
 WAIT_MS = 5
 # PostgreSQL flushes in its own processes, which the preloaded library can neither count nor delay.
@@ -28,7 +28,7 @@ MODES = ("off", "async", "sync")
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Commit to tables of one size, everyone in turns and each time in a process of its own."""
+    """Commit to tables of one size, contenders in turns, each time in a separate process."""
     library = compile_recorder(workspace.new_folder("recorder"))
     size = QUICK_SIZE if quick else SIZE
     everyone: list[Contender] = [deltalake(workspace)]

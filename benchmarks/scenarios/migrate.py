@@ -1,4 +1,4 @@
-"""Import a log into SQL, beside the time stock deltalake needs only to open the same table."""
+"""Import a log into SQL, compared with the time in which deltalake opens the same table."""
 
 from __future__ import annotations
 

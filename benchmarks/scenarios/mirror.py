@@ -1,4 +1,4 @@
-"""What the mirror costs: a commit with its file in `_delta_log`, and catching up from SQL."""
+"""The cost of the mirror: commits that are published, and publishing older commits from SQL."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _commits(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 
 def _drain(workspace: Workspace, backend: str, versions: int) -> Result:
-    """Commit without a mirror, then let one reconciler publish all of it."""
+    """Commit without a mirror, then measure how fast one reconciler publishes all versions."""
     contender = ours(workspace, backend)
     runner = Runner(contender)
     runner.advance_to(versions)
@@ -144,12 +144,12 @@ def _wait_for_mirror(contender: Deltasql) -> None:
 
 
 def _lags(contender: Deltasql) -> list[float]:
-    """Return for every version how long after its commit its file was there, in milliseconds."""
+    """Return for every version the milliseconds from its commit until its file was written."""
     log = contender.folder / "data" / "t0" / "_delta_log"
     lags = []
     with deltasql.connect(contender.uri) as catalog:
         for row in catalog.table("t0").history():
-            if row.version:  # the table was created before the reconciler had started
+            if row.version:  # not version 0, which is from before the start of the reconciler
                 written_ms = (log / f"{row.version:020d}.json").stat().st_mtime_ns / 1e6
                 lags.append(max(0.0, written_ms - row.committed_at_ms))
     return lags

@@ -1,4 +1,4 @@
-"""Open a table without listing it, open and list it, cold and warm; peak memory."""
+"""Open a table with and without listing its files, cold and warm; peak memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK_SIZES = (20_000,)
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Open tables in fresh processes, contenders and sizes in turns; the floor only connects."""
+    """Open tables in new processes, contenders and sizes in turns; the floor only connects."""
     bare = [each for each in floors(workspace) if not isinstance(each, PostgresRowLockFloor)]
     for floor in bare:
         floor.create(1)
@@ -41,7 +41,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 @dataclass
 class Tables:
-    """The contenders with tables of one size, and what was measured."""
+    """The contenders with tables of one size, and their samples."""
 
     size: int
     listing: list[Contender]

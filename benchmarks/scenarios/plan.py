@@ -1,4 +1,4 @@
-"""Cold open and planning down to one file in a thousand, by partition and by min and max."""
+"""Cold open and planning: partition pruning and data skipping down to 0.1 % of the files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUICK_SIZE = 20_000
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Plan each predicate in fresh processes, contenders in turns."""
+    """Plan each predicate in new processes, contenders in turns."""
     size = QUICK_SIZE if quick else SIZE
     everyone: list[Contender] = [deltalake_table(size)]
     for backend in BACKENDS:
@@ -38,7 +38,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
                 samples[contender.name].append(answer.total_seconds * 1000)
                 files[contender.name] = answer.files
         for contender in everyone:
-            # DuckLake reads one row of its plan; what it plans was checked when it was made.
+            # DuckLake reads one row; its plan was checked when the table was created.
             expected = 1 if contender.name.startswith("ducklake") else len(predicate.files)
             if files[contender.name] != expected:
                 raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Growth: the same operations while files, commits, tables and partitions become ten times more."""
+"""Scale: the same operations on ten times as many files, commits, tables and partitions."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 TITLE = "Growth: files, commits, tables, tables in a transaction, partitions"
 BACKENDS = ("sqlite", "postgres", "duckdb")
-# DuckDB's small commits are the slowest: its data would take too long to make.
+# Small commits are slowest on DuckDB: creating more data would take too long.
 FILES = {"sqlite": 1_000_000, "postgres": 1_000_000, "duckdb": 100_000}
 COMMITS = {"sqlite": 100_000, "postgres": 100_000, "duckdb": 1_000}
 TABLES = {"sqlite": 10_000, "postgres": 10_000, "duckdb": 1_000}
 PARTITIONS = {"sqlite": 1_000, "postgres": 1_000, "duckdb": 100}
-QUICK = 100  # of everything a hundredth
+QUICK = 100  # the divisor of all sizes in a quick run
 TABLES_AT_ONCE = (1, 10, 100)
 DAYS = 1000  # partitions of the table of many files
 _KEPT = "scale-{}"
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Grow catalogs in every direction, and measure at each step."""
+    """Grow catalogs in every dimension, and measure at each size."""
     results: list[Result] = []
     for backend in BACKENDS:
         share = QUICK if quick else 1
@@ -47,7 +47,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 
 def _sizes(first: int, last: int) -> list[int]:
-    """Return steps of ten up to the last.
+    """Return sizes from `first` to `last` in steps of a factor of ten.
 
     >>> _sizes(1000, 100_000)
     [1000, 10000, 100000]
@@ -59,7 +59,7 @@ def _sizes(first: int, last: int) -> list[int]:
 
 
 def _files(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
-    """One table of 1,000 partitions; one file in a hundred was removed."""
+    """One table with 1,000 partitions; 1 % of the files was removed."""
     for size in _sizes(min(1000, most), most):
         contender = _new(workspace, backend, 1)
         _fill(contender, size)
@@ -88,7 +88,7 @@ def _files(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
 
 
 def _commits(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
-    """One table, a file in each commit."""
+    """One table with one file per commit."""
     contender = _new(workspace, backend, 1)
     done = 0
     for size in _sizes(min(1000, most), most):
@@ -113,7 +113,7 @@ def _commits(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
 
 
 def _tables(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
-    """Many tables, each with a file."""
+    """Many tables with one file each."""
     contender = _new(workspace, backend, 0)
     done = 0
     for size in _sizes(10, most):
@@ -140,7 +140,7 @@ def _tables(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
 
 
 def _partitions(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
-    """As many partitions as files in each of them."""
+    """A table with as many partitions as there are files in each partition."""
     for size in _sizes(min(10, most), most):
         made = workspace.datasets.get((_KEPT.format(backend), size * size))
         if size == DAYS and made is not None:
@@ -166,7 +166,7 @@ def _new(workspace: Workspace, backend: str, tables: int) -> Deltasql:
 
 
 def _fill(contender: Deltasql, files: int, partitions: int | None = None) -> None:
-    """Commit files, 100,000 at a time, and remove one in a hundred of them."""
+    """Commit files, 100,000 at a time, and remove 1 % of them."""
     say(f"  {contender.name}: {files:,} files")
     contender.connect()
     for first in range(0, files, FILES_PER_COMMIT):

@@ -1,7 +1,7 @@
-"""Spark: appends and scans beside plain Parquet, everything else beside delta-spark.
+"""Spark: appends and scans compared with plain Parquet, everything else with delta-spark.
 
-Full sizes take about ten minutes on two cores; the 50,000 files are planned, never opened, so
-they exist in the logs only.
+A full run takes about ten minutes on two cores. The 50,000 files of the planning case are only in
+the logs: they are planned, but never opened.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SMALL_PER_TURN = 20
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Start one session for all, warm it up with the quick sizes, and measure."""
+    """Start one session for all systems, warm it up with the quick sizes, and measure."""
     with session(workspace.new_folder("spark")) as spark:
         if not quick:
             say("  warming up")
@@ -49,7 +49,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 
 def _appends_and_scans(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Result]:
-    """Append the same rows to new tables, then aggregate the last ones."""
+    """Append the same rows to new tables, then aggregate the last tables."""
     count = QUICK_APPENDED if quick else APPENDED
     frame = spark_rows(spark, 0, count)
     samples: dict[str, list[float]] = {}
@@ -78,13 +78,13 @@ def _appends_and_scans(workspace: Workspace, spark: SparkSession, quick: bool) -
 
 
 def _plans(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Result]:
-    """Open a table of many files for the first time and plan a query of it."""
+    """Open a table of many files for the first time and plan a query."""
     count = QUICK_PLANNED if quick else PLANNED
     stock = deltalake_table(count)
     ours: Deltasql = deltasql_table(workspace, "sqlite", count)  # type: ignore[assignment]
     uri = parse_uri(ours.uri).with_table("t0").to_string()
     systems = [DeltasqlSpark(spark, uri), DeltaSpark(spark, stock.path(0))]
-    # Of the partition, of which every system must find all files and no others.
+    # The partition predicate: every system must find exactly its files.
     wheres = {"plan": None, "plan filtered": predicates(count)[0].sql}
     results = []
     for case, where in wheres.items():
@@ -98,12 +98,12 @@ def _plans(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Resul
 
 
 def _changes(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Result]:
-    """Merge, delete and update the same table of ranges of ids, set back after each."""
+    """Merge into, delete from and update the same table, and restore it after each operation."""
     count, source = (QUICK_ROWS, QUICK_SOURCE) if quick else (ROWS, SOURCE)
     _, *systems = _systems(spark, [workspace.new_folder("spark-rows") for _ in range(3)])
     for system in systems:
         say(f"  {system.name}: {count:,} rows in {FILES} files")
-        # Ranges of ids in one write: a file of each.
+        # One write with one file per range of ids.
         system.append(spark_rows(spark, 0, count, parts=FILES))
     merged = _merge_source(spark, count, source)
     low, high = count // 2, count // 2 + count // 100 - 1
@@ -133,7 +133,7 @@ def _changes(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Res
 
 
 def _small_appends(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Result]:
-    """Append a few rows again and again."""
+    """Append a few rows repeatedly."""
     count = QUICK_SMALL if quick else SMALL
     _, *systems = _systems(spark, [workspace.new_folder("spark-small") for _ in range(3)])
     frame = spark_rows(spark, 0, 100, parts=1)
@@ -164,7 +164,7 @@ def _systems(spark: SparkSession, folders: Sequence[Any]) -> list[SparkSystem]:
 
 
 def _merge_source(spark: SparkSession, total: int, count: int) -> DataFrame:
-    """Return rows for a merge: nine in ten change ids of the last quarter, the others are new."""
+    """Return rows for a merge: 90 % update ids of the last quarter, the others are new."""
     old = count * 9 // 10
     stride = total // 4 // old
     first = total - total // 4

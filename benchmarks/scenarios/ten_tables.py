@@ -1,4 +1,4 @@
-"""One transaction over ten tables, one staged file in each."""
+"""One transaction over ten tables, with one staged file in each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLES = 10
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Measure every contender in turns; deltalake makes ten commits, none of them atomic."""
+    """Measure all contenders in turns; deltalake makes ten separate commits."""
     everyone: list[Contender] = []
     for backend in BACKENDS:
         everyone.append(deltasql(workspace, backend))

@@ -1,1 +1,1 @@
-"""What writes the generated pages and pictures, and what the site is built with."""
+"""Generators of pages and pictures, and the MkDocs hooks of the site."""

@@ -1,4 +1,4 @@
-"""The pages of the Python interface: which names stand where; the site fills in the docstrings."""
+"""Generate the pages of the Python API; the site inserts the docstrings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from docs.tools.text import as_markdown, first_line, table
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: our public names on it, and what those hand out, with a sentence on how."""
+    """A page: its public names, and the classes that they return, with an introduction."""
 
     title: str
     own: tuple[str, ...]
@@ -24,7 +24,7 @@ class Page:
     given: tuple[str, ...] = ()
 
 
-# All other public names are on the first page.
+# Public names that are not listed here are on the first page.
 PAGES = {
     "delta-table": Page(
         "DeltaTable",
@@ -92,7 +92,7 @@ SPARK_BUILDERS = (
 
 
 def pages() -> dict[str, str]:
-    """The text of every page by file name."""
+    """Return the text of every page by file name."""
     out = {"deltasql.md": _front_page()}
     for name, page in PAGES.items():
         options = ("inherited_members: false",) if name == "actions" else ()
@@ -113,7 +113,7 @@ def pages() -> dict[str, str]:
 
 
 def taken_over() -> list[str]:
-    """The public names that are deltalake's own objects."""
+    """Return the public names that are re-exported from deltalake."""
     return [
         name
         for name in deltasql.__all__
@@ -122,7 +122,7 @@ def taken_over() -> list[str]:
 
 
 def own_names() -> list[str]:
-    """The public names of the package that are deltasql's own, rooms left out."""
+    """Return the public names that deltasql defines, without modules."""
     left_out = {"__version__", *taken_over()}
     return [
         name
@@ -134,7 +134,7 @@ def own_names() -> list[str]:
 def _front_page() -> str:
     homes = {each: f"{name}.md" for name, page in PAGES.items() for each in page.own}
     rows = []
-    # Actions last: few need them, and they would stand before `begin`.
+    # Actions last: few users need them, and in order of name they would precede `begin`.
     for name in sorted(own_names(), key=lambda each: (each in PAGES["actions"].own, each.lower())):
         page = homes.get(name, "")
         rows.append((f"[`{name}`]({page}#deltasql.{name})", first_line(getattr(deltasql, name))))
@@ -162,7 +162,7 @@ def _room(module: Any) -> str:
 
 
 def _inherited() -> str:
-    """The methods that DeltaTable has from deltalake's class, which work on tables in SQL."""
+    """Return a table of the methods that DeltaTable inherits from deltalake's class."""
     rows = []
     for name in dir(deltalake.DeltaTable):
         if name.startswith("_") or name in vars(deltasql.DeltaTable):

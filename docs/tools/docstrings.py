@@ -1,4 +1,4 @@
-"""Docstrings as the site shows them: examples and indented blocks become code."""
+"""Prepare docstrings for the site: doctests and indented blocks become code blocks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Examples(griffe.Extension):
-    """Fence the doctests of every docstring; Markdown would read `>>>` as a quotation."""
+    """Puts doctests into code fences; Markdown would read `>>>` as a quotation."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        """Change a docstring once, when its object has been read."""
+        """Convert the docstring of an object after griffe has loaded it."""
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)

@@ -1,8 +1,7 @@
-"""What the site does to pages that are also read in the repository, without changing them.
+"""MkDocs hooks: build the menu, and adapt pages that are also read in the repository.
 
-The menu is made from the folders. Files outside `docs/` that pages link to (a script among the
-examples, the changelog) become pages of the site, so that no link leaves it for a place that a
-folder on disk does not have.
+The menu follows the folders. Files outside `docs/` that pages link to, such as the changelog or an
+example, become pages of the site. So all links work when the site is opened from a folder.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 OUTSIDE = "repository"
-# The order in which pages are read: the named ones, then the rest of a folder. A pair is a group.
+# The order of the menu. A name that ends with a slash is the rest of a folder, a pair is a group.
 MENU: dict[str, tuple[Any, ...]] = {
     "Start": (
         *("index", "quickstart", f"{OUTSIDE}/examples/README"),
@@ -66,7 +65,7 @@ LINK = re.compile(r"(\]\(<?)([^)\s>]+)")
 ATTRIBUTE = re.compile(r"(\b(?:src|srcset|href)=\")([^\"]+)")
 NOTICE = re.compile(r"\A<!--.*?-->\s*", re.DOTALL)
 FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
-# How a file that is no Markdown is shown: four marks, since it may hold three.
+# The start of a page that shows a file. Four backticks, because the file may contain three.
 FENCED_FILE = re.compile(r"# [^\n]+\n\n````")
 PICTURE = re.compile(
     r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*'
@@ -77,7 +76,7 @@ LANGUAGES = {".py": "python", ".sql": "sql", ".toml": "toml", ".yaml": "yaml", "
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the files outside `docs/` that pages lead to, and put every page into the menu."""
+    """Add the files outside `docs/` that pages link to, and set the menu."""
     root = Path(config.config_file_path).parent
     always = [root / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")]
     waiting = [*always]
@@ -103,12 +102,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def menu(pages: list[str]) -> list[dict[str, Any]]:
-    """The menu over these pages: what is not there is left out, a new folder comes last."""
+    """Return the menu of these pages: missing pages are omitted, new folders are last."""
     known = [(title, _entries(wanted, pages)) for title, wanted in MENU.items()]
     named = set(_flat([found for _, found in known]))
     new: dict[str, list[Any]] = {}
     for page in pages:
-        # Files outside `docs/` are in the menu by name alone.
+        # Files outside `docs/` are in the menu only if MENU names them.
         if page not in named and not page.startswith(f"{OUTSIDE}/"):
             new.setdefault(_title(posixpath.dirname(page)), []).append(page)
     return [{title: found} for title, found in [*known, *new.items()] if found]
@@ -146,12 +145,12 @@ def _in_folder(page: str, folder: str) -> bool:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Lead links to where the site has their files; write lists as this Markdown wants them."""
+    """Rewrite links to the pages of the site, and lists to the syntax of Python-Markdown."""
     uri = page.file.src_uri
     here = uri.removeprefix(f"{OUTSIDE}/") if uri.startswith(f"{OUTSIDE}/") else f"docs/{uri}"
     if uri.startswith(f"{OUTSIDE}/") and FENCED_FILE.match(markdown):
         return markdown
-    # A page is named by its first heading, which has to come first.
+    # MkDocs takes the title from the heading only if it is first: remove the notice before it.
     parts = FENCE.split(NOTICE.sub("", markdown))
     for number in range(0, len(parts), 2):
         text = PICTURE.sub(_two_pictures, parts[number])
@@ -162,7 +161,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
 
 
 def _outside(root: Path, here: str, text: str) -> Iterator[Path]:
-    """The files outside `docs/` that a page links to."""
+    """Yield the files outside `docs/` that a page links to."""
     for _, link in LINK.findall(FENCE.sub("", text)):
         target = _target(link, here)
         if target is not None and not target.startswith(("docs/", "../")):
@@ -170,7 +169,7 @@ def _outside(root: Path, here: str, text: str) -> Iterator[Path]:
 
 
 def _target(link: str, here: str) -> str | None:
-    """The path in the repository that a link of a file leads to."""
+    """Return the path in the repository that a link refers to, or None if it is external."""
     place = unquote(link).partition("#")[0]
     if not place or re.match(r"[a-z][a-z0-9+.-]*:|/", link):
         return None
@@ -187,7 +186,7 @@ def _lead(link: str, here: str, uri: str) -> str:
 
 
 def _place(target: str) -> str:
-    """The page of the site that shows a file of the repository."""
+    """Return the page of the site that shows a file outside `docs/`."""
     return f"{OUTSIDE}/{target}" if target.endswith(".md") else f"{OUTSIDE}/{target}.md"
 
 
@@ -208,20 +207,20 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _two_pictures(found: re.Match[str]) -> str:
-    """A picture follows the reader's choice on the site, not the system's."""
+    """Return images that follow the colour scheme chosen on the site, not that of the system."""
     dark, light, alt = found.groups()
     return f'<img src="{light}#only-light" alt="{alt}"><img src="{dark}#only-dark" alt="{alt}">'
 
 
 def _lists(text: str) -> str:
-    """A list needs an empty line before it, and four spaces for each level."""
+    """Rewrite lists: Python-Markdown needs an empty line before them and four-space indents."""
     out: list[str] = []
     in_list = False
     for line in text.split("\n"):
         starts = ITEM.match(line) is not None
         if starts and not in_list and out and out[-1].strip():
             out.append("")
-        # Text below an item belongs to it until an empty line.
+        # A list ends at the next empty line.
         in_list = starts or (in_list and bool(line.strip()))
         nested = re.match(r" {2,3}(?=[-*] |\d+\. )", line)
         out.append(f"    {line.lstrip()}" if nested else line)

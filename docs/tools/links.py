@@ -1,4 +1,4 @@
-"""Whether links between pages lead somewhere, read as GitHub reads them."""
+"""Check the links between pages, as GitHub resolves them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def broken_links(root: Path) -> list[str]:
-    """Relative links of README and docs that lead nowhere, as `file: link`."""
+    """Return a message for every broken relative link of the README and the docs."""
     files = [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
     broken = []
     for file in files:
@@ -30,10 +30,10 @@ def broken_links(root: Path) -> list[str]:
 
 
 def anchors(file: Path) -> set[str]:
-    """The anchors that a page's headings make."""
+    """Return the anchors of a page: its headings and its API objects."""
     if file.suffix != ".md":
         return set()
     text = re.sub(r"^```.*?^```", "", file.read_text(encoding="utf-8"), flags=re.M | re.S)
     headings = {slug(each) for each in re.findall(r"^#+ +(.+)$", text, flags=re.MULTILINE)}
-    # The site puts the documentation of an object in the place of such a line, under its name.
+    # The site replaces a line `::: name` by the documentation of that object, with this anchor.
     return headings | set(re.findall(r"^::: ([\w.]+)$", text, flags=re.MULTILINE))

@@ -1,4 +1,4 @@
-"""The pictures that explain: how the parts hang together, and the way of a commit."""
+"""Generate the diagrams of the architecture and of a commit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from docs.tools.svg import AMBER, BLUE, GREEN, GREY, RED, Picture
 
 
 def architecture() -> str:
-    """Who asks, what deltasql does, where things are kept, who reads them."""
+    """Return the diagram of the interfaces, the components, the storage and the readers."""
     picture = Picture(860, 510, "Architecture: faces, transactions, database, data files, mirror")
     faces = (
         ("Python", "deltalake's API"),
@@ -52,7 +52,7 @@ def architecture() -> str:
 
 
 def commit_path() -> str:
-    """The steps of a commit, and what a crash in each of them leaves behind."""
+    """Return the diagram of the steps of a commit, and the effect of a crash in each step."""
     picture = Picture(860, 400, "The way of a commit, and what a crash leaves behind")
     steps = (
         ("Stage", ("announce files", "in SQL"), GREY),

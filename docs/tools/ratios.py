@@ -1,4 +1,4 @@
-"""One plot for all peers: how many times as fast, from the JSON of the benchmarks."""
+"""Generate the plot of speed ratios to all peers, from the benchmark results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One bar: the same work by us and by a peer, as named in a file of results."""
+    """One bar: a benchmark case, our contender and the peer, as named in the results."""
 
     label: str
     scenario: str
@@ -24,7 +24,7 @@ class Pair:
     other: str
 
 
-# What is slower than a peer stands here like what is faster.
+# Cases in which a peer is faster are listed too.
 PEERS: dict[str, tuple[str, tuple[Pair, ...]]] = {
     "deltalake": (
         RED,
@@ -200,7 +200,7 @@ PEERS: dict[str, tuple[str, tuple[Pair, ...]]] = {
 
 
 def ratio(pair: Pair) -> float:
-    """How many times as fast we are; below 1 the peer is faster."""
+    """Return the ratio of our speed to the peer's; below 1 the peer is faster."""
     document = json.loads((RESULTS / f"{pair.scenario}.json").read_text(encoding="utf-8"))
     rows = [
         row for row in document["results"] if (row["case"], row["size"]) == (pair.case, pair.size)
@@ -212,7 +212,7 @@ def ratio(pair: Pair) -> float:
 
 
 def ratios() -> str:
-    """The plot: bars from 1× to the right when we are faster, to the left when we are not."""
+    """Return the plot; bars extend from 1× to the right if we are faster, else to the left."""
     bars = [
         (peer, fill, pair, ratio(pair)) for peer, (fill, pairs) in PEERS.items() for pair in pairs
     ]

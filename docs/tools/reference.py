@@ -1,4 +1,4 @@
-"""The reference pages that are written from the code: errors, URIs, settings, metrics, commands."""
+"""Generate the reference pages of errors, URIs, settings, metrics and commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXIT_CODES = (
 
 
 def errors_page() -> str:
-    """Every exception with its fields, meaning and remedy."""
+    """Return the page of all exceptions with their fields, meaning and remedy."""
     parts = ["# Errors", as_markdown(deltasql.exceptions.__doc__ or "")]
     parts.append(
         "Tracebacks and the command line print the section of this page below the message; it is "
@@ -54,7 +54,7 @@ def errors_page() -> str:
 
 
 def uri_page() -> str:
-    """The grammar and its parameters."""
+    """Return the page of the URI grammar and its parameters."""
     rows = [
         (f"`{each.name}`", each.doc, each.allowed, ", ".join(each.backends))
         for each in PARAMETERS.values()
@@ -66,7 +66,7 @@ def uri_page() -> str:
 
 
 def config_page() -> str:
-    """Every setting with its variable, default and range."""
+    """Return the page of all settings with their variable, default and range."""
     parts = ["# Configuration", as_markdown(deltasql.config.__doc__ or "")]
     defaults = Config()
     for name, found in Config.model_fields.items():
@@ -92,7 +92,7 @@ def config_page() -> str:
 
 
 def metrics_page() -> str:
-    """Every metric with its kind and labels."""
+    """Return the page of all metrics with their kind and labels."""
     rows = [
         (f"`{each.name}`", each.kind, ", ".join(map("`{}`".format, each.labels)), each.doc)
         for each in METRICS.values()
@@ -106,7 +106,7 @@ def metrics_page() -> str:
 
 
 def cli_page() -> str:
-    """Every command with the help that it prints."""
+    """Return the page of all commands with their help texts."""
     intro = (
         "Every command takes its catalog from `--uri`, `--catalog` (a name in the configuration) "
         "or `DELTASQL_URI`. The common options `--uri`, `--catalog`, `--format` and `--no-color` "
@@ -129,7 +129,7 @@ def cli_page() -> str:
 def commands(
     words: tuple[str, ...], command: click.Command
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield a command and all below it, by the words that call them."""
+    """Yield a command and all its subcommands, each with its full name."""
     yield words, command
     if isinstance(command, click.Group):
         context = click.Context(command)

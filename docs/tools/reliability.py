@@ -1,7 +1,7 @@
-"""The first page of `docs/reliability`: each claim, how it was tested, how often, what was lost.
+"""Generate `docs/reliability/index.md`: each claim, its tests, how often they ran, and losses.
 
-Its text is in `reliability.toml`. Figures come from the results of the runs, and from the tables
-of the other pages.
+The text is in `reliability.toml`. The figures come from the results of the runs and from the
+tables of the other pages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEAD = (
 
 
 def index_page() -> str:
-    """Return the page, without its notice."""
+    """Return the page without the notice that it is generated."""
     text = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     secrets = text["secrets"]
     rows = [

@@ -1,4 +1,4 @@
-"""The page of the database: every table of a catalog with every column."""
+"""Generate the page of the database schema: all tables of a catalog with their columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KEY = re.compile(r"^  PRIMARY KEY \((.*?)\)$", re.MULTILINE)
 
 
 def tables() -> dict[str, list[tuple[str, str, str]]]:
-    """(name, type, constraint) of every column by table, as the migrations make them."""
+    """Return (name, type, constraint) of every column by table, parsed from the migrations."""
     out: dict[str, list[tuple[str, str, str]]] = {}
     for text in (_CREATE_LEDGER, *(each for _, _, each in migration_files())):
         for name, body in _TABLE.findall(text):
@@ -49,12 +49,12 @@ def tables() -> dict[str, list[tuple[str, str, str]]]:
 
 
 def meanings() -> dict[str, dict[str, str]]:
-    """What each column says, by table; the empty name is the table itself."""
+    """Return the descriptions of columns by table; the empty name describes the table itself."""
     return tomllib.loads(COLUMNS.read_text(encoding="utf-8"))
 
 
 def schema_page() -> str:
-    """Every table with what it holds, and its columns with what they say."""
+    """Return the page of all tables and columns with their descriptions."""
     told = meanings()
     kinds = ("text", "bigint", "blob", "bool")
     names = {"text": "text", "bigint": "integer", "blob": "bytes", "bool": "boolean"}

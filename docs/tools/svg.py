@@ -1,4 +1,4 @@
-"""Shapes of the pictures: boxes with text, arrows, labels, readable on light and on dark pages."""
+"""Draw SVG diagrams of boxes, arrows and text, readable on light and on dark pages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from html import escape
 
 GREEN, BLUE, RED, AMBER, GREY = "#0b6e4f", "#2f5f9e", "#b5482f", "#9a6a0c", "#59636e"
-# Lines and text on the page itself: one tone that can be told from white and from black.
+# The colour of lines and text outside boxes: readable on white and on black.
 INK = "#7a858f"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
 @dataclass
 class Picture:
-    """An SVG that grows by shapes; later ones lie above earlier ones."""
+    """An SVG picture; later shapes are drawn above earlier ones."""
 
     width: int
     height: int
@@ -23,7 +23,7 @@ class Picture:
     def box(
         self, x: float, y: float, width: float, height: float, head: str, *lines: str, fill: str
     ) -> None:
-        """A filled box with a head and smaller lines below it, all in its middle."""
+        """Draw a filled box with a centred heading and smaller lines below it."""
         self.parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="7" '
             f'fill="{fill}"/>'
@@ -35,7 +35,7 @@ class Picture:
             self.text(middle, top + 17 * number, line, size=11.5, fill="#eef3f1")
 
     def frame(self, x: float, y: float, width: float, height: float, label: str) -> None:
-        """An outline around boxes that belong together."""
+        """Draw a dashed outline with a label, around a group of boxes."""
         self.parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="10" fill="none" '
             f'stroke="{INK}" stroke-width="1.2" stroke-dasharray="5 4"/>'
@@ -53,14 +53,14 @@ class Picture:
         anchor: str = "middle",
         weight: int = 400,
     ) -> None:
-        """A line of text."""
+        """Draw a line of text."""
         self.parts.append(
             f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" fill="{fill}" '
             f'text-anchor="{anchor}" font-weight="{weight}">{escape(text)}</text>'
         )
 
     def arrow(self, *points: tuple[float, float], label: str = "", at: str = "middle") -> None:
-        """A line through points with a head at its end; its label stands beside its middle."""
+        """Draw an arrow through points, with a label at the middle between its ends."""
         path = " ".join(f"{x:g},{y:g}" for x, y in points)
         self.parts.append(
             f'<polyline points="{path}" fill="none" stroke="{INK}" stroke-width="1.6" '
@@ -72,7 +72,7 @@ class Picture:
             self.text((x1 + x2) / 2 + shift, (y1 + y2) / 2 + 4, label, size=11.5, anchor=at)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, *, dash: str = "") -> None:
-        """A thin line."""
+        """Draw a thin line."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(
             f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{INK}" '
@@ -80,14 +80,14 @@ class Picture:
         )
 
     def bar(self, x: float, y: float, width: float, height: float, *, fill: str) -> None:
-        """A bar of a plot."""
+        """Draw a bar of a plot."""
         self.parts.append(
             f'<rect x="{x:.1f}" y="{y:g}" width="{width:.1f}" height="{height:g}" rx="2" '
             f'fill="{fill}"/>'
         )
 
     def to_text(self) -> str:
-        """The file."""
+        """Return the content of the SVG file."""
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
             f'width="{self.width}" height="{self.height}" role="img" '

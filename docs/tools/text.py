@@ -1,4 +1,4 @@
-"""Small pieces of Markdown."""
+"""Helpers that write Markdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(
         f"| {' | '.join(c.replace('|', chr(92) + '|') for c in row)} |" for row in lines
@@ -22,7 +22,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_markdown(docstring: str) -> str:
-    r"""A docstring as Markdown: indented blocks and examples as code.
+    r"""Return a docstring as Markdown, with indented blocks and doctests as code blocks.
 
     >>> as_markdown("Two lines:\n\n    one\n\nEnd.")
     'Two lines:\n\n```text\none\n```\n\nEnd.'
@@ -44,7 +44,7 @@ def _is_indented(block: str) -> bool:
 
 
 def _is_python(code: str) -> bool:
-    """Whether this is a program: a word alone would be one too, so something is called."""
+    """Return whether a text is Python code; it must contain a call, as a single word parses too."""
     try:
         return any(isinstance(node, ast.Call) for node in ast.walk(ast.parse(code)))
     except SyntaxError:
@@ -52,12 +52,12 @@ def _is_python(code: str) -> bool:
 
 
 def first_line(thing: object) -> str:
-    """The sentence a docstring opens with."""
+    """Return the first line of an object's docstring."""
     return (getdoc(thing) or "").split("\n", maxsplit=1)[0]
 
 
 def slug(heading: str) -> str:
-    """The anchor of a heading, as GitHub and the site make it.
+    """Return the anchor that GitHub and the site generate for a heading.
 
     >>> slug("A commit, room by room")
     'a-commit-room-by-room'

@@ -1,4 +1,4 @@
-"""The page of releases: what is allowed, and what the tests run with."""
+"""Generate the page of supported and tested releases of dependencies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltasql.api.inspect.checks import OLDEST
 from docs.tools.text import table
 
 ROOT = Path(__file__).parents[2]
-# What each package is to us, in the order of the page: what is needed first.
+# What each package is used for, in the order of the page.
 NEEDED = {
     "deltalake": "the API that ours is a subclass of; always needed",
     "pyarrow": "rows in memory; always needed",
@@ -33,7 +33,7 @@ READERS = {
 
 
 def versions_page() -> str:
-    """Ranges of pyproject.toml, pins of the lock file and of the Makefile."""
+    """Return the page, from ranges in pyproject.toml and pins in the lock file and the Makefile."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     allowed = _ranges(project)
     tested = _pins()

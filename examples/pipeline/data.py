@@ -1,8 +1,8 @@
-"""The raw data of a web shop, made on the spot: the same files for the same seed.
+"""Generate the raw data of a web shop; the same seed generates the same files.
 
-Every batch is a folder with what the shop sent on one day: `orders.csv`, `customers.csv`, and a
-`manifest.json` that says how many rows there are. As in life, orders come late, come twice, change
-afterwards, or cannot be used.
+Every batch is a folder with the data of one day: `orders.csv`, `customers.csv`, and a
+`manifest.json` with the number of rows. As in practice, some orders are late, duplicate, changed
+later or invalid.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What arrived at one time."""
+    """The folder of one batch."""
 
     number: int
     folder: Path
 
     @property
     def manifest(self) -> dict[str, int]:
-        """How many rows the sender says there are."""
+        """The number of rows that the sender wrote to each file."""
         loaded: dict[str, int] = json.loads((self.folder / "manifest.json").read_text())
         return loaded
 
 
 def make_batches(folder: Path, *, batches: int, rows: int, seed: int = 7) -> list[Batch]:
-    """Write the raw files and return them in the order of their arrival.
+    """Write the raw files and return the batches in the order of their arrival.
 
-    The one in the middle arrives twice: first with a part of its orders missing, then whole.
+    The batch in the middle arrives twice: first with some of its orders missing, then complete.
     """
     shop = Shop(random.Random(seed), rows)
     arrived = []
@@ -65,7 +65,7 @@ def make_batches(folder: Path, *, batches: int, rows: int, seed: int = 7) -> lis
 
 
 class Shop:
-    """Remembers what it sold, so that later batches can change it."""
+    """Generates rows; it keeps customers and orders, so that later batches can change them."""
 
     def __init__(self, chance: random.Random, rows: int) -> None:
         self._chance, self._rows = chance, rows
@@ -73,7 +73,7 @@ class Shop:
         self._orders: dict[str, Row] = {}
 
     def customers_of(self, day: int) -> list[Row]:
-        """New customers, some who moved, and some whose news are old."""
+        """Return new customers, changed ones, outdated updates, and one row without an id."""
         chance = self._chance
         known = list(self._customers)
         sent = []
@@ -101,7 +101,7 @@ class Shop:
         return sent
 
     def orders_of(self, day: int) -> list[Row]:
-        """Orders of the day, late ones, changed ones, repeated ones and broken ones."""
+        """Return the orders of a day, and late, changed, outdated, duplicate and invalid ones."""
         chance = self._chance
         earlier = list(self._orders)
         sent = []
@@ -147,7 +147,7 @@ class Shop:
         return changed
 
     def _broken(self, order: Row) -> Row:
-        """Spoil one field."""
+        """Return the order with one invalid field."""
         spoilt: dict[str, str] = self._chance.choice(
             [
                 {"quantity": "two"},

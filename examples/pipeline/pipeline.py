@@ -1,10 +1,10 @@
-"""The job: raw orders and customers become four tables, with one transaction per batch.
+"""The job: load raw orders and customers into four tables, with one transaction per batch.
 
     customers.csv ─ clean ─ merge ─▶ dim_customers ─┐
     orders.csv ──── clean ─ known customer? ────────┴─ merge ─▶ fact_orders ─▶ daily_sales
-                      └─ what cannot be used ─▶ quarantine
+                      └─ invalid rows ─▶ quarantine
 
-Spark does the work on the rows. A batch is committed in all tables or in none.
+Spark processes the rows. A batch is committed to all tables or to none.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ NEWER = "s.updated_at > t.updated_at"
 
 
 class IncompleteBatch(Exception):
-    """A batch has fewer rows than its manifest promises."""
+    """A batch does not have the number of rows in its manifest."""
 
 
 @dataclass(slots=True)
 class Load:
-    """What one batch did."""
+    """The result of loading one batch: merge metrics, counts and new versions."""
 
     batch: int
     customers: dict[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Load:
 
 
 def create_tables(catalog: Catalog) -> None:
-    """Make the tables that are not there yet, all in one commit."""
+    """Create the missing tables in one commit."""
     with deltasql.begin(catalog) as tx:
         for name, columns in TABLES.items():
             if not tx.has_table(name):
@@ -76,7 +76,7 @@ def create_tables(catalog: Catalog) -> None:
 
 
 def load_batch(spark: SparkSession, catalog: Catalog, batch: Batch) -> Load | None:
-    """Bring a batch into all tables, or into none; None when it was loaded before."""
+    """Load a batch into all tables in one transaction; return None if it was loaded before."""
     load = Load(batch.number)
     with deltasql.begin(catalog) as tx:
         if is_loaded(tx, batch):
@@ -101,13 +101,13 @@ def load_batch(spark: SparkSession, catalog: Catalog, batch: Batch) -> Load | No
 
 
 def is_loaded(tx: MultiTableTransaction, batch: Batch) -> bool:
-    """Tell whether the log knows this batch: a job that is started again leaves it out."""
+    """Return whether the log has a commit of this batch; a restarted job skips such batches."""
     last = tx.snapshot(ORDERS).transaction_version(JOB)
     return last is not None and last >= batch.number
 
 
 def as_batch(batch: Batch) -> deltasql.CommitProperties:
-    """What a commit notes, so that `is_loaded` finds it."""
+    """Return commit properties with the batch number, which `is_loaded` looks up."""
     return deltasql.CommitProperties(
         custom_metadata={"batch": str(batch.number)},
         app_transactions=[deltasql.Transaction(JOB, batch.number)],
@@ -116,7 +116,7 @@ def as_batch(batch: Batch) -> deltasql.CommitProperties:
 
 @contextmanager
 def cached(rows: DataFrame) -> Iterator[DataFrame]:
-    """Keep rows that several steps use, for as long as they do."""
+    """Cache rows while the block runs, because several steps read them."""
     kept = rows.cache()
     try:
         yield kept
@@ -125,14 +125,14 @@ def cached(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def raw_rows(spark: SparkSession, batch: Batch, name: str, columns: tuple[str, ...]) -> DataFrame:
-    """Read a file as it is: every field is text, and `raw` keeps the row."""
+    """Read a file with every column as a string; the column `raw` has the whole row as JSON."""
     schema = ", ".join(f"{column} STRING" for column in columns)
     frame = spark.read.csv((batch.folder / f"{name}.csv").as_uri(), schema, header=True)
     return frame.withColumn("raw", F.to_json(F.struct(*columns)))
 
 
 def cleaned_customers(raw: DataFrame) -> DataFrame:
-    """Give the columns their types, and say what is wrong with a row in `problem`."""
+    """Convert the columns to their types; `problem` names the first problem of a row."""
     return raw.select(
         "customer_id",
         F.trim("name").alias("name"),
@@ -152,7 +152,7 @@ def cleaned_customers(raw: DataFrame) -> DataFrame:
 
 
 def cleaned_orders(raw: DataFrame) -> DataFrame:
-    """The same for orders."""
+    """Convert the columns of orders; `problem` names the first problem of a row."""
     return (
         raw.withColumns(
             {
@@ -180,20 +180,20 @@ def cleaned_orders(raw: DataFrame) -> DataFrame:
 
 
 def first_problem(problems: dict[str, Column]) -> Column:
-    """The name of the first condition that is true, else null."""
+    """Return a column with the name of the first condition that is true, or null."""
     named = [F.when(condition, F.lit(name)) for name, condition in problems.items()]
     return F.coalesce(*named)
 
 
 def with_known_customers(orders: DataFrame, known: DataFrame) -> DataFrame:
-    """Mark orders of customers that no batch has told of."""
+    """Set `problem` for orders whose customer does not exist."""
     found = orders.join(known.withColumn("is_known", F.lit(True)), "customer_id", "left")
     unknown = F.when(F.col("is_known").isNull(), F.lit("unknown customer"))
     return found.withColumn("problem", F.coalesce("problem", unknown)).drop("is_known")
 
 
 def usable(rows: DataFrame, columns: str) -> DataFrame:
-    """The rows without a problem, the newest of each key only."""
+    """Return the rows without a problem, and only the latest row of each key."""
     names = StructType.fromDDL(columns).names
     newest = Window.partitionBy(names[0]).orderBy(F.desc("updated_at"), "raw")
     numbered = rows.where("problem IS NULL").withColumn("place", F.row_number().over(newest))
@@ -201,7 +201,7 @@ def usable(rows: DataFrame, columns: str) -> DataFrame:
 
 
 def merge_newer(tx: MultiTableTransaction, table: str, rows: DataFrame) -> dict[str, int]:
-    """Insert new keys, and update those of which the rows tell something newer."""
+    """Insert rows with new keys; update existing rows if the source row is newer."""
     key = StructType.fromDDL(TABLES[table]).names[0]
     return (
         tx.merge(table, rows, f"t.{key} = s.{key}", source_alias="s", target_alias="t")
@@ -212,7 +212,7 @@ def merge_newer(tx: MultiTableTransaction, table: str, rows: DataFrame) -> dict[
 
 
 def quarantined(batch: Batch, **sources: DataFrame) -> DataFrame:
-    """The rows with a problem, as they came."""
+    """Return the rows with a problem, in their raw form."""
     parts = [
         rows.where("problem IS NOT NULL").select(
             F.lit(batch.number).alias("batch"), F.lit(source).alias("source"), "problem", "raw"
@@ -223,13 +223,13 @@ def quarantined(batch: Batch, **sources: DataFrame) -> DataFrame:
 
 
 def days_of(orders: DataFrame) -> list[str]:
-    """The days that a batch has orders for."""
+    """Return the days of the valid orders."""
     days = orders.where("problem IS NULL").select("order_day").distinct().collect()
     return sorted(str(day["order_day"]) for day in days)
 
 
 def replace_sales(spark: SparkSession, tx: MultiTableTransaction, days: list[str]) -> None:
-    """Compute the sales of some days anew, from the orders as this transaction sees them."""
+    """Recompute the sales of some days from the orders, including those of this transaction."""
     if not days:
         return
     listed = ", ".join(f"DATE '{day}'" for day in days)
@@ -245,13 +245,13 @@ def replace_sales(spark: SparkSession, tx: MultiTableTransaction, days: list[str
 
 
 def check_complete(batch: Batch, received: int) -> None:
-    """Refuse a batch of which rows are missing; the transaction is rolled back by that."""
+    """Raise if orders are missing; the exception rolls the transaction back."""
     promised = batch.manifest["orders"]
     if received != promised:
         raise IncompleteBatch(f"batch {batch.number}: {received} of {promised} orders arrived")
 
 
 def optimize(catalog: Catalog) -> dict[str, dict[str, Any]]:
-    """Make few large files of many small ones, in all tables with one commit."""
+    """Compact the small files of all tables in one commit."""
     with deltasql.begin(catalog) as tx:
         return {name: tx.optimize(name, engine="spark") for name in TABLES}

@@ -1,4 +1,4 @@
-"""The same tables, read by others: stock deltalake, DuckDB and polars know only the folder."""
+"""Read a table from its published log with stock deltalake, DuckDB and polars."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import duckdb
 import polars
 
 Totals: TypeAlias = tuple[int, Decimal]
-"""How many orders there are, and what they are worth."""
+"""The number of orders and their total amount."""
 
 
 def with_deltalake(location: str) -> Totals:
-    """Ask stock deltalake."""
+    """Read the totals with stock deltalake."""
     table = deltalake.DeltaTable(location).to_pyarrow_table(columns=["amount"])
     return table.num_rows, sum(table["amount"].to_pylist(), Decimal(0))
 
 
 def with_duckdb(location: str) -> Totals:
-    """Ask DuckDB, by its own Delta reader where the extension is at hand."""
+    """Read the totals with DuckDB; with its delta extension if it is installed."""
     connection = duckdb.connect()
     try:
         import duckdb_extensions
@@ -39,7 +39,7 @@ def with_duckdb(location: str) -> Totals:
 
 
 def with_polars(location: str) -> Totals:
-    """Ask polars."""
+    """Read the totals with polars."""
     amounts = polars.read_delta(location, columns=["amount"])["amount"]
     return len(amounts), Decimal(str(amounts.sum()))
 

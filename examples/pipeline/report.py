@@ -1,4 +1,4 @@
-"""What the job tells: lines of text, and a plot."""
+"""The output of the job: lines of text and a plot."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def heading(text: str) -> None:
 
 
 def line(text: str) -> None:
-    """Print one finding."""
+    """Print an indented line."""
     print(f"  {text}", flush=True)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows below each other, numbers to the right."""
+    """Print rows as an aligned table."""
     cells = [[str(cell) for cell in row] for row in (heads, *rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(heads))]
     for row in cells:
@@ -34,7 +34,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def loaded(load: Load) -> None:
-    """Print what a batch did."""
+    """Print the result of loading a batch."""
     line(
         f"batch {load.batch}: customers {_changes(load.customers)}; orders "
         f"{_changes(load.orders)}, {load.repeated} repeated, {load.quarantined} quarantined"
@@ -48,7 +48,7 @@ def _changes(metrics: Mapping[str, int]) -> str:
 
 
 def plot(known: Mapping[int, Sales], problems: Mapping[str, int], path: Path) -> Path:
-    """Draw the sales of each day as they were known after every batch, and the problems."""
+    """Plot the sales of each day after every batch, and the number of rows per problem."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,7 +1,7 @@
-"""Run the pipeline from raw files to a plot: `make demo`, or with arguments of your own.
+"""Run the pipeline from raw files to a plot: `make demo`, or this script with options.
 
 python examples/pipeline/run.py                                  SQLite, in build/demo
-python examples/pipeline/run.py --uri deltasql://postgres/…      a database of yours
+python examples/pipeline/run.py --uri deltasql://postgres/…      your own database
 spark-submit --master … examples/pipeline/run.py --uri … --root s3://bucket/lake
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Run everything; the exit code says whether all readers agree."""
+    """Run all steps; the exit code is 1 if the readers disagree."""
     options = parsed(arguments)
     if spark is None and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         print(
@@ -59,13 +59,13 @@ def main(arguments: list[str] | None = None, spark: SparkSession | None = None) 
 
 
 class Demo:
-    """The steps, in their order."""
+    """The steps of the demo, in order."""
 
     def __init__(self, spark: SparkSession, catalog: Catalog) -> None:
         self.spark, self.catalog = spark, catalog
 
     def run(self, batches: list[Batch], plot: Path) -> bool:
-        """Load, optimize, look back, and let others read; True when all of them agree."""
+        """Load, optimize, read old versions, compare readers; return whether the readers agree."""
         import pipeline
 
         pipeline.create_tables(self.catalog)
@@ -75,7 +75,7 @@ class Demo:
         return self.let_others_read()
 
     def load(self, batches: list[Batch]) -> dict[int, dict[str, int]]:
-        """Load batch by batch; returns the versions that each of them made."""
+        """Load the batches; return the table versions that each of them committed."""
         import pipeline
 
         report.heading("Load: one transaction per batch over four tables")
@@ -115,7 +115,7 @@ class Demo:
         )
 
     def look_back(self, versions: dict[int, dict[str, int]], plot: Path) -> None:
-        """Open the tables as they were after each batch, and draw them."""
+        """Read the tables at the versions of each batch, and plot them."""
         import pipeline
 
         report.heading("Time travel: revenue as it was known after each batch")
@@ -133,7 +133,7 @@ class Demo:
             report.line(f"plot: {drawn}")
 
     def let_others_read(self) -> bool:
-        """Compare what Spark has with what stock readers find in the folder."""
+        """Compare the totals that Spark reads with those of stock Delta readers."""
         import pipeline
         from pyspark.sql import functions as F
         from readers import READERS
@@ -157,12 +157,12 @@ class Demo:
         return deltasql.spark.read(self.spark, self.catalog.table(table).uri, version=version)
 
     def versions(self) -> dict[str, int]:
-        """The version of every table."""
+        """Return the latest version of every table."""
         return {table.name: table.version() for table in self.catalog.tables()}
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="A pipeline of a web shop on PySpark.")
     parser.add_argument("--uri", help="the catalog; default: SQLite in the folder of --out")
     parser.add_argument("--root", help="where tables are put; default: beside the catalog's file")
@@ -174,7 +174,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def fresh_catalog(folder: Path) -> str:
-    """The URI of a new SQLite catalog; the one of an earlier run is removed."""
+    """Return the URI of a new SQLite catalog; delete the catalog of an earlier run."""
     if (folder / "catalog.db").exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -182,12 +182,12 @@ def fresh_catalog(folder: Path) -> str:
 
 
 def new_session() -> SparkSession:
-    """Start Spark; what spark-submit sets, such as the master, stays."""
+    """Start Spark; settings of spark-submit, such as the master, are kept."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging = Path(__file__).resolve().with_name("log4j2.properties").as_uri()
-    # A job of a minute never repays the JVM's second compiler.
+    # In a short job, the JVM's optimizing compiler costs more time than it saves.
     fast = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{fast} -Dlog4j2.configurationFile={logging}")
     session = (
@@ -197,7 +197,7 @@ def new_session() -> SparkSession:
         .getOrCreate()
     )
     is_local = str(session.conf.get("spark.master", "")).startswith("local")
-    if is_local and session.conf.get("spark.sql.shuffle.partitions") == "200":  # the default
+    if is_local and session.conf.get("spark.sql.shuffle.partitions") == "200":  # Spark's default
         session.conf.set("spark.sql.shuffle.partitions", "2")
     return session
 

@@ -1,4 +1,4 @@
-"""The Delta Lake transaction log, in a database you already run.
+"""The Delta Lake transaction log in SQLite, DuckDB or PostgreSQL.
 
 >>> import tempfile, deltasql, pyarrow as pa
 >>> folder = tempfile.TemporaryDirectory()

@@ -44,9 +44,9 @@ __all__ = [
 
 __version__: str
 
-# file_id, path, path_key, partition_json, size, modification_time, data_change, stats, num_records,
-# tags_json, deletion_vector_json, base_row_id, default_row_commit_version, clustering_provider,
-# extra_json
+# The columns: file_id, path, path_key, partition_json, size, modification_time, data_change, stats,
+# num_records, tags_json, deletion_vector_json, base_row_id, default_row_commit_version,
+# clustering_provider, extra_json
 _FileRow: TypeAlias = tuple[
     int,
     str,
@@ -64,7 +64,7 @@ _FileRow: TypeAlias = tuple[
     str | None,
     str | None,
 ]
-# column_id, file_id, last_file_id, min_key, max_key, null_count, num_records
+# The columns: column_id, file_id, last_file_id, min_key, max_key, null_count, num_records
 _StatsRow: TypeAlias = tuple[int, int, int, bytes | None, bytes | None, int | None, int | None]
 
 class _ArrowStream(_Interface):

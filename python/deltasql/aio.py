@@ -1,4 +1,4 @@
-"""`deltasql.aio`: catalogs, tables and transactions for code with an event loop."""
+"""`deltasql.aio`: catalogs, tables and transactions for asyncio."""
 
 from deltasql.api.aio import AsyncCatalog, AsyncTable, AsyncTransaction, connect
 

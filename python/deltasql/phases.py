@@ -1,8 +1,8 @@
-"""Named points on the way of a commit, at which a test can pause, fail or kill the process.
+"""Named points of a commit, at which a test can pause, fail or kill the process.
 
-A hook observes: production code takes the same path with and without one. Not every commit passes
-every point. An append of one file to a table that the process knows is one statement on PostgreSQL
-(`sending`, then `ratified`) and four on SQLite (`locked`, `sending`, `committing`, `ratified`).
+A hook does not change what the code does. Not every commit reaches every point. An append of one
+file to a table that this process has used before is one statement on PostgreSQL (`sending`, then
+`ratified`) and four on SQLite (`locked`, `sending`, `committing`, `ratified`).
 
 >>> seen = []
 >>> with hooked(seen.append):
@@ -19,39 +19,39 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Data files come before the commit that adopts them.
+# Data files are written before the commit that adds them.
 WritePhase = Literal[
-    "intended",  # the database was told of files, none of them is there
-    "written",  # the files of an operation are there, it is not staged
+    "intended",  # the intents are recorded, no file is written yet
+    "written",  # the files of an operation are written, but not staged
 ]
 CommitPhase = Literal[
-    "staged",  # actions are validated, the database was not touched
+    "staged",  # actions are validated, the database is not changed yet
     "locked",  # the heads are locked
     "checked",  # conflict rules have passed
-    "sending",  # from here on the database may commit without our knowing
-    "inserting",  # between two tables' rows
-    "committing",  # all rows are sent, COMMIT is not
+    "sending",  # from here on the database may commit even if no acknowledgement arrives
+    "inserting",  # between the rows of two tables
+    "committing",  # all rows are sent, but not COMMIT
     "ratified",  # COMMIT was acknowledged
-    "publishing",  # one table's commit file is about to be written
-    "published",  # it is written
-    "recorded",  # and SQL knows it
+    "publishing",  # the commit file of one table is about to be written
+    "published",  # the commit file is written
+    "recorded",  # the publication is recorded in SQL
 ]
-# What follows a published version, now and then.
+# Work that follows some published versions.
 MirrorPhase = Literal[
-    "copied",  # at a replica: the data files of a commit are there, its commit file is not
+    "copied",  # at a replica: the data files of a commit are copied, its commit file is not written
     "checkpointing",  # a checkpoint is about to be written
-    "checkpointed",  # the checkpoint is written, `_last_checkpoint` is not
+    "checkpointed",  # the checkpoint is written, but not `_last_checkpoint`
     "cleaning",  # expired log files are about to be deleted
 ]
-# Who decides what is committed changes: SQL takes a table over, or leaves it to its log.
+# The authority changes: from the log to SQL (cutover), or from SQL to the log (rollback).
 HandOverPhase = Literal[
-    "claimed",  # the commit by which SQL takes over has its id
-    "handing over",  # it is about to be put into the log
-    "handed over",  # it is in the log, SQL has not yet committed it
-    "taken over",  # SQL has
-    "left",  # the table has left the catalog
-    "giving back",  # the commit that lets writers by path in again is about to be put into the log
-    "given back",  # it is in the log
+    "claimed",  # the id of the cutover commit is recorded
+    "handing over",  # the cutover commit is about to be written to the log
+    "handed over",  # it is in the log, but not committed in SQL yet
+    "taken over",  # SQL is the authority
+    "left",  # the table is removed from the catalog
+    "giving back",  # the commit that allows other writers again is about to be written
+    "given back",  # that commit is in the log
 ]
 Phase = WritePhase | CommitPhase | MirrorPhase | HandOverPhase
 WRITE_PHASES: tuple[WritePhase, ...] = WritePhase.__args__  # type: ignore[attr-defined]
@@ -63,14 +63,14 @@ _hook: Callable[[str], None] | None = None
 
 
 def reached(phase: Phase) -> None:
-    """Call the hook, if there is one; what the code does next never depends on it."""
+    """Call the hook, if there is one."""
     if _hook is not None:
         _hook(phase)
 
 
 @contextmanager
 def hooked(hook: Callable[[str], None]) -> Iterator[None]:
-    """Call a function at every point that is reached while the block runs."""
+    """Call a function at every point that is reached in the block."""
     global _hook
     before, _hook = _hook, hook
     try:

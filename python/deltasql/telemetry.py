@@ -1,8 +1,8 @@
-"""Logging, metrics and tracing: the one place that knows how they leave the process.
+"""Logging, metrics and tracing.
 
-Nothing is on by default and then nothing is done: a call costs a fraction of a microsecond.
-Logs go to the standard `logging` tree under `deltasql`; `JsonFormatter` writes them as JSON.
-Metrics and spans go where `enable_prometheus()` or `enable_opentelemetry()` sends them.
+Logs go to the standard `logging` module under the logger `deltasql`; `JsonFormatter` writes them
+as JSON. Metrics and spans are exported after `enable_prometheus()` or `enable_opentelemetry()`.
+Both are disabled by default; a call then takes a fraction of a microsecond.
 
 >>> log(logging.getLogger("deltasql.doc"), logging.INFO, "commit", table="sales", version=3)
 >>> with span("commit", table="sales"), timed("commit_latency_ms"):
@@ -61,7 +61,7 @@ _BUCKETS_MS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500,
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number we publish: its kind, meaning and labels."""
+    """A metric that deltasql exports: its kind, description and labels."""
 
     name: str
     kind: Literal["counter", "histogram", "gauge"]
@@ -87,28 +87,28 @@ METRICS: dict[str, Metric] = {
 
 
 class Exporter(Protocol):
-    """Where metrics and spans go."""
+    """A destination for metrics and spans."""
 
     def record(self, metric: Metric, value: float, labels: dict[str, str]) -> None:
         """Add to a counter, observe a histogram or set a gauge."""
 
     def forget(self, metric: Metric, labels: dict[str, str]) -> None:
-        """Publish a gauge no longer."""
+        """Stop exporting a gauge."""
 
     def tracer(self) -> Tracer | None:
-        """What starts spans, if this exporter has spans."""
+        """Return the tracer that starts spans; None if this exporter has no spans."""
 
 
 _exporters: tuple[Exporter, ...] = ()
 _tracer: Tracer | None = None
 _lock = threading.Lock()
 
-# A library stays silent until the application configures logging.
+# A library logs nothing until the application configures logging.
 logging.getLogger("deltasql").addHandler(logging.NullHandler())
 
 
 def log(logger: logging.Logger, level: int, event: str, **fields: object) -> None:
-    """Write one event with its fields; secrets are masked by name and by shape."""
+    """Log one event with its fields; secrets are masked by field name and by format."""
     if not logger.isEnabledFor(level):
         return
     safe = {name: _safe(name, value) for name, value in fields.items()}
@@ -125,7 +125,7 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the record as JSON."""
+        """Return the record as JSON."""
         line: dict[str, Any] = {
             "time": f"{_utc(record.created)}.{int(record.msecs):03d}Z",
             "level": record.levelname,
@@ -158,7 +158,7 @@ def gauge(name: GaugeName, value: float, **labels: str) -> None:
 
 
 def forget(name: GaugeName, **labels: str) -> None:
-    """Publish a gauge no longer, as that of a table that is gone."""
+    """Stop exporting a gauge, for example of a dropped table."""
     if _exporters:
         metric = METRICS[name]
         safe = _labels(metric, labels)
@@ -167,22 +167,22 @@ def forget(name: GaugeName, **labels: str) -> None:
 
 
 def timed(name: HistogramName, **labels: str) -> AbstractContextManager[object]:
-    """Observe how many milliseconds the block took, also when it fails."""
+    """Observe the duration of the block in milliseconds, also if it fails."""
     return _Timer(name, labels) if _exporters else _OFF
 
 
 def span(name: str, **attributes: object) -> AbstractContextManager[_NoSpan]:
-    """Trace the block; `set(...)` on what it yields adds attributes found on the way."""
+    """Trace the block; `set(...)` of the yielded object adds attributes to the span."""
     return _LiveSpan(_tracer, name, attributes) if _tracer is not None else _OFF
 
 
 def is_enabled() -> bool:
-    """Whether anything is exported, for numbers that are costly to compute."""
+    """Return whether metrics are exported; check it before computing an expensive metric."""
     return bool(_exporters)
 
 
 def enable_prometheus(registry: CollectorRegistry | None = None) -> CollectorRegistry:
-    """Publish metrics to a Prometheus registry, the global one if none is given."""
+    """Export metrics to a Prometheus registry; by default to the global one."""
     try:
         import prometheus_client
     except ImportError as error:
@@ -190,7 +190,7 @@ def enable_prometheus(registry: CollectorRegistry | None = None) -> CollectorReg
     target = prometheus_client.REGISTRY if registry is None else registry
     with _lock:
         known = [each for each in _exporters if isinstance(each, _Prometheus)]
-        # A registry refuses a second metric of the same name.
+        # A registry rejects a second metric with the same name.
         if all(each.registry is not target for each in known):
             _install(*_exporters, _Prometheus(target))
     return target
@@ -199,7 +199,7 @@ def enable_prometheus(registry: CollectorRegistry | None = None) -> CollectorReg
 def enable_opentelemetry(
     meter_provider: MeterProvider | None = None, tracer_provider: TracerProvider | None = None
 ) -> None:
-    """Publish metrics and spans to OpenTelemetry, to the global providers if none are given."""
+    """Export metrics and spans to OpenTelemetry; by default to the global providers."""
     try:
         from opentelemetry import metrics, trace
     except ImportError as error:
@@ -212,7 +212,7 @@ def enable_opentelemetry(
 
 
 def disable() -> None:
-    """Export nothing any more."""
+    """Stop exporting metrics and spans."""
     with _lock:
         for each in _exporters:
             if isinstance(each, _Prometheus):
@@ -221,7 +221,7 @@ def disable() -> None:
 
 
 class _NoSpan:
-    """What a block gets when tracing is off."""
+    """The object that `span` yields if tracing is disabled."""
 
     __slots__ = ()
 
@@ -248,7 +248,7 @@ class _LiveSpan(_NoSpan):
 
     def __init__(self, tracer: Tracer, name: str, attributes: dict[str, object]) -> None:
         safe = {key: _attribute(key, value) for key, value in attributes.items()}
-        # The SDK would copy a driver's message, with what it may hold, into the span.
+        # The SDK would copy the message of a driver, which may contain secrets, into the span.
         self._manager = tracer.start_as_current_span(
             name, attributes=safe, record_exception=False, set_status_on_exception=False
         )
@@ -318,7 +318,7 @@ class _Prometheus:
             series.set(value)
 
     def forget(self, metric: Metric, labels: dict[str, str]) -> None:
-        # One that was never set is forgotten already.
+        # A gauge that was never set does not exist.
         with suppress(KeyError):
             self._metrics[metric.name].remove(*labels.values())
 
@@ -349,7 +349,7 @@ class _OpenTelemetry:
         getattr(instrument, write)(value, labels)
 
     def forget(self, metric: Metric, labels: dict[str, str]) -> None:
-        """Nothing to do: what was not set since the last time is not sent again."""
+        """Do nothing: OpenTelemetry exports only gauges that were set since the last export."""
 
     def tracer(self) -> Tracer | None:
         return self._tracer

@@ -1,4 +1,4 @@
-"""The log as a few lists in memory: what any sequence of commits must lead to."""
+"""A model of the log in memory: the expected result of any sequence of commits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltasql.exceptions import (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one commit does to one table."""
+    """The changes of one commit to one table."""
 
     adds: frozenset[str] = frozenset()
     removes: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a table: the change that made it and the state it left."""
+    """One version of a table: its change and the resulting state."""
 
     change: Change
     txn_id: str
@@ -41,7 +41,7 @@ class Version:
 
 @dataclass(slots=True)
 class ModelTable:
-    """A table and every version it ever had."""
+    """A table with all its versions."""
 
     name: str
     versions: list[Version] = field(default_factory=list)
@@ -52,7 +52,7 @@ class ModelTable:
 
     @property
     def dead(self) -> frozenset[str]:
-        """Paths that lived once."""
+        """Paths that were live once and are removed now."""
         ever = frozenset(path for version in self.versions for path in version.change.adds)
         return ever - self.head.live
 
@@ -60,7 +60,7 @@ class ModelTable:
         self.versions = [Version(change, txn_id, change.adds, columns, None, dict(change.apps))]
 
     def apply(self, change: Change, txn_id: str) -> None:
-        """Put a change on top."""
+        """Append a version with this change."""
         head = self.head
         self.versions.append(
             Version(
@@ -74,7 +74,7 @@ class ModelTable:
         )
 
     def conflict(self, change: Change, read_version: int) -> type[CommitConflictError] | None:
-        """Return the error a change computed from an older version must meet, if any."""
+        """Return the conflict that a change based on an older version must raise, or None."""
         apps = dict(change.apps)
         for winner in self.versions[read_version + 1 :]:
             if winner.change.changes_metadata:

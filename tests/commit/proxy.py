@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that reads the conversation and cuts it at a chosen word."""
+"""A PostgreSQL proxy that parses the protocol and cuts a connection at a chosen message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Cut = Literal[
 
 
 class Proxy:
-    """Listens on a TCP port; `arm` makes it cut one connection, `refuse` ends all of them."""
+    """Listens on a TCP port; `arm` cuts one connection, `refuse` closes all of them."""
 
     def __init__(self) -> None:
         with psycopg.connect(os.environ["TEST_DATABASE_URL"]) as connection:
@@ -50,29 +50,30 @@ class Proxy:
         self._close_all()
 
     def uri(self, uri: DeltaSqlUri) -> DeltaSqlUri:
-        """The same catalog, by way of this proxy."""
+        """Return the URI of the same catalog through this proxy."""
         port: int = self._listener.getsockname()[1]
         return replace(uri, host="127.0.0.1", port=port, sslmode="disable")
 
     def arm(self, cut: Cut, then: Callable[[], None] = lambda: None, *, but_first: int = 0) -> None:
-        """Cut the next conversation that gets so far; call `then` before the client can know.
+        """Cut the next connection that reaches this message.
 
-        The first few replies of the kind can be spared.
+        `then` is called before the client can notice. `but_first` is the number of matching replies
+        that pass before the cut.
         """
         self._spared = but_first
         self._armed = (cut, then)
 
     def disarm(self) -> None:
-        """Cut nothing more."""
+        """Do not cut any more connections."""
         self._armed = None
 
     def refuse(self) -> None:
-        """The server is gone: end every connection, accept no other."""
+        """Behave like a stopped server: close every connection and accept no new one."""
         self._refusing = True
         self._close_all()
 
     def accept(self) -> None:
-        """The server is back."""
+        """Accept connections again."""
         self._refusing = False
 
     def _accept(self) -> None:
@@ -108,7 +109,7 @@ class Proxy:
         return self._armed is not None and self._armed[0] == cut
 
     def cuts_reply(self, word: str) -> Cut | None:
-        """Tell whether, and how, the reply to this word is cut."""
+        """Return how the reply to this command is cut, or None."""
         with self._guard:
             cut = None if self._armed is None else self._armed[0]
             if cut is None or not cut.endswith(f"reply to {word}"):
@@ -117,7 +118,7 @@ class Proxy:
             return cut if self._spared < 0 else None
 
     def fire(self) -> None:
-        """Do what was asked for at the cut; once."""
+        """Run the callback of the cut, once."""
         with self._guard:
             armed, self._armed = self._armed, None
             self.cuts += 1
@@ -126,14 +127,14 @@ class Proxy:
 
 
 class _Conversation:
-    """One client and the server it believes to talk to."""
+    """The connection of one client to the server through the proxy."""
 
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._began = False
 
     def requests(self) -> None:
-        """Relay what the client says."""
+        """Relay the requests of the client."""
         for data in _received(self._client):
             for cut, kept in (("request after BEGIN", 0), ("half of it", len(data) // 2)):
                 if self._began and self._proxy.is_armed(cut):  # type: ignore[arg-type]
@@ -145,7 +146,7 @@ class _Conversation:
         self._hang_up()
 
     def replies(self) -> None:
-        """Relay what the server says, message by message."""
+        """Relay the replies of the server, message by message."""
         pending = b""
         for data in _received(self._server):
             pending += data
@@ -157,7 +158,7 @@ class _Conversation:
                 self._began |= message[:1] == b"C" and message[5:-1] == b"BEGIN"
                 if message[:1] == b"C" and message[5:-1] == b"COMMIT":
                     self._began = False
-                # The end of a statement that commits by itself is told after it has committed.
+                # In autocommit, the server sends a statement's completion after it has committed.
                 word = message[5:11].decode("ascii", "replace") if message[:1] == b"C" else ""
                 cut = self._proxy.cuts_reply(word) if word in ("COMMIT", "SELECT") else None
                 if cut is not None:

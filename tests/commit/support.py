@@ -1,4 +1,4 @@
-"""What the proofs of the commit path share: real processes, short words, an audit of the log."""
+"""Helpers for the commit tests: real processes, short builders, and an audit of the SQL rows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 SCHEMA = pa.schema([("id", pa.int64())])
-# Processes of their own, forked from a server that has only imported: clean as spawn, but fast.
-# There is one server, so its list is for all tests.
+# Processes forked from a server that has only imported modules: as clean as spawn, but faster.
+# There is one server, so the preload list serves all tests.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
@@ -42,13 +42,13 @@ PROCESSES.set_forkserver_preload(
 
 
 def open_catalog(uri: DeltaSqlUri, **settings: Any) -> Catalog:
-    """Open a catalog without a mirror; no file is written, so its tables may lie anywhere."""
+    """Open a catalog without a mirror; no file is written, so the data root need not exist."""
     defaults = {"mirror": {"mode": "off"}, "table": {"data_root": "/nowhere"}}
     return deltasql.connect(uri, create=True, **{**defaults, **settings})
 
 
 def file(path: str, low: int = 0, high: int = 9, **fields: Any) -> AddFile:
-    """An AddFile of ten rows whose column `id` spans low..high."""
+    """Return an AddFile of ten rows whose column `id` spans low..high."""
     stats = json.dumps(
         {
             "numRecords": 10,
@@ -62,7 +62,7 @@ def file(path: str, low: int = 0, high: int = 9, **fields: Any) -> AddFile:
 
 
 def removal(add: AddFile, *, data_change: bool = True) -> RemoveFile:
-    """The RemoveFile that ends a file's life."""
+    """Return the RemoveFile of a file."""
     return RemoveFile(
         path=add.path,
         data_change=data_change,
@@ -89,19 +89,19 @@ def commit(
 
 
 def live(catalog: Catalog, table: str = "t", version: int | None = None) -> list[str]:
-    """Return the paths of the live files, sorted; a file that lived twice would show twice."""
+    """Return the sorted paths of the live files; a file that is live twice is listed twice."""
     files = catalog.table(table).snapshot(version).files()
     paths: list[str] = files["path"].to_pylist()
     return sorted(paths)
 
 
 def serializable(catalog: Catalog) -> None:
-    """Ask for the strict level by table property."""
+    """Set the isolation level Serializable as a table property."""
     set_isolation_level(catalog, "Serializable")
 
 
 def set_isolation_level(catalog: Catalog, level: str) -> None:
-    """Set the table property."""
+    """Set the table property `delta.isolationLevel`."""
     metadata = catalog.table("t").snapshot().metadata
     configuration = {**metadata.configuration, "delta.isolationLevel": level}
     commit(catalog, replace(metadata, configuration=configuration))
@@ -112,7 +112,7 @@ def set_isolation_level(catalog: Catalog, level: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a process ended: what it returned, what it raised, its exit code."""
+    """How a process ended: its result, its exception and its exit code."""
 
     value: Any = None
     error: BaseException | None = None
@@ -120,7 +120,7 @@ class Outcome:
 
 
 def run(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Outcome]:
-    """Run work in one process per tuple of arguments, all released at once."""
+    """Run a function in one process per tuple of arguments; a barrier starts all together."""
     barrier = PROCESSES.Barrier(len(arguments))
     started = []
     for each in arguments:
@@ -133,7 +133,7 @@ def run(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[
     for process, receiver in started:
         try:
             value, error = receiver.recv()
-        except EOFError:  # killed before it could answer
+        except EOFError:  # killed before it sent a result
             value, error = None, None
         process.join(timeout=60)
         outcomes.append(Outcome(value, error, process.exitcode))
@@ -141,9 +141,9 @@ def run(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[
 
 
 def values(outcomes: Sequence[Outcome]) -> list[Any]:
-    """Return what the processes returned; raise what one of them raised."""
+    """Return the results of the processes, or raise the exception of one of them."""
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
-    # One that failed breaks the barrier of the others: its error is the one to see.
+    # A failed process breaks the barrier of the others: raise its error, not theirs.
     for error in sorted(errors, key=lambda error: isinstance(error, BrokenBarrierError)):
         raise error
     assert all(outcome.exitcode == 0 for outcome in outcomes)
@@ -165,7 +165,7 @@ def _child(sender: Any, barrier: Any, work: Callable[..., Any], arguments: tuple
 
 
 def audit(catalog: Catalog) -> None:
-    """Check that the rows of every table agree with one another, whatever happened before."""
+    """Check that the rows of every table are consistent."""
     rows = _rows(catalog, "SELECT table_id, version, next_file_id FROM dl_table_heads")
     heads = {row[0]: row for row in rows}
     versions: dict[int, list[tuple[Any, ...]]] = {table_id: [] for table_id in heads}

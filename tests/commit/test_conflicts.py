@@ -1,4 +1,4 @@
-"""Delta's conflict rules: what may follow a commit that got in first, and how a refusal reads."""
+"""Delta's conflict rules: what may commit after a concurrent commit, and the conflict errors."""
 
 from __future__ import annotations
 
@@ -75,20 +75,20 @@ def table(catalog: Catalog) -> Catalog:
 # Appends
 
 
-def test_blind_append_follows_any_append(table: Catalog) -> None:
+def test_blind_append_succeeds_after_a_concurrent_append(table: Catalog) -> None:
     commit(table, file("theirs"))
     assert commit(table, file("ours"), read_version=1) == 3
     assert live(table) == ["a", "b", "ours", "theirs"]
 
 
-def test_blind_append_follows_a_delete_even_when_serializable(table: Catalog) -> None:
+def test_blind_append_succeeds_after_a_delete_when_serializable(table: Catalog) -> None:
     serializable(table)
     commit(table, removal(A))
     commit(table, file("ours"), read_version=2)
     assert live(table) == ["b", "ours"]
 
 
-def test_append_without_a_read_version_lands_on_whatever_is_there(table: Catalog) -> None:
+def test_append_without_a_read_version_follows_the_latest_version(table: Catalog) -> None:
     with table.begin() as tx:
         tx.stage_table("t", file("ours"))
         commit(table, file("theirs"))
@@ -140,7 +140,7 @@ def test_isolation_level_has_one_default(table: Catalog) -> None:
     assert TableProperties({}).isolation_level is None
 
 
-def test_weakest_level_of_a_table_does_not_let_an_overwrite_pass(table: Catalog) -> None:
+def test_snapshot_isolation_property_still_detects_append_conflicts(table: Catalog) -> None:
     set_isolation_level(table, "SnapshotIsolation")
     base = table.table("t").version()
     commit(table, file("theirs"), read_version=base, reads=WHOLE)
@@ -149,14 +149,14 @@ def test_weakest_level_of_a_table_does_not_let_an_overwrite_pass(table: Catalog)
 
 
 def test_append_that_read_the_table_is_not_blind(table: Catalog) -> None:
-    """INSERT … SELECT from itself: two of them cannot be put in any order."""
+    """Two INSERT … SELECT from the same table have no serial order."""
     commit(table, file("theirs"), reads=WHOLE, read_version=1)
     with pytest.raises(ConcurrentAppendError):
         commit(table, file("ours"), reads=WHOLE, read_version=1)
 
 
-def test_schema_change_that_read_the_table_refuses_blind_appends(table: Catalog) -> None:
-    """An overwrite with another schema must not be followed by a file of the old one."""
+def test_schema_change_that_read_the_table_conflicts_with_blind_appends(table: Catalog) -> None:
+    """An overwrite with a new schema must not follow an append with the old schema."""
     metadata = table.table("t").snapshot().metadata
     commit(table, file("theirs"))
     with pytest.raises(ConcurrentAppendError):
@@ -171,33 +171,33 @@ def test_schema_change_that_read_the_table_refuses_blind_appends(table: Catalog)
 # Deletes
 
 
-def test_file_is_deleted_once(table: Catalog) -> None:
+def test_second_delete_of_a_file_conflicts(table: Catalog) -> None:
     commit(table, removal(A))
     with pytest.raises(ConcurrentDeleteDeleteError):
         commit(table, [removal(A), file("rewritten")], read_version=1)
     assert live(table) == ["b"]
 
 
-def test_deletes_of_different_files_both_count(table: Catalog) -> None:
+def test_concurrent_deletes_of_different_files_succeed(table: Catalog) -> None:
     commit(table, removal(A))
     commit(table, removal(B), read_version=1)
     assert live(table) == []
 
 
-def test_file_that_was_read_must_still_be_there(table: Catalog) -> None:
+def test_concurrent_delete_of_a_read_file_conflicts(table: Catalog) -> None:
     commit(table, removal(A))
     with pytest.raises(ConcurrentDeleteReadError):
         commit(table, file("derived"), read_version=1, reads=ReadSet(paths=frozenset({"a"})))
     commit(table, file("derived"), read_version=1, reads=ReadSet(paths=frozenset({"b"})))
 
 
-def test_whole_table_read_refuses_any_delete(table: Catalog) -> None:
+def test_whole_table_read_conflicts_with_any_delete(table: Catalog) -> None:
     commit(table, removal(A))
     with pytest.raises(ConcurrentDeleteReadError):
         commit(table, file("derived"), read_version=1, reads=WHOLE)
 
 
-def test_compaction_lets_appends_pass_even_when_serializable(table: Catalog) -> None:
+def test_compaction_succeeds_after_an_append_when_serializable(table: Catalog) -> None:
     serializable(table)
     commit(table, file("theirs"))
     commit(table, compaction(), read_version=2, reads=ReadSet(paths=frozenset({"a", "b"})))
@@ -205,21 +205,21 @@ def test_compaction_lets_appends_pass_even_when_serializable(table: Catalog) -> 
     assert table.table("t").history(1)[0].info.isolation_level == "SnapshotIsolation"
 
 
-def test_append_passes_a_compaction(table: Catalog) -> None:
+def test_append_succeeds_after_a_compaction(table: Catalog) -> None:
     serializable(table)
     commit(table, compaction())
     commit(table, file("ours"), read_version=2, reads=WHOLE)
     assert live(table) == ["compacted", "ours"]
 
 
-def test_compaction_loses_against_a_delete_of_its_input(table: Catalog) -> None:
+def test_compaction_conflicts_with_a_delete_of_its_input(table: Catalog) -> None:
     commit(table, removal(A))
     with pytest.raises(ConcurrentDeleteDeleteError):
         commit(table, compaction(), read_version=1)
     assert live(table) == ["b"]
 
 
-def test_delete_loses_against_a_compaction_of_its_file(table: Catalog) -> None:
+def test_delete_conflicts_with_a_compaction_of_its_file(table: Catalog) -> None:
     commit(table, compaction())
     with pytest.raises(ConcurrentDeleteDeleteError):
         commit(table, removal(A), read_version=1)
@@ -247,7 +247,9 @@ OURS: dict[str, object] = {
 
 
 @pytest.mark.parametrize("ours", OURS)
-def test_metadata_change_voids_whatever_was_computed_before_it(table: Catalog, ours: str) -> None:
+def test_every_change_conflicts_with_a_concurrent_metadata_change(
+    table: Catalog, ours: str
+) -> None:
     metadata = table.table("t").snapshot().metadata
     action = replace(metadata, description="ours") if ours == "metadata" else OURS[ours]
     commit(table, replace(metadata, description="theirs"))
@@ -257,7 +259,9 @@ def test_metadata_change_voids_whatever_was_computed_before_it(table: Catalog, o
 
 
 @pytest.mark.parametrize("ours", OURS)
-def test_protocol_change_voids_whatever_was_computed_before_it(table: Catalog, ours: str) -> None:
+def test_every_change_conflicts_with_a_concurrent_protocol_change(
+    table: Catalog, ours: str
+) -> None:
     metadata = table.table("t").snapshot().metadata
     action = replace(metadata, description="ours") if ours == "metadata" else OURS[ours]
     commit(table, wider_protocol(table))
@@ -265,12 +269,12 @@ def test_protocol_change_voids_whatever_was_computed_before_it(table: Catalog, o
         commit(table, action, read_version=1)
 
 
-def test_rows_written_for_an_older_schema_are_refused(table: Catalog) -> None:
+def test_rows_written_before_a_metadata_change_conflict(table: Catalog) -> None:
     metadata = table.table("t").snapshot().metadata
     rows = pa.table({"id": [1, 2]})
     with table.begin() as tx:
         tx.write("t", rows)
-        commit(table, file("theirs"))  # an append in between is no reason
+        commit(table, file("theirs"))  # a concurrent append does not conflict
     tx = table.begin()
     tx.write("t", rows)
     commit(table, replace(metadata, description="theirs"))
@@ -279,7 +283,7 @@ def test_rows_written_for_an_older_schema_are_refused(table: Catalog) -> None:
     assert table.table("t").version() == 4
 
 
-def test_metadata_change_follows_appends(table: Catalog) -> None:
+def test_metadata_change_succeeds_after_an_append(table: Catalog) -> None:
     metadata: Metadata = table.table("t").snapshot().metadata
     commit(table, file("theirs"))
     assert commit(table, replace(metadata, description="ours"), read_version=1) == 3
@@ -292,8 +296,10 @@ def wider_protocol(catalog: Catalog) -> Protocol:
 
 
 @pytest.mark.parametrize("read_version", [1, None])
-def test_application_counts_once(table: Catalog, read_version: int | None) -> None:
-    """Also when it only appends and names no version: its id says that it must count once."""
+def test_second_commit_of_the_same_application_id_conflicts(
+    table: Catalog, read_version: int | None
+) -> None:
+    """Also for a blind append without a read version: the application id makes it idempotent."""
     tx = table.begin()
     tx.stage_table("t", [file("ours"), SetTransaction("etl", 7)], read_version=read_version)
     commit(table, [file("theirs"), SetTransaction("etl", 7)])
@@ -303,14 +309,14 @@ def test_application_counts_once(table: Catalog, read_version: int | None) -> No
     assert live(table) == ["a", "b", "theirs"]
 
 
-def test_different_applications_do_not_disturb_each_other(table: Catalog) -> None:
+def test_commits_of_different_application_ids_do_not_conflict(table: Catalog) -> None:
     commit(table, [file("theirs"), SetTransaction("one", 1)])
     commit(table, [file("ours"), SetTransaction("two", 1)], read_version=1)
     found = table.table("t").snapshot().transactions()
     assert {app: txn.version for app, txn in found.items()} == {"one": 1, "two": 1}
 
 
-def test_domain_has_one_writer_at_a_time(table: Catalog) -> None:
+def test_concurrent_changes_of_one_domain_conflict(table: Catalog) -> None:
     commit(table, DomainMetadata("d", json.dumps({"by": "them"}), False))
     with pytest.raises(ConcurrentDomainMetadataError) as caught:
         commit(table, DomainMetadata("d", json.dumps({"by": "us"}), False), read_version=1)
@@ -318,7 +324,7 @@ def test_domain_has_one_writer_at_a_time(table: Catalog) -> None:
     commit(table, DomainMetadata("e", "{}", False), read_version=1)
 
 
-# What a refusal says
+# Conflict errors
 
 
 def test_conflict_names_table_versions_winner_and_help(table: Catalog) -> None:
@@ -339,14 +345,14 @@ def test_conflict_names_table_versions_winner_and_help(table: Catalog) -> None:
 
 
 @pytest.mark.parametrize("read_version", [99, -1])
-def test_version_that_was_never_read_is_refused(table: Catalog, read_version: int) -> None:
+def test_unknown_read_version_is_rejected(table: Catalog, read_version: int) -> None:
     with pytest.raises(VersionNotFoundError) as caught:
         commit(table, removal(A), read_version=read_version)
     assert (caught.value.version, caught.value.latest) == (read_version, 1)
     assert live(table) == ["a", "b"]
 
 
-def test_conflict_in_one_table_leaves_every_table_alone(table: Catalog) -> None:
+def test_conflict_in_one_table_changes_no_table(table: Catalog) -> None:
     table.create_table("u", pa.schema([("id", pa.int64())]))
     commit(table, removal(A))
     tx = table.begin()
@@ -359,7 +365,7 @@ def test_conflict_in_one_table_leaves_every_table_alone(table: Catalog) -> None:
     audit(table)
 
 
-def test_table_dropped_or_replaced_meanwhile_is_not_written(table: Catalog) -> None:
+def test_commit_to_a_dropped_and_recreated_table_fails(table: Catalog) -> None:
     tx = table.begin()
     tx.stage_table("t", file("ours"))
     table.drop("t")
@@ -369,7 +375,7 @@ def test_table_dropped_or_replaced_meanwhile_is_not_written(table: Catalog) -> N
     assert live(table) == []
 
 
-def test_many_winners_are_all_checked(table: Catalog) -> None:
+def test_every_concurrent_commit_is_checked(table: Catalog) -> None:
     for number in range(5):
         commit(table, file(f"n{number}"))
     commit(table, removal(B))
@@ -379,6 +385,6 @@ def test_many_winners_are_all_checked(table: Catalog) -> None:
     assert (caught.value.winning_version, caught.value.actual_version) == (7, 8)
 
 
-def test_nothing_conflicts_with_no_winner(table: Catalog) -> None:
+def test_no_conflict_without_concurrent_commits(table: Catalog) -> None:
     staged = Staged(table.resolve("t"), read_version=1, reads=WHOLE, adds=[file("ours")])
     check_conflicts(staged, [], Isolation.SERIALIZABLE)

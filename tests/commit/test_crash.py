@@ -1,4 +1,4 @@
-"""kill -9 at every step of a commit: all of it happened or nothing did, and life goes on."""
+"""A commit killed with SIGKILL at any phase happened entirely or not at all."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 ROWS = pa.table({"id": [1, 2, 3]})
 DURABLE = PHASES.index("ratified")
-# A phase and how often it is reached before the end comes; with two tables some come twice.
-# Commits to one table, and other faults than this one, are in tests/faults.
+# A phase and how often it is reached before the kill; some occur once per table. tests/faults
+# covers commits to one table and other faults.
 TWO_TABLES = [*((phase, 1) for phase in PHASES), ("inserting", 2), ("published", 2)]
 
 
 @pytest.mark.two_databases
 @pytest.mark.parametrize(("phase", "times"), TWO_TABLES)
-def test_killed_commit_to_two_tables_happened_in_both_or_in_none(
+def test_killed_commit_to_two_tables_is_atomic(
     catalog_uri: DeltaSqlUri, tmp_path: Path, phase: str, times: int
 ) -> None:
     check_crash(catalog_uri, tmp_path, phase, times, tables=["t", "u"])
@@ -40,7 +40,7 @@ def test_killed_commit_to_two_tables_happened_in_both_or_in_none(
 
 @pytest.mark.two_databases
 @pytest.mark.parametrize("phase", PHASES)
-def test_killed_create_made_a_whole_table_or_none(
+def test_killed_create_table_is_atomic(
     catalog_uri: DeltaSqlUri, tmp_path: Path, phase: str
 ) -> None:
     [outcome] = run(create_and_die, [(catalog_uri, tmp_path, phase)])
@@ -54,10 +54,10 @@ def test_killed_create_made_a_whole_table_or_none(
         assert DeltaTable(catalog.table("t").location).version() == 1
 
 
-def test_acknowledged_commits_survive_a_kill_at_any_moment(
+def test_acknowledged_commits_survive_a_kill_at_any_time(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    """Also in the middle of COMMIT: what was reported is there, and at most one that was not."""
+    """Acknowledged commits are kept, and at most one commit without an acknowledgement exists."""
     with open_catalog(catalog_uri) as catalog:
         for name in ("t", "u"):
             catalog.create_table(name, SCHEMA)
@@ -68,7 +68,7 @@ def test_acknowledged_commits_survive_a_kill_at_any_moment(
         [outcome] = run(commit_until_killed, [(catalog_uri, life, report, patience_s)])
         assert outcome.exitcode == -signal.SIGKILL
         with open_catalog(catalog_uri) as catalog, catalog.begin() as tx:
-            # Waits for what the server still does for the dead.
+            # Waits until the server has finished the transaction of the killed process.
             for name in ("t", "u"):
                 tx.stage_table(name, file(f"between{life}"))
         acknowledged = report.read_text().split()
@@ -111,7 +111,7 @@ def check_crash(
             assert catalog.table(name).version() == (2 if happened else 1)
             assert (live(catalog, name) != before[name]) == happened
             assert len(live(catalog, name)) == 1
-        # What the dead wrote and nobody adopted is known, file by file.
+        # Every file of the killed transaction that is not part of the table has an intent.
         orphans = catalog.store.intents_before(int(time.time() * 1000) + 1)
         assert len(orphans) == (0 if happened else len(tables))
         assert all(os.path.exists(path) for _, _, path, _ in orphans)
@@ -122,7 +122,7 @@ def check_crash(
 
 
 def check_mirror(catalog: Catalog, name: str) -> None:
-    """The next commit also published what the dead one could not."""
+    """Check that the next commit also published the commit of the killed process."""
     table = catalog.table(name)
     stock = DeltaTable(table.location)
     assert stock.version() == table.version()
@@ -146,7 +146,7 @@ def create_and_die(_: Any, uri: DeltaSqlUri, folder: Path, phase: str) -> None:
 
 
 def killer(phase: str, times: int) -> Any:
-    """A hook that ends this process when a phase is reached for the nth time."""
+    """Return a hook that kills this process when a phase is reached for the nth time."""
     seen: list[str] = []
 
     def hook(reached: str) -> None:

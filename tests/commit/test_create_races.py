@@ -1,4 +1,4 @@
-"""Writers that find no table and create it: one wins, what the others get says what to do."""
+"""Writers that race to create a missing table: one wins, the others get a clear error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def held(catalog: Catalog) -> list[str]:
 @pytest.mark.parametrize(
     ("mode", "after"), [("overwrite", ["late"]), ("append", ["early", "late"])]
 )
-def test_second_write_to_a_missing_table_is_a_conflict_that_a_repetition_solves(
+def test_second_create_by_write_conflicts_and_succeeds_when_repeated(
     catalog: Catalog, mode: str, after: list[str]
 ) -> None:
     with (
@@ -52,7 +52,7 @@ def test_second_write_to_a_missing_table_is_a_conflict_that_a_repetition_solves(
     assert held(catalog) == after
 
 
-def test_files_of_the_losing_write_are_deleted(catalog: Catalog, tmp_path: Path) -> None:
+def test_files_of_a_write_that_lost_the_race_are_deleted(catalog: Catalog, tmp_path: Path) -> None:
     place = str(tmp_path / "t")
     with catalog.begin() as early, pytest.raises(VersionTakenError), catalog.begin() as late:
         for tx, by in ((early, "early"), (late, "late")):
@@ -61,7 +61,7 @@ def test_files_of_the_losing_write_are_deleted(catalog: Catalog, tmp_path: Path)
     assert len([*(tmp_path / "t").glob("*.parquet")]) == 1
 
 
-def test_a_table_that_got_its_folder_before_it_was_staged_is_a_conflict(
+def test_create_missing_conflicts_with_a_table_created_at_its_location(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     place = str(tmp_path / "t")
@@ -69,14 +69,14 @@ def test_a_table_that_got_its_folder_before_it_was_staged_is_a_conflict(
         catalog.create_table("t", rows("early").schema, location=place)
         with pytest.raises(VersionTakenError):
             late.create_missing("t", rows("late").schema, location=place)
-        with pytest.raises(TableExistsError):  # another name: no repetition would help
+        with pytest.raises(
+            TableExistsError
+        ):  # another name: repeating the transaction would not help
             late.create_missing("u", rows("late").schema, location=place)
 
 
 @pytest.mark.parametrize("mode", ["error", "ignore"])
-def test_a_write_that_asks_for_a_new_table_is_told_that_there_is_one(
-    catalog: Catalog, mode: str
-) -> None:
+def test_write_that_requires_a_new_table_raises_table_exists(catalog: Catalog, mode: str) -> None:
     with catalog.begin() as early, pytest.raises(TableExistsError), catalog.begin() as late:
         early.write("t", rows("early"), mode=mode)
         late.write("t", rows("late"), mode=mode)
@@ -86,7 +86,7 @@ def test_a_write_that_asks_for_a_new_table_is_told_that_there_is_one(
 
 @pytest.mark.parametrize("mode", ["overwrite", "ignore"])
 @pytest.mark.parametrize("call", ["create", "write"])
-def test_parallel_create_or_replace_ends_with_success_or_a_conflict(
+def test_concurrent_create_or_replace_succeeds_or_conflicts(
     catalog_uri: DeltaSqlUri, tmp_path: Path, call: str, mode: Literal["overwrite", "ignore"]
 ) -> None:
     uri = replace(catalog_uri, table="t", location=str(tmp_path / "t")).to_string()
@@ -111,7 +111,7 @@ def test_parallel_create_or_replace_ends_with_success_or_a_conflict(
     for each in threads:
         each.join()
     table = deltasql.DeltaTable(uri)
-    if mode == "ignore":  # the others find that there is nothing to do
+    if mode == "ignore":  # the other calls do nothing
         assert (ends, table.version()) == ([None] * 3, 0)
     assert all(each is None or isinstance(each, CommitConflictError) for each in ends), ends
     assert mode == "ignore" or ends.count(None) == table.version() + 1

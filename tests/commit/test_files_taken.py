@@ -1,4 +1,4 @@
-"""A vacuum that takes the files of a transaction under way: the commit is refused, never torn."""
+"""A vacuum that claims the files of an open transaction: its commit fails as a whole."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def lake(catalog: Catalog) -> Catalog:
     for name in ("t", "u"):
         catalog.create_table(name, ROWS.schema)
-        with catalog.begin() as tx:  # the table is known since: the next append is a short one
+        with (
+            catalog.begin() as tx
+        ):  # the catalog now knows the table, so the next append takes the short path
             tx.write(name, ROWS)
     return catalog
 
@@ -64,7 +66,7 @@ def live_files(catalog: Catalog) -> set[str]:
 
 
 def late_vacuum(catalog: Catalog, clock: Clock, **options: Any) -> list[str]:
-    """Vacuum with a clock that is ahead by more than is kept."""
+    """Vacuum with a clock that is ahead by more than the retention."""
     clock.ahead_s = MONTH_S
     try:
         return catalog.vacuum("t", dry_run=False, **options)
@@ -95,7 +97,7 @@ def write_twice(tx: MultiTableTransaction) -> None:
     ("operate", "full"),
     [(append, False), (append_to_two, True), (overwrite, False), (write_twice, True)],
 )
-def test_a_commit_whose_files_were_taken_is_refused(
+def test_commit_whose_files_a_vacuum_claimed_fails(
     lake: Catalog, clock: Clock, operate: Callable[[MultiTableTransaction], None], full: bool
 ) -> None:
     before = {name: lake.table(name).version() for name in ("t", "u")}
@@ -107,7 +109,7 @@ def test_a_commit_whose_files_were_taken_is_refused(
     assert caught.value.txn_id == tx.txn_id
     assert caught.value.winning_operation == "VACUUM START"
     assert "run the transaction again" in str(caught.value)
-    # Two commits tell of the vacuum, none of the transaction.
+    # The vacuum made two commits, the transaction none.
     assert lake.table("t").version() == before["t"] + 2
     assert lake.table("u").version() == before["u"]
     assert data_files(lake) == live_files(lake)
@@ -117,7 +119,7 @@ def test_a_commit_whose_files_were_taken_is_refused(
     assert live_files(lake) <= data_files(lake)
 
 
-def test_so_is_one_that_is_older_than_what_a_forced_vacuum_keeps(
+def test_commit_older_than_the_minimum_age_of_a_forced_vacuum_fails(
     lake: Catalog, clock: Clock
 ) -> None:
     clock.ahead_s = -2 * 3600  # it began two hours ago
@@ -131,7 +133,7 @@ def test_so_is_one_that_is_older_than_what_a_forced_vacuum_keeps(
     assert data_files(lake) == live_files(lake)
 
 
-def test_one_that_began_within_the_hour_is_left_alone_by_a_forced_vacuum(lake: Catalog) -> None:
+def test_forced_vacuum_keeps_files_of_transactions_of_the_last_hour(lake: Catalog) -> None:
     tx = lake.begin()
     tx.write("t", ROWS)
     options: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
@@ -141,7 +143,7 @@ def test_one_that_began_within_the_hour_is_left_alone_by_a_forced_vacuum(lake: C
     assert data_files(lake) == live_files(lake)
 
 
-def test_a_commit_after_the_files_were_taken_and_before_they_are_gone_is_refused(
+def test_commit_fails_after_its_files_are_claimed_and_before_they_are_deleted(
     lake: Catalog, clock: Clock
 ) -> None:
     tx = lake.begin()
@@ -153,7 +155,7 @@ def test_a_commit_after_the_files_were_taken_and_before_they_are_gone_is_refused
         if progress.phase != "deleting" or refused:
             return
         assert path in data_files(lake)
-        # It is known still, should the vacuum die here.
+        # The intent still exists, in case the vacuum dies here.
         assert [row[2] for row in lake.store.intents_before(FUTURE_MS)] == [path]
         with pytest.raises(FilesTakenError) as caught:
             tx.commit()
@@ -165,10 +167,10 @@ def test_a_commit_after_the_files_were_taken_and_before_they_are_gone_is_refused
 
 
 @pytest.mark.parametrize("operate", [append, append_to_two, write_twice])
-def test_a_commit_whose_notes_were_lost_is_there(
+def test_commit_succeeds_when_its_intents_are_lost(
     lake: Catalog, operate: Callable[[MultiTableTransaction], None]
 ) -> None:
-    """As by a crash of the server, which does not wait for the disk with them."""
+    """A server crash may lose them: they are not flushed to disk."""
     tx = lake.begin()
     operate(tx)
     lake.store.clear_intents(tx.txn_id)
@@ -177,7 +179,9 @@ def test_a_commit_whose_notes_were_lost_is_there(
     assert lake.table("t").version() == 2
 
 
-def test_a_vacuum_that_died_after_it_took_files_is_succeeded(lake: Catalog, clock: Clock) -> None:
+def test_next_vacuum_deletes_the_files_that_a_killed_one_claimed(
+    lake: Catalog, clock: Clock
+) -> None:
     tx = lake.begin()
     tx.write("t", ROWS)
     [(txn_id, table_id, path, _)] = lake.store.intents_before(FUTURE_MS)
@@ -188,15 +192,13 @@ def test_a_vacuum_that_died_after_it_took_files_is_succeeded(lake: Catalog, cloc
     assert lake.store.intents_before(FUTURE_MS) == []
 
 
-def test_what_is_committed_while_a_vacuum_is_on_its_way_is_kept(
-    lake: Catalog, clock: Clock
-) -> None:
+def test_files_committed_during_a_vacuum_are_kept(lake: Catalog, clock: Clock) -> None:
     tx = lake.begin()
     tx.write("t", ROWS)
     done: list[object] = []
 
     def commit_meanwhile(point: str) -> None:
-        if point == "ratified" and not done:  # the vacuum has told what it is about to delete
+        if point == "ratified" and not done:  # the vacuum has committed VACUUM START
             done.append(tx)
             tx.commit()
 
@@ -207,7 +209,9 @@ def test_what_is_committed_while_a_vacuum_is_on_its_way_is_kept(
     assert lake.store.intents_before(FUTURE_MS) == []
 
 
-def test_what_is_announced_while_a_folder_is_listed_is_no_stray(lake: Catalog) -> None:
+def test_full_vacuum_keeps_files_whose_intents_are_recorded_during_the_listing(
+    lake: Catalog,
+) -> None:
     table = lake.table("t")
     storage = open_storage(table.location, lake.config.storage)
     begun: list[MultiTableTransaction] = []
@@ -217,7 +221,7 @@ def test_what_is_announced_while_a_folder_is_listed_is_no_stray(lake: Catalog) -
         begun[0].write("t", ROWS)
         return find_unreferenced(*args)
 
-    # As with a clock that is ahead: all that is there looks old.
+    # Like a clock that is ahead: every file looks old.
     options: dict[str, Any] = {"retention": timedelta(days=-7), "enforce_retention_duration": False}
     plan = plan_vacuum(table.snapshot(), storage, **options, full=True, find=find_late)
     assert plan.files == []
@@ -225,7 +229,7 @@ def test_what_is_announced_while_a_folder_is_listed_is_no_stray(lake: Catalog) -
     assert data_files(lake) == live_files(lake)
 
 
-def test_a_write_of_sparks_data_source_is_refused_when_its_folder_was_taken(
+def test_spark_data_source_write_fails_when_a_vacuum_claimed_its_folder(
     catalog_uri: DeltaSqlUri, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if catalog_uri.backend == "duckdb":
@@ -246,7 +250,7 @@ def test_a_write_of_sparks_data_source_is_refused_when_its_folder_was_taken(
         assert catalog.store.intents_before(FUTURE_MS) == []
 
 
-def test_a_short_append_that_waits_for_a_vacuum_finds_its_file_taken(
+def test_short_append_that_waits_for_a_vacuum_fails(
     postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with deltasql.connect(postgres_uri, table={"data_root": str(tmp_path / "lake")}) as lake:
@@ -277,7 +281,7 @@ def test_a_short_append_that_waits_for_a_vacuum_finds_its_file_taken(
         writer.join()
         assert [type(error) for error in raised] == [FilesTakenError]
         assert lake.table("t").version() == 3
-        # A commit that has them is not waited for: they are left to it.
+        # A vacuum does not wait for a commit that holds its intents: it skips those files.
         other = lake.begin()
         other.write("t", ROWS)
         paths = [row[2] for row in lake.store.intents_before(FUTURE_MS) if row[0] == other.txn_id]
@@ -290,7 +294,7 @@ def test_a_short_append_that_waits_for_a_vacuum_finds_its_file_taken(
 
 
 def _waits(uri: DeltaSqlUri) -> bool:
-    """Whether somebody waits for a lock on a row in the schema of this test."""
+    """Return whether a session waits for a lock on `dl_staged_files`."""
     import psycopg
 
     from deltasql.config import Config

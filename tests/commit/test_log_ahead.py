@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 SCHEMA = pa.schema([("id", pa.int64())])
-BACKUP = 2  # the last version that the backup has
+BACKUP = 2  # the last version in the backup
 HEAD = 4
 
 
@@ -32,7 +32,7 @@ def append(catalog: Catalog, number: int) -> int:
 
 @pytest.fixture
 def restored(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog as it was two commits ago, beside the log of today."""
+    """A catalog that is two commits behind its published log."""
     lake = tmp_path / "lake"
     with open_mirrored(f"deltasql://sqlite/{tmp_path}/today.db", lake) as today:
         today.create_table("t", SCHEMA)
@@ -46,7 +46,7 @@ def restored(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield catalog
 
 
-def test_a_commit_is_refused_while_the_log_is_ahead(restored: Catalog) -> None:
+def test_commit_fails_while_the_log_is_ahead(restored: Catalog) -> None:
     place = restored.table("t").location
     before = log_bytes(place), sorted(Path(place).glob("*.parquet"))
     for _ in range(2):
@@ -60,7 +60,7 @@ def test_a_commit_is_refused_while_the_log_is_ahead(restored: Catalog) -> None:
     assert (log_bytes(place), sorted(Path(place).glob("*.parquet"))) == before
 
 
-def test_adopted_commits_come_back(restored: Catalog) -> None:
+def test_adopt_restores_the_missing_commits(restored: Catalog) -> None:
     with pytest.raises(LogAheadError):
         append(restored, 9)
     assert [*restored.mirror.adopt("t").adopted] == [BACKUP + 1, HEAD]
@@ -71,15 +71,15 @@ def test_adopted_commits_come_back(restored: Catalog) -> None:
     assert sorted(rows["id"].to_pylist()) == [1, 2, 3, 4, 9]
 
 
-def test_rejected_commits_give_way(restored: Catalog) -> None:
+def test_reject_replaces_the_commits_that_the_database_lacks(restored: Catalog) -> None:
     assert restored.mirror.reject("t").rejected == [BACKUP + 1, HEAD]
     assert append(restored, 9) == BACKUP + 1
     rows = deltalake.DeltaTable(restored.table("t").location).to_pyarrow_table()
     assert sorted(rows["id"].to_pylist()) == [1, 2, 9]
 
 
-def test_a_checkpoint_past_the_head_is_enough(restored: Catalog) -> None:
-    """The commits that the backup lacks were cleaned up."""
+def test_checkpoint_after_the_head_is_detected(restored: Catalog) -> None:
+    """The commit files that the backup lacks were cleaned up."""
     place = restored.table("t").location
     deltalake.DeltaTable(place).create_checkpoint()
     for version in range(HEAD):
@@ -89,18 +89,20 @@ def test_a_checkpoint_past_the_head_is_enough(restored: Catalog) -> None:
     assert caught.value.version == HEAD
 
 
-def test_an_empty_file_hides_no_lost_commit(restored: Catalog) -> None:
+def test_empty_commit_file_does_not_hide_a_later_commit(restored: Catalog) -> None:
     place = restored.table("t").location
     commit_path(place, BACKUP + 1).write_bytes(b"")
     with pytest.raises(LogAheadError) as caught:
         append(restored, 9)
     assert caught.value.version == HEAD
     commit_path(place, HEAD).write_bytes(b"")
-    assert append(restored, 9) == BACKUP + 1  # nothing is left to lose
+    assert append(restored, 9) == BACKUP + 1  # no commit remains in the log that could be lost
 
 
 @pytest.mark.one_database
-def test_a_hint_to_nothing_refuses_no_commit(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_checkpoint_hint_without_a_checkpoint_does_not_block_commits(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
         catalog.create_table("t", SCHEMA)
         log = Path(catalog.table("t").location) / "_delta_log"
@@ -108,10 +110,8 @@ def test_a_hint_to_nothing_refuses_no_commit(sqlite_uri: DeltaSqlUri, tmp_path: 
         assert append(catalog, 1) == 1
 
 
-def test_a_database_that_was_connected_to_anew_is_looked_at_again(
-    postgres_uri: DeltaSqlUri, tmp_path: Path
-) -> None:
-    """A server that was killed may have lost commits while this process lives on."""
+def test_log_is_checked_again_after_a_reconnect(postgres_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    """A killed server may have lost commits while this process kept running."""
     with open_mirrored(postgres_uri, tmp_path / "lake") as catalog:
         catalog.create_table("t", SCHEMA)
         assert append(catalog, 1) == 1

@@ -1,4 +1,4 @@
-"""PostgreSQL's answer gets lost: a commit is applied once, and never reported as what it is not."""
+"""Lost acknowledgements of PostgreSQL: a commit is applied once and its outcome is never wrong."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUICK = {"max_attempts": 3, "initial_backoff_ms": 1, "max_backoff_ms": 5}
 
 @pytest.fixture
 def direct(postgres_uri: DeltaSqlUri) -> Iterator[Catalog]:
-    """A catalog with tables t and u, over a connection that nobody cuts."""
+    """A catalog with tables t and u, over a connection that is never cut."""
     name = f"deltasql-{uuid.uuid4().hex[:12]}"
     with open_catalog(postgres_uri, store={"application_name": name}) as catalog:
         catalog.create_table("t", SCHEMA)
@@ -52,7 +52,7 @@ def proxy() -> Iterator[Proxy]:
 
 @pytest.fixture
 def far(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
-    """The same catalog by way of the proxy, warm: it has committed before.
+    """The same catalog through the proxy, after a first commit.
 
     From then on a blind append of one file is one statement; other commits run from BEGIN to
     COMMIT.
@@ -64,11 +64,11 @@ def far(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
 
 
 def two(name: str) -> list[AddFile]:
-    """Two files, whose commit runs from BEGIN to COMMIT."""
+    """Return two files, so that their commit runs from BEGIN to COMMIT."""
     return [file(f"{name}1"), file(f"{name}2")]
 
 
-def test_commit_whose_answer_is_lost_is_applied_once_and_reported_as_success(
+def test_commit_with_a_lost_acknowledgement_is_applied_once_and_succeeds(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT")
@@ -82,9 +82,7 @@ def test_commit_whose_answer_is_lost_is_applied_once_and_reported_as_success(
     audit(direct)
 
 
-def test_lost_answer_is_looked_up_even_when_no_retry_is_allowed(
-    direct: Catalog, proxy: Proxy
-) -> None:
+def test_lost_acknowledgement_is_looked_up_without_retries(direct: Catalog, proxy: Proxy) -> None:
     with open_catalog(proxy.uri(direct.uri), retry={"max_attempts": 1}) as once:
         commit(once, file("warm"))
         proxy.arm("reply to COMMIT")
@@ -96,7 +94,7 @@ def test_lost_answer_is_looked_up_even_when_no_retry_is_allowed(
 
 
 @pytest.mark.parametrize("cut", ["request after BEGIN", "half of it"])
-def test_connection_that_dies_before_commit_is_sent_is_replaced(
+def test_commit_is_retried_when_the_connection_fails_before_commit_is_sent(
     direct: Catalog, far: Catalog, proxy: Proxy, cut: Cut
 ) -> None:
     proxy.arm(cut)
@@ -106,7 +104,7 @@ def test_connection_that_dies_before_commit_is_sent_is_replaced(
     audit(direct)
 
 
-def test_created_table_whose_answer_is_lost_is_not_said_to_exist_already(
+def test_create_table_with_a_lost_acknowledgement_succeeds(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT")
@@ -116,7 +114,7 @@ def test_created_table_whose_answer_is_lost_is_not_said_to_exist_already(
         far.create_table("new", SCHEMA)
 
 
-def test_answer_is_found_although_the_table_was_renamed_meanwhile(
+def test_lost_acknowledgement_is_found_after_a_rename(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT", then=lambda: direct.rename("t", "renamed") and None)
@@ -124,7 +122,7 @@ def test_answer_is_found_although_the_table_was_renamed_meanwhile(
     assert live(direct, "renamed") == ["a1", "a2", "warm"]
 
 
-def test_others_may_commit_between_the_lost_answer_and_the_look_up(
+def test_lost_acknowledgement_is_found_after_another_commit(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT", then=lambda: commit(direct, file("theirs")) and None)
@@ -133,7 +131,7 @@ def test_others_may_commit_between_the_lost_answer_and_the_look_up(
     assert direct.table("t").version() == 3
 
 
-def test_server_gone_after_commit_was_sent_leaves_the_outcome_unknown(
+def test_outcome_is_unknown_when_the_server_stops_after_commit_was_sent(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT", then=proxy.refuse)
@@ -145,13 +143,13 @@ def test_server_gone_after_commit_was_sent_leaves_the_outcome_unknown(
     assert time.monotonic() - began < 20
     assert caught.value.txn_id == tx.txn_id
     assert caught.value.table == "default.t"
-    # It did happen, and the id in the error is what tells.
+    # The commit did happen: the transaction id in the error finds it.
     assert direct.table("t").history(1)[0].txn_id == tx.txn_id
 
 
 @pytest.fixture
 def impatient(direct: Catalog) -> Iterator[str]:
-    """A role that waits for no lock for long."""
+    """A role with a very short lock timeout."""
     name = f"impatient_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {name} LOGIN SUPERUSER PASSWORD '{name}'")
@@ -160,10 +158,10 @@ def impatient(direct: Catalog) -> Iterator[str]:
         connection.execute(f"DROP ROLE {name}")
 
 
-def test_lost_answer_that_nobody_gets_to_look_up_leaves_the_outcome_unknown(
+def test_outcome_is_unknown_when_the_lookup_fails(
     direct: Catalog, proxy: Proxy, impatient: str
 ) -> None:
-    """Whatever the attempts after it failed of: the one whose answer was lost may have happened."""
+    """However later attempts fail, the one with the lost acknowledgement may have committed."""
     uri = replace(proxy.uri(direct.uri), user=impatient, password=impatient)
     with (
         psycopg.connect(os.environ["TEST_DATABASE_URL"]) as other,
@@ -182,7 +180,8 @@ def test_lost_answer_that_nobody_gets_to_look_up_leaves_the_outcome_unknown(
         other.rollback()
         assert caught.value.txn_id == tx.txn_id
         assert direct.table("t").history(1)[0].txn_id == tx.txn_id
-        # A wait that was too long and nothing else: nothing was committed, and that is said.
+        # A lock timeout without a lost acknowledgement: nothing was committed, and the error says
+        # so.
         other.execute(f"SELECT FROM {heads} FOR UPDATE")
         with pytest.raises(StoreBusyError):
             commit(far, two("b"))
@@ -191,7 +190,7 @@ def test_lost_answer_that_nobody_gets_to_look_up_leaves_the_outcome_unknown(
     assert live(direct) == ["a1", "a2", "warm"]
 
 
-def test_append_of_one_file_whose_answer_is_lost_is_applied_once(
+def test_single_file_append_with_a_lost_acknowledgement_is_applied_once(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to SELECT", then=lambda: commit(direct, file("theirs")) and None)
@@ -201,7 +200,7 @@ def test_append_of_one_file_whose_answer_is_lost_is_applied_once(
     audit(direct)
 
 
-def test_append_of_one_file_with_the_server_gone_leaves_the_outcome_unknown(
+def test_single_file_append_outcome_is_unknown_when_the_server_stops(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to SELECT", then=proxy.refuse)
@@ -213,7 +212,7 @@ def test_append_of_one_file_with_the_server_gone_leaves_the_outcome_unknown(
     assert direct.table("t").history(1)[0].txn_id == tx.txn_id
 
 
-def test_append_of_one_file_notices_new_metadata_new_names_and_files_that_are_live(
+def test_single_file_append_detects_new_metadata_renames_and_live_files(
     direct: Catalog, far: Catalog
 ) -> None:
     commit(far, file("a"))
@@ -222,8 +221,8 @@ def test_append_of_one_file_notices_new_metadata_new_names_and_files_that_are_li
     changed = replace(metadata, configuration=properties)
     with direct.begin() as tx:
         tx.stage_table("t", [changed])
-    assert commit(far, file("b")) == 4  # on the general path, which learns the new metadata
-    assert commit(far, file("b")) == 5  # the same file again: its first life ends
+    assert commit(far, file("b")) == 4  # on the general path, which reads the new metadata
+    assert commit(far, file("b")) == 5  # the same path again replaces the live file
     assert live(direct) == ["a", "b", "warm"]
     direct.rename("t", "renamed")
     with pytest.raises(TableChangedError):
@@ -231,7 +230,7 @@ def test_append_of_one_file_notices_new_metadata_new_names_and_files_that_are_li
     audit(direct)
 
 
-def test_commit_counts_although_the_server_is_gone_before_it_is_published(
+def test_commit_succeeds_when_the_server_stops_before_it_is_published(
     direct: Catalog, proxy: Proxy, tmp_path: Path
 ) -> None:
     location = str(tmp_path / "p")
@@ -246,10 +245,10 @@ def test_commit_counts_although_the_server_is_gone_before_it_is_published(
         assert commit(far, file("a"), table="p") == 1
     with open_catalog(direct.uri, **settings) as near:
         assert commit(near, file("b"), table="p") == 2
-    assert DeltaTable(location).version() == 2  # the next commit caught up
+    assert DeltaTable(location).version() == 2  # the next commit published both
 
 
-def test_server_gone_before_anything_was_sent_is_a_plain_failure(
+def test_commit_fails_when_the_server_stops_before_commit_is_sent(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     tx = far.begin()
@@ -261,8 +260,8 @@ def test_server_gone_before_anything_was_sent_is_a_plain_failure(
     assert live(direct) == ["warm"]
 
 
-def test_connections_ended_by_the_server_are_replaced_without_a_word(direct: Catalog) -> None:
-    assert live(direct) == []  # opens what a bulk read uses
+def test_connections_closed_by_the_server_are_replaced_silently(direct: Catalog) -> None:
+    assert live(direct) == []  # opens the connection of bulk reads
     terminate_all(direct)
     assert commit(direct, file("a")) == 1
     terminate_all(direct)
@@ -276,7 +275,7 @@ def test_connections_ended_by_the_server_are_replaced_without_a_word(direct: Cat
 
 
 def terminate_all(catalog: Catalog) -> None:
-    """End every connection of a catalog from the server's side."""
+    """Close every connection of a catalog from the server."""
     with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as admin:
         ended = admin.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "

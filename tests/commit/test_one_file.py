@@ -1,4 +1,4 @@
-"""A blind append of one file has a short way of its own; it writes what the long way writes."""
+"""A blind append of one file takes a short path; it writes the same rows as the general path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.two_databases
 @pytest.mark.parametrize("columns", [1, 64, 65, 5_000])
-def test_as_many_columns_have_statistics_as_there_are(catalog: Catalog, columns: int) -> None:
+def test_single_file_append_keeps_statistics_of_all_columns(catalog: Catalog, columns: int) -> None:
     names = [f"c{number}" for number in range(columns)]
     schema = pa.schema([(name, pa.int64()) for name in names])
     properties = {"delta.dataSkippingNumIndexedCols": "-1"}
@@ -28,7 +28,7 @@ def test_as_many_columns_have_statistics_as_there_are(catalog: Catalog, columns:
         stats = {"numRecords": 1, "minValues": bounds, "maxValues": bounds}
         return add_file(f"{number}.parquet", stats=json.dumps(stats))
 
-    for number in range(3):  # the first goes the long way
+    for number in range(3):  # the first takes the general path
         with catalog.begin() as tx:
             tx.stage_table("wide", [file(number)])
     snapshot = catalog.table("wide").snapshot()

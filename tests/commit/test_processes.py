@@ -1,4 +1,4 @@
-"""Many processes, one catalog: nothing is lost, doubled, torn or starved."""
+"""Many processes on one catalog: no commit is lost, duplicated, partial or starved."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def uri(request: pytest.FixtureRequest) -> DeltaSqlUri:
-    """A catalog that many processes may open; DuckDB's belongs to one."""
+    """A catalog that many processes may open; a DuckDB file belongs to one."""
     return request.getfixturevalue(f"{request.param}_uri")
 
 
 # Appends
 
 
-def test_ten_processes_append_two_hundred_times_each(uri: DeltaSqlUri) -> None:
+def test_appends_of_ten_processes_are_all_committed_once(uri: DeltaSqlUri) -> None:
     processes, appends = 10, 200
     with open_catalog(uri) as catalog:
         catalog.create_table("t", SCHEMA)
@@ -69,7 +69,7 @@ def append_files(barrier: Any, uri: DeltaSqlUri, name: str, appends: int) -> lis
         return [commit(catalog, file(f"{name}-{i}")) for i in range(appends)]
 
 
-def test_threads_share_a_catalog(catalog: Catalog) -> None:
+def test_appends_of_threads_on_one_catalog_are_all_committed_once(catalog: Catalog) -> None:
     threads, appends = 8, 10
     catalog.create_table("t", SCHEMA)
     expected = [f"p{n}-{i}" for n in range(threads) for i in range(appends)]
@@ -93,7 +93,7 @@ def test_duckdb_file_belongs_to_one_process(tmp_path: Path) -> None:
 # Transactions over several tables
 
 
-def test_crossing_transactions_never_deadlock(uri: DeltaSqlUri) -> None:
+def test_transactions_that_lock_tables_in_any_order_never_deadlock(uri: DeltaSqlUri) -> None:
     processes, rounds, tables = 8, 50, "ABCD"
     with open_catalog(uri) as catalog:
         for name in tables:
@@ -105,13 +105,13 @@ def test_crossing_transactions_never_deadlock(uri: DeltaSqlUri) -> None:
                 expected[name] += paths
         for name in tables:
             assert live(catalog, name) == sorted(expected[name])
-        audit(catalog)  # every group is whole
+        audit(catalog)  # every transaction is complete
 
 
 def cross(
     barrier: Any, uri: DeltaSqlUri, number: int, rounds: int, tables: str
 ) -> dict[str, list[str]]:
-    """Commit to two to four tables at a time, in an order of its own; one attempt must do."""
+    """Commit to two to four tables at a time, in random order, with one attempt each."""
     order = random.Random(number)
     staged: dict[str, list[str]] = {name: [] for name in tables}
     with open_catalog(uri, retry={"max_attempts": 1}) as catalog:
@@ -125,8 +125,8 @@ def cross(
     return staged
 
 
-def test_crossing_creates_never_deadlock(uri: DeltaSqlUri) -> None:
-    """Each pair of names is made by one transaction; the others are told so and make nothing."""
+def test_creates_of_tables_in_any_order_never_deadlock(uri: DeltaSqlUri) -> None:
+    """One transaction creates each pair of tables; the others raise and create nothing."""
     pairs, processes = 10, 4
     with open_catalog(uri) as catalog:
         outcomes = run(create_pairs, [(uri, n, pairs) for n in range(processes)])
@@ -152,10 +152,10 @@ def create_pairs(barrier: Any, uri: DeltaSqlUri, number: int, pairs: int) -> lis
     return made
 
 
-# First steps
+# Creation
 
 
-def test_name_is_taken_by_one_of_many_racing_creates(uri: DeltaSqlUri) -> None:
+def test_one_of_many_concurrent_creates_gets_the_name(uri: DeltaSqlUri) -> None:
     processes, rounds = 8, 5
     with open_catalog(uri) as catalog:
         outcomes = run(create_tables, [(uri, rounds) for _ in range(processes)])
@@ -178,7 +178,7 @@ def create_tables(barrier: Any, uri: DeltaSqlUri, rounds: int) -> list[str]:
     return results
 
 
-def test_fresh_database_is_set_up_once_by_many_processes(uri: DeltaSqlUri) -> None:
+def test_many_processes_initialize_a_new_database_once(uri: DeltaSqlUri) -> None:
     processes = 8
     outcomes = run(open_fresh, [(uri, n) for n in range(processes)])
     assert values(outcomes) == ["ok"] * processes
@@ -198,8 +198,8 @@ def open_fresh(barrier: Any, uri: DeltaSqlUri, number: int) -> str:
 # Deletes against inserts
 
 
-def test_deletes_are_never_lost_and_rows_never_doubled(uri: DeltaSqlUri) -> None:
-    """Rewrites race with one another and with appends: a file leaves once, its rows stay once."""
+def test_concurrent_rewrites_never_lose_or_duplicate_files(uri: DeltaSqlUri) -> None:
+    """Rewrites race with each other and with appends: each file is replaced exactly once."""
     seeds = 12
     with open_catalog(uri) as catalog:
         catalog.create_table("t", SCHEMA)
@@ -208,7 +208,7 @@ def test_deletes_are_never_lost_and_rows_never_doubled(uri: DeltaSqlUri) -> None
         outcomes = values(run(rewrite_or_append, arguments))
         rewritten = [path for paths in outcomes[:4] for path in paths]
         appended = [path for paths in outcomes[4:] for path in paths]
-        # Every seed was rewritten by exactly one process, and none is left.
+        # Exactly one process rewrote each seed, and no seed is left.
         assert sorted(path.split("<")[1] for path in rewritten) == sorted(
             f"seed{i}" for i in range(seeds)
         )
@@ -217,7 +217,7 @@ def test_deletes_are_never_lost_and_rows_never_doubled(uri: DeltaSqlUri) -> None
 
 
 def rewrite_or_append(barrier: Any, uri: DeltaSqlUri, number: int, kind: str) -> list[str]:
-    """Rewrite seeds until none is left (its rows live on in `pN<seedM`), or append in between."""
+    """Rewrite seed files to `pN<seedM` until none is left, or append files concurrently."""
     done: list[str] = []
     with open_catalog(uri) as catalog:
         barrier.wait()
@@ -244,17 +244,17 @@ def rewrite_or_append(barrier: Any, uri: DeltaSqlUri, number: int, kind: str) ->
 # Fairness
 
 
-def test_slowest_process_gets_a_third_of_the_fastest(sqlite_uri: DeltaSqlUri) -> None:
+def test_slowest_process_commits_at_least_a_third_of_the_fastest(sqlite_uri: DeltaSqlUri) -> None:
     with open_catalog(sqlite_uri) as catalog:
         catalog.create_table("t", SCHEMA)
-        # Until so many commits are there, not for some seconds: a busy machine makes few of them.
+        # A number of commits, not a duration: a busy machine would make too few.
         counts = values(run(append_until, [(sqlite_uri, n, 2_000) for n in range(6)]))
         assert catalog.table("t").version() == sum(counts)
         assert min(counts) * 3 >= max(counts), counts
 
 
 def append_until(barrier: Any, uri: DeltaSqlUri, number: int, last: int) -> int:
-    """Append until the table has the last version; return how many appends were ours."""
+    """Append until the table has the last version; return the number of appends."""
     with open_catalog(uri) as catalog:
         barrier.wait()
         for done in count(1):
@@ -266,8 +266,8 @@ def append_until(barrier: Any, uri: DeltaSqlUri, number: int, last: int) -> int:
 # Waiting
 
 
-def test_table_dropped_while_a_commit_waits_for_it_is_not_written(uri: DeltaSqlUri) -> None:
-    """The name that counts is the one after the wait."""
+def test_commit_fails_when_its_table_is_dropped_while_it_waits(uri: DeltaSqlUri) -> None:
+    """The table is looked up again after the wait."""
     name = f"deltasql-{uuid.uuid4().hex[:12]}"
     with open_catalog(uri, store={"application_name": name}) as catalog:
         catalog.create_table("t", SCHEMA)
@@ -283,7 +283,7 @@ def test_table_dropped_while_a_commit_waits_for_it_is_not_written(uri: DeltaSqlU
 
 
 def wait_for_a_waiter(catalog: Catalog) -> None:
-    """Return when another connection waits for a lock; on SQLite, when it had time to."""
+    """Return when another connection waits for a lock; on SQLite, after a pause."""
     if catalog.store.dialect.name != "postgres":
         time.sleep(0.2)
         return
@@ -300,7 +300,7 @@ def wait_for_a_waiter(catalog: Catalog) -> None:
     raise AssertionError("nobody waits")
 
 
-def test_turn_to_write_ends_although_a_forked_child_lives_on(sqlite_uri: DeltaSqlUri) -> None:
+def test_write_lock_is_released_while_a_forked_child_still_runs(sqlite_uri: DeltaSqlUri) -> None:
     with open_catalog(sqlite_uri) as catalog:
         catalog.create_table("t", SCHEMA)
         child = get_context("fork").Process(target=time.sleep, args=(30,), daemon=True)

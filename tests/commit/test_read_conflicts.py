@@ -1,4 +1,4 @@
-"""A commit's read set against what others added and removed: partitions and statistics decide."""
+"""A read set conflicts with added and removed files by partition values and statistics."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_append_conflicts_when_its_partition_can_match_the_read(
     check(days, reads, read_version=1, conflicts=conflicts, add=on("tue", "ours"))
 
 
-def test_null_partition_is_seen_by_a_read_of_nulls(days: Catalog) -> None:
+def test_append_to_the_null_partition_conflicts_with_a_read_of_nulls(days: Catalog) -> None:
     serializable(days)
     reads = reading(days, "day IS NULL")
     commit(days, on(None, "theirs"))
@@ -99,7 +99,7 @@ def check(
     conflicts: bool,
     add: AddFile | None = None,
 ) -> None:
-    """Commit what was computed from `reads`, and see whether it may follow."""
+    """Commit an append with this read set and check whether it conflicts."""
     ours = add or file("ours", 1000, 1009)
     if conflicts:
         with pytest.raises(ConcurrentAppendError):

@@ -1,7 +1,6 @@
-"""Any sequence of creates, commits, renames and drops leaves the log that a model predicts.
+"""Any sequence of creates, commits, renames and drops gives the log that a model predicts.
 
-Two catalogs are open on the same database and take turns at random, so that nothing one of them
-remembers may be older than what the other did.
+Two catalogs are open on the same database and are used at random, so that stale caches show.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ NAMES = ("a", "b", "c")
 APPS = ("etl", "job")
 EXAMPLES = {"sqlite": (25, 25), "postgres": (15, 20), "duckdb": (6, 15)}
 
-# Shrinking a failure takes minutes on a real database: ask for it, with the seed that was printed.
+# Shrinking a failure takes minutes on a real database: set DELTASQL_SEED to the printed seed.
 PHASES = tuple(Phase) if "DELTASQL_SEED" in os.environ else (Phase.generate,)
 
 data = st.data()
@@ -53,13 +52,13 @@ names = st.sampled_from(NAMES)
 
 
 class LogMachine(RuleBasedStateMachine):
-    """The rules; `catalogs` is set by the test that runs it."""
+    """The rules; the test sets `catalogs`."""
 
     catalogs: ClassVar[tuple[Catalog, Catalog]]
 
     @initialize()
     def start(self) -> None:
-        # Every example has a namespace of its own in the one database: a fresh one each is slow.
+        # Each example uses its own namespace: a new database for each would be slow.
         self.namespace = f"n{uuid.uuid4().hex[:12]}"
         self.tables: dict[str, ModelTable] = {}
         self.dropped: list[ModelTable] = []
@@ -155,7 +154,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.tables)
     @rule(side=sides, data=data)
     def commit_stale(self, side: int, data: st.DataObject) -> None:
-        """A commit computed from an older version, alone or with another table."""
+        """Commit a change based on an older version, alone or with another table."""
         name = data.draw(st.sampled_from(sorted(self.tables)), "table")
         table = self.tables[name]
         read_version = data.draw(st.integers(0, len(table.versions) - 1), "read version")
@@ -180,7 +179,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.tables)
     @rule(side=sides, data=data)
     def give_up(self, side: int, data: st.DataObject) -> None:
-        """Roll back, or stage something unlawful next to something lawful: nothing happens."""
+        """Roll back, or stage a valid and an invalid action: nothing changes."""
         name = data.draw(st.sampled_from(sorted(self.tables)), "table")
         tx = self.catalogs[side].begin()
         for other in sorted(self.tables):
@@ -193,7 +192,7 @@ class LogMachine(RuleBasedStateMachine):
             tx.rollback()
         self.touched |= self.tables.keys()
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def log_is_as_predicted(self) -> None:
@@ -203,7 +202,7 @@ class LogMachine(RuleBasedStateMachine):
             gone = [row.name for row in catalog.dropped() if row.namespace == self.namespace]
             assert gone == [table.name for table in reversed(self.dropped)]
             for name in NAMES:
-                # First what may rest on a remembered name, then what refreshes it.
+                # First the check that may use a cached name, then the call that refreshes it.
                 self._check(catalog, name, every_version=name in self.touched)
                 assert catalog.exists(self._full(name)) == (name in self.tables)
         self.touched.clear()
@@ -213,7 +212,7 @@ class LogMachine(RuleBasedStateMachine):
             for name in self.tables:
                 self._check(self.catalogs[0], name, every_version=True)
 
-    # Words of the rules
+    # Helpers of the rules
 
     def _check(self, catalog: Catalog, name: str, *, every_version: bool) -> None:
         if name not in self.tables:
@@ -292,7 +291,7 @@ def two_catalogs(uri: DeltaSqlUri) -> Iterator[tuple[Catalog, Catalog]]:
         yield one, other
 
 
-def test_any_sequence_of_commits_leaves_the_predicted_log(
+def test_any_sequence_of_commits_gives_the_predicted_log(
     backend: str, catalog_uri: DeltaSqlUri
 ) -> None:
     tries, steps = EXAMPLES[backend]

@@ -1,4 +1,4 @@
-"""A writer suspended with its locks: others wait no longer than the limits, and are told of it."""
+"""A writer is suspended while it holds locks: others wait at most their timeouts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENT = {**LIMITS, "busy_timeout_ms": 30_000}
 
 
 def commit_suspended(uri: DeltaSqlUri, phase: str) -> None:
-    """Commit two files, and be suspended on the way, the first time that it comes there."""
+    """Commit two files; suspend this process when it first reaches the phase."""
     suspensions = iter([signal.SIGSTOP])
 
     def suspend(reached: str) -> None:
@@ -55,7 +55,7 @@ def suspended_writer(uri: DeltaSqlUri, phase: str) -> Iterator[Any]:
 
 
 def _wait_until_stopped(pid: int) -> int:
-    # Not our child: the server that forks has it. The kernel shows the state to everybody.
+    # It is a child of the fork server, so wait() is not possible: read its state from /proc.
     while True:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
             if stat.read().rpartition(")")[2].split()[0] == "T":
@@ -64,7 +64,7 @@ def _wait_until_stopped(pid: int) -> int:
 
 
 @pytest.mark.parametrize("phase", ["locked", "committing"])
-def test_postgres_ends_the_transaction_of_a_suspended_writer_and_both_commits_happen(
+def test_postgres_aborts_a_suspended_writer_and_both_commits_succeed(
     postgres_uri: DeltaSqlUri, phase: str
 ) -> None:
     with open_catalog(postgres_uri, store=LIMITS) as catalog:
@@ -74,13 +74,13 @@ def test_postgres_ends_the_transaction_of_a_suspended_writer_and_both_commits_ha
             began = time.monotonic()
             commit(catalog, [file("other")])
             assert time.monotonic() - began < 5
-        # It went on, found its transaction ended, and committed again: once.
+        # The resumed writer found its transaction aborted and retried: it committed once.
         audit(catalog)
         assert live(catalog) == ["before", "other", "suspended1", "suspended2"]
         assert catalog.table("t").version() == 3
 
 
-def test_sqlite_writer_behind_a_suspended_one_gets_an_error_with_its_process_id(
+def test_sqlite_error_names_the_suspended_writer(
     sqlite_uri: DeltaSqlUri,
 ) -> None:
     with open_catalog(sqlite_uri, store=LIMITS) as catalog:

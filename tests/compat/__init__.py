@@ -1,1 +1,1 @@
-"""What other releases of deltalake make of our tables, and we of theirs: `make compat`."""
+"""Checks that other releases of deltalake and deltasql use each other's tables: `make compat`."""

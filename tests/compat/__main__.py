@@ -1,4 +1,4 @@
-"""Fill the matrix: `python -m tests.compat [RELEASE …]`."""
+"""Fill the compatibility matrix: `python -m tests.compat [RELEASE …]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 
 
 def main() -> int:
-    """Ask every release every question; the exit code says whether all promises hold."""
+    """Run every check with every release; return 1 if a guarantee is violated."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.compat",
         description="What other releases of deltalake make of our tables, and we of theirs.",

@@ -1,4 +1,4 @@
-"""The questions of the matrix: each is a function that returns a cell or raises `Broken`."""
+"""The checks of the matrix: each is a function that returns a cell or raises `Broken`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ READS, WRITES, IMPORTS, MOVES = (
     "Cutover and rollback",
 )
 YES, REFUSED, NOTICED = "yes", "refused", "not refused, but noticed"
-# Not a question of the reader's age: a long log, and as many files as take minutes.
+# Does not depend on the age of the reader: a table with so many files that it takes minutes.
 _LEFT_OUT = ("many_files",)
 
 
 class Broken(Exception):
-    """A promise that does not hold with a release."""
+    """A guarantee that does not hold with a release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A release, and where it meets us."""
+    """A release, our tables, and a folder for its tables."""
 
     release: Release
     lake: Lake
@@ -71,7 +71,7 @@ def checks() -> Iterator[Check]:
 
 
 def _reads(place: Place, name: str) -> str:
-    """Compare the rows of every version; a refusal is an answer, other rows are not."""
+    """Compare the rows of every version; an error is an accepted result, wrong rows are not."""
     ways: dict[str, str | None] = {"pyarrow": None, "sql": None}
     for table in place.lake.tables(name):
         for at in checked_versions(table):
@@ -103,7 +103,7 @@ def _is_refused(place: Place) -> str:
 
 
 def _refusal(place: Place, name: str, location: str) -> str:
-    """Ask a release to write to a table of ours; one that does so has to be noticed."""
+    """Let a release write to one of our tables; a write that succeeds must be detected."""
     try:
         place.release.ask("append", location=location, numbers=[1])
     except ReleaseError:

@@ -1,4 +1,4 @@
-"""Environments of other deltalake releases, and a way to ask the release in one of them."""
+"""Environments of other deltalake releases, and a process to call the release in one of them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ RELEASES = ("1.6.6", "1.5.1", "1.4.2", "0.25.5")
 
 
 class ReleaseError(Exception):
-    """What a release raised when it was asked to do something."""
+    """The error that a release raised for a request."""
 
 
 def python_of(release: str) -> Path:
-    """Return the Python that has a release, installing it at the first call."""
+    """Return the Python that has a release; install it on the first call."""
     folder = FOLDER / release
     python = folder / "bin" / "python"
     done = folder / ".installed"
@@ -62,7 +62,7 @@ class Release:
         self._process.communicate()
 
     def ask(self, do: str, **words: Any) -> Any:
-        """Let the release do something, and return its answer."""
+        """Send a request to the release and return its answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{json.dumps({'do': do, **words})}\n")

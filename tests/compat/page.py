@@ -1,4 +1,4 @@
-"""The matrix as text: for a terminal and for the docs."""
+"""Formats the matrix for a terminal and for the docs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def markdown(checks: Sequence[Check], releases: Sequence[str], cells: Cells) -> 
 
 
 def terminal(checks: Sequence[Check], releases: Sequence[str], cells: Cells) -> str:
-    """Return the matrix with columns of even width."""
+    """Return the matrix with aligned columns."""
     lines: list[tuple[str, ...]] = []
     for topic, members in groupby(checks, key=lambda check: check.topic):
         lines += [(), (topic, *releases)]

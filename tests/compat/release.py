@@ -1,6 +1,6 @@
-"""Runs inside the environment of one deltalake release: it answers requests, line by line.
+"""Runs in the environment of one deltalake release and answers requests, line by line.
 
-Only deltalake and pyarrow are there, so nothing of deltasql is imported.
+Only deltalake and pyarrow are installed there, so nothing of deltasql is imported.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tests.oracles.states import arrow_rows
 
 
 def version() -> str:
-    """Return the release."""
+    """Return the version of the release."""
     return str(deltalake.__version__)
 
 
 def read(location: str, at: int, way: str) -> dict[str, Any]:
-    """Return the rows of a version, read by a pyarrow dataset or by the release's own SQL."""
+    """Return the rows of a version, read with a pyarrow dataset or with the release's SQL."""
     table = deltalake.DeltaTable(location, version=at)
     rows = arrow_rows(table.to_pyarrow_table() if way == "pyarrow" else by_sql(table))
     return asdict(rows)
@@ -36,13 +36,15 @@ def make(location: str, maker: str) -> dict[str, Any]:
     for at in range(deltalake.DeltaTable(location).version() + 1):
         try:
             states[at] = read(location, at, "sql")
-        except Exception:  # what it cannot read any more, such as files that a vacuum took
+        except (
+            Exception
+        ):  # it cannot read some versions, such as those whose files a vacuum deleted
             states.pop(at, None)
     return states
 
 
 def append(location: str, numbers: list[int]) -> int:
-    """Append rows with one column by path, and return the version that it made."""
+    """Append rows with one column to the path, and return the new version."""
     deltalake.write_deltalake(
         location, pa.table({"id": pa.array(numbers, pa.int64())}), mode="append"
     )
@@ -50,7 +52,7 @@ def append(location: str, numbers: list[int]) -> int:
 
 
 def by_sql(table: deltalake.DeltaTable) -> pa.Table:
-    """Read a table with the engine inside deltalake."""
+    """Read a table with the engine in deltalake."""
     builder = deltalake.QueryBuilder().register("t", table)
     found = builder.execute("SELECT * FROM t")
     if not hasattr(found, "fetchall"):
@@ -63,14 +65,14 @@ ACTIONS = {each.__name__: each for each in (version, read, make, append)}
 
 
 def main() -> None:
-    """Answer until nobody asks any more; what went wrong is an answer, too."""
+    """Answer requests until the input ends; an error is an answer, too."""
     for line in sys.stdin:
         request = json.loads(line)
         try:
             answer = {"value": ACTIONS[request.pop("do")](**request)}
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a panic of the Rust part is no Exception
+        except BaseException as error:  # a Rust panic is not an Exception
             words = str(error).strip().splitlines() or [""]
             answer = {"error": f"{type(error).__name__}: {words[0]}"}
         print(json.dumps(answer), flush=True)

@@ -1,4 +1,4 @@
-"""The questions of `make compat`, asked of the release that is installed."""
+"""The checks of `make compat`, run with the installed release."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
-# Reading is what tests/oracles ask; of the imports one is enough here.
+# tests/oracles covers reading; one import check is enough here.
 ASKED = [
     check
     for check in checks()
@@ -37,29 +37,29 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(release, Lake(catalog), folder / "installed")
 
 
-@pytest.mark.xdist_group("compat")  # the steps of a move follow each other
+@pytest.mark.xdist_group("compat")  # the steps of a cutover depend on each other
 @pytest.mark.parametrize("check", ASKED, ids=lambda check: f"{check.topic}: {check.title}")
-def test_installed_release_keeps_the_promise(check: Check, place: Place) -> None:
+def test_installed_release_is_compatible(check: Check, place: Place) -> None:
     cell = check.run(place)
     assert cell in (YES, REFUSED, f"reads, {REFUSED}")
 
 
-def test_an_error_of_a_release_is_told_with_its_type(place: Place) -> None:
+def test_error_of_a_release_is_raised_with_its_type(place: Place) -> None:
     with pytest.raises(ReleaseError, match="TableNotFoundError"):
         place.release.ask("read", location="/nowhere", at=0, way="sql")
 
 
-def test_the_page_has_a_line_for_every_question() -> None:
+def test_compatibility_page_has_a_line_for_every_check() -> None:
     text = (Path(__file__).parents[2] / "docs" / "reference" / "compatibility.md").read_text(
         "utf-8"
     )
-    # A table that was added to the fixed set gets its line when the matrix is filled again.
+    # A new table of the fixed set gets its line when the matrix is filled again.
     asked = [check for check in checks() if check.topic != READS]
     assert all(f"| {check.title} |" in text for check in asked)
     assert f"## {READS}" in text
 
 
-def test_matrix_is_even_on_a_terminal() -> None:
+def test_matrix_columns_are_aligned_on_a_terminal() -> None:
     lines = [Check(MOVES, "long title", str), Check(MOVES, "t", str)]
     cells = {(MOVES, "long title", "1.0"): "yes", (MOVES, "t", "1.0"): "no"}
     _, head, first, second = page.terminal(lines, ["1.0"], cells).splitlines()

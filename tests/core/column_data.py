@@ -1,4 +1,4 @@
-"""Random column data of every Delta type, and its statistics as different writers write them."""
+"""Random column data of every Delta type, with the statistics of different writers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PREFIX_LENGTH = 4
 
 @dataclass(frozen=True)
 class ColumnType:
-    """One Delta type: its values, their order, and their texts."""
+    """One Delta type: its values, their order, and their text forms."""
 
     name: str
     values: st.SearchStrategy[Value]
     literal: Callable[[Value], str]
-    # Each writer turns (min, max) into two JSON texts, or None for a bound it leaves out.
+    # Each writer converts (min, max) to two JSON texts, or None for a bound that it omits.
     writers: tuple[Callable[[Value, Value], tuple[str | None, str | None]], ...]
     partition: tuple[Callable[[Value], str], ...]
     order: Callable[[Value], Any] = lambda value: value
@@ -54,7 +54,7 @@ def iso_wall_clock(value: datetime) -> str:
 
 
 def cut_strings(low: str, high: str) -> tuple[str, str | None]:
-    """As Spark cuts them: a prefix below, a prefix and the highest character above."""
+    """Truncate bounds as Spark does: a prefix as minimum, a prefix and U+10FFFF as maximum."""
     top: str | None = high
     if len(high) > PREFIX_LENGTH:
         highest = "\U0010ffff"
@@ -69,7 +69,7 @@ def double_text(value: float) -> str:
 
 
 def float_text(value: float) -> str:
-    """The shortest text that reads back as the same 32-bit float."""
+    """Return the shortest text that parses to the same 32-bit float."""
     if math.isinf(value) or math.isnan(value):
         return double_text(value)
     wanted = struct.pack("f", value)
@@ -88,7 +88,7 @@ def nan_last(value: float) -> tuple[bool, float]:
 
 
 def squeezed_decimal(value: Decimal) -> str:
-    """As deltalake 1.6 writes it: a double, and a long when the double is whole."""
+    """Format a decimal as deltalake 1.6 does: a double, or a long if the double is whole."""
     double = float(value)
     if not double.is_integer():
         return repr(double)
@@ -203,10 +203,10 @@ TYPES: tuple[ColumnType, ...] = (
 
 @st.composite
 def stats_of(draw: st.DrawFn, column: ColumnType, rows: Sequence[Value]) -> str | None:
-    """The statistics of one file; a writer may leave out any part of them."""
+    """Return the statistics of one file; a writer may omit any part of them."""
     present = [value for value in rows if value is not None]
     if column.name in ("float", "double") and draw(st.booleans()):
-        # Parquet's own statistics do not know NaN.
+        # Parquet statistics do not include NaN.
         present = [value for value in present if not math.isnan(value)]
     parts: dict[str, str] = {}
     if draw(st.integers(0, 4)):

@@ -1,4 +1,4 @@
-"""Commit files, both ways: our dataclasses, the Rust codec and the text agree."""
+"""Commit files: our dataclasses, the Rust codec and the JSON text agree."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def canonical(given_actions: list[Action]) -> list[Action]:
 
 
 @given(st.lists(actions, max_size=5))
-def test_decode_of_encode_is_the_same_commit(given_actions: list[Action]) -> None:
+def test_decoding_an_encoded_commit_gives_the_same_commit(given_actions: list[Action]) -> None:
     data = _core.encode_commit(given_actions)
     commit = _core.parse_commit(data)
     assert commit.actions() == canonical(given_actions)
@@ -147,7 +147,7 @@ def test_dataclass_dict_and_rust_write_the_same_json(given_actions: list[Action]
 
 
 @given(adds)
-def test_file_shows_every_field_of_the_add(add: AddFile) -> None:
+def test_file_has_every_field_of_the_add(add: AddFile) -> None:
     (file,) = _core.parse_commit(_core.encode_commit([add])).adds
     assert file.to_action() == add
     assert file.to_dict() == add.to_dict()
@@ -158,12 +158,12 @@ def test_file_shows_every_field_of_the_add(add: AddFile) -> None:
 
 
 @pytest.mark.parametrize("kind", [cls.kind for cls in ACTIONS if cls is not CommitInfo])
-def test_required_field_that_is_missing_is_named(kind: str) -> None:
+def test_missing_required_field_is_named_in_the_error(kind: str) -> None:
     with pytest.raises(LogParseError, match="missing field"):
         _core.parse_commit(json.dumps({kind: {}}).encode())
 
 
-def test_unknown_kinds_and_exact_numbers_survive() -> None:
+def test_unknown_actions_and_exact_numbers_are_kept() -> None:
     data = (
         b'{"commitInfo":{"operation":"WRITE","ratio":0.1000000000000000000001}}\n'
         b'{"futureAction":{"n":123456789012345678901234567890}}\n'
@@ -209,7 +209,7 @@ def test_commit_sorts_its_actions_by_kind() -> None:
         (b"\xff\xfe", 1, "expected value"),
     ],
 )
-def test_broken_line_is_named(data: bytes, line: int, message: str) -> None:
+def test_parse_error_names_the_line(data: bytes, line: int, message: str) -> None:
     with pytest.raises(LogParseError, match=message) as caught:
         _core.parse_commit(data, path="_delta_log/0.json")
     assert (caught.value.line, caught.value.path) == (line, "_delta_log/0.json")
@@ -229,13 +229,13 @@ def test_broken_line_is_named(data: bytes, line: int, message: str) -> None:
         ("add", "not a Delta action"),
     ],
 )
-def test_action_that_is_no_action_is_refused_with_its_cause(action: Any, message: str) -> None:
+def test_invalid_action_is_rejected_with_its_cause(action: Any, message: str) -> None:
     with pytest.raises(InvalidActionError, match=message) as caught:
         _core.encode_commit([action])
     assert caught.value.__cause__ is not None
 
 
-def test_any_mapping_is_an_action() -> None:
+def test_any_mapping_is_accepted_as_an_action() -> None:
     body = MappingProxyType({"appId": "a", "version": 1})
     line = b'{"txn":{"appId":"a","version":1}}\n'
     assert _core.encode_commit([MappingProxyType({"txn": body})]) == line

@@ -1,4 +1,4 @@
-"""A file that holds a matching row is never pruned: brute force over random data of every type."""
+"""A file with a matching row is never pruned: brute force over random data of every type."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def trees(draw: st.DrawFn, leaf: st.SearchStrategy[Tree], depth: int = 2) -> Tre
 
 
 def is_true(tree: Tree, column: ColumnType, value: Value, partition: Value) -> bool:
-    """Whether the row makes the tree TRUE; `unknown` stands for something that could be."""
+    """Return whether the row makes the tree TRUE; `unknown` may always be TRUE."""
     match tree["op"]:
         case "and":
             return all(is_true(arg, column, value, partition) for arg in tree["args"])
@@ -102,7 +102,7 @@ def is_true(tree: Tree, column: ColumnType, value: Value, partition: Value) -> b
 
 
 def without_raw(tree: Tree) -> Tree:
-    """The tree as the core takes it: texts only."""
+    """Return the tree as the core expects it: text only."""
     out = {name: part for name, part in tree.items() if name != "raw"}
     if "args" in out:
         out["args"] = [without_raw(arg) for arg in out["args"]]
@@ -115,7 +115,7 @@ def cases(draw: st.DrawFn) -> tuple[ColumnType, list[Value], str | None, Value, 
     rows = draw(st.lists(st.none() | column.values, max_size=5))
     partition = draw(st.none() | column.values)
     if partition == "":
-        partition = None  # Delta cannot tell them apart.
+        partition = None  # Delta does not distinguish them.
     text: str | None = None
     if partition is not None:
         text = draw(st.sampled_from(column.partition))(partition)
@@ -140,7 +140,7 @@ def test_file_with_a_matching_row_is_never_pruned(
 
 @settings(max_examples=examples(500), deadline=None)
 @given(st.data())
-def test_index_bounds_hold_every_value(data: st.DataObject) -> None:
+def test_index_bounds_contain_every_value(data: st.DataObject) -> None:
     column = data.draw(st.sampled_from(TYPES))
     files = data.draw(st.lists(st.lists(st.none() | column.values, max_size=4), max_size=4))
     adds = []
@@ -207,15 +207,15 @@ def test_file_that_cannot_match_is_pruned(tree: Tree, text: str) -> None:
 
 
 KEPT = [
-    # NaN is the greatest double and statistics may not mention it.
+    # NaN is the greatest double, and statistics may omit it.
     (leaf(">", "double", value="100"), stats("6.0", "9.0")),
     (leaf("=", "double", value="NaN"), stats("6.0", "9.0")),
-    # The microseconds behind a cut maximum.
+    # The microseconds after a truncated maximum.
     (
         leaf(">", "timestamp", value="2020-01-01T00:00:00.000500Z"),
         stats('"2020-01-01T00:00:00.000Z"', '"2020-01-01T00:00:00.000Z"'),
     ),
-    # A double cannot tell these two decimals apart.
+    # These two decimals have the same double.
     (
         leaf("=", "decimal(38,0)", value="12345678901234567891"),
         stats("1.2345678901234567e19", "1.2345678901234567e19"),
@@ -234,12 +234,12 @@ def test_file_that_could_match_is_kept(tree: Tree, text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", '{"op":"xor"}', '{"op":"=","value":"1"}', '{"op":"and","args":3}']
 )
-def test_tree_that_is_no_predicate_is_refused(text: str) -> None:
+def test_invalid_predicate_tree_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="not a predicate"):
         _core.Predicate(text)
 
 
-def test_many_batches_are_pruned_like_single_files() -> None:
+def test_file_lists_are_pruned_like_single_files() -> None:
     partitions = [json.dumps({"p": str(i // 1000)}) for i in range(40_000)]
     table = pa.table(
         {
@@ -271,7 +271,7 @@ def test_many_batches_are_pruned_like_single_files() -> None:
         assert 0 < sum(mask) < 160
 
 
-def test_statistics_of_stock_deltalake_never_prune_their_own_rows(tmp_path: Path) -> None:
+def test_statistics_of_deltalake_never_prune_their_own_rows(tmp_path: Path) -> None:
     noon = datetime(2020, 1, 1, 12, 0, 0, 123456)
     rows: dict[str, tuple[pa.DataType, list[Any]]] = {
         "long": (pa.int64(), [1, 5]),

@@ -1,4 +1,4 @@
-"""The rows that a commit's files become in the store."""
+"""The SQL rows for the files of a commit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add(path: str, low: int, high: int, **kwargs: Any) -> AddFile:
     return AddFile(path=path, stats=json.dumps(stats), **(defaults | kwargs))
 
 
-def test_row_holds_every_field_of_the_add() -> None:
+def test_row_contains_every_field_of_the_add() -> None:
     dv = DeletionVector("u", "abc", 40, 6, 4)
     stats = '{"numRecords":3,"minValues":{"id":1,"s":{"x":"a"}},"maxValues":{"id":2,"s":{"x":"b"}}}'
     file = AddFile(
@@ -99,7 +99,7 @@ def test_partition_value_of_an_unknown_column_is_kept() -> None:
     assert _core.index_files([], COLUMNS, ["p"], 1).files == []
 
 
-def test_only_absolute_local_paths_have_several_spellings() -> None:
+def test_only_absolute_local_paths_are_normalized() -> None:
     one = {
         *("/p/a", "file:/p/a", "file:///p/a", "FILE:/p/a", "file://localhost/p/a"),
         *("//p/a", "/p/./a", "/p/b/../a"),
@@ -113,18 +113,18 @@ def test_only_absolute_local_paths_have_several_spellings() -> None:
 @pytest.mark.parametrize(
     "stats", [None, "", "nonsense", "[]", '{"minValues":null}', '{"numRecords":']
 )
-def test_statistics_that_say_nothing_leave_the_bounds_unknown(stats: str | None) -> None:
+def test_invalid_statistics_leave_the_bounds_unknown(stats: str | None) -> None:
     file = AddFile("a", {}, 1, 2, stats=stats)
     rows = _core.index_files([file], COLUMNS, [], 1).stats
     assert [row[3:] for row in rows] == [(None, None, None, None)] * 2
 
 
-def test_all_null_column_is_an_empty_range() -> None:
+def test_all_null_column_has_an_empty_range() -> None:
     file = AddFile("a", {}, 1, 2, stats='{"numRecords":4,"nullCount":{"id":4}}')
     assert _core.index_files([file], COLUMNS, [], 1).stats[0][3:] == (b"\xff", b"", 4, 4)
 
 
-def test_unlawful_add_is_refused() -> None:
+def test_invalid_add_is_rejected() -> None:
     with pytest.raises(InvalidActionError) as caught:
         _core.index_files([AddFile("a", {}, None, 0)], [], [], 1)  # type: ignore[arg-type]
     assert isinstance(caught.value.__cause__, TypeError)
@@ -152,7 +152,7 @@ def test_path_key_hashes_folder_then_path_and_deletion_vector(path: str, dv: str
         ("array<long>", "1"),
     ],
 )
-def test_text_that_is_no_value_has_no_key(delta_type: str, text: str) -> None:
+def test_text_that_is_not_a_value_has_no_key(delta_type: str, text: str) -> None:
     assert _core.encode_key(delta_type, text) is None
 
 

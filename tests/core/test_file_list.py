@@ -1,4 +1,4 @@
-"""Columns of files from whatever Arrow a database sends."""
+"""File lists from every Arrow type that a database may send."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ EXPECTED = AddFile("a", {"p": "1"}, 10, 20, stats=STATS)
 
 @pytest.mark.parametrize("text", [pa.string(), pa.large_string(), pa.string_view()])
 @pytest.mark.parametrize("number", [pa.int64(), pa.int32(), pa.decimal128(20, 0)])
-def test_any_flavour_of_text_and_number(text: pa.DataType, number: pa.DataType) -> None:
+def test_every_arrow_type_for_text_and_numbers_is_accepted(
+    text: pa.DataType, number: pa.DataType
+) -> None:
     table = pa.table(
         {
             "file_id": pa.array([7, 8]),
@@ -45,7 +47,7 @@ def test_any_flavour_of_text_and_number(text: pa.DataType, number: pa.DataType) 
     assert files.paths() == ["a", "b"]
 
 
-def test_list_behaves_like_a_sequence() -> None:
+def test_file_list_behaves_like_a_sequence() -> None:
     batches = [pa.record_batch({"path": [f"{i}"]}) for i in range(3)]
     files = _core.FileList.from_arrow(pa.Table.from_batches(batches))
     assert [file.path for file in files] == ["0", "1", "2"]
@@ -59,14 +61,14 @@ def test_list_behaves_like_a_sequence() -> None:
         empty[0]
 
 
-def test_table_without_paths_is_refused() -> None:
+def test_table_without_paths_is_rejected() -> None:
     with pytest.raises(ValueError, match="no column `path` among"):
         _core.FileList.from_arrow(pa.table({"name": ["a"]}))
     with pytest.raises(ValueError, match="__arrow_c_stream__"):
         _core.FileList.from_arrow([1])  # type: ignore[arg-type]
 
 
-def test_broken_json_in_a_column_is_named() -> None:
+def test_invalid_json_error_names_the_column() -> None:
     files = _core.FileList.from_arrow(pa.table({"path": ["a"], "deletion_vector": ["{"]}))
     with pytest.raises(ValueError, match="deletion_vector"):
         files[0]
@@ -86,7 +88,7 @@ def test_statistics_are_read_by_column() -> None:
     assert (bare.num_records, bare.min("a"), bare.stats) == (None, None, None)
 
 
-def test_rows_of_a_database_become_columns() -> None:
+def test_database_rows_become_columns() -> None:
     columns = [
         ("path", "string"),
         ("partition_id", "int64"),
@@ -102,7 +104,7 @@ def test_rows_of_a_database_become_columns() -> None:
     assert len(_core.FileList.from_rows([], columns)) == 0
 
 
-def test_row_that_does_not_fit_its_columns_is_refused() -> None:
+def test_row_that_does_not_match_its_columns_is_rejected() -> None:
     with pytest.raises(ValueError, match="a row of 2 values for 1 columns"):
         _core.FileList.from_rows([("a", 1)], [("path", "string")])
     with pytest.raises(ValueError, match="unknown kind `date`"):

@@ -1,4 +1,4 @@
-"""Replay of any sequence of commits shows what stock deltalake sees in the same `_delta_log`."""
+"""Replay of any sequence of commits gives what deltalake reads from the same `_delta_log`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def metadata(draw: st.DrawFn) -> Metadata:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Action]]:
-    """Lawful commits over few files, so that they are added, changed, removed and added again."""
+    """Return valid commits over few files, which are added, changed, removed and added again."""
     live: dict[str, DeletionVector | None] = {}
     commits: list[list[Action]] = []
     for version in range(draw(st.integers(1, 8))):
@@ -137,7 +137,7 @@ def our_view(files: _core.FileList) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(commits=histories())
-def test_replay_equals_what_deltalake_sees(root: Path, commits: list[list[Action]]) -> None:
+def test_replay_gives_what_deltalake_reads(root: Path, commits: list[list[Action]]) -> None:
     log = Path(tempfile.mkdtemp(dir=root)) / "_delta_log"
     log.mkdir()
     table = _core.Table()
@@ -173,14 +173,14 @@ def test_replay_equals_what_deltalake_sees(root: Path, commits: list[list[Action
 
 @given(histories())
 @settings(max_examples=examples(100), deadline=None)
-def test_order_of_actions_in_a_commit_means_nothing(commits: list[list[Action]]) -> None:
+def test_order_of_actions_in_a_commit_does_not_matter(commits: list[list[Action]]) -> None:
     forward = _core.Table.from_commits([_core.encode_commit(c) for c in commits])
     backward = _core.Table.from_commits([_core.encode_commit(c[::-1]) for c in commits])
     assert our_view(forward.files) == our_view(backward.files)
     assert len(forward.tombstones) == len(backward.tombstones)
 
 
-def test_files_come_as_arrow_and_as_objects() -> None:
+def test_files_are_available_as_arrow_and_as_objects() -> None:
     add = AddFile("a", {"day": None, "x": "1"}, 1, 2, stats='{"numRecords":3}', extra={"k": [1]})
     dv = DeletionVector("i", "abc", 1, 1)
     other = AddFile("b", {"day": "2"}, 1, 2, False, None, {"t": None}, dv, 5, 6, "liquid")
@@ -207,7 +207,7 @@ def test_tombstones_and_domains_are_reconciled() -> None:
     assert (table.version, table.num_files, table.commit_info) == (6, 0, None)
 
 
-def test_gap_in_the_log_is_refused() -> None:
+def test_gap_in_the_log_is_rejected() -> None:
     table = _core.Table()
     assert (table.version, table.protocol, table.metadata) == (None, None, None)
     table.apply(b"", 0)

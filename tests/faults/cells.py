@@ -1,4 +1,4 @@
-"""The matrix: which fault, at which point of which commit, on which database."""
+"""The fault matrix: which fault, at which point of which commit, on which database."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 Operation = Literal["append", "merge", "overwrite"]
 Way = Literal["cold", "warm"]
-"""The first commit of a process, or a later one, which knows its table."""
+"""The first commit of a process, or a later one, which has its table cached."""
 Fault = Literal[
-    "kill",  # kill -9 at the point
-    "kill soon",  # kill -9 a moment after it, wherever that is: in a write, or in COMMIT itself
-    "error",  # an error of the disk
-    "lost",  # an error by which the database says that it is gone, or that others were in the way
-    "pause",  # others read, commit and reconcile meanwhile
+    "kill",  # SIGKILL at the point
+    "kill soon",  # SIGKILL shortly after it, for example during a write or during COMMIT
+    "error",  # a disk error
+    "lost",  # a database error: the connection is lost, or a concurrent transaction interferes
+    "pause",  # other clients read, commit and reconcile during the pause
 ]
 POINTS: tuple[str, ...] = (*WRITE_PHASES, *PHASES, *MIRROR_PHASES)
 BACKENDS = ("sqlite", "duckdb", "postgres")
@@ -28,15 +28,15 @@ OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 WAYS: tuple[Way, ...] = get_args(Way)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 DURABLE = POINTS.index("ratified")
-# Once for each table; the others once for each commit.
+# Points that are reached once per table; the others once per commit.
 OF_A_TABLE = {"intended", "written", "inserting", *POINTS[DURABLE + 1 :]}
-# While a commit holds the locks of its tables, others wait.
+# While a commit holds the locks of its tables, other commits wait.
 LOCKED = ("locked", "checked", "sending", "inserting", "committing")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One fault: at the nth time that a commit gets to a point."""
+    """One fault at the nth time that a commit reaches a point."""
 
     backend: str
     point: str
@@ -57,7 +57,7 @@ class Cell:
 
     @property
     def is_reached(self) -> bool:
-        """Whether the commit gets to the point at all."""
+        """Whether the commit reaches the point."""
         if not self.is_short or self.point not in LOCKED:
             return True
         passed = {"sqlite": {"checked", "inserting"}, "postgres": {*LOCKED} - {"sending"}}
@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def is_ratified(self) -> bool | None:
-        """Whether the commit must be there afterwards; None where that is open."""
+        """Whether the commit must exist afterwards; None if both are allowed."""
         if POINTS.index(self.point) >= DURABLE:
             return True
         if self.fault == "kill soon":
@@ -76,7 +76,7 @@ class Cell:
 
     @property
     def is_acknowledged(self) -> bool | None:
-        """Whether the client must have been told so; None where that is open."""
+        """Whether the client must get an acknowledgement; None if both are allowed."""
         if self.fault == "kill":
             return False
         if self.fault == "kill soon":
@@ -87,13 +87,13 @@ class Cell:
 
 
 def cells() -> Iterator[Cell]:
-    """Every cell of the matrix."""
+    """Yield every cell of the matrix."""
     for backend, point, fault, operation in product(BACKENDS, POINTS, FAULTS, OPERATIONS):
-        # What the database says of itself is of interest while it is asked to commit.
+        # Database errors are injected only while the database is asked to commit.
         if fault == "lost" and point not in (*LOCKED, "ratified"):
             continue
         for tables, way in _shapes(fault, operation, f"{backend}{point}{fault}{operation}"):
-            # With two tables, one of them is past the point and the other is not.
+            # With two tables, one of them is after the point and the other is not.
             nth = 2 if tables == 2 and point in OF_A_TABLE else 1
             cell = Cell(backend, point, fault, operation, tables, nth, way)
             if cell.is_reached:
@@ -101,7 +101,7 @@ def cells() -> Iterator[Cell]:
 
 
 def _shapes(fault: Fault, operation: Operation, name: str) -> list[tuple[int, Way]]:
-    """One table and two, one of them cold and one warm; one table that is appended to is both."""
+    """Return one table and two tables, one cold and one warm; an append to one table has both."""
     turn = zlib.crc32(name.encode())
     one, two = (1, WAYS[turn % 2]), (2, WAYS[1 - turn % 2])
     found = [one, two]

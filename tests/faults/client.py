@@ -1,4 +1,4 @@
-"""Who meets the fault: a client that commits to its tables, and what strikes it on the way."""
+"""A client that commits to its tables, and the faults that are injected on the way."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64())])
 Rows = dict[int, int]
-"""Values by id: every id is there once, so that a row that comes twice is seen."""
+"""Values by id: every id occurs once, so that a duplicated row is noticed."""
 FIRST: Rows = dict.fromkeys(range(10), 0)
 WARM_UP: Rows = {50: 0}
 ANOTHER: Rows = {90: 9}
@@ -46,17 +46,17 @@ _SOON_S = 0.006
 
 
 def changed(rows: Rows, operation: Operation) -> Rows:
-    """What the operation makes of a table's rows."""
+    """Return the rows of a table after the operation."""
     return CHANGE[operation] | ({} if operation == "overwrite" else rows | CHANGE[operation])
 
 
 def arrow(rows: Rows) -> pa.Table:
-    """Rows as they are written."""
+    """Return rows as an Arrow table."""
     return pa.table({"id": list(rows), "value": list(rows.values())}, SCHEMA)
 
 
 def open_client(uri: DeltaSqlUri, folder: Path, mirror: str = "sync") -> Catalog:
-    """Open a catalog whose mirror tries again at once."""
+    """Open a catalog whose mirror retries without a backoff."""
     return deltasql.connect(
         uri,
         mirror={"mode": mirror, "initial_backoff_s": 0, "max_backoff_s": 0},
@@ -66,7 +66,7 @@ def open_client(uri: DeltaSqlUri, folder: Path, mirror: str = "sync") -> Catalog
 
 
 def change(tx: MultiTableTransaction, tables: Sequence[str], operation: Operation) -> None:
-    """Do the same to every table."""
+    """Apply the operation to every table."""
     rows = arrow(CHANGE[operation])
     for table in tables:
         if operation == "merge":
@@ -77,7 +77,7 @@ def change(tx: MultiTableTransaction, tables: Sequence[str], operation: Operatio
 
 
 def append(catalog: Catalog, tables: Sequence[str], rows: Rows) -> None:
-    """Add rows to every table, in one commit."""
+    """Append rows to every table, in one commit."""
     with catalog.begin() as tx:
         for table in tables:
             tx.write(table, arrow(rows))
@@ -85,7 +85,7 @@ def append(catalog: Catalog, tables: Sequence[str], rows: Rows) -> None:
 
 @dataclass(slots=True)
 class Strike:
-    """A hook that acts once, at the nth time that this thread gets to a point."""
+    """A hook that acts once, at the nth time that this thread reaches a point."""
 
     cell: Cell
     act: Callable[[], None]
@@ -104,7 +104,7 @@ class Strike:
 
 
 def run_commit(catalog: Catalog, cell: Cell, tables: Sequence[str], strike: Strike) -> None:
-    """Commit, and meet the fault."""
+    """Commit with the fault injected."""
     if cell.way == "warm":
         append(catalog, tables, WARM_UP)
     with hooked(strike), catalog.begin() as tx:
@@ -114,20 +114,20 @@ def run_commit(catalog: Catalog, cell: Cell, tables: Sequence[str], strike: Stri
 def commit_and_die(
     _: Any, uri: DeltaSqlUri, folder: Path, cell: Cell, tables: list[str], told: Path, seed: str
 ) -> None:
-    """Work of a process of its own; what it was told of is in a file before it ends."""
+    """Commit in a separate process and die; an acknowledgement is written to the file `told`."""
     end = _end if cell.fault == "kill" else _end_soon(random.Random(seed).uniform(0, _SOON_S))
     with open_client(uri, folder) as catalog:
         strike = Strike(cell, end)
         run_commit(catalog, cell, tables, strike)
         told.write_text("acknowledged")
         assert strike.has_struck, f"{cell.point} was not reached"
-        threading.Event().wait(30)  # the end is near
+        threading.Event().wait(30)  # the kill follows
 
 
 def commit_when_told(
     uri: DeltaSqlUri, folder: Path, operation: Operation, tables: list[str], word: Any
 ) -> None:
-    """Say when all is ready, and commit at a word."""
+    """Stage the changes, report that they are ready, and commit on a message."""
     with open_client(uri, folder) as catalog, catalog.begin() as tx:
         change(tx, tables, operation)
         word.send("ready")
@@ -145,12 +145,12 @@ def _end_soon(wait_s: float) -> Callable[[], None]:
         time.sleep(wait_s)
         _end()
 
-    # Started before: a thread that has to start first would always come too late.
+    # The thread exists before the fault: creating it then would take too long.
     return threading.Thread(target=end, daemon=True).start
 
 
 def fault_of(cell: Cell) -> BaseException:
-    """The error that is raised at the point."""
+    """Return the error to raise at the point."""
     if cell.fault == "error":
         return OSError(errno.EIO, "the disk is broken")
     if cell.backend == "postgres":

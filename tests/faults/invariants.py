@@ -1,4 +1,4 @@
-"""What must hold after any fault, by SQL, by the disk, and by stock deltalake from the path."""
+"""Invariants after any fault, checked in SQL, on disk, and with deltalake on the published log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PATIENCE_S = 300.0
 
 @dataclass(slots=True)
 class Checked:
-    """What was looked at."""
+    """Counts of what was checked."""
 
     commits: int = 0
     rows: int = 0
@@ -33,7 +33,7 @@ class Checked:
 
 
 def rows_of(catalog: Catalog, table: str, version: int | None = None) -> list[tuple[int, int]]:
-    """The rows of the files that SQL lists, read one by one; one that is there twice shows."""
+    """Return the rows of the files that SQL lists; duplicated rows appear twice."""
     found = catalog.table(table)
     paths = found.files(version)["path"].to_pylist()
     return in_order(pa.concat_tables([pq.read_table(f"{found.location}/{p}") for p in paths]))
@@ -44,14 +44,14 @@ def in_order(rows: pa.Table) -> list[tuple[int, int]]:
 
 
 def published_rows(location: str | Path, version: int | None = None) -> list[tuple[int, int]]:
-    """The rows as stock deltalake reads them from the path."""
+    """Return the rows that deltalake reads at the location."""
     return in_order(pa.table(DeltaTable(location, version=version).scan()))
 
 
 def check_outcome(
     catalog: Catalog, tables: Sequence[str], before: Rows, after: Rows, *, others: bool
 ) -> bool:
-    """All or nothing, in every table, nothing twice; returns whether it happened."""
+    """Check that the commit is atomic and duplicates nothing; return whether it happened."""
     more = ANOTHER if others else {}
     states = {False: sorted((before | more).items()), True: sorted((after | more).items())}
     found = [rows_of(catalog, table) for table in tables]
@@ -64,7 +64,7 @@ def check_outcome(
 
 
 def check_history(catalog: Catalog, tables: Sequence[str]) -> int:
-    """Versions without a gap, each whole in all of its tables, every file of each on the disk."""
+    """Check that versions have no gap, that commits are complete, and that their files exist."""
     groups: Counter[str] = Counter()
     sizes: dict[str, set[int]] = {}
     commits = 0
@@ -83,19 +83,19 @@ def check_history(catalog: Catalog, tables: Sequence[str]) -> int:
 
 
 def check_orphans(catalog: Catalog, tables: Sequence[str]) -> int:
-    """Files without a commit are known from their intents; returns how many there are."""
+    """Check that every file without a commit has an intent; return how many there are."""
     deadline = time.monotonic() + _PATIENCE_S
     orphans = {table: on_disk(catalog, table) - _listed(catalog, table) for table in tables}
     for table, found in orphans.items():
         while found and (unknown := found - _intents(catalog, table)):
-            # A server may still do what the dead asked it for.
+            # The server may still execute a request of the killed client.
             assert time.monotonic() < deadline, f"nobody knows of {unknown}"
             time.sleep(0.01)
     return sum(map(len, orphans.values()))
 
 
 def check_lagging_log(catalog: Catalog, table: str) -> None:
-    """A reader by path sees an older version, perhaps, but all of it."""
+    """Check that the published log may be behind SQL, but is consistent."""
     location = catalog.table(table).location
     version = DeltaTable(location).version()
     assert version <= catalog.table(table).version()
@@ -103,7 +103,7 @@ def check_lagging_log(catalog: Catalog, table: str) -> None:
 
 
 def check_next_writer(catalog: Catalog, tables: Sequence[str]) -> None:
-    """Whoever comes next reads what is there, and commits."""
+    """Check that the next client reads the rows and can commit."""
     rows = {table: rows_of(catalog, table) for table in tables}
     append(catalog, tables, NEXT)
     for table in tables:
@@ -111,7 +111,7 @@ def check_next_writer(catalog: Catalog, tables: Sequence[str]) -> None:
 
 
 def check_vacuum(catalog: Catalog, tables: Sequence[str]) -> None:
-    """When its time has come, vacuum deletes what is in nobody's table, and nothing else."""
+    """Check that a vacuum after the retention deletes exactly the unreferenced files."""
     with catalog.store.change() as (session, _):
         for table in tables:
             table_id = catalog.table(table).row.table_id
@@ -125,12 +125,12 @@ def check_vacuum(catalog: Catalog, tables: Sequence[str]) -> None:
 
 
 def check_no_intents(catalog: Catalog, table: str) -> None:
-    """Nothing waits for its commit."""
+    """Check that no intents remain."""
     assert _intents(catalog, table) == set()
 
 
 def check_mirror(catalog: Catalog, tables: Sequence[str], *, verify: bool) -> int:
-    """A reconciler brings every log to what SQL says; returns how many rows stock readers saw."""
+    """Check that a reconciler publishes what SQL has; return how many rows deltalake read."""
     catalog.mirror.run(once=True)
     seen = 0
     for table in tables:
@@ -148,9 +148,9 @@ def check_mirror(catalog: Catalog, tables: Sequence[str], *, verify: bool) -> in
 
 
 def _check_log(catalog: Catalog, table: str) -> None:
-    """The whole log says what SQL says; only the hint to the last checkpoint may be missing.
+    """Check that the whole log agrees with SQL; only `_last_checkpoint` may be missing.
 
-    Readers do without it. Whoever publishes the next version writes it, and so does a repair.
+    Readers do not need it. The next published version writes it, and so does a repair.
     """
     [report] = catalog.mirror.verify(table, with_deltalake=False, data="files")
     if not report.ok:
@@ -160,14 +160,14 @@ def _check_log(catalog: Catalog, table: str) -> None:
 
 
 def on_disk(catalog: Catalog, table: str) -> set[str]:
-    """The files in a table's folder, but for its log."""
+    """Return the files in a table's folder, without its log."""
     root = Path(catalog.table(table).location)
     found = (str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
     return {name for name in found if not name.startswith("_delta_log/")}
 
 
 def _listed(catalog: Catalog, table: str) -> set[str]:
-    """The files of all versions."""
+    """Return the files of all versions."""
     return {row[0] for row in _rows(catalog, table, "path", "dl_add_files")}
 
 

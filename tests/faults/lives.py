@@ -1,4 +1,4 @@
-"""Clients that commit as fast as they can, and are killed from outside at a random moment."""
+"""Clients that commit as fast as they can and are killed from outside at a random time."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 _PATIENCE_S = 300.0
 _LIFE_S = 0.3
 _BOTH = 4
-"""Every so many commits one goes to both tables."""
+"""Every nth commit writes to both tables."""
 
 
 def run_lives(uri: DeltaSqlUri, folder: Path, lives: int, seed: str) -> Checked:
-    """Kill one client after the other at the same two tables; an AssertionError says what broke."""
+    """Kill one client after another on the same two tables; raise AssertionError on a violation."""
     chance = random.Random(seed)
     tables = [f"{name}_{uuid.uuid4().hex[:8]}" for name in "tu"]
     with open_client(uri, folder) as catalog, catalog.begin() as tx:
@@ -65,7 +65,7 @@ def run_lives(uri: DeltaSqlUri, folder: Path, lives: int, seed: str) -> Checked:
 def commit_for_ever(
     uri: DeltaSqlUri, folder: Path, tables: list[str], told: Path, first: int
 ) -> None:
-    """Append one row after the other; each is told of once it is acknowledged."""
+    """Append one row after another; write each to the file `told` once it is acknowledged."""
     with open_client(uri, folder) as catalog, told.open("a", buffering=1) as answers:
         for number in count(first):
             append(catalog, tables if number % _BOTH == 0 else tables[:1], {number: 0})
@@ -91,8 +91,8 @@ def _live(
 
 
 def _check(catalog: Any, tables: list[str], known: set[int], acknowledged: set[int]) -> set[int]:
-    """What was acknowledged is there, and at most the one commit that was on its way."""
-    # A commit waits for what the server still does for the dead, and then all of it is seen.
+    """Check that acknowledged rows exist, and at most one that was not acknowledged."""
+    # A commit waits until the server has finished the request of the killed client.
     append(catalog, tables, {-max(acknowledged): 0})
     found = [[row[0] for row in rows_of(catalog, table)] for table in tables]
     for ids in found:

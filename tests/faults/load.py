@@ -1,8 +1,8 @@
-"""Writers and readers that go on while the ground shakes, and write down what they were told.
+"""Writers and readers that run during faults and record their acknowledgements.
 
-A transaction writes three tables: the same new row in two of them, and the number of the
-transaction in a third, by append, by merge or by overwriting what the writer had there. So each
-reader can tell a torn transaction, and the end tells a lost or a doubled one.
+A transaction writes three tables: the same new row to two of them, and its number to the third, by
+append, merge or overwrite of the writer's row. So a reader can detect a partial transaction, and
+the final check a lost or duplicated one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ROW = pa.schema([("writer", pa.string()), ("number", pa.int64())])
 
 @dataclass(slots=True)
 class Told:
-    """What a writer was told about its transactions, by number."""
+    """The outcomes that a writer recorded for its transactions, by number."""
 
     acknowledged: list[int] = field(default_factory=list)
     unknown: list[int] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Told:
 
     @classmethod
     def of(cls, out: Path) -> Told:
-        """Read what a writer wrote down; one that was killed may leave half a line."""
+        """Read the outcomes of a writer; a killed writer may leave a partial line."""
         told = cls()
         for line in out.read_text().splitlines() if out.exists() else ():
             try:
@@ -62,13 +62,13 @@ class Told:
 
 
 def open_lake(uri: DeltaSqlUri, folder: Path, **settings: Any) -> Catalog:
-    """Open the catalog whose tables lie in a folder; commits are published at once."""
+    """Open the catalog whose tables are in a folder; commits are published synchronously."""
     given = {"table": {"data_root": str(folder / "lake")}, "pool": {"timeout_s": 30}}
     return deltasql.connect(uri, **{**given, **settings})
 
 
 def create(catalog: Catalog, writers: Sequence[str]) -> None:
-    """Create the three tables; every writer has a row, and a partition, in the third."""
+    """Create the three tables; every writer has a row and a partition in the third."""
     for name in TWINS:
         catalog.create_table(name, ROW)
     catalog.create_table("last", ROW, partition_by=["writer"])
@@ -77,8 +77,8 @@ def create(catalog: Catalog, writers: Sequence[str]) -> None:
 
 
 def write(uri: DeltaSqlUri, folder: Path, writer: str) -> None:
-    """Run transactions until the stop file is there; the process ends with 0 if all was told."""
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # it tells of each attempt
+    """Run transactions until the stop file exists; any unexpected error ends the process."""
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # it logs every attempt
     with (folder / f"{writer}.told").open("a") as out, open_lake(uri, folder) as catalog:
         for number in count():
             if (folder / "stop").exists():
@@ -105,14 +105,14 @@ def _one(catalog: Catalog, writer: str, number: int) -> tuple[str, str]:
     except CommitConflictError as error:
         return "refused", type(error).__name__
     except (TxnLogStoreError, RetriesExhaustedError) as error:
-        # Any other error ends the process, and fails the test.
+        # Any other error ends the process and fails the test.
         time.sleep(0.05)
         return "refused", type(error).__name__
     return "acknowledged", ""
 
 
 def read(uri: DeltaSqlUri, folder: Path, writers: Sequence[str], name: str) -> None:
-    """Look at all tables as of one moment, again and again; says how often it could."""
+    """Read all tables in one snapshot repeatedly; record how many reads succeeded and failed."""
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     good = failed = 0
     with open_lake(uri, folder) as catalog:
@@ -134,7 +134,7 @@ def read(uri: DeltaSqlUri, folder: Path, writers: Sequence[str], name: str) -> N
 
 
 def disagreements(seen: dict[str, pa.Table], told: dict[str, Told]) -> list[str]:
-    """Say what is torn, doubled or lost in tables that were read after all this was told."""
+    """Return what is partial, duplicated or lost in tables that were read after these outcomes."""
     problems = []
     twins = [sorted(map(tuple, _rows(seen[name]))) for name in TWINS]
     if twins[0] != twins[1]:
@@ -161,7 +161,7 @@ def _rows(table: pa.Table) -> list[tuple[str, int]]:
 
 
 class Load:
-    """Writers and readers in processes of their own."""
+    """Writers and readers in separate processes."""
 
     def __init__(self, uri: DeltaSqlUri, folder: Path, *, writers: int, readers: int) -> None:
         self.folder, self.writers = folder, [f"w{number}" for number in range(writers)]
@@ -178,18 +178,18 @@ class Load:
             process.start()
 
     def told(self) -> dict[str, Told]:
-        """What the writers were told so far."""
+        """Return the outcomes that the writers recorded so far."""
         return {writer: Told.of(self.folder / f"{writer}.told") for writer in self.writers}
 
     def wait_for_more(self, many: int) -> None:
-        """Wait until every writer had so many more transactions acknowledged."""
+        """Wait until every writer has so many more acknowledged transactions."""
         start = {writer: len(told.acknowledged) for writer, told in self.told().items()}
         while any(len(t.acknowledged) < start[w] + many for w, t in self.told().items()):
             assert all(process.is_alive() for process in self._processes), self.problems()
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Let everybody finish what is in hand."""
+        """Let every process finish its current transaction."""
         (self.folder / "stop").touch()
         for process in self._processes:
             process.join(120)
@@ -198,10 +198,10 @@ class Load:
         assert [process.exitcode for process in self._processes] == [0] * len(self._processes)
 
     def problems(self) -> str:
-        """What the readers complained of."""
+        """Return the problems that the readers found."""
         return "\n".join(path.read_text() for path in self.folder.glob("*.problems"))
 
     def reads(self) -> tuple[int, int]:
-        """How many reads worked and how many failed by a typed error."""
+        """Return how many reads succeeded and how many failed with a typed error."""
         each = [json.loads((self.folder / f"{name}.read").read_text()) for name in self.readers]
         return sum(good for good, _ in each), sum(failed for _, failed in each)

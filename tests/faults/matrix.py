@@ -1,4 +1,4 @@
-"""One cell of the matrix: tables, a commit that meets a fault, and what holds after it."""
+"""One cell of the matrix: create tables, inject a fault into a commit, check the invariants."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _WAITING_S = 0.05
 
 
 def run_unanswered(operation: Operation, uri: DeltaSqlUri, folder: Path) -> Checked:
-    """Kill a client when PostgreSQL has committed and its answer is on the way."""
+    """Kill a client after PostgreSQL has committed and before its answer arrives."""
     tables = _new_tables(2)
     with open_client(uri, folder) as catalog:
         _create(catalog, tables, {})
@@ -76,7 +76,7 @@ def run_unanswered(operation: Operation, uri: DeltaSqlUri, folder: Path) -> Chec
 
 
 def run_cell(cell: Cell, uri: DeltaSqlUri, folder: Path, seed: str = "") -> Checked:
-    """Let a commit meet a fault, in tables of its own; an AssertionError says what broke."""
+    """Inject a fault into a commit on new tables; raise AssertionError on a violation."""
     tables = _new_tables(cell.tables)
     with open_client(uri, folder) as catalog:
         _create(catalog, tables, _properties(cell))
@@ -127,7 +127,7 @@ def _create(catalog: Catalog, tables: Sequence[str], properties: dict[str, str])
 
 
 def _properties(cell: Cell) -> dict[str, str]:
-    """The commit that meets the fault is one after which a checkpoint is due."""
+    """Return properties with which the faulty commit makes a checkpoint due."""
     properties = {"delta.checkpointInterval": "2" if cell.way == "warm" else "1"}
     if cell.point == "cleaning":
         properties["delta.logRetentionDuration"] = "interval 0 days"
@@ -135,7 +135,7 @@ def _properties(cell: Cell) -> dict[str, str]:
 
 
 def _meet(cell: Cell, uri: DeltaSqlUri, folder: Path, tables: list[str], seed: str) -> bool:
-    """Run the commit; returns whether the client was told that it is there."""
+    """Run the commit; return whether the client got an acknowledgement."""
     if cell.fault.startswith("kill"):
         told = folder / f"told-{tables[0]}"
         [outcome] = run(commit_and_die, [(uri, folder, cell, tables, told, seed)])
@@ -188,7 +188,7 @@ def _pause(cell: Cell, catalog: Catalog, folder: Path, tables: Sequence[str]) ->
         except BaseException as error:
             errors.append(error)
 
-    # One process has a DuckDB file, so that its clients are threads of one catalog.
+    # Only one process can open a DuckDB file, so its clients are threads of one catalog.
     shares = cell.backend == "duckdb"
     with nullcontext(catalog) if shares else open_client(catalog.uri, folder) as other:
         slow, busy = (threading.Thread(target=work, daemon=True) for work in (commit, others))
@@ -213,7 +213,7 @@ def _pause(cell: Cell, catalog: Catalog, folder: Path, tables: Sequence[str]) ->
 
 
 def _look(cell: Cell, other: Catalog, tables: Sequence[str]) -> None:
-    """A reader waits for nobody, and sees the commit in all of its tables or in none."""
+    """Check that a reader does not wait and sees the commit in all of its tables or in none."""
     before = FIRST | WARM_UP if cell.way == "warm" else FIRST
     is_there = POINTS.index(cell.point) >= DURABLE
     wanted = changed(before, cell.operation) if is_there else before

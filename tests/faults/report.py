@@ -1,4 +1,4 @@
-"""The page of the fault matrix, from what a run of it counted."""
+"""Writes the documentation page of the fault matrix from the counts of a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TEXT = Path(__file__).with_name("page.md")
 
 
 def page(result: dict[str, Any]) -> str:
-    """Return the page."""
+    """Return the text of the page."""
     backends = result["backends"]
     count = {name: sum(each[name] for each in backends.values()) for name in ("commits", "kills")}
     tried = {

@@ -1,6 +1,6 @@
-"""Run the whole matrix and write its page: `make faults`.
+"""Run the whole fault matrix and write its page: `make faults`.
 
-A fault that breaks a promise is named with its cell, and what was found is left where it says.
+A violation is reported with its cell and with the folder that contains the evidence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TOLD_S = 60.0
 
 
 def main(arguments: list[str]) -> int:
-    """Run the databases side by side, since most of the time is waiting; 1 if a promise broke."""
+    """Run the databases in parallel, since most of the time is waiting; return 1 on a violation."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", default=secrets.token_hex(4))
     parser.add_argument("--kills", type=int, default=30, help="from outside, for each database")
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 
 def write(seed: str, parts: dict[str, dict[str, Any]]) -> int:
-    """Write the page, unless a promise broke."""
+    """Write the page, unless a guarantee was violated."""
     failed = [each for part in parts.values() for each in part["failed"]]
     for each in failed:
         print(each)
@@ -80,7 +80,7 @@ def write(seed: str, parts: dict[str, dict[str, Any]]) -> int:
 
 
 def together(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Add up what the lanes of a database counted."""
+    """Sum the counts of the lanes of a database."""
     tried = {
         point: {
             fault: count
@@ -97,7 +97,7 @@ def run_lane(
 ) -> dict[str, Any]:
     """Run a share of the cells of one database, in one catalog."""
     mine = [cell for cell in cells() if cell.backend == backend][lane::lanes]
-    random.Random(seed).shuffle(mine)  # a catalog that meets the same for long is less of a test
+    random.Random(seed).shuffle(mine)  # mix faults in one catalog
     folder = Path(tempfile.mkdtemp(prefix=f"faults-{backend}-"))
     done, told = _Done(), time.monotonic()
     for uri in new_catalog_uri(backend, folder):
@@ -137,5 +137,5 @@ class _Done:
 
 
 def _rounds(kills: int) -> list[int]:
-    """Some kills at the same tables, then some at others."""
+    """Split the kills into rounds; each round uses new tables."""
     return [min(_LIVES_AT_ONCE, kills - first) for first in range(0, kills, _LIVES_AT_ONCE)]

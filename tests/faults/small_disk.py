@@ -1,4 +1,4 @@
-"""A file system of the test's own: it can be full, and it can be read-only."""
+"""A separate file system that can be full or read-only."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _BLOCK = 4096
 
 
 class SmallDisk:
-    """A disk in memory, mounted in the test's folder."""
+    """A file system in memory, mounted in the test's folder."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
         self._ballast = place / "ballast"
 
     def fill(self, *, leave: int = 0) -> None:
-        """Take all space but so many bytes."""
+        """Use all space except the given number of bytes."""
         self.free()
         with self._ballast.open("wb", buffering=0) as file:
             size = 1 << 20
             while size >= _BLOCK:
                 try:
-                    # A write may do a part of its work and say so.
+                    # A write may be partial.
                     if file.write(b"x" * size) < size:
                         size //= 2
                 except OSError as error:
@@ -41,15 +41,15 @@ class SmallDisk:
             file.truncate(max(0, file.tell() - leave))
 
     def free(self) -> None:
-        """Give the space back."""
+        """Free the space."""
         self._ballast.unlink(missing_ok=True)
 
     def read_only(self) -> None:
-        """Refuse every write from now on, as a disk does after an error."""
+        """Make the file system read-only, as after a disk error."""
         self._mount("-o", "remount,ro")
 
     def writable(self) -> None:
-        """Take writes again."""
+        """Make the file system writable again."""
         self._mount("-o", "remount,rw")
 
     def _mount(self, *arguments: str) -> None:
@@ -58,7 +58,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(place: Path, size: str = "64m") -> Iterator[SmallDisk]:
-    """Mount a disk for the length of a block."""
+    """Mount a file system within a block."""
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "deltasql-test", str(place)]
     mounted = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -67,6 +67,6 @@ def small_disk(place: Path, size: str = "64m") -> Iterator[SmallDisk]:
     try:
         yield SmallDisk(place)
     finally:
-        # Lazily: a database may still have files open, which end with their process.
+        # Lazily: a database may still have open files, which are closed with its process.
         subprocess.run(["umount", "-l", str(place)], check=True)
         assert not os.path.ismount(place)

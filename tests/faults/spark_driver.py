@@ -1,7 +1,7 @@
-"""A driver that is killed with its JVM while it writes: `test_spark_killed` runs it.
+"""A driver that is killed with its JVM during a write; `test_spark_killed` runs it.
 
-Arguments: the catalog's URI, the folder of its tables, what to do, at which point to wait for the
-end, and a file to make when the point is reached.
+Arguments: the catalog URI, the folder of its tables, the operation, the point at which to wait for
+the kill, and a file to create when the point is reached.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def main(uri: str, folder: str, what: str, point: str, mark: str) -> None:
-    """Write, and wait at the point for ever."""
+    """Write, and wait at the point."""
 
     parent = os.getppid()
 
     def wait(reached: str) -> None:
         if reached == point:
             Path(mark).touch()
-            while os.getppid() == parent:  # it does not outlive the test
+            while os.getppid() == parent:  # it must not outlive the test
                 time.sleep(0.1)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -41,7 +41,7 @@ def main(uri: str, folder: str, what: str, point: str, mark: str) -> None:
 
         yield from batches
         context = TaskContext.get()
-        # The other task has handed its rows over, and this one half of them.
+        # The other task has passed all of its rows, and this one half of them.
         if point == "writing" and context is not None and context.partitionId() == 1:
             Path(mark).touch()
             time.sleep(600)

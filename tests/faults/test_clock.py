@@ -1,4 +1,4 @@
-"""A clock that goes back, or far ahead and back again: times rise, nobody waits for a year."""
+"""Clocks that jump back or far ahead: commit timestamps increase, and no wait takes a year."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield catalog
 
 
-def test_times_of_commits_rise_whatever_the_clock_does(lake: Catalog, clock: Clock) -> None:
+def test_commit_timestamps_increase_with_any_clock(lake: Catalog, clock: Clock) -> None:
     rng = random.Random(7)
     for number in range(COMMITS):
         clock.ahead_s = rng.choice((0, -YEAR_S, -3600, -1, 60, 3600, 86400, YEAR_S)) * rng.random()
         with lake.begin() as tx:
-            # Two ways to commit: one file to one table takes a shortcut.
+            # Two paths: a commit of one file to one table takes the short one.
             tx.stage_table("t", [file(f"t{number}")])
             if number % 3 == 0:
                 tx.stage_table("u", [file(f"u{number}")])
     clock.ahead_s = 0
-    audit(lake)  # times rise, by table
+    audit(lake)  # timestamps increase within a table
     for name in ("t", "u"):
         table = lake.table(name)
         history = table.history()
@@ -66,7 +66,7 @@ def test_times_of_commits_rise_whatever_the_clock_does(lake: Catalog, clock: Clo
         stock = deltalake.DeltaTable(table.location)
         assert stock.version() == table.version()
         told = [row["timestamp"] for row in reversed(stock.history())]
-        # The log of a year ago may be cleared away; SQL keeps it.
+        # The published log of a year ago may be cleaned up; SQL keeps it.
         assert told == moments[-len(told) :]
         for version in rng.sample(range(table.version() + 1), 5):
             moment = datetime.fromtimestamp(moments[version] / 1000, UTC)
@@ -75,7 +75,7 @@ def test_times_of_commits_rise_whatever_the_clock_does(lake: Catalog, clock: Clo
     for name in ("t", "u"):
         for row in lake.table(name).history():
             groups.setdefault(row.txn_id, set()).add(row.committed_at_ms)
-    assert all(len(moments) == 1 for moments in groups.values())  # a transaction has one time
+    assert all(len(moments) == 1 for moments in groups.values())  # a transaction has one timestamp
 
 
 def reconcile(catalog: Catalog) -> int:
@@ -84,7 +84,7 @@ def reconcile(catalog: Catalog) -> int:
 
 @pytest.fixture
 def quiet(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog with a table that nobody publishes but a reconciler."""
+    """A catalog with a table that only a reconciler publishes."""
     with open_mirrored(catalog_uri, tmp_path / "lake", mirror={"mode": "off"}) as catalog:
         catalog.create_table("t", ROWS.schema)
         yield catalog
@@ -95,7 +95,7 @@ def commit(catalog: Catalog, name: str) -> None:
         tx.stage_table("t", [file(name)])
 
 
-def test_what_a_reconciler_served_with_its_clock_ahead_is_served_again_at_once(
+def test_reconciler_publishes_after_a_run_with_its_clock_ahead(
     quiet: Catalog, clock: Clock
 ) -> None:
     clock.ahead_s = YEAR_S
@@ -106,22 +106,20 @@ def test_what_a_reconciler_served_with_its_clock_ahead_is_served_again_at_once(
     assert published_versions(quiet.table("t").location) == [0, 1]
 
 
-def test_a_claim_of_a_clock_that_was_ahead_is_not_waited_for(quiet: Catalog, clock: Clock) -> None:
+def test_lease_from_a_clock_that_was_ahead_is_ignored(quiet: Catalog, clock: Clock) -> None:
     reconcile(quiet)
     commit(quiet, "a")
     clock.ahead_s = YEAR_S
-    assert len(Reconciler(quiet.store, quiet.config)._claim()) == 1  # and then it died
+    assert len(Reconciler(quiet.store, quiet.config)._claim()) == 1  # and then it dies
     clock.ahead_s = 0
     assert reconcile(quiet) == 1
-    # One of the right time is respected.
+    # A lease with a correct time is respected.
     commit(quiet, "b")
     assert len(Reconciler(quiet.store, quiet.config)._claim()) == 1
     assert reconcile(quiet) == 0
 
 
-def test_a_wait_after_a_failure_ends_although_the_clock_was_ahead(
-    quiet: Catalog, clock: Clock
-) -> None:
+def test_backoff_ends_after_the_clock_was_ahead(quiet: Catalog, clock: Clock) -> None:
     def broken(point: str) -> None:
         if point == "publishing":
             raise OSError("no disk")
@@ -134,8 +132,8 @@ def test_a_wait_after_a_failure_ends_although_the_clock_was_ahead(
     assert reconcile(quiet) == 1
 
 
-def test_a_lease_outlives_a_clock_that_goes_back(quiet: Catalog, clock: Clock) -> None:
-    """Who holds a claim counts its time by another clock, and gives it back in the end."""
+def test_lease_is_released_after_the_clock_jumps_back(quiet: Catalog, clock: Clock) -> None:
+    """The holder measures the lease with a monotonic clock and releases it at the end."""
     reconcile(quiet)
     commit(quiet, "a")
 
@@ -159,21 +157,19 @@ def vacuum(catalog: Catalog) -> list[str]:
     return table.vacuum(dry_run=False)
 
 
-def test_retention_deletes_nothing_that_is_reachable_whatever_the_clock_does(
-    lake: Catalog, clock: Clock
-) -> None:
+def test_vacuum_keeps_reachable_files_with_any_clock(lake: Catalog, clock: Clock) -> None:
     for ahead_s in (0, YEAR_S, -YEAR_S, 0):
         clock.ahead_s = ahead_s
         with lake.begin() as tx:
             tx.write("t", ROWS, mode="overwrite")
-    tx = lake.begin()  # a writer is at work
+    tx = lake.begin()  # an open transaction
     tx.write("t", ROWS, mode="append")
     before = data_files(lake)
     assert len(before) == 5
     for ahead_s in (0, -YEAR_S, 6 * 86400):
         clock.ahead_s = ahead_s
         vacuum(lake)
-        # Files that were removed a moment ago are kept: so were the commits made a year ahead.
+        # Recently removed files are kept, also those of commits from a clock that was a year ahead.
         assert data_files(lake) == before
     clock.ahead_s = 0
     tx.commit()
@@ -189,7 +185,7 @@ def test_retention_deletes_nothing_that_is_reachable_whatever_the_clock_does(
     assert deltalake.DeltaTable(location).to_pyarrow_table().num_rows == 6
 
 
-def test_expired_parts_of_the_log_leave_a_log_that_is_read(
+def test_log_is_readable_after_cleanup_with_any_clock(
     catalog_uri: DeltaSqlUri, tmp_path: Path, clock: Clock
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake") as lake:
@@ -205,7 +201,7 @@ def test_expired_parts_of_the_log_leave_a_log_that_is_read(
         lake.mirror.verify("t")
 
 
-def test_what_is_said_of_time_fits_the_clock(lake: Catalog, clock: Clock) -> None:
+def test_lag_and_time_travel_use_the_current_clock(lake: Catalog, clock: Clock) -> None:
     clock.ahead_s = YEAR_S
     with lake.begin() as tx:
         tx.write("t", ROWS)

@@ -1,4 +1,4 @@
-"""A disk is full or read-only: under the data, under the log, under the catalog."""
+"""A full or read-only disk for the data, the log or the catalog."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
-# Bytes that are left: each lets a writer get further before there are none.
+# Free bytes: with more of them, a writer gets further before it fails.
 LEFT = range(0, 192 * 1024, 24 * 1024) if EVERYTHING else (0, 64 * 1024)
 MANY = pa.table({"id": range(20_000), "text": [f"{n:x}" * 9 for n in range(20_000)]})
 RESERVED = {"sqlite": 0, "duckdb": 8 << 20}
@@ -69,7 +69,7 @@ CHANGES = (append, overwrite, merge, optimize)
 
 
 def fill(catalog: Catalog) -> None:
-    """Create two tables of a few rows, the first in two files."""
+    """Create two tables with a few rows in two files each."""
     for name in ("t", "u"):
         catalog.create_table(name, MANY.schema)
         for _ in range(2):
@@ -78,7 +78,7 @@ def fill(catalog: Catalog) -> None:
 
 
 def state(catalog: Catalog) -> dict[str, tuple[int, list[int]]]:
-    """Version and rows of both tables."""
+    """Return the version and the rows of both tables."""
     with catalog.begin() as tx:
         return {
             name: (catalog.table(name).version(), sorted(tx.read(name)["id"].to_pylist()))
@@ -87,7 +87,7 @@ def state(catalog: Catalog) -> dict[str, tuple[int, list[int]]]:
 
 
 def check(catalog: Catalog) -> None:
-    """SQL agrees with itself, readers of the log with it, and no file is unknown or missing."""
+    """Check that SQL and published logs are consistent, and that no file is unknown or missing."""
     audit(catalog)
     catalog.mirror.run(once=True)
     intended = {path for _, _, path, _ in catalog.store.intents_before(2**60)}
@@ -106,12 +106,12 @@ def check(catalog: Catalog) -> None:
         assert {path for path in there - history if str(root / path) not in intended} == set()
 
 
-# Under the data
+# Data
 
 
 @on_stores
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_full_disk_under_the_data_fails_the_change_and_nothing_else(
+def test_full_data_disk_fails_only_the_change(
     catalog_uri: DeltaSqlUri, disk: SmallDisk, change: Callable[[Catalog], None]
 ) -> None:
     with open_mirrored(catalog_uri, disk.place, **AT_ONCE) as catalog:
@@ -137,7 +137,7 @@ def test_a_full_disk_under_the_data_fails_the_change_and_nothing_else(
 
 @on_stores
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_disk_that_becomes_read_only_under_the_data_fails_the_change_and_nothing_else(
+def test_read_only_data_disk_fails_only_the_change(
     catalog_uri: DeltaSqlUri, disk: SmallDisk, change: Callable[[Catalog], None]
 ) -> None:
     with open_mirrored(catalog_uri, disk.place, **AT_ONCE) as catalog:
@@ -152,10 +152,8 @@ def test_a_disk_that_becomes_read_only_under_the_data_fails_the_change_and_nothi
         check(catalog)
 
 
-def test_a_file_that_may_not_grow_fails_the_change_and_nothing_else(
-    sqlite_uri: DeltaSqlUri, tmp_path: Path
-) -> None:
-    """For this nobody must be allowed to mount a disk."""
+def test_file_size_limit_fails_only_the_change(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    """This test needs no permission to mount a disk."""
     much = pa.table({"id": range(4096), "text": [os.urandom(1024).hex() for _ in range(4096)]})
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
@@ -173,12 +171,12 @@ def test_a_file_that_may_not_grow_fails_the_change_and_nothing_else(
         check(catalog)
 
 
-# Under the log
+# Log
 
 
 @on_stores
 @pytest.mark.parametrize("trouble", ["full", "read-only"])
-def test_a_commit_counts_although_its_log_finds_no_room(
+def test_commit_succeeds_when_the_log_disk_is_full_or_read_only(
     catalog_uri: DeltaSqlUri, disk: SmallDisk, trouble: str
 ) -> None:
     def at(phase: str) -> None:
@@ -187,7 +185,7 @@ def test_a_commit_counts_although_its_log_finds_no_room(
 
     with open_mirrored(catalog_uri, disk.place, **AT_ONCE) as catalog:
         fill(catalog)
-        for _ in range(12):  # a checkpoint is due among them
+        for _ in range(12):  # a checkpoint is due in one of them
             with hooked(at):
                 append(catalog)
             disk.writable()
@@ -199,7 +197,7 @@ def test_a_commit_counts_although_its_log_finds_no_room(
 
 @on_stores
 @pytest.mark.parametrize("trouble", ["full", "read-only"])
-def test_a_replica_without_room_catches_up(
+def test_replica_catches_up_after_its_disk_was_full(
     catalog_uri: DeltaSqlUri, disk: SmallDisk, tmp_path: Path, trouble: str
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake", **AT_ONCE) as catalog:
@@ -226,7 +224,7 @@ def test_a_replica_without_room_catches_up(
         check(catalog)
 
 
-# Under the catalog
+# Catalog
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "duckdb"])
@@ -235,7 +233,7 @@ def test_a_replica_without_room_catches_up(
     smoke(CHANGES[:3], ("append",), "a full disk under more changes", named=True),
     ids=lambda change: change.__name__,
 )
-def test_a_full_disk_under_the_catalog_commits_all_or_nothing(
+def test_commit_is_atomic_when_the_catalog_disk_is_full(
     backend: str, disk: SmallDisk, tmp_path: Path, change: Callable[[Catalog], None]
 ) -> None:
     [uri] = new_catalog_uri(backend, disk.place)
@@ -244,7 +242,7 @@ def test_a_full_disk_under_the_catalog_commits_all_or_nothing(
         fill(catalog)
     for left in LEFT:
         with open_mirrored(uri, lake, **AT_ONCE) as catalog:
-            # A transaction in DuckDB is not begun with less than some room.
+            # DuckDB does not begin a transaction without some free space.
             before, error = until_full(catalog, change, disk, left + RESERVED[backend])
         assert "full" in error
         disk.free()
@@ -258,7 +256,7 @@ def test_a_full_disk_under_the_catalog_commits_all_or_nothing(
 def until_full(
     catalog: Catalog, change: Callable[[Catalog], None], disk: SmallDisk, left: int
 ) -> tuple[dict[str, tuple[int, list[int]]], str]:
-    """Return what was there before the change that found no room, and what it was told."""
+    """Return the state before the change that found the disk full, and its error."""
     before = state(catalog)
     disk.fill(leave=left)
     while True:
@@ -270,9 +268,7 @@ def until_full(
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "duckdb"])
-def test_a_read_only_disk_under_the_catalog_is_told(
-    backend: str, disk: SmallDisk, tmp_path: Path
-) -> None:
+def test_read_only_catalog_disk_is_reported(backend: str, disk: SmallDisk, tmp_path: Path) -> None:
     [uri] = new_catalog_uri(backend, disk.place)
     with open_mirrored(uri, tmp_path / "lake") as catalog:
         fill(catalog)

@@ -1,4 +1,4 @@
-"""PostgreSQL commits and its answer is lost, at every place of an operation in turn."""
+"""PostgreSQL commits and its answer is lost, for every reply of an operation in turn."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def proxy() -> Iterator[Proxy]:
 
 
 def begin_again(catalog: Catalog) -> dict[str, list[tuple[int, int]]]:
-    """Let both tables have two rows, as at first."""
+    """Reset both tables to two rows."""
     if any(each.name == "new" for each in catalog.tables()):
         catalog.drop("new")
     with catalog.begin() as tx:
@@ -111,7 +111,7 @@ def begin_again(catalog: Catalog) -> dict[str, list[tuple[int, int]]]:
 
 
 def contents(catalog: Catalog) -> dict[str, list[tuple[int, int]]]:
-    """The rows of every table, after it was checked that readers of the logs see the same."""
+    """Return the rows of every table; check that deltalake reads the same."""
     audit(catalog)
     catalog.mirror.run(once=True)
     found = {}
@@ -130,7 +130,7 @@ def contents(catalog: Catalog) -> dict[str, list[tuple[int, int]]]:
     [*CASES[:7], *(pytest.param(*case, marks=BEYOND) for case in CASES[7:])],
     ids=lambda each: getattr(each, "__name__", each),
 )
-def test_an_operation_whose_answer_is_lost_happens_once_or_is_not_said_to_have_happened(
+def test_operation_with_a_lost_answer_is_applied_once_and_never_misreported(
     direct: Catalog, proxy: Proxy, cut: Cut, change: Change
 ) -> None:
     begin_again(direct)
@@ -156,7 +156,7 @@ def test_an_operation_whose_answer_is_lost_happens_once_or_is_not_said_to_have_h
             assert after == (wanted if did else before), f"{cut} {places}"
         else:
             assert after in (wanted, before), f"{cut} {places}"
-        if proxy.cuts == places:  # it had no more replies of the kind
+        if proxy.cuts == places:  # there were no more replies of this kind
             break
         places += 1
         assert proxy.cuts == places

@@ -1,4 +1,4 @@
-"""Faults at every point of a commit, on every database: nothing is lost, doubled or torn."""
+"""Faults at every point of a commit, on every database: no commit is lost or partial."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ ALL = list(cells())
 
 
 def one_of_each() -> Iterator[Cell]:
-    """A cell for each point and fault, and for each point and database; operations take turns."""
+    """Yield a cell for each point and fault, and each point and database; operations alternate."""
     turns = dict.fromkeys(FAULTS, 0)
     for (number, point), (offset, backend) in product(enumerate(POINTS), enumerate(BACKENDS)):
-        # Three faults in turn, so that every point has each of them; the others now and then.
+        # Three faults in turn, so that every point has each of them; the others less often.
         faults = [("kill", "error", "pause")[(number + offset) % 3]]
-        if (number + offset) % 3 == 0 and backend != "duckdb":  # where a cell takes thrice as long
+        if (
+            number + offset
+        ) % 3 == 0 and backend != "duckdb":  # a cell on DuckDB takes three times as long
             faults += ["kill soon", "lost"]
         for fault in faults:
             found = [c for c in ALL if (c.backend, c.point, c.fault) == (backend, point, fault)]
@@ -51,7 +53,7 @@ BEYOND = pytest.mark.everything("more cells of the fault matrix")
 def lake(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lake]:
-    """A catalog that outlives all of the faults, as a user's has to."""
+    """A catalog that is used for all faults, like that of a user."""
     folder = tmp_path_factory.mktemp("faults")
     for uri in new_catalog_uri(request.param, folder):
         yield uri, folder
@@ -62,23 +64,23 @@ def lake(
     [pytest.param(c.backend, c, id=str(c), marks=() if c in CHOSEN else BEYOND) for c in ALL],
     indirect=["lake"],
 )
-def test_commit_that_meets_a_fault_happened_or_did_not(lake: Lake, cell: Cell) -> None:
+def test_commit_with_a_fault_is_atomic(lake: Lake, cell: Cell) -> None:
     run_cell(cell, *lake, seed=str(cell))
 
 
 @pytest.mark.parametrize("lake", ["postgres"], indirect=True)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_commit_is_there_although_its_client_died_before_the_answer(
+def test_commit_exists_when_its_client_dies_before_the_answer(
     lake: Lake, operation: Operation
 ) -> None:
     run_unanswered(operation, *lake)
 
 
-def test_acknowledged_commits_survive_the_death_of_their_client(lake: Lake) -> None:
+def test_acknowledged_commits_survive_a_kill_of_their_client(lake: Lake) -> None:
     assert run_lives(*lake, lives=2, seed="lives").commits
 
 
-def test_every_point_fault_and_database_is_among_those_of_every_day() -> None:
+def test_default_cells_cover_every_point_fault_and_database() -> None:
     chosen = list(one_of_each())
     assert {(c.point, c.backend) for c in chosen} == {*product(POINTS, BACKENDS)}
     assert {(c.point, c.fault) for c in chosen} >= {*product(POINTS, ("kill", "error", "pause"))}
@@ -89,7 +91,7 @@ def test_every_point_fault_and_database_is_among_those_of_every_day() -> None:
     assert {c.is_short for c in chosen} == {True, False}
 
 
-def test_page_says_what_the_last_run_of_all_of_them_counted() -> None:
+def test_fault_page_matches_the_last_full_run() -> None:
     result = json.loads(RESULT.read_text(encoding="utf-8"))
     assert PAGE.read_text(encoding="utf-8") == page(result)
     assert set(result["broken"].values()) == {0}

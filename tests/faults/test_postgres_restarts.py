@@ -1,4 +1,4 @@
-"""PostgreSQL is stopped, restarted and killed under load: what was acknowledged is there."""
+"""PostgreSQL is stopped, restarted and killed under load: acknowledged commits are kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDS = 5 if EVERYTHING else 1
 CLIENTS = {"writers": 4, "readers": 2} if EVERYTHING else {"writers": 2, "readers": 1}
 
 
-def test_nothing_acknowledged_is_lost_when_the_server_goes_away_under_load(tmp_path: Path) -> None:
+def test_acknowledged_commits_survive_server_restarts_under_load(tmp_path: Path) -> None:
     with own_postgres() as server:
         load = Load(server.uri, tmp_path, **CLIENTS)
         try:
@@ -57,7 +57,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_goes_away_under_load(tmp_p
 
 
 def check_files(catalog: Catalog, name: str) -> None:
-    """Every file that a version reaches is there; every other one is known from an intent."""
+    """Check that every referenced file exists and every other one has an intent."""
     table = catalog.table(name)
     root = Path(table.location)
     reached = {

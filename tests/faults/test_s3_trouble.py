@@ -1,4 +1,4 @@
-"""S3 fails, is silent, late, or does things twice: at each request of an operation in turn."""
+"""S3 fails, does not answer, is late or executes twice, at each request of an operation in turn."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def flaky(s3_server: str) -> Iterator[FlakyServer]:
 
 @pytest.fixture
 def steady(sqlite_uri: DeltaSqlUri, s3_server: str, s3_location: str) -> Iterator[Catalog]:
-    """A catalog by way of the server itself."""
+    """A catalog that uses the S3 server directly."""
     options = {"options": options_for(s3_server)}
     with open_mirrored(sqlite_uri, s3_location, storage=options) as catalog:
         yield catalog
@@ -90,7 +90,7 @@ def begin_again(catalog: Catalog) -> None:
 
 
 def contents(catalog: Catalog, address: str) -> dict[str, list[tuple[int, int]]]:
-    """The rows of both tables, after it was checked that readers of the logs see the same."""
+    """Return the rows of both tables; check that deltalake reads the same."""
     audit(catalog)
     catalog.mirror.run(once=True)
     found = {}
@@ -112,7 +112,7 @@ def contents(catalog: Catalog, address: str) -> dict[str, list[tuple[int, int]]]
     smoke(CHANGES, ["overwrite"], "more changes with the same requests", named=True),
     ids=lambda change: change.__name__,
 )
-def test_trouble_with_any_request_is_borne_or_told(
+def test_fault_at_any_s3_request_is_tolerated_or_raised(
     steady: Catalog, s3_location: str, s3_server: str, flaky: FlakyServer, change: Change
 ) -> None:
     begin_again(steady)
@@ -124,7 +124,7 @@ def test_trouble_with_any_request_is_borne_or_told(
     assert wanted != before
     cases = [(number, trouble) for number in range(requests) for trouble in TROUBLES]
     failed = 0
-    # A step that shares no factor with the number of troubles: each comes, at other requests.
+    # A step that is coprime to the number of faults: every fault occurs, at different requests.
     chosen = cases if EVERYTHING else cases[::11]
     for number, trouble in chosen:
         begin_again(steady)
@@ -140,5 +140,5 @@ def test_trouble_with_any_request_is_borne_or_told(
             late.join()
         assert contents(steady, s3_server) == wanted, f"{trouble} at request {number}"
         assert steady.mirror.status("t")[0].state == "ACTIVE"
-    assert failed < len(chosen)  # a request is repeated
+    assert failed < len(chosen)  # some faults are handled by a retry
     print(f"{change.__name__}: {len(chosen)} troubles, {requests} requests, {failed} told")

@@ -1,6 +1,6 @@
-"""A Spark driver and its JVM are killed in the middle of a write; what is left is known.
+"""A Spark driver and its JVM are killed during a write; every leftover file has an intent.
 
-Executors that are killed: `tests/spark/on_cluster.py`.
+`tests/spark/on_cluster.py` covers killed executors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NEW = range(1000, 3000)
 @pytest.mark.parametrize(
     "case", smoke(CASES, CASES[:1], "a JVM is started and killed"), ids="-".join
 )
-def test_a_killed_driver_leaves_all_or_nothing_and_intents_for_the_rest(
+def test_write_of_a_killed_driver_is_atomic_and_its_files_have_intents(
     sqlite_uri: DeltaSqlUri,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -65,10 +65,10 @@ def test_a_killed_driver_leaves_all_or_nothing_and_intents_for_the_rest(
             stock = deltalake.DeltaTable(catalog.table(name).location)
             assert sorted(stock.to_pyarrow_table()["id"].to_pylist()) == found[name]
             check_files(catalog, name)
-        # A merge looks at its source before it writes anything.
+        # A merge reads its source before it writes anything.
         is_announced = not happened and (what, point) != ("merge", "writing")
         assert bool(catalog.store.intents_before(2**60)) == is_announced
-        # A week and a day later a vacuum takes what the intents name, and nothing else.
+        # After eight days, a vacuum deletes exactly the files that the intents name.
         right = time.time_ns
         monkeypatch.setattr(time, "time_ns", lambda: right() + 8 * 86_400 * 1_000_000_000)
         for name in ("t", "u"):
@@ -91,7 +91,7 @@ def expected(what: str) -> dict[str, list[int]]:
 
 
 def kill_when_it_gets_there(uri: DeltaSqlUri, folder: Path, what: str, point: str) -> None:
-    """Run a driver until it is where it is wanted, and kill it and all that it started."""
+    """Run a driver until it reaches the point, then kill it and all processes that it started."""
     mark, log = folder / "mark", folder / "log"
     with log.open("w") as out:
         driver = subprocess.Popen(
@@ -133,7 +133,7 @@ def data_files(catalog: Catalog, name: str) -> set[str]:
 
 
 def check_files(catalog: Catalog, name: str) -> None:
-    """Every file that a version reaches is there; every other one is announced, or in a folder."""
+    """Check that every referenced file exists and every other one has an intent."""
     table = catalog.table(name)
     reached = {
         path

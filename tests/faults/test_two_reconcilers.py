@@ -1,4 +1,4 @@
-"""Two reconcilers at once, in processes of their own; one is killed with leases in its hand."""
+"""Two concurrent reconcilers in separate processes; one is killed while it holds leases."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
 DEATHS = 8 if EVERYTHING else 2
-# More than one takes at a time, so that neither has them all.
+# More tables than one reconciler claims at a time, so that neither has all of them.
 TABLES = [f"t{number}" for number in range(12)]
 BRISK = {"mode": "off", "lease_s": 1, "poll_s": 0.02, "checkpoint_interval": 5}
 
 
 @dataclass(frozen=True)
 class StopFile:
-    """An event that another process sets."""
+    """An event that another process sets by creating a file."""
 
     path: Path
 
@@ -43,7 +43,7 @@ class StopFile:
 
 
 def reconcile(uri: DeltaSqlUri, folder: Path, dies_at: int | None) -> None:
-    """Work until told to stop, or die at the nth version that is about to be published."""
+    """Reconcile until the stop file exists, or die before the nth version is published."""
     seen: list[str] = []
 
     def hook(point: str) -> None:
@@ -64,7 +64,7 @@ def append(catalog: Catalog, number: int) -> None:
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_what_the_killed_one_had_claimed_is_published_by_the_other(
+def test_second_reconciler_publishes_the_leases_of_a_killed_one(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake", mirror=BRISK) as catalog:
@@ -97,7 +97,7 @@ def test_what_the_killed_one_had_claimed_is_published_by_the_other(
 
 
 def check(catalog: Catalog, name: str) -> int:
-    """The log is what SQL says, byte by byte; returns how many versions it has."""
+    """Check that the log equals SQL byte by byte; return the number of its versions."""
     table = catalog.table(name)
     [status] = catalog.mirror.status(name)
     assert (status.state, status.pending, status.claimed_by) == ("ACTIVE", 0, None)

@@ -1,4 +1,4 @@
-"""Many clients write what they saw; a checker proves that one order of transactions explains it.
+"""Many clients record what they read; a checker proves that some order of transactions explains it.
 
-`python -m tests.history --minutes 60` runs it for long.
+`python -m tests.history --minutes 60` runs it for an hour.
 """

@@ -1,6 +1,6 @@
-"""Run the clients for long, in rounds with seeds of their own: `make history`.
+"""Run the clients in rounds with different seeds: `make history`.
 
-A round that fails names its seed, and leaves what the clients wrote where it says.
+A failed round prints its seed and the folder with the records of the clients.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROUND_S = 60.0
 
 
 def main(arguments: list[str]) -> int:
-    """Run round after round; 1 if one of them contradicts a promise."""
+    """Run rounds until the time is over; return 1 if one of them violates a guarantee."""
     parser = argparse.ArgumentParser(prog="python -m tests.history", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", help="of the first round; the others follow from it")

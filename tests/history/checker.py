@@ -1,15 +1,15 @@
-"""Is there one order of transactions that explains what every client saw?
+"""Checks whether one order of transactions explains what every client read.
 
-A table is the set of its live files: every version adds and removes some. What must hold:
+A table is the set of its live files: every version adds and removes some. The checks:
 
-- what was acknowledged is in the log, once, in every table of the transaction, as it was meant;
-  what was refused is nowhere; what was never answered is everywhere or nowhere;
-- a read of a table at a version is what the log has at that version;
-- a transaction that read a table and changes it follows what it read: nothing got in between, but
-  blind appends where the table's isolation level lets them;
-- across tables, all that a transaction read is of one moment, and no older than what had been
-  acknowledged when it began (strict snapshot isolation). Said of the graph "must come before": no
-  cycle has fewer than two edges of the kind "did not see".
+- an acknowledged transaction is in the log once, unchanged, in each of its tables; a rejected one
+  is not in the log; one without an answer is in all of its tables or in none;
+- a read of a table at a version returns the files that the log has at that version;
+- a transaction that reads and changes a table follows what it read: nothing is between, except
+  blind appends if the isolation level allows them;
+- across tables, a transaction reads one snapshot, no older than the commits that were acknowledged
+  when it began (strict snapshot isolation). In the graph "must come before", no cycle has fewer
+  than two edges of the kind "did not see".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a table, as its log tells it."""
+    """One version of a table, from its log."""
 
     txn_id: str
     adds: frozenset[str]
@@ -37,7 +37,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The versions of one table from 0, and whether blind appends may come in between."""
+    """The versions of one table from 0, and whether its isolation level is Serializable."""
 
     versions: Sequence[Version]
     serializable: bool
@@ -53,10 +53,10 @@ class Log:
 
 
 def problems(transactions: Sequence[Transaction], logs: Mapping[str, Log]) -> list[str]:
-    """Return everything that contradicts the promises; empty when all is well."""
+    """Return everything that violates the guarantees; empty if there is nothing."""
     found = [*_outcomes(transactions, logs)]
     found += _reads(transactions, logs)
-    if not found:  # the graph is made of what the checks before it assure
+    if not found:  # the graph relies on the checks above
         found += _follows(transactions, logs)
         found += _Order(transactions, logs).problems()
     return found
@@ -95,7 +95,7 @@ def _reads(transactions: Sequence[Transaction], logs: Mapping[str, Log]) -> Iter
 
 
 def _follows(transactions: Sequence[Transaction], logs: Mapping[str, Log]) -> Iterator[str]:
-    """A reader that writes the same table comes right behind what it read, blind appends aside."""
+    """Yield changes that do not directly follow the version they read, except for blind appends."""
     known = {each.txn_id: each for each in transactions}
     for name, log in logs.items():
         for number, version in enumerate(log.versions):
@@ -111,10 +111,10 @@ def _follows(transactions: Sequence[Transaction], logs: Mapping[str, Log]) -> It
 
 @dataclass(slots=True)
 class _Order:
-    """The graph "must come before"; an edge "did not see" is kept apart from the others.
+    """The graph "must come before"; edges of the kind "did not see" are stored separately.
 
-    A reader saw all versions up to one and none after: two chains of helper nodes per table say
-    that with two edges a read. A chain of moments says the same of real time.
+    A reader saw all versions up to one and none after it: two chains of helper nodes per table
+    express that with two edges per read. A chain of timestamps expresses real time.
     """
 
     transactions: Sequence[Transaction]
@@ -129,7 +129,7 @@ class _Order:
         if order is None:
             yield "transactions saw each other in a circle"
             return
-        # What comes after each node, as bits: a transaction has one each.
+        # The nodes after each node, as a bit set: each transaction has one bit.
         bit = {each.txn_id: 1 << number for number, each in enumerate(self.transactions)}
         reach: dict[object, int] = {}
         for node in reversed(order):
@@ -160,7 +160,7 @@ class _Order:
         return bits[::-1]
 
     def _own(self, each: Transaction, name: str) -> int | None:
-        """Return the version that a transaction made of a table, told or not."""
+        """Return the version that a transaction made of a table, acknowledged or not."""
         if each.outcome == COMMITTED:
             return each.versions.get(name)
         ids = [version.txn_id for version in self.logs[name].versions]
@@ -175,7 +175,7 @@ class _Order:
         moments: list[tuple[int, int, Transaction]] = []
         for each in self.transactions:
             if each.outcome == REFUSED or (each.outcome is None and each.txn_id not in written):
-                continue  # its reads are checked one by one
+                continue  # its reads are checked individually
             self.after[each.txn_id]  # every transaction is a node
             for name, (version, _) in each.reads.items():
                 self.after[name, version].append(each.txn_id)
@@ -192,7 +192,7 @@ class _Order:
                 self.after[each.txn_id].append(("moment", number))
 
     def _sorted(self) -> list[object] | None:
-        """Return the nodes so that every edge leads forward; None if there is a circle."""
+        """Return the nodes in topological order, or None if there is a cycle."""
         waits: dict[object, int] = dict.fromkeys(self.after, 0)
         for followers in list(self.after.values()):
             for follower in followers:
@@ -210,7 +210,7 @@ class _Order:
 
 
 def counts(transactions: Sequence[Transaction]) -> dict[str, int]:
-    """Return how many transactions ended how."""
+    """Return the number of transactions by outcome."""
     said = {COMMITTED: 0, REFUSED: 0, READ: 0, "unanswered": 0}
     for each in transactions:
         said[each.outcome or "unanswered"] += 1

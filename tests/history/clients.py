@@ -1,4 +1,4 @@
-"""Clients that read and change tables at random and write down what they saw."""
+"""Clients that read and change tables at random and record what they read."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
     from tests.history.rows import Row
 
-# Half of the tables take blind appends in between, as Delta does unless it is told otherwise.
+# Half of the tables allow blind appends in between, which is Delta's default.
 LEVELS = {
     "a": "Serializable",
     "b": "Serializable",
     "c": "WriteSerializable",
     "d": "WriteSerializable",
 }
-# Tables with rows, changed by verbs; the tables above have only the names of files.
+# Tables with rows, changed by operations; the tables above only have file names.
 ROW_LEVELS = {"r": "Serializable", "s": "WriteSerializable"}
 ROWS = pa.schema([("id", pa.int64()), ("part", pa.string()), ("by", pa.string())])
 _KEYS = range(12)
 _MANY_FILES = 30
 SOME = 10
-"""Transactions of a client, however slow the machine."""
+"""The minimum number of transactions of a client, on any machine."""
 
 
 def open_lake(uri: DeltaSqlUri, folder: Path) -> Catalog:
@@ -66,7 +66,7 @@ def create(catalog: Catalog) -> None:
 
 
 def logs(catalog: Catalog) -> dict[str, Log]:
-    """Read the tables' logs as files, without asking SQL or our own reader."""
+    """Read the logs of the tables as files, without SQL or our own reader."""
     found = {}
     for name, level in {**LEVELS, **ROW_LEVELS}.items():
         paths = sorted((Path(catalog.table(name).location) / "_delta_log").glob("*[0-9].json"))
@@ -107,14 +107,14 @@ def _version(text: str) -> Version:
 
 
 def work(catalog: Catalog, out: Path, seed: str, end: float) -> None:
-    """Run transactions until the clock says so, some in any case, or until it is killed."""
+    """Run transactions until the time is over, at least a minimum number, or until killed."""
     rng = random.Random(seed)
     with out.open("a") as lines:
         recorder = Recorder(lines)
         for number in count():
             if number >= SOME and time.monotonic() > end:
                 return
-            # The first only reads, the second only appends: neither depends on luck.
+            # The first only reads, the second only appends, independent of the random numbers.
             kinds = {0: (4, 0), 1: (0, 1)}
             many = kinds.get(number) or _kind(rng)
             change = _change(rng, number, f"{out.stem}-{number}")
@@ -122,15 +122,15 @@ def work(catalog: Catalog, out: Path, seed: str, end: float) -> None:
 
 
 def _kind(rng: random.Random) -> tuple[int, int]:
-    """How many tables a transaction reads, and how many it changes."""
+    """Return how many tables a transaction reads and how many it changes."""
     read = rng.choice((0, 1, 1, 2, 3, 4))
     return read, rng.choice((0, 1, 1, 1, 2, 3)) if read else rng.choice((1, 2))
 
 
 def _change(rng: random.Random, number: int, name: str) -> Change | None:
-    """Choose what happens to a table with rows, mostly nothing.
+    """Choose a change of a table with rows, mostly none.
 
-    The first three clients try every kind, whatever their luck.
+    The first three clients try every kind, independent of the random numbers.
     """
     client = int(name.partition("-")[0])
     if number < 2 or (number > 3 and rng.random() < 0.7):
@@ -158,7 +158,7 @@ def _one(
         paths = frozenset(snapshot.file_paths()["path"].to_pylist())
         done.reads[table] = (snapshot.version, paths)
         if rng.random() < 0.2:
-            time.sleep(rng.random() / 200)  # others come in between two reads
+            time.sleep(rng.random() / 200)  # lets other commits occur between two reads
     changed = rng.sample(list(LEVELS), many[1])
     for table in changed:
         _stage(tx, done, table, rng, name)
@@ -170,13 +170,13 @@ def _one(
     except (CommitConflictError, RetriesExhaustedError):
         recorder.ended(tx.txn_id, REFUSED, {})
     except CommitOutcomeUnknownError:
-        pass  # it was not told
+        pass  # there was no answer
     else:
         recorder.ended(tx.txn_id, COMMITTED if done.tables else READ, versions)
 
 
 def _stage_rows(tx: MultiTableTransaction, done: Transaction, table: str, change: Change) -> None:
-    """Change a table with rows by the verb that does it."""
+    """Apply the change to a table with rows."""
     change = replace(change, read_version=tx.snapshot(table).version)
     keys, parts, by = zip(*change.rows, strict=True)
     rows = pa.table({"id": keys, "part": parts, "by": by}, ROWS)
@@ -190,7 +190,7 @@ def _stage_rows(tx: MultiTableTransaction, done: Transaction, table: str, change
         mode = "append" if change.kind == APPEND else "overwrite"
         tx.write(table, rows, mode=mode, predicate=predicate)
     staged = tx.target(table).staged
-    if staged.adds or staged.removes:  # an insert of known keys commits nothing
+    if staged.adds or staged.removes:  # an insert of existing keys commits nothing
         done.changes[table] = change
         done.adds[table] = frozenset(add.path for add in staged.adds)
         done.removes[table] = frozenset(remove.path for remove in staged.removes)

@@ -1,4 +1,4 @@
-"""What a client saw: one line when a transaction is about to commit, one when it has ended."""
+"""The record of a client: one line before a transaction commits, one when it has ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMITTED, REFUSED, READ = "committed", "refused", "read"
 
 @dataclass(slots=True)
 class Transaction:
-    """A transaction as its client knows it; `end_ns` and `outcome` are None if it never heard."""
+    """A transaction as its client knows it; `end_ns` and `outcome` are None without an answer."""
 
     txn_id: str
     start_ns: int
@@ -32,18 +32,18 @@ class Transaction:
 
     @property
     def tables(self) -> frozenset[str]:
-        """The tables it changes, if it does."""
+        """The tables that it changes."""
         return frozenset(name for name in self.adds.keys() | self.removes.keys())
 
 
 class Recorder:
-    """Appends to a client's file, a line at a time; a killed client may leave half of its last."""
+    """Appends lines to a client's file; a killed client may leave a partial last line."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
     def intends(self, transaction: Transaction) -> None:
-        """Write down what is about to be committed."""
+        """Record what is about to be committed."""
         self._write(
             {
                 "txn": transaction.txn_id,
@@ -59,7 +59,7 @@ class Recorder:
         )
 
     def ended(self, txn_id: str, outcome: str, versions: dict[str, int]) -> None:
-        """Write down what the client was told."""
+        """Record the answer that the client got."""
         end = time.monotonic_ns()
         self._write({"txn": txn_id, "outcome": outcome, "versions": versions, "end": end})
 
@@ -69,10 +69,10 @@ class Recorder:
 
 
 def load(files: Iterable[Path]) -> list[Transaction]:
-    """Read what all clients wrote."""
+    """Read the records of all clients."""
     found: dict[str, Transaction] = {}
     for path in files:
-        # A client that was killed may have left half a line: as if it had not begun it.
+        # Ignore the partial line that a killed client may have left.
         for text in path.read_text().split("\n")[:-1]:
             line = json.loads(text)
             if "start" in line:

@@ -1,11 +1,11 @@
-"""Do the rows of a table follow from the changes that were committed, one after another?
+"""Checks whether the rows of a table follow from its committed changes.
 
-A change is a function from rows to rows: append, overwrite, overwrite of a part, merge. The rows of
-a version must be those that the changes give in some order:
+A change is a function from rows to rows: append, overwrite, overwrite of a partition, merge. The
+rows of a version must be the result of the changes in some order:
 
 - under Serializable, in the order of the versions;
-- under WriteSerializable, where a blind append may come later than its version: after commits that
-  did not see it, and before those that did. All other changes keep the order of the versions.
+- under WriteSerializable, a blind append may be later than its version: after commits that did not
+  see it, and before those that did. All other changes keep the order of the versions.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ KINDS = (APPEND, OVERWRITE, REPLACE, INSERT, UPSERT)
 _MOST_CHECKED = 20
 
 Row = tuple[int, str, str]
-"""A key, the part that it lies in, and who wrote the row."""
+"""A key, its partition, and the writer of the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a transaction does to the rows of a table, and the version that it looked at."""
+    """The change of a table's rows by a transaction, and the version that it read."""
 
     kind: str
     rows: tuple[Row, ...]
     read_version: int
     part: str | None = None
-    """What REPLACE replaces."""
+    """The partition that REPLACE replaces."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -72,7 +72,7 @@ class Change:
                 return [*updated, *(row for row in self.rows if row[0] not in known)]
 
     def looks_at(self, rows: Sequence[Row]) -> bool:
-        """Tell whether what the change does depends on any of these rows, or removes it."""
+        """Return whether the change depends on any of these rows, or removes one."""
         keys = {row[0] for row in self.rows}
         match self.kind:
             case "append":
@@ -87,14 +87,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class RowLog:
-    """The transaction of each version of a table, and the rows that it left."""
+    """The transaction of each version of a table, and the resulting rows."""
 
     versions: Sequence[tuple[str, Counter[Row]]]
     serializable: bool
 
 
 def row_problems(transactions: Sequence[Transaction], tables: Mapping[str, RowLog]) -> list[str]:
-    """Return the tables whose rows no order of the changes explains; empty when all is well."""
+    """Return the tables whose rows no order of the changes explains; empty if there are none."""
     return [
         problem
         for name, log in tables.items()
@@ -103,7 +103,7 @@ def row_problems(transactions: Sequence[Transaction], tables: Mapping[str, RowLo
 
 
 def kinds(transactions: Sequence[Transaction]) -> dict[str, int]:
-    """Return how many changes of each kind were tried."""
+    """Return the number of attempted changes by kind."""
     return dict(Counter(change.kind for each in transactions for change in each.changes.values()))
 
 
@@ -140,9 +140,9 @@ def _problems(name: str, log: RowLog, known: Mapping[str, Transaction]) -> Itera
 
 
 def _order(changes: Mapping[int, Change]) -> Iterator[int]:
-    """Order changes so that each comes after all that it saw, and before appends it did not see.
+    """Order changes so that each is after all that it saw and before appends that it did not see.
 
-    Changes that are no appends are a chain, so one edge to the chain stands for all beyond it.
+    Changes other than appends form a chain, so one edge to the chain covers all that follow.
     """
     chain = [number for number, change in sorted(changes.items()) if change.kind != APPEND]
     graph: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(sorted(changes), ()))

@@ -1,4 +1,4 @@
-"""Let clients loose on a catalog for a while, kill some of them, and judge what they wrote."""
+"""Runs clients on a catalog, kills some of them, and checks their records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found, and how much there was to look at."""
+    """The problems that were found, and the counts of what was checked."""
 
     problems: list[str]
     transactions: dict[str, int]
@@ -36,7 +36,7 @@ class Verdict:
 def in_processes(
     uri: DeltaSqlUri, folder: Path, *, seed: str, seconds: float, clients: int = 4
 ) -> Verdict:
-    """Run clients in processes of their own; some are killed, and succeeded by others."""
+    """Run clients in separate processes; some are killed and replaced."""
     with open_lake(uri, folder) as catalog:
         create(catalog)
     rng = random.Random(seed)
@@ -62,7 +62,7 @@ def in_processes(
         processes[victim].join()
         processes[victim] = start(victim)
     for process in processes:
-        process.join(timeout=1200)  # a busy machine is not a lost client
+        process.join(timeout=1200)  # a busy machine may need long
         assert process.exitcode in (0, -signal.SIGKILL), f"a client ended with {process.exitcode}"
     with open_lake(uri, folder) as catalog:
         return _judge(catalog, folder, sum(lives) - clients)
@@ -111,7 +111,7 @@ def _client(uri: DeltaSqlUri, folder: Path, seed: str, name: str, end: float) ->
 
 
 def _judge(catalog: Catalog, folder: Path, killed: int) -> Verdict:
-    catalog.mirror.run(once=True)  # finishes what the dead left
+    catalog.mirror.run(once=True)  # publishes what killed clients left unpublished
     audit(catalog)
     transactions = load(sorted(folder.glob("*.jsonl")))
     found = logs(catalog)

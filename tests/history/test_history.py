@@ -1,4 +1,4 @@
-"""What many clients saw is explained by one order; and the checker knows what is not."""
+"""One order of transactions explains what many clients read, and the checker finds violations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEVELS = ("Serializable", "WriteSerializable")
 NOTHING: frozenset[str] = frozenset()
 
 
-def test_what_clients_saw_has_an_order(
+def test_reads_of_concurrent_clients_are_explained_by_one_order(
     backend: str, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     run = in_threads if backend == "duckdb" else in_processes
@@ -41,7 +41,7 @@ def test_what_clients_saw_has_an_order(
     assert verdict.changes.keys() >= {APPEND, OVERWRITE, REPLACE, UPSERT}
 
 
-def test_half_a_line_of_a_killed_client_is_no_line(tmp_path: Path) -> None:
+def test_partial_line_of_a_killed_client_is_ignored(tmp_path: Path) -> None:
     out = tmp_path / "client.jsonl"
     with out.open("w") as lines:
         recorder = Recorder(lines)
@@ -56,54 +56,54 @@ def test_half_a_line_of_a_killed_client_is_no_line(tmp_path: Path) -> None:
         assert ended == [[], [None], [COMMITTED], [COMMITTED, None]][whole[:cut].count(b"\n")]
 
 
-# The checker finds what is wrong
+# The checker finds violations
 
 
-def test_an_order_is_found() -> None:
+def test_checker_accepts_a_valid_order() -> None:
     assert problems([WRITER, reader(a=1, b=1)], LOGS) == []
     assert problems([WRITER, reader(a=0, b=0, start=0)], LOGS) == []
 
 
-def test_a_lost_commit_is_found() -> None:
+def test_checker_finds_a_lost_commit() -> None:
     lost = told("lost", {"a": 2}, start=5, end=6, adds={"a": {"z"}})
     assert "was told" in problems([WRITER, lost], LOGS)[0]
 
 
-def test_a_refused_commit_that_happened_is_found() -> None:
+def test_checker_finds_a_rejected_commit_in_the_log() -> None:
     refused = Transaction("w", 1, adds={"a": frozenset({"x"}), "b": frozenset({"y"})})
     refused.outcome = REFUSED
     assert "was refused" in problems([refused], LOGS)[0]
 
 
-def test_half_a_commit_is_found() -> None:
+def test_checker_finds_a_partial_commit() -> None:
     logs = {**LOGS, "b": Log(LOGS["b"].versions[:1], serializable=True)}
     unanswered = Transaction("w", 1, adds=WRITER.adds)
     assert "only in ['a']" in problems([unanswered], logs)[0]
 
 
-def test_a_commit_that_happened_twice_is_found() -> None:
+def test_checker_finds_a_duplicated_commit() -> None:
     twice = [*LOGS["a"].versions, LOGS["a"].versions[1]]
     logs = {**LOGS, "a": Log(twice, serializable=True)}
     assert any("twice" in problem for problem in problems([WRITER], logs))
 
 
-def test_rows_that_never_were_are_found() -> None:
+def test_checker_finds_a_read_of_nonexistent_files() -> None:
     seen = reader(a=1)
     seen.reads["a"] = (1, frozenset({"other"}))
     assert "did not read a as version 1" in problems([WRITER, seen], LOGS)[0]
 
 
-def test_two_tables_of_two_moments_are_found() -> None:
+def test_checker_finds_a_read_of_two_snapshots() -> None:
     [problem] = problems([WRITER, reader(a=0, b=1)], LOGS)
     assert "did not see a later version" in problem
 
 
-def test_a_read_older_than_what_was_acknowledged_is_found() -> None:
+def test_checker_finds_a_read_older_than_an_acknowledged_commit() -> None:
     [problem] = problems([WRITER, reader(a=0, start=10)], LOGS)
     assert "did not see a later version" in problem
 
 
-def test_a_change_upon_a_state_that_was_gone_is_found() -> None:
+def test_checker_finds_a_change_based_on_an_outdated_read() -> None:
     late = told("late", {"a": 2}, start=1, end=9, adds={"a": {"z"}})
     late.reads["a"] = (0, NOTHING)
     versions = [*LOGS["a"].versions, Version("late", frozenset({"z"}), NOTHING)]
@@ -116,14 +116,14 @@ def test_a_change_upon_a_state_that_was_gone_is_found() -> None:
 # The checker finds rows that no order of the changes explains
 
 
-def test_two_overwrites_that_both_survive_are_found() -> None:
+def test_checker_finds_two_overwrites_that_both_survive() -> None:
     both = [change(OVERWRITE, 1, saw=0), change(OVERWRITE, 2, saw=0)]
     for level in LEVELS:
         assert row_problems(*history(level, both, [[1], [1, 2]]))
         assert row_problems(*history(level, both, [[1], [2]])) == []
 
 
-def test_an_overwrite_that_spares_an_append_is_found_when_serializable() -> None:
+def test_checker_finds_an_append_that_survives_an_overwrite_when_serializable() -> None:
     both = [change(APPEND, 1, saw=0), change(OVERWRITE, 2, saw=0)]
     assert row_problems(*history("Serializable", both, [[1], [1, 2]]))
     assert row_problems(*history("WriteSerializable", both, [[1], [1, 2]])) == []
@@ -131,19 +131,19 @@ def test_an_overwrite_that_spares_an_append_is_found_when_serializable() -> None
     assert lost, "the append was removed by a commit that did not see it"
 
 
-def test_an_overwrite_that_spares_an_inserted_row_is_found() -> None:
+def test_checker_finds_an_inserted_row_that_survives_an_overwrite() -> None:
     both = [change(INSERT, 1, saw=0), change(OVERWRITE, 2, saw=0)]
     for level in LEVELS:
         assert row_problems(*history(level, both, [[1], [1, 2]]))
 
 
-def test_a_key_that_was_inserted_twice_is_found() -> None:
+def test_checker_finds_a_key_that_was_inserted_twice() -> None:
     both = [change(OVERWRITE, 1, saw=0), change(INSERT, 1, saw=0)]
     for level in LEVELS:
         assert row_problems(*history(level, both, [[1], [1, 1]]))
 
 
-def test_an_append_that_would_have_to_be_before_and_after_an_overwrite_is_found() -> None:
+def test_checker_finds_an_append_without_a_possible_order() -> None:
     """The insert saw the append, and the overwrite saw neither."""
     changes = [change(APPEND, 1, saw=0), change(INSERT, 4, saw=1), change(REPLACE, 1, saw=0)]
     [problem] = row_problems(*history("WriteSerializable", changes, [[1], [1, 4], [1, 1, 4]]))
@@ -158,7 +158,7 @@ def change(kind: str, key: int, *, saw: int) -> Change:
 def history(
     level: str, changes: list[Change], states: list[list[int]]
 ) -> tuple[list[Transaction], dict[str, RowLog]]:
-    """A table that is made at version 0 and changed by one transaction after another."""
+    """Return a table that is created at version 0 and changed by one transaction after another."""
     transactions = [
         Transaction(str(number), number, changes={"t": each}, outcome=COMMITTED)
         for number, each in enumerate(changes, 1)

@@ -1,4 +1,4 @@
-"""Logs that nobody honest writes, and how an attempt on a catalog ends."""
+"""Malicious logs, and helpers that try every operation on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 
 @dataclass(slots=True)
 class HostileTable:
-    """A folder with one commit, in which anything may stand."""
+    """A table folder with one commit file of arbitrary content."""
 
     folder: Path
     schema: str = SCHEMA
@@ -32,7 +32,7 @@ class HostileTable:
     lines: Sequence[bytes] = ()
 
     def write(self) -> str:
-        """Write it, with a data file of three rows that nobody has to name."""
+        """Write it, with a data file of three rows that the log need not contain."""
         log = self.folder / "_delta_log"
         log.mkdir(parents=True)
         write_rows(self.folder / "real.parquet")
@@ -60,7 +60,10 @@ def added(path: str, **fields: Any) -> dict[str, Any]:
 
 
 def told(attempt: Callable[[], object]) -> TxnLogError | None:
-    """Try something; the error it ends with is one of ours, or the test fails."""
+    """Run something; return the deltasql error that it raises, or None.
+
+    Other errors fail the test.
+    """
     try:
         attempt()
     except TxnLogError as error:
@@ -72,7 +75,7 @@ def told(attempt: Callable[[], object]) -> TxnLogError | None:
 
 
 def try_all(catalog: Catalog, source: str) -> None:
-    """Take a table over, read it, change it and give it up: each works or says why it does not."""
+    """Import, read, change and vacuum a table: each operation works or raises a clear error."""
     told(lambda: catalog.import_table(source, name="t", dry_run=True))
     refused = told(lambda: catalog.import_table(source, name="t", force=True))
     if refused is not None:

@@ -1,4 +1,4 @@
-"""Any value for any parameter of any command: an exit code that is documented, and a message."""
+"""Any value for any parameter of any command gives a documented exit code and a message."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ FAMILIAR = (
 )
 NUMBERS = st.integers() | st.sampled_from((0, 1, -1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 10**30))
 FLOATS = st.floats(width=32) | st.sampled_from((0.05, 1e-300, 1e300))
-# These run until they are stopped: only what ends them at once is tried.
+# These commands run until they are stopped: use the option that ends them at once.
 ENDLESS = {("ui",): "--help", ("mirror", "run"): "--once", ("watch",): "--once", ("follow",): None}
 LEAVES = [path for path in EVERY if path and not isinstance(found(path), click.Group)]
 
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A catalog with `sales`, as it is put back for every example."""
+    """A catalog with `sales`, restored for every example."""
     folder = tmp_path_factory.mktemp("ready")
     old = dict(os.environ)
     os.environ.pop("DELTASQL_URI", None)
@@ -62,7 +62,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     before = Path.cwd()
     with_sales(Cli(address(folder)))
     shutil.copytree(folder / "now", folder / "kept")
-    os.chdir(folder / "now")  # what a command writes to a path of its own goes here
+    os.chdir(folder / "now")  # files that a command writes to a relative path go here
     try:
         yield folder
     finally:
@@ -76,9 +76,9 @@ def address(folder: Path) -> str:
 
 
 def anything(parameter: click.Parameter) -> st.SearchStrategy[str]:
-    """What is meant to go there, what is at its bounds, and what is not meant at all."""
+    """Return valid values, values at the limits and invalid values."""
     kind: Any = parameter.type
-    # A path from the root that nobody thought of could lead anywhere on this machine.
+    # An unexpected absolute path could be anywhere on this machine.
     text = hostile_text().map(lambda any_: any_ if any_ in CRAFTED else any_.lstrip("/"))
     odd = text | st.sampled_from(FAMILIAR)
     if isinstance(kind, click.Choice):
@@ -92,7 +92,7 @@ def anything(parameter: click.Parameter) -> st.SearchStrategy[str]:
 
 @st.composite
 def words(draw: st.DrawFn, path: Sequence[str]) -> list[str]:
-    """A call of a command: its arguments or too few of them, and some of its options."""
+    """Return a call of a command: some or all of its arguments and some of its options."""
     chosen: list[str] = [*path]
     if ENDLESS.get(tuple(path)):
         chosen.append(str(ENDLESS[tuple(path)]))
@@ -115,7 +115,9 @@ def words(draw: st.DrawFn, path: Sequence[str]) -> list[str]:
 @settings(max_examples=examples(2 * MORE))
 @given(data=st.data())
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_any_words(ready: Path, path: tuple[str, ...], data: st.DataObject) -> None:
+def test_any_arguments_give_a_documented_exit_code(
+    ready: Path, path: tuple[str, ...], data: st.DataObject
+) -> None:
     folder = ready
     shutil.rmtree(folder / "now")
     shutil.copytree(folder / "kept", folder / "now")

@@ -1,4 +1,4 @@
-"""Any text as the catalog of a command: a message, never a traceback."""
+"""Any text as the catalog URI of a command gives a message, never a traceback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.each import check_each
 from tests.hostile.texts import CRAFTED
 
 
-def test_a_text_for_the_catalog() -> None:
+def test_any_text_as_catalog_uri_gives_an_error_message() -> None:
     check_each(CRAFTED, check_command, name=repr)
 
 

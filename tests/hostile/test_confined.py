@@ -1,4 +1,4 @@
-"""What is deleted, and who may look on: nothing outside of a table's folder, and nobody else."""
+"""Nothing outside a table's folder is deleted, and temporary files are private."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def all_files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_dropping_deletes_no_file_anywhere(catalog: Catalog, tmp_path: Path) -> None:
+def test_drop_deletes_no_files(catalog: Catalog, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "others.txt").write_text("not ours")
@@ -53,9 +53,7 @@ def test_dropping_deletes_no_file_anywhere(catalog: Catalog, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("link", ["folder of a partition", "folder of the table"])
-def test_a_vacuum_goes_where_the_table_is_and_not_behind_links(
-    catalog: Catalog, tmp_path: Path, link: str
-) -> None:
+def test_vacuum_does_not_follow_symbolic_links(catalog: Catalog, tmp_path: Path, link: str) -> None:
     victim, place = tmp_path / "victim", tmp_path / "lake" / "t"
     victim.mkdir()
     place.parent.mkdir(exist_ok=True)
@@ -93,7 +91,7 @@ def removed(path: str) -> dict[str, Any]:
 
 @pytest.mark.every_database
 @pytest.mark.parametrize("full", [False, True])
-def test_removals_in_a_foreign_log_delete_no_file_of_others(
+def test_remove_actions_of_a_foreign_log_delete_no_files_of_other_tables(
     catalog_uri: DeltaSqlUri, backend: str, tmp_path: Path, full: bool
 ) -> None:
     lake = tmp_path / "lake"
@@ -101,7 +99,7 @@ def test_removals_in_a_foreign_log_delete_no_file_of_others(
     uri = catalog_uri if backend == "postgres" else inside
     settings: dict[str, Any] = {"allow_nested_location": True}
     with deltasql.connect(uri, mirror={"mode": "off"}, table=settings) as catalog:
-        for name in ("live", "dropped"):  # without a log: the mirror is off
+        for name in ("live", "dropped"):  # they have no log: the mirror is off
             catalog.create_table(name, ROWS.schema, location=str(lake / name))
             with catalog.begin() as tx:
                 tx.write(name, ROWS)
@@ -131,7 +129,7 @@ def test_removals_in_a_foreign_log_delete_no_file_of_others(
         gone = catalog.vacuum("hostile", **options, full=full, dry_run=True)
         assert catalog.vacuum("hostile", **options, full=full, dry_run=False) == gone
         lost = {Path(each).relative_to(lake).as_posix() for each in before - set(all_files(lake))}
-        assert lost == {"e.parquet"}  # it lies in the table's folder, and is nobody's
+        assert lost == {"e.parquet"}  # it is in the table's folder and belongs to no table
         catalog.undrop("dropped")
         with catalog.begin() as tx:
             assert tx.read("live").num_rows == tx.read("dropped").num_rows == 3
@@ -139,7 +137,7 @@ def test_removals_in_a_foreign_log_delete_no_file_of_others(
 
 
 @pytest.mark.every_database
-def test_a_vacuum_keeps_files_that_a_shallow_clone_needs(catalog: Catalog, tmp_path: Path) -> None:
+def test_vacuum_keeps_files_that_a_shallow_clone_needs(catalog: Catalog, tmp_path: Path) -> None:
     place = tmp_path / "source"
     catalog.create_table("source", ROWS.schema, location=str(place))
     spellings = (f"file://{place}", f"file:{place}", f"{place}", f"file://{place}/../source")
@@ -151,7 +149,7 @@ def test_a_vacuum_keeps_files_that_a_shallow_clone_needs(catalog: Catalog, tmp_p
     with catalog.begin() as tx:
         for root, file in zip(spellings, files, strict=True):
             tx.stage_table("clone", [added(f"{root}/{file['path']}", size=file["size"])])
-    for _ in range(2):  # the file of the first is nobody's after the second
+    for _ in range(2):  # the second one removes the file of the first
         with catalog.begin() as tx:
             tx.write("source", ROWS.slice(0, 1), mode="overwrite")
     options: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
@@ -166,7 +164,7 @@ def test_a_vacuum_keeps_files_that_a_shallow_clone_needs(catalog: Catalog, tmp_p
 
 
 @pytest.mark.every_database
-def test_a_vacuum_keeps_files_of_a_table_in_the_same_folder_or_around_it(
+def test_vacuum_keeps_files_of_tables_in_the_same_or_an_outer_folder(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     place = tmp_path / "one" / "p=a"
@@ -175,7 +173,7 @@ def test_a_vacuum_keeps_files_of_a_table_in_the_same_folder_or_around_it(
         where = {"location": str(folder), "allow_nested_location": True}
         catalog.create_table(name, ROWS.schema, partition_by="p", **where)
     key = location_key(str(place))
-    with catalog.store.session() as session:  # as an earlier release let it be
+    with catalog.store.session() as session:  # as an earlier release allowed
         session.begin()
         session.script(f"UPDATE dl_tables SET location = '{place}' WHERE name = 'same'")
         session.script(
@@ -201,13 +199,13 @@ def test_a_vacuum_keeps_files_of_a_table_in_the_same_folder_or_around_it(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
-def test_rows_that_are_put_on_disk_are_for_this_user_alone() -> None:
+def test_spilled_rows_are_readable_only_by_this_user() -> None:
     database = duckdb_shared.open_database(EngineSettings(memory_limit="64MB"))
     try:
         rows = "SELECT range AS i, repeat('x', 100) || range AS text FROM range(1000000)"
         database.connection.execute(f"CREATE TABLE t AS {rows}")
         folder = Path(database._instance.folder)
-        assert list(folder.iterdir())  # more than fits into its memory
+        assert list(folder.iterdir())  # the rows do not fit into its memory
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     finally:
         database.release()

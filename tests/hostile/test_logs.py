@@ -1,4 +1,4 @@
-"""Logs of others in which anything may stand: taken over whole, or refused with nothing left."""
+"""Logs with arbitrary content are imported entirely, or rejected and nothing is left."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def schema_of(*columns: Any) -> str:
 
 
 def nested(levels: int) -> str:
-    """A schema whose one column is an array of arrays."""
+    """Return a schema whose one column is deeply nested arrays."""
     opening = '{"type":"array","containsNull":true,"elementType":'
     kind = opening * levels + '"long"' + "}" * levels
     return f'{{"type":"struct","fields":[{{"name":"id","type":{kind}}}]}}'
@@ -65,7 +65,9 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_schemas(catalog: Catalog, tmp_path: Path, name: str) -> None:
+def test_hostile_schemas_are_imported_or_rejected(
+    catalog: Catalog, tmp_path: Path, name: str
+) -> None:
     try_all(catalog, HostileTable(tmp_path / "t", schema=SCHEMAS[name]).write())
 
 
@@ -88,7 +90,9 @@ STATS = {
 
 
 @pytest.mark.parametrize("name", STATS)
-def test_statistics(catalog: Catalog, tmp_path: Path, name: str) -> None:
+def test_hostile_statistics_are_imported_or_rejected(
+    catalog: Catalog, tmp_path: Path, name: str
+) -> None:
     action = added("real.parquet", stats=STATS[name])
     try_all(catalog, HostileTable(tmp_path / "t", actions=[action]).write())
 
@@ -115,7 +119,9 @@ LINES = {
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_lines(catalog: Catalog, tmp_path: Path, name: str) -> None:
+def test_hostile_log_lines_are_imported_or_rejected(
+    catalog: Catalog, tmp_path: Path, name: str
+) -> None:
     try_all(catalog, HostileTable(tmp_path / "t", lines=[LINES[name]]).write())
 
 
@@ -143,16 +149,18 @@ METADATA: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", METADATA, ids=lambda each: json.dumps(each)[:50])
-def test_metadata(catalog: Catalog, tmp_path: Path, fields: dict[str, Any]) -> None:
+def test_hostile_metadata_is_imported_or_rejected(
+    catalog: Catalog, tmp_path: Path, fields: dict[str, Any]
+) -> None:
     try_all(catalog, HostileTable(tmp_path / "t", metadata=fields).write())
 
 
-# Files outside of the table
+# Files outside the table
 
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A folder that is nobody's business."""
+    """A folder outside the table."""
     folder = tmp_path / "victim"
     folder.mkdir()
     write_rows(folder / "v.parquet")
@@ -186,7 +194,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path[:40])
-def test_what_lies_outside_is_never_deleted(
+def test_files_outside_the_table_are_never_deleted(
     catalog: Catalog, tmp_path: Path, victim: Path, path: str
 ) -> None:
     named = path.format(victim=victim, table=tmp_path / "t")
@@ -213,8 +221,8 @@ def test_what_lies_outside_is_never_deleted(
         assert sorted(each.name for each in victim.iterdir()) == ["passwd", "v.parquet"], kind
 
 
-def test_links_in_a_ring_are_listed_once(catalog: Catalog, tmp_path: Path, victim: Path) -> None:
-    """Each of them followed again would be more folders than a disk has."""
+def test_circular_links_are_listed_once(catalog: Catalog, tmp_path: Path, victim: Path) -> None:
+    """Following each link repeatedly would never end."""
     folder = tmp_path / "t"
     for inner in ("a", "b", "c"):
         (folder / inner).mkdir(parents=True)
@@ -237,7 +245,7 @@ def test_links_in_a_ring_are_listed_once(catalog: Catalog, tmp_path: Path, victi
 
 
 def checkpoint(folder: Path, table: pa.Table | bytes, hint: str | None = None) -> str:
-    """A table whose only commit is in a checkpoint, and in the next commit nothing."""
+    """Write a table whose first version is only in a checkpoint, followed by an empty commit."""
     source = HostileTable(folder).write()
     log = folder / "_delta_log"
     (log / f"{0:020d}.json").unlink()
@@ -253,7 +261,7 @@ def checkpoint(folder: Path, table: pa.Table | bytes, hint: str | None = None) -
 
 
 def good(*actions: dict[str, Any]) -> pa.Table:
-    """What a checkpoint holds, of an empty table unless there are actions."""
+    """Return the content of a checkpoint with these actions."""
     with tempfile.TemporaryDirectory() as folder:
         source = HostileTable(Path(folder) / "t", actions=actions).write()
         deltalake.DeltaTable(source).create_checkpoint()
@@ -264,7 +272,7 @@ GOOD = good()
 
 
 def footer(data: bytes) -> bytes:
-    """A file whose end says that its footer is larger than the file."""
+    """Return a file whose footer length is larger than the file."""
     return data[:-8] + (2**31 - 1).to_bytes(4, "little") + b"PAR1"
 
 
@@ -316,10 +324,10 @@ print(most() - before)
 
 
 @pytest.mark.parametrize("column", ["stats", "path"])
-def test_a_small_checkpoint_that_unpacks_to_much_takes_a_bounded_memory(
+def test_decompression_bomb_in_a_checkpoint_uses_bounded_memory(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, column: str
 ) -> None:
-    """A text of four megabytes, five hundred times: packed it is as one of them, or less."""
+    """A text of four megabytes, repeated five hundred times, which compresses to almost nothing."""
     table = good(*(added(f"f{number}.parquet", stats="{}") for number in range(500)))
     texts = {"stats": '{"numRecords":3,"x":"' + "x" * 4_000_000 + '"}', "path": "x" * 4_000_000}
     adds = table["add"].combine_chunks()
@@ -344,14 +352,14 @@ def test_a_small_checkpoint_that_unpacks_to_much_takes_a_bounded_memory(
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_checkpoints(catalog: Catalog, tmp_path: Path, name: str) -> None:
+def test_damaged_checkpoints_are_rejected(catalog: Catalog, tmp_path: Path, name: str) -> None:
     source = checkpoint(tmp_path / "t", CHECKPOINTS[name])
     assert told(lambda: catalog.import_table(source, name="t")) is not None
     assert catalog.tables() == []
 
 
 def with_stats(table: pa.Table, stats: str) -> pa.Table:
-    """Every file of a checkpoint gets these statistics."""
+    """Set the statistics of every file in a checkpoint."""
     adds = table["add"].combine_chunks()
     fields = list(adds.type)
     told_of = [adds.field(number) for number in range(len(fields))]
@@ -371,8 +379,8 @@ DEPTHS = {
 
 
 @pytest.mark.parametrize("name", DEPTHS)
-def test_statistics_are_as_deep_as_json_nests(catalog: Catalog, tmp_path: Path, name: str) -> None:
-    """In a commit, in a checkpoint and in a transaction of our own alike."""
+def test_deeply_nested_statistics_are_rejected(catalog: Catalog, tmp_path: Path, name: str) -> None:
+    """In a commit, in a checkpoint and in a transaction alike."""
     stats, is_fine = DEPTHS[name]
     action = added("real.parquet", stats=stats)
     commit = HostileTable(tmp_path / "commit", actions=[action]).write()
@@ -402,8 +410,10 @@ HINTS = [
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint[:40])
-def test_hints_to_the_last_checkpoint(catalog: Catalog, tmp_path: Path, hint: str) -> None:
-    """deltalake cannot open some of them; what it cannot confirm is not taken over."""
+def test_hostile_checkpoint_hints_are_ignored_or_rejected(
+    catalog: Catalog, tmp_path: Path, hint: str
+) -> None:
+    """deltalake cannot open some of them; a table that it cannot verify is not imported."""
     source = checkpoint(tmp_path / "t", GOOD, hint)
     if told(lambda: catalog.import_table(source, name="t")) is None:
         assert catalog.table("t").version() == 1

@@ -1,4 +1,4 @@
-"""Any text in any place that holds text: it comes back equal, and nothing else changes."""
+"""Any text in any field is stored unchanged and has no side effects."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BAD_NAMES = ("", ".", "..", "a/b", "../x", "a\0b", "a\nb", "x" * 256, "\x7f", "\
 
 @pytest.fixture
 def witness(catalog: Catalog) -> Catalog:
-    """A catalog with a table that no test names."""
+    """A catalog with a table that the tests must not change."""
     with catalog.begin() as tx:
         tx.write("witness", pa.table({"id": [1, 2]}))
     return catalog
@@ -54,7 +54,7 @@ def unharmed(catalog: Catalog, *others: str) -> None:
 
 
 @pytest.mark.parametrize("text", INJECTIONS, ids=range(len(INJECTIONS)))
-def test_texts_are_kept_as_they_are(witness: Catalog, text: str) -> None:
+def test_injection_texts_are_stored_unchanged(witness: Catalog, text: str) -> None:
     name = join_table_name(re.sub(r"[\n\t/]", " ", text[:100]), "t")
     schema = pa.schema([("id", pa.int64()), (f"c {text}", pa.string())])
     witness.create_table(
@@ -82,7 +82,7 @@ def test_texts_are_kept_as_they_are(witness: Catalog, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", INJECTIONS, ids=range(len(INJECTIONS)))
-def test_tags_and_commit_info_are_kept_as_they_are(
+def test_tags_and_commit_info_are_stored_unchanged(
     witness: Catalog, tmp_path: Path, text: str
 ) -> None:
     with witness.begin() as tx:
@@ -111,7 +111,7 @@ def test_tags_and_commit_info_are_kept_as_they_are(
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=range(len(BAD_NAMES)))
-def test_names_that_lead_elsewhere_are_refused(witness: Catalog, tmp_path: Path, name: str) -> None:
+def test_unsafe_names_are_rejected(witness: Catalog, tmp_path: Path, name: str) -> None:
     before = sorted(os.listdir(tmp_path))
     for attempt in (
         lambda: witness.create_table(join_table_name("n", name), pa.schema([("id", pa.int64())])),
@@ -125,7 +125,7 @@ def test_names_that_lead_elsewhere_are_refused(witness: Catalog, tmp_path: Path,
     unharmed(witness)
 
 
-def test_a_column_name_with_nul_is_refused(witness: Catalog) -> None:
+def test_column_name_with_nul_is_rejected(witness: Catalog) -> None:
     with pytest.raises(TxnLogError):
         witness.create_table("t", pa.schema([("a\0b", pa.int64())]))
     unharmed(witness)

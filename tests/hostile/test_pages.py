@@ -1,4 +1,4 @@
-"""Any value in any place of any request to the console: an answer that gives nothing away."""
+"""Any value in any part of a console request gets a safe answer that reveals nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SCRIPTS = ("<script>alert", "<img src=x", "\r\nSet-Cookie")
 
 
 def parameters() -> list[str]:
-    """Every name that a page looks for in its address or its form."""
+    """Return every parameter name that a page reads from its URL or its form."""
     asked = re.compile(r'(?:text|number|choice|form\.get)\(\s*"(\w+)"|form\["(\w+)"\]')
     found = {"cursor", "csrf", "nobody"}
     for module in vars(pages).values():
@@ -64,7 +64,7 @@ PATHS = sorted(
 
 
 class Visited:
-    """The console of a shop, and a visitor who gave the token."""
+    """The console of a test catalog, and a client that is signed in."""
 
     def __init__(self, client: httpx.Client) -> None:
         self.client = client
@@ -74,7 +74,7 @@ class Visited:
         self.cookies = dict(client.cookies)
 
     def ask(self, method: str, path: str, headers: dict[str, str], form: dict[str, str]) -> Any:
-        self.client.cookies.update(self.cookies)  # whoever was sent away comes back
+        self.client.cookies.update(self.cookies)  # the client may have been signed out
         bare = {name: value.encode("latin-1", "replace") for name, value in headers.items()}
         body = form if method == "POST" else None
         return self.client.request(method, path, headers=bare, data=body)
@@ -92,19 +92,19 @@ def visited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visited]:
         yield Visited(client)
 
 
-def test_the_names_that_pages_look_for_are_found() -> None:
+def test_parameter_names_of_pages_are_found() -> None:
     assert {"hours", "sql", "token", "cursor"} <= {*parameters()}
 
 
 @settings(max_examples=examples(100 * MORE))
 @given(data=st.data())
-def test_any_request_is_answered(visited: Visited, data: st.DataObject) -> None:
+def test_any_console_request_gets_a_safe_answer(visited: Visited, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(PATHS))
     filled = re.sub(r"\{\w+\}", lambda _: quote(data.draw(ANY), safe=""), path)
     names = st.sampled_from(parameters())
     query = data.draw(st.dictionaries(names, ANY, max_size=4))
     written = "&".join(f"{name}={quote(value)}" for name, value in query.items())
-    # A header holds no line break: no client sends one.
+    # HTTP clients do not send headers with line breaks.
     value = ANY.map(lambda text: re.sub(r"[\x00-\x1f\x7f]", " ", text)[:1000].strip())
     headers = data.draw(st.dictionaries(st.sampled_from(HEADERS), value, max_size=2))
     form = data.draw(st.dictionaries(names, ANY, max_size=4))
@@ -116,7 +116,7 @@ def test_any_request_is_answered(visited: Visited, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "null", "x", "http://127.0.0.1:x"])
-def test_a_form_of_an_odd_origin_is_refused(visited: Visited, origin: str) -> None:
+def test_form_with_an_invalid_origin_is_rejected(visited: Visited, origin: str) -> None:
     form = {"csrf": visited.csrf, "sql": "SELECT 1"}
     answer = visited.ask("POST", "/sql", {"Origin": origin}, form)
     is_harmless(answer)

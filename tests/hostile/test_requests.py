@@ -1,4 +1,4 @@
-"""Bytes that are no proper request: the console refuses them and still answers."""
+"""The console rejects malformed HTTP requests and keeps answering."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tests.console.conftest import Site, read_only, shop
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["read_only", "shop"]  # fixtures of the console's own tests
+__all__ = ["read_only", "shop"]  # fixtures of the console tests
 
 
 @pytest.fixture
 def backend() -> str:
-    """What is asked has nothing to do with the database."""
+    """The requests do not depend on the database."""
     return "sqlite"
 
 
 HOST = b"Host: localhost\r\nConnection: close\r\n"
-# Whoever gets these has all there is to get, and answers.
+# Complete requests: the server must answer.
 WHOLE = [
     b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
     b"GET /tables/%ff%fe HTTP/1.1\r\n" + HOST + b"\r\n",
@@ -37,7 +37,7 @@ WHOLE = [
     b"GET / HTTP/1.1\r\n" + HOST + b"Host: evil.example\r\n\r\n",
     b"GET http://evil.example/ HTTP/1.1\r\n" + HOST + b"\r\n",
 ]
-# To these an end of the connection is an answer, too, even before all is sent.
+# Malformed requests: the server may also close the connection, even before all is sent.
 BROKEN = [
     b"POST /sql HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n",
     b"POST /sql HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -46,7 +46,7 @@ BROKEN = [
     b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
     b"GET / HTTP/1.1\r\n" + HOST + b"X: y\r\n" * 5000 + b"\r\n",
 ]
-# Here more was promised than comes.
+# The body is shorter than its Content-Length.
 CUT = b"POST /sql HTTP/1.1\r\n" + HOST + b"Content-Length: 9999999999999\r\n\r\nx"
 
 
@@ -57,29 +57,31 @@ def address(read_only: Site) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("request_bytes", WHOLE, ids=range(len(WHOLE)))
-def test_odd_requests_are_answered(address: tuple[str, int], request_bytes: bytes) -> None:
+def test_unusual_requests_are_answered(address: tuple[str, int], request_bytes: bytes) -> None:
     answer = ask(address, request_bytes)
     assert answer.startswith(b"HTTP/1.1 "), answer[:500]
     check(answer)
 
 
 @pytest.mark.parametrize("request_bytes", BROKEN, ids=range(len(BROKEN)))
-def test_bytes_that_are_no_proper_request(address: tuple[str, int], request_bytes: bytes) -> None:
+def test_malformed_requests_cause_no_server_error(
+    address: tuple[str, int], request_bytes: bytes
+) -> None:
     check(ask(address, request_bytes))
 
 
-def test_a_body_that_ends_too_early(address: tuple[str, int]) -> None:
+def test_truncated_body_causes_no_server_error(address: tuple[str, int]) -> None:
     check(ask(address, CUT, ends=True))
 
 
 def ask(address: tuple[str, int], request: bytes, *, ends: bool = False) -> bytes:
-    """Send, and read to the end; whoever refuses may hang up at any moment."""
+    """Send bytes and read the whole answer; the server may close the connection at any time."""
     answer = b""
     with (
         contextlib.suppress(ConnectionError),
         socket.create_connection(address, timeout=60) as connection,
     ):
-        # What was refused halfway has an answer all the same.
+        # A request that is rejected before it is sent completely still has an answer.
         with contextlib.suppress(ConnectionError):
             connection.sendall(request)
         if ends:

@@ -1,4 +1,4 @@
-"""A password goes in at every door; it comes out of none."""
+"""Secrets from every input never appear in output, errors, logs or pages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ COMMANDS: list[list[str]] = [
 
 @pytest.fixture
 def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home whose variables and files hold the secret."""
+    """A home folder whose variables and files contain the secret."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DELTASQL_URI", URI)
@@ -69,7 +69,7 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_commands_that_fail_tell_no_secret(door: Path) -> None:
+def test_failed_commands_show_no_secrets(door: Path) -> None:
     ran = run_all(COMMANDS)
     assert ran.count("exit code") == len(COMMANDS)
     assert SECRET not in ran
@@ -77,7 +77,7 @@ def test_commands_that_fail_tell_no_secret(door: Path) -> None:
 
 
 def run_all(commands: list[list[str]]) -> str:
-    """Run commands in one process, with every line of the log; returns all that they said."""
+    """Run commands in one process with full logging; return all output."""
     code = """
 import json, logging, sys
 logging.basicConfig(level=1, stream=sys.stderr)
@@ -102,7 +102,7 @@ for words in json.load(sys.stdin):
 
 
 def required(command: click.Command) -> list[str]:
-    """A word for each parameter that a command cannot do without."""
+    """Return a value for each required parameter of a command."""
     chosen: list[str] = []
     for each in command.params:
         word = str(each.type.choices[0]) if isinstance(each.type, click.Choice) else "t"
@@ -122,7 +122,7 @@ def every_command(uri: str) -> list[list[str]]:
     ]
 
 
-def test_no_command_tells_a_secret_when_its_catalog_cannot_be_reached(
+def test_commands_show_no_secrets_when_the_catalog_is_unreachable(
     door: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DELTASQL_POOL__TIMEOUT_S", "0.05")
@@ -130,12 +130,12 @@ def test_no_command_tells_a_secret_when_its_catalog_cannot_be_reached(
     assert len(commands) > 40
     ran = run_all(commands)
     assert ran.count("exit code") == len(commands)
-    assert ran.count("exit code 0") <= 3  # those that ask no catalog
+    assert ran.count("exit code 0") <= 3  # those that do not use a catalog
     assert SECRET not in ran
     assert "AKIA" not in ran
 
 
-def test_no_command_tells_a_secret_when_its_files_cannot_be_reached(
+def test_commands_show_no_secrets_when_the_storage_is_unreachable(
     door: Path, sqlite_uri: DeltaSqlUri, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DELTASQL_STORAGE__RETRIES", "0")
@@ -165,9 +165,7 @@ def attempts(uri: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("number", range(len(attempts(URI))))
-def test_errors_and_their_causes_tell_no_secret(
-    caplog: pytest.LogCaptureFixture, number: int
-) -> None:
+def test_errors_and_logs_contain_no_secrets(caplog: pytest.LogCaptureFixture, number: int) -> None:
     caplog.set_level(logging.DEBUG)
     try:
         shown = str(attempts(URI)[number]())
@@ -179,7 +177,7 @@ def test_errors_and_their_causes_tell_no_secret(
     assert SECRET not in caplog.text
 
 
-def test_pages_tell_no_secret(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_console_pages_contain_no_secrets(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     place = {"data_root": str(tmp_path / "lake")}
     with deltasql.connect(sqlite_uri, storage={"options": OPTIONS}, table=place) as catalog:
         with catalog.begin() as tx:

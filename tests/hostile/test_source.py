@@ -1,4 +1,4 @@
-"""What the source may not hold: ways from data to code, and temporary files one can guess."""
+"""The source contains no calls that execute data as code, and no predictable temporary files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORBIDDEN = {
     "tempfile.mktemp",
     "subprocess.getoutput",
 }
-# What a worker of Spark raised comes back to the driver of the same job, and from nobody else.
+# The exception of a Spark worker returns to the driver of the same job, and only from there.
 ALLOWED = {("migrate/importing/spark_log.py", "pickle.loads")}
 
 
@@ -33,7 +33,7 @@ def called(node: ast.Call) -> str:
     return ast.unparse(node.func)
 
 
-def test_data_never_becomes_code() -> None:
+def test_source_never_executes_data_as_code() -> None:
     check_each(FILES, check_source)
 
 

@@ -1,4 +1,4 @@
-"""URIs, settings, predicates and queries of any text: understood, or refused by our errors."""
+"""URIs, settings, predicates and queries of any text are accepted or rejected with typed errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ few = settings(many, max_examples=examples(40 * MORE))
 
 @pytest.fixture
 def backend() -> str:
-    """What a text means has nothing to do with the database."""
+    """Parsing does not depend on the database."""
     return "sqlite"
 
 
@@ -43,7 +43,7 @@ def backend() -> str:
     st.sampled_from(["", "?table=", "?version=", "?timestamp=", "?location=", "?pool_size="]),
     hostile_text(),
 )
-def test_uris(head: str, path: str, name: str, value: str) -> None:
+def test_any_uri_is_parsed_or_rejected(head: str, path: str, name: str, value: str) -> None:
     text = f"deltasql://{head}{path}{name}{value}"
     refused = told(lambda: parse_uri(text, environ={}))
     if refused is None:
@@ -67,7 +67,7 @@ def test_uris(head: str, path: str, name: str, value: str) -> None:
 @example("pool = 1979-05-27", "toml")
 @example("? [a]\n: b", "yaml")
 @example("1: 2\nnull: 3", "yaml")
-def test_config_files(tmp_path: Path, text: str, kind: str) -> None:
+def test_any_config_file_is_loaded_or_rejected(tmp_path: Path, text: str, kind: str) -> None:
     path = tmp_path / f"settings.{kind}"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     refused = told(lambda: Config.load(path))
@@ -81,12 +81,12 @@ VARIABLES = ("POOL__MAX_SIZE", "POOL", "STORAGE__OPTIONS", "MIRROR__MODE", "A__B
 @given(st.sampled_from(VARIABLES), hostile_text())
 @example("POOL", "[" * 100_000)
 @example("POOL", '{"max_size":' + "9" * 5000 + "}")
-def test_variables(name: str, value: str) -> None:
+def test_any_environment_variable_is_loaded_or_rejected(name: str, value: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         try:
             patch.setenv(f"DELTASQL_{name}", value)
         except (ValueError, UnicodeEncodeError):
-            return  # no environment holds it
+            return  # the environment cannot hold this value
         refused = told(Config.load)
         assert refused is None or isinstance(refused, TxnLogConfigError)
 
@@ -128,8 +128,8 @@ def predicate() -> st.SearchStrategy[str]:
 
 @few
 @given(predicate())
-def test_predicates(shop: Catalog, text: str) -> None:
-    """A predicate that is understood matches rows; nothing else is done."""
+def test_any_predicate_has_no_side_effects(shop: Catalog, text: str) -> None:
+    """A valid predicate only matches rows and has no other effect."""
     uri = shop.table("t").uri
     before = shop.table("t").version()
     for attempt in (
@@ -139,7 +139,7 @@ def test_predicates(shop: Catalog, text: str) -> None:
     ):
         told(attempt)
     assert [each.name for each in shop.tables()] == ["t"]
-    with shop.begin() as tx:  # what did match is put back
+    with shop.begin() as tx:  # restore the rows that matched
         if shop.table("t").version() != before:
             tx.write("t", pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}), mode="overwrite")
 
@@ -157,14 +157,14 @@ def test_predicates(shop: Catalog, text: str) -> None:
 @example("PRAGMA database_list")
 @example("SET enable_external_access = true")
 @example("WITH RECURSIVE r AS (SELECT 1 AS n) DELETE FROM t")
-def test_queries(shop: Catalog, text: str) -> None:
+def test_any_query_is_read_only_and_confined(shop: Catalog, text: str) -> None:
     refused = told(lambda: shop.query(text).read_all())
     assert "root:" not in str(refused)
     assert shop.table("t").version() == 0
 
 
-def test_looking_for_secrets_takes_no_longer_than_the_text_is_long() -> None:
-    """Ten times the text is ten times the work, not a hundred times."""
+def test_redaction_takes_linear_time() -> None:
+    """Ten times the text takes ten times the work, not a hundred times."""
     check_each(CRAFTED, check_work, name=repr)
 
 

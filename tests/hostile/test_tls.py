@@ -1,4 +1,4 @@
-"""PostgreSQL over TLS: the right certificate is taken, every other one is refused."""
+"""PostgreSQL over TLS: a valid certificate is accepted, every other one is rejected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def by_way_of(front: TlsFront, uri: DeltaSqlUri, root: str) -> DeltaSqlUri:
     return replace(uri, host="localhost", port=front.port, sslmode="verify-full", sslrootcert=root)
 
 
-def test_a_catalog_works_behind_a_verified_certificate(
+def test_catalog_works_with_a_verified_certificate(
     postgres_uri: DeltaSqlUri, authority: Authority, tmp_path: Path
 ) -> None:
     root = authority.write_root(tmp_path / "root.pem")
@@ -44,7 +44,7 @@ def test_a_catalog_works_behind_a_verified_certificate(
 
 
 @pytest.mark.parametrize("wrong", ["authority", "host", "none at all"])
-def test_what_cannot_be_verified_gets_no_password(
+def test_unverified_server_gets_no_password(
     postgres_uri: DeltaSqlUri, authority: Authority, tmp_path: Path, wrong: str
 ) -> None:
     signer = Authority.new("Test CA") if wrong == "authority" else authority

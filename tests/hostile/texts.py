@@ -1,4 +1,4 @@
-"""Texts that nobody honest types."""
+"""Malicious and unusual texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.selection import EXPLORES
 
 MORE = 10 if EXPLORES else 1
-"""How many times as many examples are tried when new ones are looked for."""
+"""Factor for the number of examples when new ones are explored."""
 
 CRAFTED = (
     "",
@@ -58,6 +58,6 @@ CRAFTED = (
 
 
 def hostile_text() -> st.SearchStrategy[str]:
-    """Any text, and those that somebody would try."""
+    """Return any text, and texts that an attacker would try."""
     crafted = st.sampled_from(CRAFTED)
     return crafted | st.text(max_size=60) | st.tuples(crafted, st.text(max_size=10)).map("".join)

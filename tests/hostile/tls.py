@@ -1,7 +1,7 @@
-"""TLS before PostgreSQL, with certificates of its own.
+"""A TLS proxy for PostgreSQL with its own certificates.
 
-The embedded PostgreSQL is built without TLS (`SHOW ssl_library` is empty), so this ends TLS and
-passes on what is inside. Who checks the certificate is the real client, libpq, in both drivers.
+The embedded PostgreSQL is built without TLS (`SHOW ssl_library` is empty), so the proxy terminates
+TLS and forwards the content. The real client, libpq, verifies the certificate, in both drivers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SSL_REQUEST, _GSS_REQUEST = 80877103, 80877104
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Somebody who signs certificates."""
+    """A certificate authority."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -46,7 +46,7 @@ class Authority:
         return str(path)
 
     def server_context(self, folder: Path, host: str) -> ssl.SSLContext:
-        """What a server of that name shows."""
+        """Return the TLS context of a server with this host name."""
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self.certificate.subject.rfc4514_string().removeprefix("CN=")
         signed = _certificate(host, key, issuer, self.key)
@@ -92,7 +92,7 @@ def _certificate(
 
 
 class TlsFront:
-    """A TCP port that speaks TLS, or refuses to, and passes on to the real server."""
+    """A TCP port that speaks TLS, or declines it, and forwards to the real server."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         with psycopg.connect(os.environ["TEST_DATABASE_URL"]) as connection:
@@ -126,7 +126,7 @@ class TlsFront:
                 client.sendall(b"N")
             if asked != _SSL_REQUEST or self._context is None:
                 client.sendall(b"N")
-                return  # whoever goes on without TLS is not let in
+                return  # a client without TLS is not let in
             client.sendall(b"S")
             with self._context.wrap_socket(client, server_side=True) as secure:
                 self.passed_on += 1
@@ -143,7 +143,7 @@ class TlsFront:
             for each in (secure, server):
                 selector.register(each, selectors.EVENT_READ)
             while True:
-                # What is decrypted already does not make the socket ready.
+                # Data that is already decrypted does not make the socket ready.
                 waiting: list[socket.socket] = [secure] if secure.pending() else []
                 for source in waiting or [key.fileobj for key, _ in selector.select()]:
                     piece = source.recv(65_536)

@@ -1,4 +1,4 @@
-"""Tables of the corpus in a catalog of ours, and how they are compared with their sources."""
+"""Corpus tables imported into a catalog, and comparisons with their sources."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class BroughtIn:
-    """A catalog, and the tables of a corpus that were imported into it, each when asked for."""
+    """A catalog, and the corpus tables that were imported into it, each on first use."""
 
     catalog: Catalog
     corpus: Corpus
     reports: dict[str, Any] = field(default_factory=dict)
 
     def table(self, name: str) -> tuple[Source, CatalogTable]:
-        """Return a table of the corpus and what became of it."""
+        """Return a corpus table and the imported table."""
         source = self.corpus.source(name)
         if name not in self.reports:
             self.reports[name] = self.catalog.import_table(str(source.path), name=name)
@@ -39,14 +39,14 @@ class BroughtIn:
 
 
 def engine_rows(table: CatalogTable, version: int) -> Rows:
-    """Return the rows of a version as the embedded engine reads them."""
+    """Return the rows of a version that the embedded engine reads."""
     with table.catalog.begin() as tx:
         tx.pin(table.full_name, table.snapshot(version))
         return arrow_rows(tx.read(table.full_name, engine="duckdb"))
 
 
 def sql_content(table: CatalogTable) -> list[tuple[Any, ...]]:
-    """Return all that SQL knows of a table, at every version."""
+    """Return everything that SQL stores about a table, at every version."""
     history = sorted(table.history(), key=lambda row: row.version)
     store, table_id = table.catalog.store, table.row.table_id
     with store.session() as session:
@@ -68,7 +68,7 @@ def sql_content(table: CatalogTable) -> list[tuple[Any, ...]]:
 
 
 def assert_kept_whole(brought: BroughtIn, name: str) -> None:
-    """See that every commit has its fields in SQL, and that the log has the bytes that it had."""
+    """Assert that SQL has every field of every commit, and that the log is byte-identical."""
     source, table = brought.table(name)
     assert_verified(brought, name)
     assert log_files(source.path) == source.log
@@ -76,7 +76,7 @@ def assert_kept_whole(brought: BroughtIn, name: str) -> None:
 
 
 def assert_same_in(uri: DeltaSqlUri, brought: BroughtIn, folder: Path) -> None:
-    """See that another database holds the same of every table of the corpus."""
+    """Assert that another database stores the same about every corpus table."""
     with open_mirrored(uri, folder) as catalog:
         there = BroughtIn(catalog, brought.corpus)
         for name in brought.corpus.makers:
@@ -86,20 +86,21 @@ def assert_same_in(uri: DeltaSqlUri, brought: BroughtIn, folder: Path) -> None:
 
 
 def assert_verified(brought: BroughtIn, name: str) -> None:
-    """Let every commit, state, checkpoint and checksum of a log be compared with SQL."""
+    """Verify every commit, state, checkpoint and checksum of a log against SQL."""
     (report,) = brought.catalog.mirror.verify(name, versions="all")
     assert report.ok, report.summary()
 
 
 def assert_same_infos(source: Source, table: CatalogTable) -> None:
-    """Compare what commits tell of themselves, field by field, and when they happened."""
+    """Compare the commit info of every commit, field by field, and its timestamp."""
     told = _commit_infos(source)
     for row in table.history():
         if row.version in told:
             info = told[row.version]
             assert {**row.info.body(), "txnId": None} == {**info, "txnId": None}, row.version
             known = info.get("inCommitTimestamp")
-            # Without it the file's time counts, or the millisecond after the commit before.
+            # Without it, the file's modification time counts, or one millisecond after the previous
+            # commit.
             path = source.path / "_delta_log" / f"{row.version:020}.json"
             modified_ms = path.stat().st_mtime_ns // 1_000_000
             if known is None:

@@ -1,4 +1,4 @@
-"""Tables that are taken over."""
+"""Fixtures for tests of migration: tables of other writers, and catalogs."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(pristine: Path, tmp_path: Path) -> Path:
-    """A table that others write by its path."""
+    """A table that other programs write."""
     return copy_of(pristine, tmp_path / NAME)
 
 
 @pytest.fixture
 def source(place: Path) -> Path:
-    """The same, which a test may damage."""
+    """The same table, for tests that damage it."""
     return place
 
 
 @pytest.fixture
 def other(backend: str, tmp_path: Path) -> Iterator[Catalog]:
-    """A second catalog, of the same kind."""
+    """A second catalog, in the same kind of database."""
     folder = tmp_path / "other"
     folder.mkdir()
     for uri in new_catalog_uri(backend, folder):
@@ -52,21 +52,21 @@ def other(backend: str, tmp_path: Path) -> Iterator[Catalog]:
 
 @pytest.fixture
 def published(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog with a table `t` of some history."""
+    """A catalog with a published table `t`."""
     with publish_history(catalog_uri, tmp_path / "lake") as catalog:
         yield catalog
 
 
 @pytest.fixture
 def kept(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """The same in SQLite alone: for what does not depend on the database."""
+    """The same in SQLite, for tests that do not depend on the database."""
     with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
         yield catalog
 
 
 @pytest.fixture(scope="module")
 def brought(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BroughtIn]:
-    """The same tables in a catalog."""
+    """The corpus tables in a catalog."""
     folder = tmp_path_factory.mktemp("catalog")
     for uri in new_catalog_uri("sqlite", folder):
         with open_mirrored(uri, folder) as catalog:

@@ -1,4 +1,4 @@
-"""Tables that other writers made, one for each thing a log may hold, made once per process."""
+"""A corpus of tables of other writers, one per log feature, each created once per process."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ class Source:
 
     @property
     def place(self) -> Place:
-        """Where a reader finds it."""
+        """The location, for a reader."""
         return Place(str(self.path))
 
     @cached_property
     def versions(self) -> range:
-        """The versions that can be read: all, or those from the oldest checkpoint needed on."""
+        """The readable versions: all, or those from the oldest necessary checkpoint on."""
         listing = list_log(open_storage(str(self.path)))
         return range(listing.first_version, listing.last_version + 1)
 
     @cached_property
     def log(self) -> Mapping[str, bytes]:
-        """The files of the log, as they were before anybody imported it."""
+        """The files of the log before the import."""
         return log_files(self.path)
 
     @cached_property
     def reads_with_deltalake(self) -> bool:
-        """Whether stock deltalake knows all that a reader has to know."""
+        """Whether deltalake supports all reader features of the table."""
         features = stock_table(self.place).protocol().reader_features or ()
         return set(features) <= _READ_BY_DELTALAKE
 
 
 @dataclass
 class Corpus:
-    """Tables below one folder, each made when it is first asked for."""
+    """Tables in one folder, each created on first use."""
 
     folder: Path
     makers: Mapping[str, Callable[..., None]]
@@ -69,12 +69,12 @@ class Corpus:
 
 
 def log_files(table: Path) -> dict[str, bytes]:
-    """Return every file of a log, those in its folders too."""
+    """Return every file of a log, including its subfolders."""
     log = table / LOG
     files = (file for file in sorted(log.rglob("*")) if file.is_file())
     return {str(file.relative_to(log)): file.read_bytes() for file in files}
 
 
 def named(*makers: Callable[..., None]) -> dict[str, Callable[..., None]]:
-    """Return functions by their names."""
+    """Return functions by name."""
     return {maker.__name__: maker for maker in makers}

@@ -1,4 +1,4 @@
-"""Logs in the spelling of older and of later writers: all that the protocol allows."""
+"""Hand-written logs with every variation that the protocol allows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INFO: dict[str, Any] = {"timestamp": 1_500_000_000_000, "operation": "WRITE", "
 
 
 def older_writers(place: Path) -> None:
-    """No commit info, fields that are null, left out or unknown, actions in any order."""
+    """No commit info; null, missing and unknown fields; actions in any order."""
     first, second, third = (_rows(place, name) for name in ("a b", "c", "d"))
     no_time = {"path": third["path"], "dataChange": True, "extendedFileMetadata": False}
     gone = {"path": first["path"], "deletionTimestamp": 1_500_000_100_000, "dataChange": True}
@@ -65,7 +65,7 @@ def older_writers(place: Path) -> None:
 
 
 def _rows(place: Path, name: str) -> dict[str, Any]:
-    """Write a file of two rows and return the least that a log tells of it."""
+    """Write a file with two rows and return an add action with only the required fields."""
     (place / LOG).mkdir(parents=True, exist_ok=True)
     file = place / f"{name}.parquet"
     pq.write_table(pa.table({"id": [len(name), 10 + len(name)]}), file)

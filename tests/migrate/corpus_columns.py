@@ -1,4 +1,4 @@
-"""Tables of delta-spark for every kind of column, and for columns that change."""
+"""Tables of delta-spark with every kind of column and column change."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def mapped_by_name(spark: SparkSession, place: Path) -> None:
-    """Columns with names of their own in files, renamed; constraints; change data."""
+    """Column mapping by name with a rename, constraints and change data."""
     write_foreign(spark, place)
 
 
 def mapped_by_id(spark: SparkSession, place: Path) -> None:
-    """Columns found by their ids, inside of structs, lists and maps too; some dropped."""
+    """Column mapping by id, also inside structs, lists and maps; some columns are dropped."""
     run(
         spark,
         place,
@@ -39,7 +39,7 @@ def mapped_by_id(spark: SparkSession, place: Path) -> None:
 
 
 def mapped_later(spark: SparkSession, place: Path) -> None:
-    """A plain table that became a mapped one."""
+    """Column mapping that was enabled later."""
     run(
         spark,
         place,
@@ -52,7 +52,7 @@ def mapped_later(spark: SparkSession, place: Path) -> None:
 
 
 def filled_columns(spark: SparkSession, place: Path) -> None:
-    """Identities, generated columns and defaults."""
+    """Identity columns, generated columns and defaults."""
     run(
         spark,
         place,
@@ -68,7 +68,7 @@ def filled_columns(spark: SparkSession, place: Path) -> None:
 
 
 def widened(spark: SparkSession, place: Path) -> None:
-    """Columns whose types grew, with files of the old ones."""
+    """Type widening, with files of the old types."""
     run(
         spark,
         place,
@@ -97,7 +97,7 @@ def widened(spark: SparkSession, place: Path) -> None:
 
 
 def variants(spark: SparkSession, place: Path) -> None:
-    """Semi-structured values."""
+    """Variant values."""
     run(
         spark,
         place,
@@ -109,7 +109,7 @@ def variants(spark: SparkSession, place: Path) -> None:
 
 
 def nested(spark: SparkSession, place: Path) -> None:
-    """Values in values, with members that came later."""
+    """Nested values, with fields that were added later."""
     run(
         spark,
         place,
@@ -126,7 +126,7 @@ def nested(spark: SparkSession, place: Path) -> None:
 
 
 def replaced(spark: SparkSession, place: Path) -> None:
-    """Another schema and another partitioning, twice, under one name."""
+    """Two replacements of schema and partitioning."""
     for columns, partition in (
         (("id", "'x' AS p"), ["p"]),
         (("CAST(id AS STRING) AS id", "date'2024-05-01' AS q"), ["q"]),
@@ -137,7 +137,7 @@ def replaced(spark: SparkSession, place: Path) -> None:
 
 
 def odd_partitions(spark: SparkSession, place: Path) -> None:
-    """Partition values that need escaping in paths, and of every type."""
+    """Partition values of every type, some of which need escaping in paths."""
     run(
         spark,
         place,

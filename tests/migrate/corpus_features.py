@@ -1,4 +1,4 @@
-"""Tables of delta-spark for every table feature it can be told to use."""
+"""Tables of delta-spark with every table feature that it can enable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def change_data(spark: SparkSession, place: Path) -> None:
-    """Files of changes beside those of rows."""
+    """Change data files."""
     run(
         spark,
         place,
@@ -31,7 +31,7 @@ def change_data(spark: SparkSession, place: Path) -> None:
 
 
 def row_tracking(spark: SparkSession, place: Path) -> None:
-    """Ids of rows from the beginning, kept by updates and by rewriting."""
+    """Row ids from the start, kept by updates and by OPTIMIZE."""
     run(
         spark,
         place,
@@ -46,7 +46,7 @@ def row_tracking(spark: SparkSession, place: Path) -> None:
 
 
 def row_tracking_later(spark: SparkSession, place: Path) -> None:
-    """Ids of rows for files that were there before: they are added once more, with ids."""
+    """Row tracking that was enabled later: existing files are added again with row ids."""
     run(
         spark,
         place,
@@ -58,7 +58,7 @@ def row_tracking_later(spark: SparkSession, place: Path) -> None:
 
 
 def clustered(spark: SparkSession, place: Path) -> None:
-    """Clustering columns in a metadata domain, changed and taken away; a domain of a user."""
+    """Clustering columns in a metadata domain, changed and removed; a domain of a user."""
     run(
         spark,
         place,
@@ -73,7 +73,7 @@ def clustered(spark: SparkSession, place: Path) -> None:
 
 
 def in_commit_timestamps(spark: SparkSession, place: Path) -> None:
-    """Times of commits in the log, from the third version on."""
+    """In-commit timestamps from the third version on."""
     run(
         spark,
         place,
@@ -82,12 +82,12 @@ def in_commit_timestamps(spark: SparkSession, place: Path) -> None:
         "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
         "INSERT INTO {t} VALUES (2)",
     )
-    for version in (2, 3):  # which a copy changes
+    for version in (2, 3):  # a copy changes the modification times
         os.utime(commit_path(place, version), (1, 1))
 
 
 def many_features(spark: SparkSession, place: Path) -> None:
-    """Features that ask for little, Iceberg's rules, and one that was dropped again."""
+    """Features with few requirements, and Iceberg compatibility."""
     features = ("vacuumProtocolCheck", "checkpointProtection", "materializePartitionColumns")
     supported = ", ".join(f"'delta.feature.{each}' = 'supported'" for each in features)
     run(
@@ -101,7 +101,7 @@ def many_features(spark: SparkSession, place: Path) -> None:
 
 
 def dropped_feature(spark: SparkSession, place: Path) -> None:
-    """Deletion vectors that the table had and has no more."""
+    """Deletion vectors, and the feature dropped again."""
     run(
         spark,
         place,
@@ -115,7 +115,7 @@ def dropped_feature(spark: SparkSession, place: Path) -> None:
 
 
 def converted(spark: SparkSession, place: Path) -> None:
-    """Parquet files that became a table: names of others, partition values from folders."""
+    """Converted Parquet files: foreign file names, and partition values from folders."""
     rows = spark.range(4).selectExpr("id", "IF(id < 2, 'a b', NULL) AS p")
     rows.write.partitionBy("p").parquet(str(place))
     spark.sql(f"CONVERT TO DELTA parquet.`{place}` PARTITIONED BY (p STRING)")
@@ -123,7 +123,7 @@ def converted(spark: SparkSession, place: Path) -> None:
 
 
 def streamed(spark: SparkSession, place: Path) -> None:
-    """The sink of a stream, which tells how far it got."""
+    """The sink of a stream, with application transactions."""
     source = place.with_name(f"{place.name}_source")
     for number in range(2):
         spark.range(number, number + 1).write.format("delta").mode("append").save(str(source))

@@ -1,4 +1,4 @@
-"""Tables of delta-spark for every kind of log: commits, checkpoints, deletion vectors."""
+"""Tables of delta-spark with every kind of log: commits, checkpoints, deletion vectors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def plain(spark: SparkSession, place: Path) -> None:
-    """Commits alone, with comments, a limited string and applications."""
+    """Only commits, with comments, a VARCHAR column and application transactions."""
     run(
         spark,
         place,
@@ -38,7 +38,7 @@ def plain(spark: SparkSession, place: Path) -> None:
 
 
 def every_operation(spark: SparkSession, place: Path) -> None:
-    """Updates, merges, rewrites and restores, in the words of delta-spark."""
+    """Updates, merges, OPTIMIZE, RESTORE and VACUUM of delta-spark."""
     run(
         spark,
         place,
@@ -58,7 +58,7 @@ def classic_checkpoints(spark: SparkSession, place: Path) -> None:
 
 
 def many_part_checkpoint(spark: SparkSession, place: Path) -> None:
-    """A checkpoint of several parts, and older commits cleaned up."""
+    """A multipart checkpoint, and older commits cleaned up."""
     with configured(spark, {"spark.databricks.delta.checkpoint.partSize": "3"}):
         _fill(spark, place, "'delta.checkpointInterval' = '100'", commits=3)
         clean_up(spark, place)
@@ -76,7 +76,7 @@ def v2_json_checkpoint(spark: SparkSession, place: Path) -> None:
 
 
 def typed_statistics(spark: SparkSession, place: Path) -> None:
-    """A checkpoint that keeps statistics as columns alone, and older commits cleaned up."""
+    """A checkpoint with statistics only as columns, and older commits cleaned up."""
     run(
         spark,
         place,
@@ -97,7 +97,7 @@ def typed_statistics(spark: SparkSession, place: Path) -> None:
 
 
 def deletion_vectors(spark: SparkSession, place: Path) -> None:
-    """Vectors in files of their own, two for one file."""
+    """Deletion vectors in separate files, two for one data file."""
     run(
         spark,
         place,
@@ -110,7 +110,7 @@ def deletion_vectors(spark: SparkSession, place: Path) -> None:
 
 
 def vectors_of_every_operation(spark: SparkSession, place: Path) -> None:
-    """Vectors that updates and merges make, and that a purge takes away."""
+    """Deletion vectors of updates and merges, removed by a purge."""
     deletion_vectors(spark, place)
     run(
         spark,
@@ -124,17 +124,17 @@ def vectors_of_every_operation(spark: SparkSession, place: Path) -> None:
 
 
 def inline_vectors(spark: SparkSession, place: Path) -> None:
-    """The same with the vectors in the log, as the protocol allows and other engines write."""
+    """The same with inline vectors, as other engines write them."""
     deletion_vectors(spark, place)
     for version in (2, 3):
         change_commit(place, version, lambda action: _inline(action, place))
     for file in (place / LOG).glob("*crc"):
-        file.unlink()  # they repeat what was changed, or its bytes
+        file.unlink()  # they contain what was changed, or its checksum
     forget(spark)
 
 
 def shallow_clone(spark: SparkSession, place: Path) -> None:
-    """Files and vectors of another table, named by absolute addresses."""
+    """Data files and vectors of another table, by absolute URL."""
     source = place.with_name(f"{place.name} of é")
     run(
         spark,

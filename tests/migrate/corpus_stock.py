@@ -1,4 +1,4 @@
-"""Tables that stock deltalake makes, and logs in the spelling of older writers."""
+"""Tables of deltalake with every kind of operation, log, value and type."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STATS = '{"numRecords":2,"minValues":{"id":1},"maxValues":{"id":2},"nullCount":
 
 
 def every_operation(place: Path) -> None:
-    """Commits alone, of every operation, with applications and metadata of users."""
+    """Only commits, of every operation, with application transactions and custom metadata."""
     _append(place, 0, partition_by=["p"], configuration={"delta.logRetentionDuration": "30 days"})
     for number in (1, 2):
         properties = CommitProperties(
@@ -54,7 +54,7 @@ def every_operation(place: Path) -> None:
 
 
 def vacuumed(place: Path) -> None:
-    """Files of older versions deleted, which leaves their part of the log as it was."""
+    """Data files of older versions deleted; the log is complete."""
     for number in range(3):
         _append(place, number, partition_by=["p"])
     DeltaTable(place).delete("id < 3")
@@ -86,7 +86,7 @@ def cleaned_up(place: Path) -> None:
 
 
 def compacted(place: Path) -> None:
-    """Files that hold several commits as one, beside the commits."""
+    """Compacted log files in addition to the commits."""
     for number in range(6):
         _append(place, number)
     DeltaTable(place).delete("id = 1")
@@ -96,7 +96,7 @@ def compacted(place: Path) -> None:
 
 
 def compacted_after_checkpoint(place: Path) -> None:
-    """The same after a checkpoint, with the older commits gone."""
+    """Compacted log files after a checkpoint, without the older commits."""
     cleaned_up(place)
     for number in (7, 8):
         _append(place, number)
@@ -105,7 +105,7 @@ def compacted_after_checkpoint(place: Path) -> None:
 
 
 def odd_values(place: Path) -> None:
-    """Partition values that need escaping in paths, by two columns."""
+    """Partition values of two columns that need escaping in paths."""
     odd = ["a/b=c%20 d+e", "ü\"'#?&{}", " ", None, "__HIVE_DEFAULT_PARTITION__", "a:b*[c]\\"]
     rows = {"id": list(range(len(odd))), "p é": odd, "q": [None, *range(1, len(odd))]}
     deltalake.write_deltalake(place, pa.table(rows), partition_by=["p é", "q"])
@@ -113,7 +113,7 @@ def odd_values(place: Path) -> None:
 
 
 def typed_partitions(place: Path) -> None:
-    """A partition column of every type that may be one."""
+    """A partition column of every possible type."""
     columns: dict[str, Any] = {
         "d": [date(2024, 5, 1), None, date(1, 1, 1)],
         "at": [_MOMENT.replace(tzinfo=UTC), None, datetime(1969, 12, 31, tzinfo=UTC)],
@@ -130,7 +130,7 @@ def typed_partitions(place: Path) -> None:
 
 
 def every_type(place: Path) -> None:
-    """A column of every type, nested ones too, with nulls and the ends of their ranges."""
+    """A column of every type, also nested, with nulls and the limits of each range."""
     far = datetime(9999, 12, 31, 23, 59, 59, 999999)
     columns: dict[str, Any] = {
         "long": pa.array([2**63 - 1, -(2**63), None]),
@@ -155,8 +155,8 @@ def every_type(place: Path) -> None:
 
 
 def change_data(place: Path) -> None:
-    """Files of changes beside those of rows."""
-    # Not partitioned: deltalake does not find its own files of changes below escaped names.
+    """Change data files."""
+    # Not partitioned: deltalake does not find its own change data files in escaped folders.
     _append(place, 0, configuration={"delta.enableChangeDataFeed": "true"})
     _append(place, 10)
     table = DeltaTable(place)
@@ -169,7 +169,7 @@ def change_data(place: Path) -> None:
 
 
 def converted(place: Path) -> None:
-    """Parquet files that became a table: names of others, partition values from folders."""
+    """Converted Parquet files: foreign file names, and partition values from folders."""
     for folder in ("p=a b", "p=__HIVE_DEFAULT_PARTITION__"):
         (place / folder).mkdir(parents=True)
         pq.write_table(pa.table({"id": [len(folder)]}), place / folder / "rows of é.parquet")
@@ -182,7 +182,7 @@ def converted(place: Path) -> None:
 
 
 def many_files(place: Path) -> None:
-    """Ten thousand files in one commit, some more, a checkpoint, and a commit after it."""
+    """Ten thousand files in one commit, a delete, a checkpoint, and a commit after it."""
     schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
     place.mkdir()
     pq.write_table(pa.table({"id": [1, 2]}), place / "first.parquet")

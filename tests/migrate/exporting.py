@@ -1,4 +1,4 @@
-"""What tests of exports share: how a copy reads."""
+"""Helpers for tests of exports: read a copy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def rows(location: Path | str, version: int) -> Rows:
-    """The rows that stock deltalake reads."""
+    """Return the rows that deltalake reads."""
     return Deltalake().rows(Place(str(location)), version)
 
 
 def is_readable(location: Path, version: int | None = None) -> bool:
-    """Whether a reader takes what lies there for a table, at a version."""
+    """Return whether deltalake can open a table there, at a version."""
     try:
         deltalake.DeltaTable(str(location), version=version)
     except DeltaError:

@@ -1,4 +1,4 @@
-"""Delta tables written by hand: each action and each Parquet file is what the test says."""
+"""Hand-written Delta tables: the test decides each action and each Parquet file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HandMade:
         return self.version
 
     def add(self, name: str, rows: pa.Table, **fields: Any) -> dict[str, Any]:
-        """Write a data file and return the action that adds it."""
+        """Write a data file and return its add action."""
         (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(rows, self.folder / name)
         return added(name, size=(self.folder / name).stat().st_size, **fields)
@@ -66,7 +66,7 @@ def removed(path: str, **fields: Any) -> dict[str, Any]:
 
 
 def metadata(*columns: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """The metaData of a table with these columns; `fields` are more of it."""
+    """Return the metaData action of a table with these columns; `fields` override its fields."""
     body = {
         "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
         "format": {"provider": "parquet", "options": {}},
@@ -82,7 +82,7 @@ def metadata(*columns: dict[str, Any], **fields: Any) -> dict[str, Any]:
 def column(
     name: str, kind: Any = "long", number: int | None = None, physical: str | None = None
 ) -> dict[str, Any]:
-    """A column; with column mapping its id and its physical name."""
+    """Return a column, with its id and physical name under column mapping."""
     marks = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": physical}
     kept = {key: value for key, value in marks.items() if value is not None}
     return {"name": name, "type": kind, "nullable": True, "metadata": kept}
@@ -97,5 +97,5 @@ def array(element: Any) -> dict[str, Any]:
 
 
 def numbered(name: str, kind: pa.DataType, number: int) -> pa.Field:
-    """A column of a Parquet file with its field id."""
+    """Return a column of a Parquet file with its field id."""
     return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})

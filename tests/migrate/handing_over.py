@@ -1,4 +1,4 @@
-"""What tests of following, cutover and rollback share: who writes, who reads, who dies."""
+"""Helpers for tests of follow, cutover and rollback: writers, readers and killed processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "events"
 IDS = [1, 2, 4, 5, 6, 7, 8]
-"""The rows that such a table has when others hand it over."""
+"""The rows of the table before the cutover."""
 
 
 def open_catalog(uri: DeltaSqlUri | str, **settings: Any) -> Catalog:
@@ -35,12 +35,12 @@ def open_catalog(uri: DeltaSqlUri | str, **settings: Any) -> Catalog:
 
 
 def theirs(place: Path | str, *ids: int) -> int:
-    """Write rows by path, past SQL."""
+    """Append rows with deltalake, outside SQL."""
     return append(place, *ids)
 
 
 def ours(catalog: Catalog, *ids: int) -> int:
-    """Write rows through SQL, to a table that is there."""
+    """Write rows through SQL to an existing table."""
     with catalog.begin() as tx:
         tx.snapshot(NAME)
         tx.write(NAME, rows(*ids))
@@ -48,14 +48,14 @@ def ours(catalog: Catalog, *ids: int) -> int:
 
 
 def cut_over(catalog: Catalog, place: Path) -> None:
-    """Have a table that SQL took over, and wrote to."""
+    """Follow a table, cut it over and write to it."""
     catalog.follow(str(place))
     catalog.cutover(NAME)
     ours(catalog, 11)
 
 
 def sql_ids(catalog: Catalog, version: int | None = None) -> list[int]:
-    """The ids that our engine reads."""
+    """Return the ids that our engine reads."""
     table = catalog.table(NAME)
     with catalog.begin() as tx:
         tx.pin(NAME, table.snapshot(version))
@@ -64,14 +64,14 @@ def sql_ids(catalog: Catalog, version: int | None = None) -> list[int]:
 
 
 def is_sound(catalog: Catalog) -> bool:
-    """Whether SQL and the log say the same at every version."""
+    """Assert that SQL and the log agree at every version; return True."""
     (report,) = catalog.mirror.verify(NAME, versions="all")
     assert report.ok, report.summary()
     return True
 
 
 def shut_out(place: Path | str) -> bool:
-    """Whether stock deltalake refuses to write to a table by its path, and changes nothing."""
+    """Assert that deltalake cannot write to the table; return whether its log is unchanged."""
     log = Path(place) / LOG
     before = everything_below(log)
     with pytest.raises(deltalake.exceptions.CommitFailedError, match="InCommitTimestamp"):
@@ -80,13 +80,13 @@ def shut_out(place: Path | str) -> bool:
 
 
 def everything_below(place: Path) -> dict[str, bytes]:
-    """All files of a table, its log included."""
+    """Return all files of a table, including its log."""
     files = (path for path in place.rglob("*") if path.is_file())
     return {str(path.relative_to(place)): path.read_bytes() for path in files}
 
 
 def die_at(phase: str) -> Callable[[str], None]:
-    """Return a hook that ends this process at a phase."""
+    """Return a hook that kills this process at a phase."""
 
     def hook(reached: str) -> None:
         if reached == phase:
@@ -96,7 +96,7 @@ def die_at(phase: str) -> Callable[[str], None]:
 
 
 def kill_after(transactions: int) -> None:
-    """End this process when so many SQL transactions have been committed."""
+    """Kill this process after this many committed SQL transactions."""
     done = count(1)
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ def kill_after(transactions: int) -> None:
 
 
 def once_at(phase: str, act: Callable[[], object]) -> Callable[[str], None]:
-    """Return a hook that does something when a phase is reached for the first time."""
+    """Return a hook that calls a function when a phase is reached for the first time."""
     done: list[str] = []
 
     def hook(reached: str) -> None:

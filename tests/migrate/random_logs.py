@@ -1,4 +1,4 @@
-"""Random logs as other writers make them: JSON in a folder, and a file for everything they name."""
+"""Random logs of other writers: JSON commits, and a file for every path in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NAMES = st.one_of(
     st.sampled_from(["a.parquet", "day=1/b c.parquet", "é%/x#y?.parquet", "p=%2F/100%.parquet"]),
     st.builds("{}/{}".format, st.sampled_from(["f", "x=1"]), st.integers(0, 9)),
 )
-# A checkpoint has no room for fields that Delta does not know.
+# A checkpoint cannot store fields that Delta does not define.
 _APPS = st.builds(replace, strategies.transactions, extra=st.just({}))
 _DOMAINS = st.builds(
     replace, strategies.domains, domain=st.sampled_from(["a.b", "it's"]), extra=st.just({})
@@ -65,7 +65,7 @@ class RandomLog:
     _metadata: Metadata = field(init=False)
 
     def write(self, commits: int) -> None:
-        """Write so many commits, the first of which creates the table."""
+        """Write this many commits; the first creates the table."""
         schema = strategies.SCHEMA.to_json()
         self._metadata = Metadata(
             id=f"{self.root.parent.name}", schema_string=schema, partition_columns=PARTITIONS
@@ -83,7 +83,7 @@ class RandomLog:
             removes = [replace(each, **_BRIEF) for each in removes]
         keys = {_key(each) for each in gone}
         adds = [add for add in self._adds() if _key(add) not in keys]
-        if live and self._draw(st.booleans()):  # told once more, with other statistics
+        if live and self._draw(st.booleans()):  # added again, with other statistics
             again = replace(live[0], stats='{"numRecords":3}', modification_time=7)
             adds += [] if _key(again) in keys | {_key(each) for each in adds} else [again]
         actions: list[Action] = [*removes, *adds, *self._draw(_few(_APPS))]
@@ -115,15 +115,15 @@ class RandomLog:
         for _ in range(self._draw(st.integers(0, 3))):
             drawn: Any = self._draw(strategies.adds)
             vector = self._vector() if self._draw(st.booleans()) else None
-            # As much as all files together may be.
+            # The total size of all files must fit, too.
             fields = {"size": drawn.size % 10**12, "stats": self._draw(_STATS)}
             files.append(replace(drawn, path=self._path(), deletion_vector=vector, **fields))
         return list({each.path: each for each in files}.values())
 
     def _path(self, folder: str = "") -> str:
-        """Draw the path of a file, and put one there."""
+        """Draw the path of a file, and create that file."""
         place = self._draw(_PLACES)
-        # One file under two names would be two files.
+        # A file must not have two different paths: they would be two files.
         name = f"{folder}{'' if place == 'relative' else 'by url/'}{self._draw(_NAMES)}"
         root = self.elsewhere if place == "elsewhere" else self.root
         self._put(root / name)
@@ -154,14 +154,14 @@ class RandomLog:
 
 
 def content_of(root: Path, path: str) -> str:
-    """Return what is in the file that a log at `root` means."""
+    """Return the content of the file at a path in the log of `root`."""
     if path.startswith("file://"):
         return Path(unquote(path.removeprefix("file://"))).read_text()
     return (root / unquote(path)).read_text()
 
 
 def vector_name(vector: DeletionVector) -> str:
-    """Return the name of a vector's file, relative to the table, by the words of the protocol."""
+    """Return the relative path of a vector's file, as the protocol defines it."""
     stored = vector.path_or_inline_dv
     number = b"".join(_word(stored[-20:][at : at + 5]).to_bytes(4, "big") for at in (0, 5, 10, 15))
     text = number.hex()

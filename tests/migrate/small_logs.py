@@ -1,4 +1,4 @@
-"""Logs written by hand, and what SQL holds of a table after one was loaded."""
+"""Hand-written logs, and the content of SQL after one was loaded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TABLES = (
 
 
 def write_log(folder: Path, commits: list[list[dict[str, Any]]]) -> Storage:
-    """Write a log of these commits."""
+    """Write a log with these commits."""
     log = folder / "_delta_log"
     log.mkdir(parents=True)
     for version, actions in enumerate(commits):
@@ -43,7 +43,7 @@ def write_log(folder: Path, commits: list[list[dict[str, Any]]]) -> Storage:
 
 
 def random_commits(seed: int, count: int = 12) -> list[list[dict[str, Any]]]:
-    """Return commits that add, remove, restate and bring back files of a few names."""
+    """Return random commits that add, remove, update and restore files with a few names."""
     choose = random.Random(seed)
     commits: list[list[dict[str, Any]]] = [[protocol(), metadata(["id"])]]
     for version in range(1, count):
@@ -76,7 +76,7 @@ def protocol() -> dict[str, Any]:
 
 
 def metadata(columns: list[str]) -> dict[str, Any]:
-    """Metadata of a table with these columns and one to part it by."""
+    """Return the metadata of a table with these columns and a partition column."""
     kinds = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in columns]
     kinds.append({"name": "p", "type": "string", "nullable": True, "metadata": {}})
     return {
@@ -137,7 +137,7 @@ def vector(choose: random.Random) -> dict[str, Any]:
 
 
 def hidden_table(store: Store, storage: Storage, name: str = "t") -> TableRow:
-    """Make a table that nobody sees, to load a log into."""
+    """Create a hidden table to load a log into."""
     row: dict[str, Any] = {
         "table_uuid": "11111111-2222-4333-8444-555555555555",
         "namespace": "default",
@@ -155,7 +155,7 @@ def hidden_table(store: Store, storage: Storage, name: str = "t") -> TableRow:
 
 
 def everything(store: Store, table: TableRow) -> dict[str, list[tuple[Any, ...]]]:
-    """Return every row that SQL has of a table."""
+    """Return every row that SQL has for a table."""
     found = {}
     with store.session() as session:
         connection: Any = session._connection  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Delta tables of other writers, to be imported, and ways to damage their logs."""
+"""Delta tables of deltalake to import, and ways to damage their logs."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ CHECKPOINT = 4
 
 
 def rows(*ids: int) -> pa.Table:
-    """Rows in two partitions."""
+    """Return rows in two partitions."""
     return pa.table({"id": list(ids), "p": ["a" if i % 2 else "b" for i in ids]}, schema=SCHEMA)
 
 
 def append(place: Path | str, *ids: int, **options: Any) -> int:
-    """Write rows by path, as stock deltalake does."""
+    """Append rows with deltalake; return the version."""
     deltalake.write_deltalake(str(place), rows(*ids), mode="append", partition_by=["p"], **options)
     return deltalake.DeltaTable(str(place)).version()
 
 
 def make_table(place: Path, *, checkpoint: bool = True) -> Path:
     """Write a table with seven versions: appends, a delete, a checkpoint at version 4."""
-    # The log keeps every commit, checkpoint or not.
+    # The log keeps every commit: no automatic checkpoints.
     quiet = {"configuration": {"delta.checkpointInterval": "1000"}}
     append(place, 1, 2, **quiet)
     append(place, 3)
@@ -49,7 +49,7 @@ def make_table(place: Path, *, checkpoint: bool = True) -> Path:
 
 
 def copy_of(pristine: Path, place: Path) -> Path:
-    """Copy a table, so that a test may damage it."""
+    """Copy a table so that a test can damage it."""
     shutil.copytree(pristine, place)
     return place
 
@@ -59,25 +59,25 @@ def checkpoint_file(place: Path, version: int = CHECKPOINT) -> Path:
 
 
 def change_actions(place: Path, version: int, change: Any) -> None:
-    """Write a commit again, with its actions as a function returns them."""
+    """Rewrite a commit with the actions that a function returns."""
     path = commit_path(place, version)
     actions = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(f"{json.dumps(each)}\n" for each in change(actions)))
 
 
 def read_ids(place: Path | str, version: int | None = None) -> list[int]:
-    """The ids that stock deltalake reads."""
+    """Return the ids that deltalake reads."""
     table = deltalake.DeltaTable(str(place), version=version)
     return sorted(table.to_pyarrow_table()["id"].to_pylist())
 
 
 def paths_at(catalog: Catalog, name: str, version: int) -> list[str]:
-    """The live files that SQL has at a version."""
+    """Return the live files in SQL at a version."""
     state = SqlState(catalog.store, catalog.table(name).row, version)
     return sorted(state.files["path"].to_pylist())
 
 
 def stock_paths_at(place: Path | str, version: int) -> list[str]:
-    """The live files that stock deltalake has at a version."""
+    """Return the live files in deltalake at a version."""
     actions = pa.table(deltalake.DeltaTable(str(place), version=version).get_add_actions())
     return sorted(actions["path"].to_pylist())

@@ -1,4 +1,4 @@
-"""What makers of tables with delta-spark share."""
+"""Helpers that create tables with delta-spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DAY_S = 86_400
 
 @contextmanager
 def configured(spark: SparkSession, wanted: dict[str, str]) -> Iterator[None]:
-    """Change settings of the session for a while; they may have had no value."""
+    """Change settings of the session temporarily, also settings without a value."""
     before = {name: spark.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)
@@ -35,30 +35,30 @@ def configured(spark: SparkSession, wanted: dict[str, str]) -> Iterator[None]:
 
 
 def run(spark: SparkSession, place: Path, *statements: str) -> None:
-    """Let delta-spark take statements about the table `{t}`."""
+    """Run statements of delta-spark on the table `{t}`."""
     for statement in statements:
         spark.sql(statement.format(t=f"delta.`{place}`"))
 
 
 def delta_log(spark: SparkSession, place: Path) -> Any:
-    """Return delta-spark's own object for a table."""
+    """Return delta-spark's DeltaLog of a table."""
     jvm: Any = spark._jvm
     return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(place))
 
 
 def forget(spark: SparkSession) -> None:
-    """Let delta-spark read logs anew, though it has read them before."""
+    """Clear delta-spark's cache, so that it reads logs again."""
     jvm: Any = spark._jvm
     jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 def clean_up(spark: SparkSession, place: Path) -> None:
-    """Write a checkpoint of a log that is years old, which lets delta-spark clean it up."""
+    """Make a log years old and write a checkpoint, so that delta-spark cleans the log up."""
     now = time.time()
     _set_times(place, now - 1000 * _DAY_S)
     delta_log(spark, place).checkpoint()
     assert not commit_path(place, 0).exists(), "delta-spark cleaned nothing up"
-    _set_times(place, now - 60)  # it refuses to look at versions that are too old
+    _set_times(place, now - 60)  # delta-spark refuses to read versions that are too old
 
 
 def _set_times(place: Path, first_s: float) -> None:
@@ -67,7 +67,7 @@ def _set_times(place: Path, first_s: float) -> None:
 
 
 def set_domain(spark: SparkSession, place: Path, configuration: str, *, removed: bool) -> None:
-    """Commit a metadata domain of a user, for which there is no statement."""
+    """Commit a metadata domain of a user, for which there is no SQL statement."""
     jvm: Any = spark._jvm
     delta = jvm.org.apache.spark.sql.delta
     domain = delta.actions.DomainMetadata("etl.état", configuration, removed)
@@ -78,7 +78,7 @@ def set_domain(spark: SparkSession, place: Path, configuration: str, *, removed:
 
 
 def commit_times(spark: SparkSession, place: Path) -> dict[int, int]:
-    """Return when each commit happened as delta-spark tells it, in milliseconds."""
+    """Return the commit timestamps in delta-spark's history, in milliseconds."""
     rows = spark.sql(f"DESCRIBE HISTORY delta.`{place}`").selectExpr(
         "version", "unix_millis(timestamp) AS at"
     )

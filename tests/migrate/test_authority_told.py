@@ -1,4 +1,4 @@
-"""Who owns a log, told by what is left of it: cleaned up, restored, given back, taken by force."""
+"""The authority of a log, found from a log that was cleaned up, restored, rolled back or forced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:
 
 @pytest.fixture
 def of_spark(place: Path) -> Path:
-    """A table whose in-commit timestamps a writer by path has turned on."""
+    """A table whose in-commit timestamps another program enabled."""
     (created,) = (each["metaData"] for each in commit_lines(place, 0) if "metaData" in each)
     version = HEAD + 1
     enabled = {
@@ -56,7 +56,7 @@ def of_spark(place: Path) -> Path:
 def by_path(
     place: Path, version: int, *actions: object, timestamp: int | None = None, engine: str = SPARK
 ) -> None:
-    """Commit as a writer by path, with an in-commit timestamp unless it knows of none."""
+    """Commit as another program, with an in-commit timestamp if one is given."""
     info: dict[str, object] = {"timestamp": 4102444800000, "engineInfo": engine}
     if timestamp is not None:
         info["inCommitTimestamp"] = timestamp
@@ -66,7 +66,7 @@ def by_path(
 
 
 def cleaned_up(catalog: Catalog, place: Path) -> None:
-    """Remove the commits that the latest checkpoint stands in for, as readers by path may."""
+    """Delete the commits before the latest checkpoint, as a log cleanup does."""
     catalog.mirror.checkpoint(NAME)
     forget_commits_below(place, catalog.table(NAME).version())
 
@@ -75,7 +75,7 @@ def cleaned_up(catalog: Catalog, place: Path) -> None:
 
 
 @pytest.mark.parametrize("is_cleaned_up", [True, False])
-def test_a_restored_catalog_goes_on_with_its_own_log(
+def test_restored_catalog_continues_its_own_log(
     sqlite_uri: DeltaSqlUri, place: Path, tmp_path: Path, is_cleaned_up: bool
 ) -> None:
     with open_catalog(sqlite_uri) as catalog:
@@ -87,17 +87,17 @@ def test_a_restored_catalog_goes_on_with_its_own_log(
     backup = tmp_path / "backup.sqlite"
     shutil.copy(sqlite_uri.database, backup)
     with open_catalog(sqlite_uri) as catalog:
-        for each in range(12, 20):  # more than are looked at from the end of the log
+        for each in range(12, 20):  # more than are read from the end of the log
             ours(catalog, each)
     with open_catalog(DeltaSqlUri(backend="sqlite", database=str(backup))) as restored:
         assert restored.import_table(str(place)).state == "continued"
         assert sql_ids(restored) == [*IDS, *range(11, 20)]
 
 
-def test_a_table_that_was_imported_only_is_no_backup_of_the_authority(
+def test_import_is_refused_after_another_catalog_committed(
     catalog: Catalog, other: Catalog, of_spark: Path
 ) -> None:
-    """Both have the commits of others, and one of them went on."""
+    """Both catalogs imported the same commits, and one of them committed afterwards."""
     catalog.import_table(str(of_spark))
     other.import_table(str(of_spark))
     ours(other, 11)
@@ -106,11 +106,11 @@ def test_a_table_that_was_imported_only_is_no_backup_of_the_authority(
     assert sql_ids(catalog) == IDS
 
 
-# Timestamps that others had turned on
+# In-commit timestamps that another program enabled
 
 
 @pytest.mark.parametrize("way", ["import", "cutover"])
-def test_the_timestamps_of_others_do_not_hide_who_writes(
+def test_authority_is_found_when_others_enabled_the_timestamps(
     catalog: Catalog, other: Catalog, of_spark: Path, way: str
 ) -> None:
     other.follow(str(of_spark))
@@ -123,7 +123,7 @@ def test_the_timestamps_of_others_do_not_hide_who_writes(
     assert refused.value.version == version
 
 
-def test_a_log_that_only_others_write_is_taken(catalog: Catalog, of_spark: Path) -> None:
+def test_log_without_a_catalog_is_imported(catalog: Catalog, of_spark: Path) -> None:
     by_path(of_spark, HEAD + 2, timestamp=2000)
     catalog.import_table(str(of_spark))
     ours(catalog, 11)
@@ -132,7 +132,7 @@ def test_a_log_that_only_others_write_is_taken(catalog: Catalog, of_spark: Path)
 
 @pytest.mark.parametrize("others_went_on", [True, False])
 @pytest.mark.parametrize("is_cleaned_up", [True, False])
-def test_what_was_given_back_with_its_timestamps_is_imported(
+def test_rolled_back_table_that_keeps_timestamps_is_imported(
     catalog: Catalog, other: Catalog, of_spark: Path, is_cleaned_up: bool, others_went_on: bool
 ) -> None:
     other.import_table(str(of_spark))
@@ -147,14 +147,14 @@ def test_what_was_given_back_with_its_timestamps_is_imported(
     assert catalog.import_table(str(of_spark)).state == "imported"
     ours(catalog, 12)
     assert sql_ids(catalog) == [*IDS, 11, 12]
-    with pytest.raises(OtherAuthorityError):  # it went on: it has an authority now
+    with pytest.raises(OtherAuthorityError):  # the catalog committed, so it is an authority now
         other.import_table(str(of_spark))
     before = everything_below(of_spark)
-    other.rollback(NAME)  # again: it gives back what it had, not what came after
+    other.rollback(NAME)  # the second rollback covers only the own commits, not the later ones
     assert everything_below(of_spark) == before
 
 
-def test_a_rollback_notes_nothing_where_the_log_tells_it(catalog: Catalog, place: Path) -> None:
+def test_rollback_writes_no_owner_file_when_the_log_shows_it(catalog: Catalog, place: Path) -> None:
     catalog.import_table(str(place))
     catalog.cutover(NAME)
     ours(catalog, 11)
@@ -162,7 +162,7 @@ def test_a_rollback_notes_nothing_where_the_log_tells_it(catalog: Catalog, place
     assert not (place / OWNER_FILE).exists()
 
 
-def test_a_table_that_only_followed_gives_nothing_back(
+def test_rollback_of_a_followed_table_changes_no_file(
     catalog: Catalog, other: Catalog, of_spark: Path
 ) -> None:
     other.import_table(str(of_spark))
@@ -173,10 +173,10 @@ def test_a_table_that_only_followed_gives_nothing_back(
     assert everything_below(of_spark) == before
 
 
-# Writers that know no in-commit timestamps
+# Writers without in-commit timestamps
 
 
-def test_a_commit_past_sql_does_not_hide_the_authority(
+def test_authority_is_found_after_a_foreign_commit(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
     other.import_table(str(place))
@@ -187,10 +187,10 @@ def test_a_commit_past_sql_does_not_hide_the_authority(
         catalog.import_table(str(place))
 
 
-# Taken over by force
+# Imports with force
 
 
-def test_a_catalog_knows_that_its_log_was_taken_by_force(
+def test_import_is_refused_after_another_catalog_used_force(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
     other.import_table(str(place))
@@ -203,7 +203,7 @@ def test_a_catalog_knows_that_its_log_was_taken_by_force(
     with pytest.raises(OtherAuthorityError):
         other.import_table(str(place))
     assert sql_ids(other) == [*IDS, 11]
-    # And back by force, from where it left off.
+    # Then back with force, from its last version.
     assert other.import_table(str(place), force=True).state == "continued"
     ours(other, 13)
     with pytest.raises(OtherAuthorityError):
@@ -211,7 +211,7 @@ def test_a_catalog_knows_that_its_log_was_taken_by_force(
     assert sql_ids(other) == [*IDS, 11, 12, 13]
 
 
-def test_a_log_that_was_taken_by_force_is_given_back(
+def test_rollback_returns_a_log_that_was_taken_by_force(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
     other.import_table(str(place))
@@ -220,7 +220,7 @@ def test_a_log_that_was_taken_by_force_is_given_back(
     ours(catalog, 12)
     catalog.rollback(NAME)
     assert other.import_table(str(place)).state == "continued"
-    other.cutover(NAME)  # from here on the note of the other is of no account
+    other.cutover(NAME)  # from here on the other catalog's owner file does not matter
     ours(other, 13)
     other.drop(NAME)
     assert other.import_table(str(place)).state == "imported"
@@ -228,7 +228,7 @@ def test_a_log_that_was_taken_by_force_is_given_back(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", '{"lastVersion": "x", "takenBy": 7}'])
-def test_a_note_that_is_damaged_gives_nothing_away(
+def test_damaged_owner_file_does_not_change_the_authority(
     catalog: Catalog, other: Catalog, place: Path, text: str
 ) -> None:
     other.import_table(str(place))

@@ -1,4 +1,4 @@
-"""Tables that map columns by id: files are read by their field ids, whatever names they have.
+"""Tables with column mapping by id: files are read by field id, not by column name.
 
 delta-spark is the oracle. deltalake 1.6 reads such files by name.
 """
@@ -47,7 +47,7 @@ COLUMNS = [
     column("day", "string", 9, "col-day"),
 ]
 ROWS = [
-    # names of the first file are those of the schema, those of the second are swapped
+    # the first file has the names of the schema, the second has swapped names
     {"id": 1, "name": "a", "part": {"x": 10, "y": "u"}, "parts": [{"z": 5}], "day": "mon"},
     {"id": 2, "name": "b", "part": None, "parts": [], "day": "mon"},
     {"id": 3, "name": "c", "part": {"x": 30, "y": None}, "parts": None, "day": "tue"},
@@ -58,7 +58,7 @@ ROWS = [
 def stored(
     names: dict[int, str], rows: list[dict[str, Any]], *, only: set[int] | None = None
 ) -> pa.Table:
-    """The rows of a file whose columns have these names by id."""
+    """Return the rows of a file whose columns have these names by id."""
     part = pa.struct([numbered(names[6], pa.string(), 6), numbered(names[5], pa.int64(), 5)])
     parts = pa.list_(pa.field("element", pa.struct([numbered(names[8], pa.int64(), 8)])))
     kinds = {1: pa.int64(), 2: pa.string(), 4: part, 7: parts}
@@ -80,7 +80,7 @@ def stored(
 
 
 OWN = {1: "col-id", 2: "col-name", 4: "col-part", 5: "col-x", 6: "col-y", 7: "col-parts", 8: "z"}
-# Each name is that of another column, so reading by name gives wrong rows or nulls.
+# Each name belongs to another column, so reading by name gives wrong rows or nulls.
 SWAPPED = {1: "col-name", 2: "col-id", 4: "part", 5: "col-y", 6: "col-x", 7: "p", 8: "col-z"}
 
 
@@ -105,7 +105,7 @@ def write(folder: Path, names: dict[int, str] = SWAPPED) -> HandMade:
             stats=stats(1, 2),
         ),
         table.add("b.parquet", stored(names, ROWS[2:3]), partitionValues={"col-day": "tue"}),
-        # one column and nothing else
+        # a file with only one column
         table.add(
             "c.parquet",
             stored(names, ROWS[3:], only={1}),
@@ -141,12 +141,12 @@ def test_files_are_read_by_field_id(lake: Catalog, tmp_path: Path) -> None:
     with lake.begin() as tx:
         some = tx.read("t", columns=["id", "part"], predicate="id >= 3 AND day IS NOT NULL")
         assert pa.table(some).to_pylist() == [{"id": 3, "part": {"x": 30, "y": None}}]
-    # statistics and partition values go by physical name
+    # statistics and partition values use physical names
     assert lake.table("t").scan("id > 2").paths() == ["b.parquet", "c.parquet"]
     assert lake.table("t").scan("day = 'tue'").paths() == ["b.parquet"]
 
 
-def test_changes_to_a_table_mapped_by_id_keep_every_value(lake: Catalog, tmp_path: Path) -> None:
+def test_dml_on_a_table_mapped_by_id_keeps_every_value(lake: Catalog, tmp_path: Path) -> None:
     lake.import_table(write(tmp_path / "t").path, name="t")
     with lake.begin() as tx:
         tx.update("t", {"name": "'new'"}, predicate="id = 3")
@@ -163,7 +163,7 @@ def test_changes_to_a_table_mapped_by_id_keep_every_value(lake: Catalog, tmp_pat
 def test_files_of_an_object_store_are_read_by_field_id(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str], tmp_path: Path
 ) -> None:
-    """Those are read by Arrow, not by DuckDB."""
+    """Arrow reads these files, not DuckDB."""
     table = write(tmp_path / "t")
     with open_mirrored(sqlite_uri, tmp_path, storage={"options": s3_options}) as catalog:
         target = open_storage(s3_location, catalog.config.storage)
@@ -175,7 +175,7 @@ def test_files_of_an_object_store_are_read_by_field_id(
     assert columns(found) == columns(wanted(1, 2, 3, 4))
 
 
-def test_views_of_a_duckdb_file_go_by_field_id(lake: Catalog, tmp_path: Path) -> None:
+def test_duckdb_views_read_by_field_id(lake: Catalog, tmp_path: Path) -> None:
     lake.import_table(write(tmp_path / "t").path, name="t")
     deltasql.mirror_duckdb(lake, tmp_path / "views.duckdb")
     with duckdb.connect(str(tmp_path / "views.duckdb"), read_only=True) as connection:
@@ -183,7 +183,7 @@ def test_views_of_a_duckdb_file_go_by_field_id(lake: Catalog, tmp_path: Path) ->
     assert columns(by_id(found)) == columns(wanted(1, 2, 3, 4))
 
 
-def test_a_file_without_field_ids_is_refused_by_name(lake: Catalog, tmp_path: Path) -> None:
+def test_error_names_a_file_without_field_ids(lake: Catalog, tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     rows = pa.table({"col-id": [1]})
     ids = metadata(column("id", "long", 1, "col-id"), configuration=CONFIGURATION)
@@ -196,10 +196,10 @@ def test_a_file_without_field_ids_is_refused_by_name(lake: Catalog, tmp_path: Pa
 
 @pytest.mark.parametrize("mode", ["id", "name"])
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_mapped_table_without_physical_names_is_refused(
+def test_mapped_table_without_physical_names_is_refused(
     lake: Catalog, tmp_path: Path, mode: str, inside: bool
 ) -> None:
-    """As deltalake refuses it, wherever the column stands."""
+    """At any nesting level, as deltalake does."""
     bare = column("bare", "long", 2)
     first = column("s", struct(bare), 1, "col-s") if inside else bare
     table = HandMade(tmp_path / "t")
@@ -221,7 +221,7 @@ def test_spark_reads_by_field_id_what_delta_spark_reads(
         lake.import_table(table.path, name=name)
         uri = lake.uri.with_table(name).to_string()
         frames = [read(spark, uri)]
-        if names is FOREIGN:  # delta-spark 4.4 fails where a file uses the name of another column
+        if names is FOREIGN:  # delta-spark 4.4 fails if a file uses the name of another column
             frames.append(spark.read.format("delta").load(table.path))
         for frame in frames:
             found = [row.asDict(recursive=True) for row in frame.orderBy("id").collect()]

@@ -1,4 +1,4 @@
-"""delta-spark reads exports, and data is verified on Spark as it is on DuckDB."""
+"""delta-spark reads exports, and data verification works on Spark as on DuckDB."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAKERS = (tables_staged.deletion_vectors, tables_staged.mapped_partition)
 
 @pytest.fixture(scope="module")
 def delta_spark(spark: SparkSession) -> Iterator[DeltaSpark]:
-    """delta-spark, set up for tables of a few rows."""
+    """delta-spark, configured for small tables."""
     before = {name: spark.conf.get(name, None) for name in SMALL}
     for name, value in SMALL.items():
         spark.conf.set(name, value)
@@ -68,7 +68,7 @@ def test_delta_spark_reads_every_kind_of_copy(
     smoke([tables.nested, tables.typed_partitions, *MAKERS], ("nested",), BEYOND, named=True),
     ids=lambda make: make.__name__,
 )
-def test_rows_are_compared_with_those_of_delta_spark(
+def test_data_verification_compares_with_delta_spark(
     delta_spark: DeltaSpark, sqlite_uri: DeltaSqlUri, tmp_path: Path, make: Any
 ) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
@@ -82,7 +82,7 @@ def test_rows_are_compared_with_those_of_delta_spark(
 
 
 @pytest.mark.everything(BEYOND)
-def test_spark_goes_on_past_files_that_it_cannot_read(
+def test_data_verification_on_spark_skips_unreadable_files(
     delta_spark: DeltaSpark, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
@@ -99,7 +99,7 @@ def test_spark_goes_on_past_files_that_it_cannot_read(
 
 
 @pytest.mark.everything(BEYOND)
-def test_spark_shows_rows_that_the_log_tells_otherwise(
+def test_data_verification_on_spark_shows_different_rows(
     delta_spark: DeltaSpark, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with publish_history(sqlite_uri, tmp_path / "lake") as catalog:

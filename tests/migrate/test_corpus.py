@@ -1,4 +1,4 @@
-"""Tables of stock deltalake, and logs of any other spelling, come in equal at every version."""
+"""Imported tables of deltalake, and hand-written logs, equal their source at every version."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ TABLES = named(
     corpus_by_hand.older_writers,
 )
 
-# Older versions have no files any more, or the same ten thousand.
+# Older versions have no files any more, or the same ten thousand files.
 FIRST_READ = {"vacuumed": 3, "many_files": 2}
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """The tables, none of them made yet."""
+    """The tables, not created yet."""
     return Corpus(tmp_path_factory.mktemp("corpus"), TABLES)
 
 
@@ -61,7 +61,7 @@ def test_every_version_has_the_rows_of_the_source(brought: BroughtIn, name: str)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_version_is_what_deltalake_knows_of_it(brought: BroughtIn, name: str) -> None:
+def test_every_version_has_the_state_that_deltalake_reads(brought: BroughtIn, name: str) -> None:
     source, table = brought.table(name)
     assert [row.version for row in reversed(table.history())] == list(source.versions)
     for version in source.versions:
@@ -70,12 +70,12 @@ def test_every_version_is_what_deltalake_knows_of_it(brought: BroughtIn, name: s
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_commit_keeps_its_fields_and_the_log_its_bytes(brought: BroughtIn, name: str) -> None:
+def test_import_keeps_every_commit_field_and_the_log_bytes(brought: BroughtIn, name: str) -> None:
     assert_kept_whole(brought, name)
 
 
 @pytest.mark.parametrize("name", sorted(TABLES.keys() - {"many_files"}))
-def test_an_imported_table_goes_on(
+def test_imported_table_accepts_commits(
     corpus: Corpus, name: str, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     source = corpus.source(name)
@@ -96,7 +96,7 @@ def test_an_imported_table_goes_on(
         assert report.ok, report.summary()
 
 
-def test_change_data_is_what_deltalake_reads(brought: BroughtIn) -> None:
+def test_change_data_of_imported_table_matches_deltalake(brought: BroughtIn) -> None:
     source, table = brought.table("change_data")
     ours, theirs = (
         pa.table(opened.load_cdf(starting_version=0, ending_version=source.versions[-1]))
@@ -109,7 +109,7 @@ def test_change_data_is_what_deltalake_reads(brought: BroughtIn) -> None:
 
 
 @pytest.mark.parametrize("backend", ["duckdb", "postgres"])
-def test_every_database_holds_the_same(
+def test_import_stores_the_same_in_every_database(
     brought: BroughtIn, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     assert_same_in(catalog_uri, brought, tmp_path)

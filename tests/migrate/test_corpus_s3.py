@@ -1,4 +1,4 @@
-"""The same tables come in from S3."""
+"""Imported tables of deltalake on S3 equal their source."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ON_S3 = ["checkpoints", "compacted_after_checkpoint", "odd_values"]
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """The tables on local disk, none of them made yet."""
+    """The tables on local disk, not created yet."""
     return Corpus(tmp_path_factory.mktemp("corpus"), TABLES)
 
 
 @pytest.mark.parametrize("name", smoke(ON_S3, ON_S3[:1], "more tables on S3"))
-def test_a_table_on_s3_is_equal_at_its_versions(
+def test_imported_table_on_s3_equals_its_source(
     corpus: Corpus,
     name: str,
     sqlite_uri: DeltaSqlUri,
@@ -55,7 +55,7 @@ def test_a_table_on_s3_is_equal_at_its_versions(
 
 
 def upload(folder: Path, location: str, catalog: deltasql.Catalog) -> None:
-    """Put a table of local disk into a bucket, the log in order and last."""
+    """Upload a local table to a bucket, the log last and in order."""
     storage = open_storage(location, catalog.config.storage)
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     for file in sorted(files, key=lambda file: "_delta_log" in file.parts):

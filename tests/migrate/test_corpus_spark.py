@@ -1,4 +1,4 @@
-"""Tables of delta-spark, with every feature it writes, come in equal at every version."""
+"""Imported tables of delta-spark, with every feature, equal their source at every version."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ TABLES = named(
 )
 SMOKE = ("deletion_vectors",)
 BEYOND = "tables of delta-spark, beyond the smoke set"
-# Compiling code for a query pays off for more rows than these.
+# Code generation only pays off for more rows.
 _SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -80,14 +80,14 @@ _SMALL = {
 
 @pytest.fixture(scope="module")
 def small(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, set up for tables of a few rows."""
+    """The session, configured for small tables."""
     with configured(spark, _SMALL):
         yield spark
 
 
 @pytest.fixture(scope="module")
 def corpus(small: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """The tables, none of them made yet."""
+    """The tables, not created yet."""
     return Corpus(tmp_path_factory.mktemp("corpus"), TABLES, (small,))
 
 
@@ -107,7 +107,7 @@ def test_every_version_has_the_rows_of_the_source(
 
 @pytest.mark.everything(BEYOND)
 @pytest.mark.parametrize("name", ["variants"])
-def test_variants_are_read_by_spark(brought: BroughtIn, small: SparkSession, name: str) -> None:
+def test_only_spark_reads_variants(brought: BroughtIn, small: SparkSession, name: str) -> None:
     source, table = brought.table(name)
     for version in source.versions:
         with pytest.raises(UnsupportedFeatureError, match="variant"):
@@ -122,36 +122,36 @@ def test_variants_are_read_by_spark(brought: BroughtIn, small: SparkSession, nam
 
 
 @pytest.mark.parametrize("name", smoke(TABLES, SMOKE, BEYOND))
-def test_every_version_is_what_delta_spark_knows_of_it(
+def test_every_version_has_the_state_that_delta_spark_reads(
     brought: BroughtIn, small: SparkSession, name: str
 ) -> None:
     source, table = brought.table(name)
     versions = source.versions if EVERYTHING else source.versions[-1:]
     for version in versions:
         found, expected = own_state(table, version), DeltaSpark(small).log(source.place, version)
-        if name == "typed_statistics":  # which come back in another spelling
+        if name == "typed_statistics":  # these are converted back to different JSON
             found, expected = with_few_statistics(found), with_few_statistics(expected)
         assert found == expected, version
 
 
 @pytest.mark.parametrize("name", smoke(TABLES, SMOKE, BEYOND))
-def test_every_commit_keeps_its_fields_and_the_log_its_bytes(brought: BroughtIn, name: str) -> None:
+def test_import_keeps_every_commit_field_and_the_log_bytes(brought: BroughtIn, name: str) -> None:
     source, table = brought.table(name)
     assert [row.version for row in reversed(table.history())] == list(source.versions)
     assert_kept_whole(brought, name)
 
 
-def test_times_are_those_of_delta_spark(brought: BroughtIn, small: SparkSession) -> None:
+def test_commit_timestamps_match_delta_spark(brought: BroughtIn, small: SparkSession) -> None:
     source, table = brought.table("in_commit_timestamps")
     found = {row.version: row.committed_at_ms for row in table.history()}
     theirs = commit_times(small, source.path)
     assert {version: theirs[version] for version in (2, 3)} == {2: found[2], 3: found[3]}
-    # Before, delta-spark goes by the files, which are written when the commit has happened.
+    # Before version 2, delta-spark uses the modification times, which are after the commit.
     assert 0 <= theirs[1] - found[1] < 60_000
 
 
 @pytest.mark.everything(BEYOND)
-def test_identical_tables_come_in_by_spark(
+def test_import_on_spark_stores_the_same(
     brought: BroughtIn, small: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(sqlite_uri, tmp_path) as catalog:
@@ -163,14 +163,14 @@ def test_identical_tables_come_in_by_spark(
 
 @pytest.mark.everything(BEYOND)
 @pytest.mark.parametrize("backend", ["duckdb", "postgres"])
-def test_every_database_holds_the_same(
+def test_import_stores_the_same_in_every_database(
     brought: BroughtIn, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     assert_same_in(catalog_uri, brought, tmp_path)
 
 
 def with_few_statistics(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a state with those statistics that everybody spells alike."""
+    """Return a state with only those statistics that have one JSON form."""
     adds = []
     for add in state["add"]:
         told = json.loads(add["stats"])
@@ -180,7 +180,7 @@ def with_few_statistics(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def source_rows(spark: SparkSession, source: Source, version: int) -> Rows:
-    """Return the rows of a version as its writer reads them, or deltalake, which is faster."""
+    """Return the rows of a version from deltalake, which is faster, or else from delta-spark."""
     if EVERYTHING or not source.reads_with_deltalake:
         return DeltaSpark(spark).rows(source.place, version)
     return Deltalake().rows(source.place, version)

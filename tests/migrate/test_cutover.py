@@ -1,4 +1,4 @@
-"""Cutover: from one commit on SQL decides, and nothing that was written before is lost."""
+"""Cutover: SQL becomes the authority with one commit, and nothing written before is lost."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:
 
 
 def bring_in(catalog: Catalog, place: Path, way: str) -> None:
-    """Have a table in the catalog, as an index of its log or as one that SQL may write to."""
+    """Follow or import a table."""
     if way == "followed":
         catalog.follow(str(place))
     else:
@@ -66,7 +66,7 @@ BOTH = pytest.mark.parametrize("way", ["followed", "imported"])
 
 @pytest.mark.every_database
 @BOTH
-def test_sql_decides_from_then_on(catalog: Catalog, place: Path, way: str) -> None:
+def test_sql_is_the_authority_after_cutover(catalog: Catalog, place: Path, way: str) -> None:
     bring_in(catalog, place, way)
     theirs(place, 11)
     report = catalog.cutover(NAME)
@@ -80,7 +80,7 @@ def test_sql_decides_from_then_on(catalog: Catalog, place: Path, way: str) -> No
     audit(catalog)
 
 
-def test_the_commit_changes_nothing_but_the_timestamps(catalog: Catalog, place: Path) -> None:
+def test_cutover_commit_only_enables_timestamps(catalog: Catalog, place: Path) -> None:
     before = deltalake.DeltaTable(str(place))
     catalog.follow(str(place))
     catalog.cutover(NAME)
@@ -106,7 +106,7 @@ def test_the_commit_changes_nothing_but_the_timestamps(catalog: Catalog, place: 
         at,
         "SET TBLPROPERTIES",
     )
-    # The bytes are those that SQL would publish.
+    # The bytes are those that SQL publishes.
     assert catalog.mirror.verify(NAME)[0].foreign_bytes == list(range(HEAD + 1))
 
 
@@ -115,7 +115,7 @@ def test_the_commit_changes_nothing_but_the_timestamps(catalog: Catalog, place: 
     [Protocol(1, 1), Protocol(1, 4), Protocol(2, 5), Protocol(1, 7, None, ("appendOnly",))],
     ids=str,
 )
-def test_any_protocol_that_we_can_write_is_raised(
+def test_cutover_upgrades_any_protocol_that_we_can_write(
     catalog: Catalog, place: Path, protocol: Protocol
 ) -> None:
     body = json.dumps({"protocol": protocol.body()})
@@ -128,7 +128,7 @@ def test_any_protocol_that_we_can_write_is_raised(
     assert is_sound(catalog)
 
 
-def test_a_writer_that_looked_before_is_refused(catalog: Catalog, place: Path) -> None:
+def test_writer_with_an_older_snapshot_is_refused(catalog: Catalog, place: Path) -> None:
     late = deltalake.DeltaTable(str(place))
     catalog.follow(str(place))
     catalog.cutover(NAME)
@@ -142,7 +142,7 @@ def test_a_writer_that_looked_before_is_refused(catalog: Catalog, place: Path) -
 
 
 @BOTH
-def test_to_repeat_it_changes_nothing(catalog: Catalog, place: Path, way: str) -> None:
+def test_repeated_cutover_changes_nothing(catalog: Catalog, place: Path, way: str) -> None:
     bring_in(catalog, place, way)
     catalog.cutover(NAME)
     before = everything_below(place)
@@ -152,7 +152,7 @@ def test_to_repeat_it_changes_nothing(catalog: Catalog, place: Path, way: str) -
 
 
 @BOTH
-def test_a_dry_run_tells_and_changes_nothing(catalog: Catalog, place: Path, way: str) -> None:
+def test_dry_run_reports_and_changes_nothing(catalog: Catalog, place: Path, way: str) -> None:
     bring_in(catalog, place, way)
     theirs(place, 11)
     before, row = everything_below(place), catalog.table(NAME).row
@@ -165,9 +165,7 @@ def test_a_dry_run_tells_and_changes_nothing(catalog: Catalog, place: Path, way:
 
 
 @pytest.mark.every_database
-def test_what_sql_has_not_published_is_published_before(
-    catalog_uri: DeltaSqlUri, place: Path
-) -> None:
+def test_cutover_publishes_pending_commits_first(catalog_uri: DeltaSqlUri, place: Path) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
         catalog.import_table(str(place))
         ours(catalog, 11)
@@ -177,12 +175,12 @@ def test_what_sql_has_not_published_is_published_before(
         assert is_sound(catalog)
 
 
-# In the midst of others
+# Concurrent writers
 
 
 @BOTH
 @pytest.mark.parametrize("phase", ["claimed", "handing over"])
-def test_a_writer_by_path_that_gets_in_between_loses_nothing(
+def test_concurrent_write_outside_sql_is_not_lost(
     catalog: Catalog, place: Path, way: str, phase: str
 ) -> None:
     bring_in(catalog, place, way)
@@ -196,9 +194,7 @@ def test_a_writer_by_path_that_gets_in_between_loses_nothing(
 
 
 @pytest.mark.every_database
-def test_a_writer_through_sql_that_gets_in_between_loses_nothing(
-    catalog: Catalog, place: Path
-) -> None:
+def test_concurrent_write_through_sql_is_not_lost(catalog: Catalog, place: Path) -> None:
     catalog.import_table(str(place))
     with hooked(once_at("claimed", lambda: ours(catalog, 11))):
         report = catalog.cutover(NAME)
@@ -207,7 +203,7 @@ def test_a_writer_through_sql_that_gets_in_between_loses_nothing(
     assert is_sound(catalog)
 
 
-def test_a_writer_that_is_always_faster_is_told(catalog: Catalog, place: Path) -> None:
+def test_cutover_gives_up_when_others_always_commit_first(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
 
     def hook(phase: str) -> None:
@@ -221,8 +217,8 @@ def test_a_writer_that_is_always_faster_is_told(catalog: Catalog, place: Path) -
 
 
 @pytest.mark.two_databases
-def test_writers_by_path_and_a_cutover_at_once(catalog: Catalog, place: Path) -> None:
-    """What was acknowledged is there, whoever was first."""
+def test_cutover_loses_no_acknowledged_write(catalog: Catalog, place: Path) -> None:
+    """Every acknowledged write is in the table, whatever the order."""
     catalog.follow(str(place))
     barrier = threading.Barrier(3)
 
@@ -252,7 +248,7 @@ def test_writers_by_path_and_a_cutover_at_once(catalog: Catalog, place: Path) ->
 
 
 @pytest.mark.every_database
-def test_two_cutovers_at_once_are_one(catalog: Catalog, place: Path) -> None:
+def test_concurrent_cutovers_make_one_commit(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     barrier = threading.Barrier(2)
 
@@ -267,7 +263,7 @@ def test_two_cutovers_at_once_are_one(catalog: Catalog, place: Path) -> None:
     assert is_sound(catalog)
 
 
-def test_a_transaction_that_looked_before_is_told(catalog: Catalog, place: Path) -> None:
+def test_transaction_that_read_before_the_cutover_conflicts(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     with pytest.raises(ProtocolChangedError), catalog.begin() as tx:
         assert sorted(tx.read(NAME)["id"].to_pylist()) == IDS
@@ -278,7 +274,7 @@ def test_a_transaction_that_looked_before_is_told(catalog: Catalog, place: Path)
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_whoever_remembers_that_it_followed_may_write(
+def test_other_catalog_object_can_write_after_the_cutover(
     catalog: Catalog, catalog_uri: DeltaSqlUri, place: Path
 ) -> None:
     with open_catalog(catalog_uri) as other:
@@ -294,12 +290,10 @@ def test_whoever_remembers_that_it_followed_may_write(
         assert is_sound(catalog)
 
 
-# What keeps it from happening
+# Reasons for a refusal
 
 
-def test_a_feature_that_we_do_not_write_is_named_and_nothing_changes(
-    catalog: Catalog, place: Path
-) -> None:
+def test_cutover_with_an_unsupported_feature_is_refused(catalog: Catalog, place: Path) -> None:
     protocol = Protocol(1, 7, None, ("rowTracking", "domainMetadata")).body()
     commit_path(place, HEAD + 1).write_text(json.dumps({"protocol": protocol}) + "\n")
     catalog.follow(str(place))
@@ -311,7 +305,7 @@ def test_a_feature_that_we_do_not_write_is_named_and_nothing_changes(
     assert catalog.refresh(NAME).state == "up to date"
 
 
-def test_sql_that_differs_from_the_log_does_not_take_over(catalog: Catalog, place: Path) -> None:
+def test_cutover_is_refused_when_sql_differs_from_the_log(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     before = everything_below(place)
     with catalog.store.change() as (session, _):
@@ -328,7 +322,9 @@ def test_sql_that_differs_from_the_log_does_not_take_over(catalog: Catalog, plac
         ours(catalog, 11)
 
 
-def test_sql_and_log_that_both_went_on_are_told(catalog_uri: DeltaSqlUri, place: Path) -> None:
+def test_cutover_is_refused_when_sql_and_log_have_diverged(
+    catalog_uri: DeltaSqlUri, place: Path
+) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
         catalog.import_table(str(place))
         ours(catalog, 11)
@@ -343,8 +339,8 @@ def test_sql_and_log_that_both_went_on_are_told(catalog_uri: DeltaSqlUri, place:
         assert is_sound(catalog)
 
 
-def test_timestamps_that_the_table_came_with_stay(catalog: Catalog, place: Path) -> None:
-    """Writers that know them wrote them: there is nothing to turn on."""
+def test_cutover_keeps_existing_in_commit_timestamps(catalog: Catalog, place: Path) -> None:
+    """Other writers enabled them, so there is nothing to enable."""
     protocol = Protocol(1, 7, None, ("inCommitTimestamp",)).body()
     metadata = commit_lines(place, 0)[2]["metaData"]
     wanted = {"delta.enableInCommitTimestamps": "true"}
@@ -363,11 +359,11 @@ def test_timestamps_that_the_table_came_with_stay(catalog: Catalog, place: Path)
     assert everything_below(place) == before
     assert ours(catalog, 11) == HEAD + 2
     row = catalog.table(NAME).history()[0]
-    assert row.committed_at_ms == 4102444800001  # later than the one before, whatever the clock
+    assert row.committed_at_ms == 4102444800001  # later than the previous commit
     assert is_sound(catalog)
 
 
-def test_no_table_is_told(catalog: Catalog) -> None:
+def test_cutover_and_rollback_of_unknown_table_are_refused(catalog: Catalog) -> None:
     with pytest.raises(TxnLogTableNotFoundError):
         catalog.cutover(NAME)
     with pytest.raises(TxnLogTableNotFoundError):

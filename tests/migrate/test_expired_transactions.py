@@ -1,6 +1,6 @@
-"""Application transactions that expire by the mere passing of time are never a difference.
+"""Application transactions that expire with time are never reported as a difference.
 
-`delta.setTransactionRetentionDuration` lets a checkpoint leave them out, and deltalake hides them.
+With `delta.setTransactionRetentionDuration`, a checkpoint may omit them, and deltalake hides them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def txn(app_id: str, version: int, updated_ms: int | None) -> dict[str, Any]:
 
 
 def write_log(folder: Path) -> HandMade:
-    """A log whose application `old` expired a day ago."""
+    """Write a log whose application `old` expired a day ago."""
     made, now = HandMade(folder), now_ms()
     made.commit(PROTOCOL, metadata(column("id"), configuration=RETENTION))
     made.commit(txn("old", 1, now - 2 * DAY_MS), made.add("a.parquet", ROWS))
@@ -57,14 +57,14 @@ def verified(catalog: Catalog) -> VerifyReport:
     return report
 
 
-def test_deltalake_hides_what_has_expired(tmp_path: Path) -> None:
-    """Should this fail, the tests below show nothing any more."""
+def test_deltalake_hides_expired_transactions(tmp_path: Path) -> None:
+    """If this fails, the tests below prove nothing."""
     table = deltalake.DeltaTable(write_log(tmp_path / "t").path)
     found = {name: table.transaction_version(name) for name in ("old", "young", "timeless")}
     assert found == {"old": None, "young": 5, "timeless": 7}
 
 
-def test_a_log_with_expired_transactions_is_imported_and_handed_over(
+def test_log_with_expired_transactions_can_be_followed_and_cut_over(
     lake: Catalog, tmp_path: Path
 ) -> None:
     made = write_log(tmp_path / "t")
@@ -79,8 +79,8 @@ def test_a_log_with_expired_transactions_is_imported_and_handed_over(
     assert lake.rollback("t").table == "t"
 
 
-def test_a_log_that_begins_with_a_checkpoint_is_imported(lake: Catalog, tmp_path: Path) -> None:
-    """Its checkpoint has left the transaction out; a later commit brings others."""
+def test_log_that_starts_with_a_checkpoint_is_imported(lake: Catalog, tmp_path: Path) -> None:
+    """The checkpoint omits the transaction; a later commit adds an expired one."""
     made = write_log(tmp_path / "t")
     deltalake.DeltaTable(made.path).create_checkpoint()
     made.commit(txn("older", 1, now_ms() - 3 * DAY_MS))
@@ -89,7 +89,7 @@ def test_a_log_that_begins_with_a_checkpoint_is_imported(lake: Catalog, tmp_path
     verified(lake)
 
 
-def test_a_table_of_our_own_stays_verified_when_its_log_is_cleaned_up(
+def test_own_table_verifies_after_its_log_is_cleaned_up(
     lake: Catalog,
 ) -> None:
     lake.create_table("t", ROWS.schema, properties=RETENTION)
@@ -101,7 +101,7 @@ def test_a_table_of_our_own_stays_verified_when_its_log_is_cleaned_up(
         tx.write("t", ROWS)
     forget_commits_below(Path(lake.table("t").location), 2)
     verified(lake)
-    # the checkpoint was written when they still expired
+    # the checkpoint was written when the shorter retention applied
     with lake.begin() as tx:
         tx.set_table_properties("t", {"delta.setTransactionRetentionDuration": "interval 30 days"})
     verified(lake)
@@ -109,7 +109,7 @@ def test_a_table_of_our_own_stays_verified_when_its_log_is_cleaned_up(
     assert again.transaction_version("old") is None
 
 
-def test_a_transaction_that_has_not_expired_must_be_the_same(lake: Catalog, tmp_path: Path) -> None:
+def test_different_transaction_in_sql_is_found(lake: Catalog, tmp_path: Path) -> None:
     made = write_log(tmp_path / "t")
     lake.import_table(made.path, name="t")
     for app_id in ("young", "old"):

@@ -1,4 +1,4 @@
-"""An export is a Delta table of its own: any span of versions, with the data or without."""
+"""An export is a separate Delta table with any range of versions, with or without data files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SPANS = [(None, None), (4, None), (None, 3), (HEAD, 5), (HEAD, HEAD), (0, 0)]
 
 @pytest.mark.parametrize("with_data", [False, True])
 @pytest.mark.parametrize(("version", "from_version"), SPANS)
-def test_every_version_of_the_span_reads_as_at_the_table(
+def test_every_exported_version_has_the_rows_of_the_table(
     published: Catalog,
     tmp_path: Path,
     version: int | None,
@@ -60,7 +60,7 @@ def test_every_version_of_the_span_reads_as_at_the_table(
     assert (report.first_version, report.last_version) == (first, last)
     assert published_versions(copy) == list(range(first, last + 1))
     assert not (copy / UNFINISHED_FILE).exists()
-    if with_data:  # nothing of it depends on the table
+    if with_data:  # the copy does not depend on the table
         shutil.rmtree(table.location)
     assert deltalake.DeltaTable(str(copy)).version() == last
     for each in range(first, last + 1):
@@ -69,7 +69,7 @@ def test_every_version_of_the_span_reads_as_at_the_table(
 
 
 @pytest.mark.parametrize(("version", "from_version"), [(None, None), (None, 5), (3, None)])
-def test_every_version_of_a_copy_has_its_checksum(
+def test_every_exported_version_has_its_checksum(
     kept: Catalog, tmp_path: Path, version: int | None, from_version: int | None
 ) -> None:
     copy = tmp_path / "copy"
@@ -81,14 +81,14 @@ def test_every_version_of_a_copy_has_its_checksum(
     assert found.checksums == report.last_version - report.first_version + 1
 
 
-def test_the_history_of_a_copy_is_that_of_the_table(published: Catalog, tmp_path: Path) -> None:
+def test_export_keeps_the_history(published: Catalog, tmp_path: Path) -> None:
     table = published.table("t")
     published.export_table("t", str(tmp_path / "copy"), from_version=5)
     theirs = deltalake.DeltaTable(table.location).history()
     assert deltalake.DeltaTable(str(tmp_path / "copy")).history() == theirs[: HEAD - 5 + 1]
 
 
-def test_a_copy_without_data_names_files_by_urls(kept: Catalog, tmp_path: Path) -> None:
+def test_export_without_data_names_files_by_url(kept: Catalog, tmp_path: Path) -> None:
     report = kept.export_table("t", str(tmp_path / "copy"))
     assert list((tmp_path / "copy").iterdir()) == [tmp_path / "copy" / LOG]
     root = Path(kept.table("t").location).as_uri()
@@ -100,8 +100,8 @@ def test_a_copy_without_data_names_files_by_urls(kept: Catalog, tmp_path: Path) 
     assert report.files == 0
 
 
-def test_times_of_versions_are_those_of_the_table(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
-    """Also where readers tell them by the times of the files."""
+def test_export_keeps_commit_timestamps(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    """Also where readers use the modification times of the files."""
     settings = {"table": {"data_root": str(tmp_path / "lake"), "in_commit_timestamps": False}}
     with publish_history(sqlite_uri, tmp_path / "lake", **settings) as catalog:
         catalog.export_table("t", str(tmp_path / "copy"), with_data=True)
@@ -110,7 +110,7 @@ def test_times_of_versions_are_those_of_the_table(sqlite_uri: DeltaSqlUri, tmp_p
             assert int(path.stat().st_mtime_ns // 1_000_000) == row.committed_at_ms
 
 
-def test_a_long_copy_gets_a_checkpoint(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_long_export_gets_a_checkpoint(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     settings = {"mirror": {"mode": "sync", "checkpoint_interval": 4}}
     with publish_history(sqlite_uri, tmp_path / "lake", **settings) as catalog:
         long = catalog.export_table("t", str(tmp_path / "long"), from_version=2)
@@ -119,7 +119,7 @@ def test_a_long_copy_gets_a_checkpoint(sqlite_uri: DeltaSqlUri, tmp_path: Path) 
     assert short.checkpoints == checkpoint_versions(tmp_path / "short") == [6]
 
 
-def test_progress_goes_on_to_the_end(kept: Catalog, tmp_path: Path) -> None:
+def test_export_reports_progress_to_the_end(kept: Catalog, tmp_path: Path) -> None:
     seen: list[ExportProgress] = []
     report = kept.export_table("t", str(tmp_path / "copy"), with_data=True, on_progress=seen.append)
     done = [(each.commits, each.files, each.bytes) for each in seen]
@@ -134,7 +134,7 @@ def test_progress_goes_on_to_the_end(kept: Catalog, tmp_path: Path) -> None:
     assert json.loads(json.dumps(report.to_dict()))["last_version"] == HEAD
 
 
-def test_a_table_is_named_by_its_uri(kept: Catalog, tmp_path: Path) -> None:
+def test_export_accepts_a_table_uri(kept: Catalog, tmp_path: Path) -> None:
     uri = kept.table("t").uri
     assert deltasql.export_table(f"{uri}&version=3", str(tmp_path / "a")).last_version == 3
     assert deltasql.export_table(uri, str(tmp_path / "b"), version=4).last_version == 4
@@ -142,11 +142,11 @@ def test_a_table_is_named_by_its_uri(kept: Catalog, tmp_path: Path) -> None:
         deltasql.export_table(kept.uri, str(tmp_path / "c"))
 
 
-# Where it goes
+# Target locations
 
 
 @pytest.mark.parametrize(("version", "from_version"), [(HEAD + 1, None), (None, -1), (2, 3)])
-def test_versions_that_are_not_there_are_refused(
+def test_export_of_unknown_versions_is_refused(
     kept: Catalog, tmp_path: Path, version: int | None, from_version: int | None
 ) -> None:
     with pytest.raises(VersionNotFoundError):
@@ -154,7 +154,7 @@ def test_versions_that_are_not_there_are_refused(
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_place_that_is_not_empty_is_refused(kept: Catalog, tmp_path: Path) -> None:
+def test_export_to_a_nonempty_folder_is_refused(kept: Catalog, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     (copy / "deep").mkdir(parents=True)
     (copy / "deep" / "file").write_text("mine")
@@ -163,7 +163,7 @@ def test_a_place_that_is_not_empty_is_refused(kept: Catalog, tmp_path: Path) -> 
     assert [path.name for path in copy.rglob("*")] == ["deep", "file"]
 
 
-def test_another_table_is_never_overwritten(kept: Catalog, tmp_path: Path) -> None:
+def test_export_never_overwrites_a_table(kept: Catalog, tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path / "copy"), pa.table({"id": [1]}))
     with pytest.raises(TableExistsError, match="A table already exists at"):
         kept.export_table("t", str(tmp_path / "copy"), with_data=True)
@@ -172,14 +172,14 @@ def test_another_table_is_never_overwritten(kept: Catalog, tmp_path: Path) -> No
         kept.export_table("t", str(tmp_path / "other"))
 
 
-def test_a_table_is_not_exported_into_itself(kept: Catalog) -> None:
+def test_export_into_the_table_itself_is_refused(kept: Catalog) -> None:
     location = kept.table("t").location
     for place in (location, f"{location}/copy", f"file://{location}/copy"):
         with pytest.raises(TxnLogStorageError, match="belongs to"):
             kept.export_table("t", place)
 
 
-# Interruptions
+# Interrupted exports
 
 
 class _Dying:
@@ -197,7 +197,7 @@ class _Dying:
 
 
 @pytest.mark.parametrize("from_version", smoke([None, 5], [5], "the whole table"))
-def test_an_export_that_dies_leaves_no_table_and_is_continued(
+def test_interrupted_export_leaves_no_table_and_can_be_continued(
     kept: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_version: int | None
 ) -> None:
     table = kept.table("t")
@@ -217,7 +217,7 @@ def test_an_export_that_dies_leaves_no_table_and_is_continued(
                 break
             except KeyboardInterrupt:
                 died += 1
-        # Either nothing can be opened, or all that was asked for is there.
+        # Either no table can be opened, or the copy is complete.
         if is_readable(copy):
             assert published_versions(copy) == list(range(first, HEAD + 1))
             assert [rows(copy, v) for v in (first, HEAD)] == [
@@ -235,7 +235,7 @@ def test_an_export_that_dies_leaves_no_table_and_is_continued(
     assert died > HEAD - first
 
 
-def test_what_was_begun_is_ended_as_it_was_begun(kept: Catalog, tmp_path: Path) -> None:
+def test_continued_export_must_have_the_same_options(kept: Catalog, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
 
     def die(progress: ExportProgress) -> None:

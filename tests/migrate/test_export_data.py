@@ -1,4 +1,4 @@
-"""Exports with their data: what is gone, what lies elsewhere, odd tables, object stores."""
+"""Exports with data files: missing and external files, unusual tables, object stores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.oracles.states import Rows
 
 
-def test_files_of_older_versions_may_be_gone(kept: Catalog, tmp_path: Path) -> None:
+def test_export_reports_missing_files_of_older_versions(kept: Catalog, tmp_path: Path) -> None:
     table, copy = kept.table("t"), tmp_path / "copy"
     live = set(table.snapshot().files()["path"].to_pylist())
     removed = [
@@ -51,7 +51,7 @@ def test_files_of_older_versions_may_be_gone(kept: Catalog, tmp_path: Path) -> N
     assert kept.export_table("t", str(tmp_path / "b"), from_version=HEAD, with_data=True).gone == []
 
 
-def test_a_live_file_that_is_gone_is_named_and_no_table_is_left(
+def test_export_with_a_missing_live_file_fails_and_leaves_no_table(
     kept: Catalog, tmp_path: Path
 ) -> None:
     table, copy = kept.table("t"), tmp_path / "copy"
@@ -70,7 +70,7 @@ def test_a_live_file_that_is_gone_is_named_and_no_table_is_left(
     assert rows(copy, HEAD) == rows(table.location, HEAD)
 
 
-def test_change_data_comes_along(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_export_includes_change_data(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
         (written,) = tables_staged.change_data(catalog)
         for number, options in enumerate(({}, {"with_data": True}, {"from_version": 2})):
@@ -85,8 +85,10 @@ def test_change_data_comes_along(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Non
                 assert cdc["path"] == written.uri("_change_data/cdc-1.parquet")
 
 
-def test_files_from_elsewhere_come_along(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
-    """A shallow clone names files of another table; a copy with data has them itself."""
+def test_export_with_data_copies_files_of_other_tables(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    """The log of a shallow clone names files of another table; a copy with data contains them."""
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
         (source,) = tables_staged.deletion_vectors(catalog)
         clone = tmp_path / "clone"
@@ -111,7 +113,9 @@ def test_files_from_elsewhere_come_along(sqlite_uri: DeltaSqlUri, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["flat_paths", "absolute_path", "column_mapping", "applications"])
-def test_odd_tables_are_copied_whole(sqlite_uri: DeltaSqlUri, tmp_path: Path, name: str) -> None:
+def test_export_of_unusual_tables_keeps_every_row(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path, name: str
+) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
         (written,) = getattr(tables_staged, name)(catalog)
         last = len(written.states) - 1
@@ -128,10 +132,10 @@ def test_odd_tables_are_copied_whole(sqlite_uri: DeltaSqlUri, tmp_path: Path, na
         assert rows(tmp_path / "data", version) == expected
 
 
-def test_a_table_that_began_with_a_checkpoint_is_exported_from_there(
+def test_table_that_starts_with_a_checkpoint_is_exported_from_it(
     kept: Catalog, tmp_path: Path
 ) -> None:
-    """Its first version sums up others: what is left of its own commit goes into the copy."""
+    """The first version summarizes older ones; the copy keeps what is left of its commit."""
     location = Path(kept.table("t").location)
     expected = {version: rows(location, version) for version in range(CHECKPOINT, HEAD + 1)}
     told = commit_lines(location, CHECKPOINT)
@@ -147,7 +151,7 @@ def test_a_table_that_began_with_a_checkpoint_is_exported_from_there(
         assert kinds == ([next(iter(line)) for line in told] if keeps_commit else ["commitInfo"])
 
 
-def test_s3_is_a_place_to_export_to_and_from(
+def test_export_to_and_from_s3(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     def seen(place: str, version: int) -> Rows:
@@ -173,7 +177,7 @@ def test_s3_is_a_place_to_export_to_and_from(
             catalog.export_table("t", f"{s3_location}/full")
 
 
-def test_an_object_store_keeps_no_times(
+def test_export_to_an_object_store_warns_about_timestamps(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     settings = {"table": {"data_root": str(tmp_path / "lake"), "in_commit_timestamps": False}}

@@ -1,4 +1,4 @@
-"""A table that follows a log of others: as that log says, read-only, and never in its way."""
+"""A followed table equals its log, is read-only, and never affects the log."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield opened
 
 
-# As the log says
+# Content of the log
 
 
 @pytest.mark.every_database
-def test_it_is_the_log_at_every_version(catalog: Catalog, place: Path) -> None:
+def test_followed_table_equals_the_log_at_every_version(catalog: Catalog, place: Path) -> None:
     report = catalog.follow(str(place))
     assert (report.table, report.state) == (NAME, "followed")
     assert (report.first_version, report.last_version, report.commits) == (0, HEAD, HEAD + 1)
@@ -80,7 +80,7 @@ def test_it_is_the_log_at_every_version(catalog: Catalog, place: Path) -> None:
 
 
 @pytest.mark.every_database
-def test_a_refresh_adds_what_is_new_and_nothing_else(catalog: Catalog, place: Path) -> None:
+def test_refresh_adds_only_new_commits(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     before = catalog.table(NAME).history()
     assert catalog.follow(str(place)).to_dict() | {"seconds": 0} == {
@@ -119,7 +119,7 @@ CHANGES: dict[str, Callable[[deltalake.DeltaTable], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_any_change_of_others_is_followed(catalog: Catalog, place: Path, change: str) -> None:
+def test_any_operation_of_others_is_followed(catalog: Catalog, place: Path, change: str) -> None:
     catalog.follow(str(place))
     CHANGES[change](deltalake.DeltaTable(str(place)))
     catalog.refresh(NAME)
@@ -130,7 +130,7 @@ def test_any_change_of_others_is_followed(catalog: Catalog, place: Path, change:
 
 
 @pytest.mark.every_database
-def test_a_log_is_followed_in_batches_of_any_size(catalog: Catalog, place: Path) -> None:
+def test_log_can_be_followed_in_small_batches(catalog: Catalog, place: Path) -> None:
     told: list[tuple[int, int]] = []
     catalog.follow(
         str(place), batch_size=1, on_progress=lambda p: told.append((p.commits, p.total_commits))
@@ -146,7 +146,7 @@ def test_a_log_is_followed_in_batches_of_any_size(catalog: Catalog, place: Path)
     assert is_sound(catalog)
 
 
-def test_it_may_be_renamed_dropped_and_brought_back(catalog: Catalog, place: Path) -> None:
+def test_followed_table_can_be_renamed_dropped_and_undropped(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place), name="crm.log")
     catalog.rename("crm.log", NAME)
     theirs(place, 11)
@@ -160,11 +160,11 @@ def test_it_may_be_renamed_dropped_and_brought_back(catalog: Catalog, place: Pat
         ours(catalog, 1)
 
 
-# Whatever becomes of the log
+# Changes to the log
 
 
 @pytest.mark.every_database
-def test_a_table_that_was_made_anew_is_loaded_anew(catalog: Catalog, place: Path) -> None:
+def test_recreated_table_is_loaded_again(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     shutil.rmtree(place)
     for number in range(HEAD + 3):
@@ -178,7 +178,7 @@ def test_a_table_that_was_made_anew_is_loaded_anew(catalog: Catalog, place: Path
     assert catalog.refresh(NAME).state == "up to date"
 
 
-def test_what_is_loaded_anew_keeps_its_name(catalog: Catalog, place: Path) -> None:
+def test_table_that_is_loaded_again_keeps_its_name(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place), name="seen", namespace="lake")
     shutil.rmtree(place)
     theirs(place, 1)
@@ -187,16 +187,14 @@ def test_what_is_loaded_anew_keeps_its_name(catalog: Catalog, place: Path) -> No
     assert [table.full_name for table in catalog.tables()] == ["lake.seen"]
 
 
-def test_a_log_with_a_gap_is_followed_from_the_checkpoint_after_it(
-    catalog: Catalog, place: Path
-) -> None:
+def test_log_with_a_gap_is_followed_from_the_next_checkpoint(catalog: Catalog, place: Path) -> None:
     commit_path(place, CHECKPOINT - 1).unlink()
     report = catalog.follow(str(place))
     assert (report.first_version, report.last_version) == (CHECKPOINT, HEAD)
     assert "before it commits are missing" in report.summary()
 
 
-def test_a_shorter_log_is_loaded_anew(catalog: Catalog, place: Path) -> None:
+def test_shorter_log_is_loaded_again(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     shutil.rmtree(place)
     theirs(place, 1)
@@ -205,7 +203,7 @@ def test_a_shorter_log_is_loaded_anew(catalog: Catalog, place: Path) -> None:
     assert sql_ids(catalog) == [1]
 
 
-def test_a_log_that_was_cleaned_up_too_early_is_loaded_from_its_checkpoint(
+def test_log_cleaned_before_a_refresh_is_loaded_from_its_checkpoint(
     catalog: Catalog, place: Path, pristine: Path, tmp_path: Path
 ) -> None:
     late = copy_of(pristine, tmp_path / "late" / NAME)
@@ -224,7 +222,7 @@ def test_a_log_that_was_cleaned_up_too_early_is_loaded_from_its_checkpoint(
     assert sql_ids(catalog) == read_ids(place)
 
 
-def test_a_log_that_begins_with_its_last_version_is_followed(catalog: Catalog, place: Path) -> None:
+def test_log_with_only_its_last_version_is_followed(catalog: Catalog, place: Path) -> None:
     deltalake.DeltaTable(str(place)).create_checkpoint()
     forget_commits_below(place, HEAD)
     report = catalog.follow(str(place))
@@ -236,7 +234,7 @@ def test_a_log_that_begins_with_its_last_version_is_followed(catalog: Catalog, p
     assert is_sound(catalog)
 
 
-def test_history_stays_when_the_log_is_cleaned_up(catalog: Catalog, place: Path) -> None:
+def test_log_cleanup_keeps_the_history_in_sql(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     expected = {version: read_ids(place, version) for version in range(HEAD + 1)}
     deltalake.DeltaTable(str(place)).create_checkpoint()
@@ -247,7 +245,9 @@ def test_history_stays_when_the_log_is_cleaned_up(catalog: Catalog, place: Path)
         assert sql_ids(catalog, version) == ids
 
 
-def test_a_log_that_is_gone_leaves_what_is_known(catalog: Catalog, place: Path) -> None:
+def test_deleted_log_is_an_error_and_keeps_the_content_of_sql(
+    catalog: Catalog, place: Path
+) -> None:
     catalog.follow(str(place))
     shutil.rmtree(place / LOG)
     with pytest.raises(TxnLogTableNotFoundError, match="no Delta table"):
@@ -256,9 +256,7 @@ def test_a_log_that_is_gone_leaves_what_is_known(catalog: Catalog, place: Path) 
     assert sql_ids(catalog, 0) == [1, 2]
 
 
-def test_a_commit_that_cannot_be_read_stops_before_it_changes_anything(
-    catalog: Catalog, place: Path
-) -> None:
+def test_refresh_stops_before_an_unreadable_commit(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     theirs(place, 11)
     broken = commit_path(place, HEAD + 2)
@@ -272,7 +270,7 @@ def test_a_commit_that_cannot_be_read_stops_before_it_changes_anything(
     assert sql_ids(catalog) == read_ids(place)
 
 
-def test_a_feature_that_is_not_known_here_is_named(catalog: Catalog, place: Path) -> None:
+def test_refresh_with_an_unknown_feature_is_refused(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     protocol = {
         "minReaderVersion": 3,
@@ -286,7 +284,7 @@ def test_a_feature_that_is_not_known_here_is_named(catalog: Catalog, place: Path
     assert catalog.table(NAME).version() == HEAD
 
 
-def test_data_that_is_gone_is_told_and_the_log_followed(catalog: Catalog, place: Path) -> None:
+def test_follow_reports_missing_data_files(catalog: Catalog, place: Path) -> None:
     (place / paths_at_stock(place)[0]).unlink()
     report = catalog.follow(str(place))
     assert report.state == "followed"
@@ -298,11 +296,11 @@ def paths_at_stock(place: Path) -> list[str]:
     return stock_paths_at(place, HEAD)
 
 
-# Others, names
+# Concurrency and names
 
 
 @pytest.mark.every_database
-def test_many_refresh_at_once(catalog: Catalog, place: Path) -> None:
+def test_concurrent_refreshes_are_consistent(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     for number in range(5):
         theirs(place, 30 + number)
@@ -319,21 +317,23 @@ def test_many_refresh_at_once(catalog: Catalog, place: Path) -> None:
     audit(catalog)
 
 
-def test_a_loader_takes_no_commit_that_somebody_else_loaded(catalog: Catalog, place: Path) -> None:
+def test_commit_that_another_process_loaded_is_not_loaded_twice(
+    catalog: Catalog, place: Path
+) -> None:
     catalog.follow(str(place))
     theirs(place, 30)
     storage = open_storage(str(place), catalog.config.storage)
     listing = list_log(storage)
     last = listing.last_version
     catalog.refresh(NAME)
-    # Its head was read after the refresh, what it is given was listed before.
+    # The loader reads the head after the refresh, but its listing is older.
     loader = LogLoader(catalog.store, catalog.resolve(NAME))
     with pytest.raises(VersionTakenError, match="committed to while"):
         load_commits(loader, storage, listing, last, last, LoadCounts(), on_batch=lambda: None)
     audit(catalog)
 
 
-def test_a_table_of_sql_cannot_follow(catalog: Catalog, place: Path) -> None:
+def test_table_with_authority_sql_cannot_follow(catalog: Catalog, place: Path) -> None:
     catalog.import_table(str(place))
     with pytest.raises(TableExistsError, match="cannot follow"):
         catalog.follow(str(place))
@@ -341,9 +341,7 @@ def test_a_table_of_sql_cannot_follow(catalog: Catalog, place: Path) -> None:
         catalog.refresh(NAME)
 
 
-def test_an_import_brings_it_up_to_its_log_and_it_still_follows(
-    catalog: Catalog, place: Path
-) -> None:
+def test_import_of_a_followed_table_refreshes_it(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     theirs(place, 11)
     assert catalog.import_table(str(place)).commits == 1
@@ -351,7 +349,9 @@ def test_an_import_brings_it_up_to_its_log_and_it_still_follows(
     assert sql_ids(catalog) == read_ids(place)
 
 
-def test_views_show_what_is_followed(sqlite_uri: DeltaSqlUri, place: Path, tmp_path: Path) -> None:
+def test_duckdb_views_show_followed_tables(
+    sqlite_uri: DeltaSqlUri, place: Path, tmp_path: Path
+) -> None:
     with open_catalog(sqlite_uri) as catalog:
         catalog.follow(str(place))
         views = tmp_path / "views.duckdb"
@@ -365,7 +365,7 @@ def test_views_show_what_is_followed(sqlite_uri: DeltaSqlUri, place: Path, tmp_p
         assert everything_below(place) == before
 
 
-def test_names_are_taken_once(catalog: Catalog, place: Path) -> None:
+def test_name_or_location_in_use_is_refused(catalog: Catalog, place: Path) -> None:
     catalog.create_table("taken", SCHEMA)
     with pytest.raises(TableExistsError, match="taken"):
         catalog.follow(str(place), name="taken")
@@ -376,7 +376,7 @@ def test_names_are_taken_once(catalog: Catalog, place: Path) -> None:
     assert catalog.follow(str(place), name="crm.index").state == "up to date"
 
 
-def test_a_name_that_nobody_has_is_told(
+def test_unknown_name_is_refused(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -387,7 +387,7 @@ def test_a_name_that_nobody_has_is_told(
         catalog.follow("mine")
 
 
-def test_no_delta_table_is_refused(catalog: Catalog, tmp_path: Path) -> None:
+def test_folder_without_a_delta_table_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(TxnLogTableNotFoundError):
         catalog.follow(str(tmp_path / "empty"))

@@ -1,4 +1,4 @@
-"""A table that follows is read like any other, and nobody changes it or its log through SQL."""
+"""A followed table can be read, but neither it nor its log can be changed through SQL."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ WRITES: dict[str, Callable[[Catalog], object]] = {
 }
 
 
-def test_nothing_can_be_changed_through_sql(catalog: Catalog, place: Path) -> None:
+def test_followed_table_cannot_be_changed_through_sql(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     theirs(place, 11)
     before = everything_below(place)
@@ -98,7 +98,9 @@ def test_nothing_can_be_changed_through_sql(catalog: Catalog, place: Path) -> No
     check_each(WRITES, check)
 
 
-def test_a_transaction_with_it_changes_no_other_table(catalog: Catalog, place: Path) -> None:
+def test_transaction_with_a_followed_table_changes_no_other_table(
+    catalog: Catalog, place: Path
+) -> None:
     catalog.follow(str(place))
     catalog.create_table("mine", SCHEMA)
     with pytest.raises(TableFollowsError), catalog.begin() as tx:
@@ -107,12 +109,12 @@ def test_a_transaction_with_it_changes_no_other_table(catalog: Catalog, place: P
     assert catalog.table("mine").version() == 0
 
 
-def test_the_deltalake_api_reads_and_does_not_write(
+def test_deltalake_api_can_read_but_not_write(
     catalog: Catalog, catalog_uri: DeltaSqlUri, place: Path
 ) -> None:
     catalog.follow(str(place))
     if catalog_uri.backend == "duckdb":
-        catalog.close()  # it belongs to one process, and to one catalog of it
+        catalog.close()  # the database allows one process, and one catalog in it
     uri = catalog_uri.with_table(NAME).to_string()
     table = deltasql.DeltaTable(uri)
     assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == read_ids(place)
@@ -125,7 +127,9 @@ def test_the_deltalake_api_reads_and_does_not_write(
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "off"])
-def test_the_mirror_leaves_the_log_alone(catalog_uri: DeltaSqlUri, place: Path, mode: str) -> None:
+def test_mirror_does_not_change_the_log_of_a_followed_table(
+    catalog_uri: DeltaSqlUri, place: Path, mode: str
+) -> None:
     with open_catalog(catalog_uri, mirror={"mode": mode, "checkpoint_interval": 1}) as catalog:
         catalog.follow(str(place))
         for number in range(3):
@@ -139,7 +143,7 @@ def test_the_mirror_leaves_the_log_alone(catalog_uri: DeltaSqlUri, place: Path, 
     assert everything_below(place) == before
 
 
-def test_commits_that_are_not_followed_yet_are_no_divergence(catalog: Catalog, place: Path) -> None:
+def test_commits_not_followed_yet_are_not_a_divergence(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     theirs(place, 11)
     (report,) = catalog.mirror.verify(NAME)

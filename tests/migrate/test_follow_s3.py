@@ -1,4 +1,4 @@
-"""The same in a bucket: a log in S3 is followed, taken over and given back."""
+"""Follow, cutover and rollback of a log in a bucket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_log_in_a_bucket_is_followed_taken_over_and_given_back(
+def test_follow_cutover_and_rollback_in_a_bucket(
     tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     place = f"{s3_location}/{NAME}"

@@ -1,4 +1,4 @@
-"""A writer that goes past SQL is noticed, and its commits are adopted or rejected by one call."""
+"""Foreign commits are detected, and one call adopts or rejects them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog whose table `t`, at version 1, may be written to by path."""
+    """A catalog whose table `t` at version 1 can also be written outside SQL."""
     settings = {"table": {"data_root": str(tmp_path / "lake"), "in_commit_timestamps": False}}
     with open_mirrored(catalog_uri, tmp_path / "lake", **settings) as opened:
         opened.create_table("t", SCHEMA, partition_by=["p"])
@@ -54,14 +54,14 @@ def ours(catalog: Catalog, *ids: int) -> int:
 
 
 def theirs(catalog: Catalog, *ids: int) -> int:
-    """Write rows by path, past SQL."""
+    """Append rows with deltalake, outside SQL; return the version."""
     location = catalog.table("t").location
     deltalake.write_deltalake(location, rows(*ids), mode="append")
     return deltalake.DeltaTable(location).version()
 
 
 def seen(catalog: Catalog) -> list[int]:
-    """The ids that stock deltalake reads from the published table."""
+    """Return the ids that deltalake reads from the published table."""
     table = deltalake.DeltaTable(catalog.table("t").location).to_pyarrow_table()
     return sorted(table["id"].to_pylist())
 
@@ -77,11 +77,11 @@ def is_sound(catalog: Catalog) -> bool:
     return True
 
 
-def test_a_foreign_commit_shuts_the_mirror_and_sql_stays_usable(catalog: Catalog) -> None:
+def test_foreign_commit_quarantines_the_mirror_and_sql_stays_usable(catalog: Catalog) -> None:
     theirs(catalog, 2)
     (report,) = catalog.mirror.verify("t")
     assert report.found.counts == {"foreign-version": 1}
-    assert state(catalog)[0] == QUARANTINED  # noticed by the look alone
+    assert state(catalog)[0] == QUARANTINED  # the verification quarantined it
     assert ours(catalog, 3) == 2
     assert ours(catalog, 4) == 3
     assert state(catalog) == (QUARANTINED, 3, 1)
@@ -90,7 +90,7 @@ def test_a_foreign_commit_shuts_the_mirror_and_sql_stays_usable(catalog: Catalog
 
 
 @pytest.mark.two_databases
-def test_a_foreign_commit_on_the_head_is_adopted_as_it_is(catalog: Catalog) -> None:
+def test_foreign_commit_on_the_head_is_adopted_unchanged(catalog: Catalog) -> None:
     for number in (2, 3):
         theirs(catalog, number)
     location = catalog.table("t").location
@@ -108,7 +108,7 @@ def test_a_foreign_commit_on_the_head_is_adopted_as_it_is(catalog: Catalog) -> N
 
 
 @pytest.mark.parametrize("operation", ["delete", "update", "overwrite", "optimize", "property"])
-def test_any_operation_on_the_head_is_adopted(catalog: Catalog, operation: str) -> None:
+def test_any_foreign_operation_on_the_head_is_adopted(catalog: Catalog, operation: str) -> None:
     ours(catalog, 2)
     table = deltalake.DeltaTable(catalog.table("t").location)
     if operation == "delete":
@@ -129,7 +129,7 @@ def test_any_operation_on_the_head_is_adopted(catalog: Catalog, operation: str) 
 
 
 @pytest.mark.two_databases
-def test_a_foreign_append_is_placed_after_what_sql_did(catalog: Catalog) -> None:
+def test_foreign_append_is_adopted_after_the_commits_of_sql(catalog: Catalog) -> None:
     theirs(catalog, 2)
     theirs(catalog, 3)
     ours(catalog, 4)
@@ -145,7 +145,7 @@ def test_a_foreign_append_is_placed_after_what_sql_did(catalog: Catalog) -> None
     assert is_sound(catalog)
 
 
-def test_a_foreign_delete_of_its_own_rows_is_placed_too(catalog: Catalog) -> None:
+def test_foreign_delete_of_foreign_rows_is_adopted(catalog: Catalog) -> None:
     theirs(catalog, 2)
     deltalake.DeltaTable(catalog.table("t").location).delete("id = 2")
     with catalog.begin() as tx:
@@ -156,7 +156,7 @@ def test_a_foreign_delete_of_its_own_rows_is_placed_too(catalog: Catalog) -> Non
 
 
 @pytest.mark.two_databases
-def test_a_foreign_commit_in_conflict_is_not_adopted_but_can_be_rejected(
+def test_conflicting_foreign_commit_can_only_be_rejected(
     catalog: Catalog,
 ) -> None:
     location = catalog.table("t").location
@@ -174,7 +174,7 @@ def test_a_foreign_commit_in_conflict_is_not_adopted_but_can_be_rejected(
     assert is_sound(catalog)
 
 
-def test_rejected_commits_and_their_checkpoint_are_kept_aside(catalog: Catalog) -> None:
+def test_reject_keeps_copies_of_commits_and_checkpoint(catalog: Catalog) -> None:
     for number in (2, 3):
         theirs(catalog, number)
     location = catalog.table("t").location
@@ -196,7 +196,7 @@ def test_rejected_commits_and_their_checkpoint_are_kept_aside(catalog: Catalog) 
     assert is_sound(catalog)
 
 
-def test_without_foreign_commits_nothing_happens(catalog: Catalog) -> None:
+def test_adopt_and_reject_without_foreign_commits_change_nothing(catalog: Catalog) -> None:
     for resolve in (catalog.mirror.adopt, catalog.mirror.reject):
         report = resolve("t")
         assert report.to_dict() == {
@@ -230,14 +230,14 @@ def set_field(kind: str, field: str, value: object) -> Any:
     ],
     ids=["partition", "not live", "partitioning", "other table", "protocol"],
 )
-def test_a_commit_that_sql_would_not_make_is_not_adopted(
+def test_invalid_foreign_commit_is_not_adopted(
     catalog: Catalog, change: Any, error: type[Exception]
 ) -> None:
     location = catalog.table("t").location
     first = commit_path(location, 0).read_text()
     deltalake.DeltaTable(location).update(updates={"id": "9"}, predicate="id = 1")
     path = commit_path(location, 2)
-    path.write_text(path.read_text() + "\n" + first.partition("\n")[2])  # its protocol and metadata
+    path.write_text(path.read_text() + "\n" + first.partition("\n")[2])  # add protocol and metadata
     change_commit(location, 2, change)
     with pytest.raises(error):
         catalog.mirror.adopt("t")
@@ -247,7 +247,7 @@ def test_a_commit_that_sql_would_not_make_is_not_adopted(
     assert is_sound(catalog)
 
 
-def test_a_commit_that_adds_a_live_file_is_not_adopted(catalog: Catalog) -> None:
+def test_foreign_commit_that_adds_a_live_file_is_not_adopted(catalog: Catalog) -> None:
     location = catalog.table("t").location
     commit_path(location, 2).write_bytes(commit_path(location, 1).read_bytes())
     with pytest.raises(InvalidActionError, match="live already"):
@@ -268,7 +268,7 @@ def test_metadata_changed_on_both_sides_is_a_conflict(catalog: Catalog) -> None:
 
 
 @pytest.mark.two_databases
-def test_an_adoption_that_died_half_way_is_completed(
+def test_interrupted_adopt_is_completed_by_the_next(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs(catalog, 2)
@@ -287,7 +287,7 @@ def test_an_adoption_that_died_half_way_is_completed(
     assert is_sound(catalog)
 
 
-def test_an_import_that_died_before_it_was_noted_is_completed(
+def test_next_commit_completes_an_interrupted_adopt(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs(catalog, 2)
@@ -298,14 +298,14 @@ def test_an_import_that_died_before_it_was_noted_is_completed(
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr("deltasql.mirror.publish.status.mark_published", die)
         catalog.mirror.adopt("t")
-    ours(catalog, 3)  # finds the foreign file with the content that SQL has now
+    ours(catalog, 3)  # finds the foreign file, whose content SQL has now
     assert state(catalog) == (ACTIVE, 3, 3)
     assert seen(catalog) == [1, 2, 3]
     assert is_sound(catalog)
 
 
-def test_only_commits_up_to_the_one_that_is_meant_are_put_aside(catalog: Catalog) -> None:
-    """Where somebody has built upon it meanwhile, nothing is."""
+def test_reject_does_nothing_when_newer_foreign_commits_exist(catalog: Catalog) -> None:
+    """If another commit was built on it, nothing is rejected."""
     meant = theirs(catalog, 2)
     table = catalog.table("t").row
     storage = open_storage(table.location)

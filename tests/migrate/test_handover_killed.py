@@ -1,6 +1,6 @@
-"""kill -9 at any step of a cutover or rollback, and at any SQL transaction: run again, all is well.
+"""After kill -9 at any step or SQL transaction of a cutover or rollback, a repeated call succeeds.
 
-Meanwhile others write, by path or through SQL, wherever they are let in.
+In between, other writers commit through SQL or outside it, wherever they are allowed to.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CUTOVER, ROLLBACK = HAND_OVER_PHASES[:LEFT], HAND_OVER_PHASES[LEFT:]
 
 
 def written_by(act: Callable[[], object], *refusals: type[Exception]) -> bool:
-    """Whether somebody who writes is let in."""
+    """Return whether a write is accepted."""
     try:
         act()
     except refusals:
@@ -55,7 +55,7 @@ def written_by(act: Callable[[], object], *refusals: type[Exception]) -> bool:
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("phase", CUTOVER)
-def test_a_killed_cutover_of_a_followed_table_is_repeated(
+def test_killed_cutover_of_a_followed_table_can_be_repeated(
     catalog_uri: DeltaSqlUri, place: Path, phase: str
 ) -> None:
     with open_catalog(catalog_uri) as catalog:
@@ -64,7 +64,7 @@ def test_a_killed_cutover_of_a_followed_table_is_repeated(
     assert outcome.exitcode == -signal.SIGKILL
     is_in_log = CUTOVER.index(phase) >= CUTOVER.index("handed over")
     expected = list(IDS)
-    # There is one authority at every moment: who may write is known.
+    # There is always exactly one authority, so it is known who may write.
     if written_by(lambda: theirs(place, 20), deltalake.exceptions.DeltaError):
         expected.append(20)
     assert (20 in expected) == (not is_in_log)
@@ -78,7 +78,7 @@ def test_a_killed_cutover_of_a_followed_table_is_repeated(
 
 @pytest.mark.parametrize("phase", CUTOVER)
 @pytest.mark.parametrize("writer", ["path", "sql"])
-def test_a_killed_cutover_of_an_imported_table_is_repeated(
+def test_killed_cutover_of_an_imported_table_can_be_repeated(
     catalog_uri: DeltaSqlUri, place: Path, phase: str, writer: str
 ) -> None:
     with open_catalog(catalog_uri) as catalog:
@@ -106,7 +106,7 @@ def check_cut_over(catalog: Catalog, place: Path, expected: list[int]) -> None:
 
 
 @pytest.mark.parametrize("phase", CUTOVER)
-def test_a_killed_cutover_may_be_rolled_back(
+def test_killed_cutover_can_be_rolled_back(
     catalog_uri: DeltaSqlUri, place: Path, phase: str
 ) -> None:
     with open_catalog(catalog_uri) as catalog:
@@ -121,7 +121,7 @@ def test_a_killed_cutover_may_be_rolled_back(
 
 @pytest.mark.two_databases
 @pytest.mark.parametrize("phase", ROLLBACK)
-def test_a_killed_rollback_is_repeated(catalog_uri: DeltaSqlUri, place: Path, phase: str) -> None:
+def test_killed_rollback_can_be_repeated(catalog_uri: DeltaSqlUri, place: Path, phase: str) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
         catalog.follow(str(place))
         catalog.cutover(NAME)
@@ -155,7 +155,7 @@ def act_and_die(_: Any, uri: DeltaSqlUri, place: str, verb: str, transactions: i
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 @pytest.mark.parametrize("verb", ["follow", "cutover", "rollback"])
-def test_killed_after_any_sql_transaction(
+def test_operation_killed_after_any_sql_transaction_can_be_repeated(
     backend: str, verb: str, pristine: Path, tmp_path: Path
 ) -> None:
     for transactions in range(1, 40):
@@ -172,7 +172,7 @@ def test_killed_after_any_sql_transaction(
 
 
 def prepare(uri: DeltaSqlUri, place: Path, verb: str) -> None:
-    """Have something to do in each step."""
+    """Prepare a catalog in which every step has something to do."""
     if verb == "follow":
         return
     with open_catalog(uri, mirror={"mode": "off"}) as catalog:

@@ -1,4 +1,4 @@
-"""A Delta table becomes a table of a catalog: all of its history, and its files stay in place."""
+"""Import of a Delta table: its whole history is in SQL, and its files stay in place."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ pytestmark = pytest.mark.two_databases
 
 @pytest.fixture
 def source(pristine: Path, tmp_path: Path) -> Path:
-    """A table that a test may change."""
+    """A table that a test can change."""
     return copy_of(pristine, tmp_path / "lake" / "events")
 
 
 @pytest.fixture
 def opened(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """An empty catalog that publishes at once."""
+    """An empty catalog that publishes each commit."""
     with open_mirrored(catalog_uri, tmp_path / "own") as catalog:
         yield catalog
 
 
 def same_history(catalog: Catalog, name: str, place: Path, first: int = 0) -> bool:
-    """Whether SQL has the files of stock deltalake at every version, and the same history."""
+    """Assert that SQL has deltalake's files and history at every version; return True."""
     for version in range(first, HEAD + 1):
         assert paths_at(catalog, name, version) == stock_paths_at(place, version)
     theirs = deltalake.DeltaTable(str(place)).history()
@@ -76,7 +76,7 @@ def same_history(catalog: Catalog, name: str, place: Path, first: int = 0) -> bo
 
 
 @pytest.mark.every_database
-def test_every_version_is_there_with_its_number_and_time(pristine: Path, opened: Catalog) -> None:
+def test_import_keeps_every_version_and_timestamp(pristine: Path, opened: Catalog) -> None:
     before = log_bytes(pristine)
     report = opened.import_table(str(pristine))
     assert (report.state, report.table, report.ok) == ("imported", "events", True)
@@ -85,12 +85,12 @@ def test_every_version_is_there_with_its_number_and_time(pristine: Path, opened:
     assert report.verification.ok
     assert same_history(opened, "events", pristine)
     assert opened.table("events").location == str(pristine)
-    assert log_bytes(pristine) == before  # nothing is copied, nothing is written
+    assert log_bytes(pristine) == before  # nothing is copied or written
     assert [(each.state, each.pending) for each in opened.mirror.status()] == [("ACTIVE", 0)]
 
 
 @pytest.mark.every_database
-def test_an_imported_table_goes_on_in_sql_and_is_published(source: Path, opened: Catalog) -> None:
+def test_commit_to_an_imported_table_is_published(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source), name="crm.events")
     with opened.begin() as tx:
         tx.write("crm.events", rows(20))
@@ -100,7 +100,7 @@ def test_an_imported_table_goes_on_in_sql_and_is_published(source: Path, opened:
     assert all(each.ok for each in opened.mirror.verify("crm.events", versions="all"))
 
 
-def test_to_import_again_changes_nothing(source: Path, opened: Catalog) -> None:
+def test_repeated_import_changes_nothing(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source))
     before = (log_bytes(source), opened.table("events").row)
     for spelling in (str(source), f"file://{source}", f"{source}/"):
@@ -111,7 +111,7 @@ def test_to_import_again_changes_nothing(source: Path, opened: Catalog) -> None:
 
 
 @pytest.mark.every_database
-def test_what_a_path_writer_adds_is_caught_up_with(source: Path, opened: Catalog) -> None:
+def test_repeated_import_loads_new_commits_of_others(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source))
     append(source, 30)
     append(source, 31)
@@ -119,15 +119,14 @@ def test_what_a_path_writer_adds_is_caught_up_with(source: Path, opened: Catalog
     assert (report.state, report.commits, report.last_version) == ("continued", 2, HEAD + 2)
     found = report.verification
     assert found is not None
-    assert (found.ok, found.commits, found.versions) == (True, 2, [HEAD + 2])  # only what is new
+    # Only the new commits are verified.
+    assert (found.ok, found.commits, found.versions) == (True, 2, [HEAD + 2])
     assert paths_at(opened, "events", HEAD + 2) == stock_paths_at(source, HEAD + 2)
     assert opened.mirror.status("events")[0].pending == 0
     assert opened.import_table(str(source), since=2).state == "up to date"
 
 
-def test_a_mirror_that_a_path_writer_shut_is_opened_by_the_import(
-    source: Path, opened: Catalog
-) -> None:
+def test_import_of_foreign_commits_releases_the_mirror(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source))
     append(source, 30)
     opened.mirror.verify("events")
@@ -137,7 +136,7 @@ def test_a_mirror_that_a_path_writer_shut_is_opened_by_the_import(
     assert opened.mirror.status("events")[0].state == "ACTIVE"
 
 
-def test_a_mirror_stays_shut_while_the_log_has_more_than_was_loaded(
+def test_mirror_stays_quarantined_until_the_whole_log_is_imported(
     source: Path, opened: Catalog
 ) -> None:
     opened.import_table(str(source))
@@ -154,7 +153,7 @@ def test_a_mirror_stays_shut_while_the_log_has_more_than_was_loaded(
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_after_a_cutover_a_commit_without_a_timestamp_of_its_own_is_not_imported(
+def test_commit_without_in_commit_timestamp_after_cutover_is_refused(
     source: Path, opened: Catalog, dry_run: bool
 ) -> None:
     opened.import_table(str(source))
@@ -170,8 +169,8 @@ def test_after_a_cutover_a_commit_without_a_timestamp_of_its_own_is_not_imported
     assert opened.import_table(str(source)).last_version == version + 1
 
 
-def test_where_both_went_on_nothing_is_mixed(source: Path, catalog: Catalog) -> None:
-    """The mirror is off, so SQL's commit is not in the log when a path writer comes."""
+def test_import_is_refused_when_sql_and_log_have_diverged(source: Path, catalog: Catalog) -> None:
+    """The mirror is off, so SQL's commit is not in the log when another program writes."""
     catalog.import_table(str(source))
     with catalog.begin() as tx:
         tx.write("events", rows(20))
@@ -182,15 +181,15 @@ def test_where_both_went_on_nothing_is_mixed(source: Path, catalog: Catalog) -> 
     assert f"SQL is at version {HEAD + 1}, the log at version {HEAD + 2}" in str(failure.value)
     assert failure.value.version == HEAD + 1
     assert catalog.table("events").version() == HEAD + 1
-    # Either way out works.
+    # Force resolves it.
     replaced = catalog.import_table(str(source), force=True)
     assert (replaced.state, replaced.last_version) == ("replaced", HEAD + 2)
     assert [row.name for row in catalog.dropped()] == ["events"]
     assert paths_at(catalog, "events", HEAD + 2) == stock_paths_at(source, HEAD + 2)
-    assert catalog.mirror.publish() == 0  # what the dropped table had to publish is forgotten
+    assert catalog.mirror.publish() == 0  # the dropped table publishes nothing any more
 
 
-def test_commits_that_only_sql_has_are_no_divergence(source: Path, catalog: Catalog) -> None:
+def test_unpublished_commits_are_not_a_divergence(source: Path, catalog: Catalog) -> None:
     catalog.import_table(str(source))
     with catalog.begin() as tx:
         tx.write("events", rows(20))
@@ -199,7 +198,7 @@ def test_commits_that_only_sql_has_are_no_divergence(source: Path, catalog: Cata
     assert "not in the log yet" in report.summary()
 
 
-def test_another_table_in_the_place_of_the_old_one_is_not_mixed_with_it(
+def test_import_is_refused_when_another_table_replaced_the_log(
     source: Path, opened: Catalog
 ) -> None:
     opened.import_table(str(source))
@@ -212,14 +211,14 @@ def test_another_table_in_the_place_of_the_old_one_is_not_mixed_with_it(
     assert read_ids(source) == sorted(range(HEAD + 3))
 
 
-def test_a_log_that_lost_commits_is_not_taken_for_the_table(source: Path, opened: Catalog) -> None:
+def test_import_is_refused_when_the_log_lost_commits(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source))
     commit_path(source, HEAD).unlink()
     with pytest.raises(MirrorDivergedError, match=f"ends at version {HEAD - 1}"):
         opened.import_table(str(source))
 
 
-def test_since_compares_what_is_there_and_refuses_a_gap(source: Path, opened: Catalog) -> None:
+def test_since_checks_existing_commits_and_refuses_a_gap(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source))
     with pytest.raises(VersionGapError, match="would leave a gap") as failure:
         opened.import_table(str(source), since=HEAD + 2)
@@ -231,9 +230,7 @@ def test_since_compares_what_is_there_and_refuses_a_gap(source: Path, opened: Ca
         opened.import_table(str(source), since=1)
 
 
-def test_since_begins_a_new_table_with_the_state_at_a_version(
-    pristine: Path, opened: Catalog
-) -> None:
+def test_since_starts_a_new_table_at_a_version(pristine: Path, opened: Catalog) -> None:
     report = opened.import_table(str(pristine), since=3)
     assert (report.first_version, report.commits) == (3, HEAD - 2)
     assert "as requested" in report.summary()
@@ -241,7 +238,7 @@ def test_since_begins_a_new_table_with_the_state_at_a_version(
     assert opened.import_table(str(pristine)).state == "up to date"
 
 
-def test_up_to_version_stops_there_and_the_rest_follows(source: Path, opened: Catalog) -> None:
+def test_up_to_version_limits_the_import(source: Path, opened: Catalog) -> None:
     report = opened.import_table(str(source), up_to_version=2)
     assert (report.last_version, report.ok) == (2, True)
     assert opened.table("events").version() == 2
@@ -254,7 +251,7 @@ def test_up_to_version_stops_there_and_the_rest_follows(source: Path, opened: Ca
 
 
 @pytest.mark.every_database
-def test_a_cleaned_log_begins_at_its_checkpoint(source: Path, opened: Catalog) -> None:
+def test_cleaned_log_is_imported_from_its_checkpoint(source: Path, opened: Catalog) -> None:
     forget_commits_below(source, CHECKPOINT)
     report = opened.import_table(str(source))
     assert (report.first_version, report.commits) == (CHECKPOINT, HEAD - CHECKPOINT + 1)
@@ -265,9 +262,7 @@ def test_a_cleaned_log_begins_at_its_checkpoint(source: Path, opened: Catalog) -
     assert opened.import_table(str(source)).commits == 1
 
 
-def test_a_log_cleaned_up_past_sql_has_a_gap_and_can_be_imported_anew(
-    source: Path, opened: Catalog
-) -> None:
+def test_log_cleaned_beyond_sql_can_be_imported_with_force(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source), up_to_version=1)
     forget_commits_below(source, CHECKPOINT)
     with pytest.raises(VersionGapError, match="versions 2 to 3 are missing"):
@@ -278,7 +273,7 @@ def test_a_log_cleaned_up_past_sql_has_a_gap_and_can_be_imported_anew(
     assert opened.table("events").version() == HEAD
 
 
-def test_names_come_from_the_call_the_uri_the_log_or_the_folder(
+def test_name_comes_from_argument_uri_log_or_folder(
     pristine: Path, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     def copied(name: str) -> str:
@@ -298,7 +293,7 @@ def test_names_come_from_the_call_the_uri_the_log_or_the_folder(
     assert found == ["called", "eu.called", "us.x", "crm.by_uri", "e f%25g", "orders"]
 
 
-def test_a_name_that_is_taken_is_refused_unless_it_is_to_give_way(
+def test_name_in_use_is_refused_without_force(
     source: Path, pristine: Path, opened: Catalog, tmp_path: Path
 ) -> None:
     opened.import_table(str(source))
@@ -312,10 +307,10 @@ def test_a_name_that_is_taken_is_refused_unless_it_is_to_give_way(
     assert opened.import_table(str(other), force=True).state == "replaced"
     assert opened.table("events").location == str(other)
     assert [row.location for row in opened.dropped()] == [str(source)]
-    assert read_ids(source) == read_ids(other)  # no file was touched
+    assert read_ids(source) == read_ids(other)  # no file was changed
 
 
-def test_a_dry_run_tells_everything_and_writes_nothing(
+def test_dry_run_reports_everything_and_writes_nothing(
     pristine: Path, sqlite_uri: DeltaSqlUri
 ) -> None:
     report = deltasql.import_table(str(pristine), sqlite_uri, dry_run=True)
@@ -332,7 +327,7 @@ def test_a_dry_run_tells_everything_and_writes_nothing(
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["new", "known"])
-def test_a_dry_run_misses_only_files_that_live_in_the_end(
+def test_dry_run_reports_only_missing_live_files(
     source: Path, opened: Catalog, monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
     monkeypatch.setattr("deltasql.migrate.importing.checks._PAGE", 2)
@@ -357,7 +352,7 @@ def test_a_dry_run_misses_only_files_that_live_in_the_end(
         assert (report.live_files, report.live_bytes) == (len(sizes), sum(sizes))
 
 
-def test_a_dry_run_makes_no_catalog(backend: str, catalog_uri: DeltaSqlUri, pristine: Path) -> None:
+def test_dry_run_creates_no_catalog(backend: str, catalog_uri: DeltaSqlUri, pristine: Path) -> None:
     report = deltasql.import_table(str(pristine), catalog_uri, dry_run=True)
     assert report.state == "would import"
     assert is_new(catalog_uri)
@@ -365,7 +360,7 @@ def test_a_dry_run_makes_no_catalog(backend: str, catalog_uri: DeltaSqlUri, pris
     assert not is_new(catalog_uri)
 
 
-def test_progress_is_told_after_every_transaction(pristine: Path, opened: Catalog) -> None:
+def test_progress_is_reported_after_every_transaction(pristine: Path, opened: Catalog) -> None:
     told: list[tuple[str, int, int]] = []
 
     def tell(progress: ImportProgress) -> None:
@@ -382,7 +377,7 @@ def test_progress_is_told_after_every_transaction(pristine: Path, opened: Catalo
     assert told[-1][2] == 8
 
 
-def test_the_report_is_text_and_json(pristine: Path, opened: Catalog) -> None:
+def test_report_has_text_and_json_forms(pristine: Path, opened: Catalog) -> None:
     report = opened.import_table(str(pristine))
     plain = json.loads(json.dumps(report.to_dict()))
     assert plain["ok"]
@@ -394,13 +389,13 @@ def test_the_report_is_text_and_json(pristine: Path, opened: Catalog) -> None:
     assert f"verified: {HEAD + 1} commits" in text
 
 
-def test_without_verification_nothing_is_compared(pristine: Path, opened: Catalog) -> None:
+def test_import_without_verification_compares_nothing(pristine: Path, opened: Catalog) -> None:
     report = opened.import_table(str(pristine), verify=False)
     assert report.verification is None
     assert same_history(opened, "events", pristine)
 
 
-def test_a_table_that_was_dropped_can_be_imported_again(source: Path, opened: Catalog) -> None:
+def test_dropped_table_can_be_imported_again(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source))
     opened.drop("events")
     append(source, 50)
@@ -409,7 +404,7 @@ def test_a_table_that_was_dropped_can_be_imported_again(source: Path, opened: Ca
     assert opened.table("events").version() == HEAD + 1
 
 
-def test_a_dropped_table_that_still_publishes_there_is_in_the_way(
+def test_import_is_refused_while_a_dropped_table_has_unpublished_versions(
     source: Path, catalog: Catalog
 ) -> None:
     catalog.import_table(str(source))
@@ -425,7 +420,7 @@ def test_a_dropped_table_that_still_publishes_there_is_in_the_way(
 @pytest.mark.parametrize(
     ("key", "value"), [("up_to_version", -1), ("since", -1), ("batch_size", 0)]
 )
-def test_numbers_out_of_range_are_refused(
+def test_options_out_of_range_are_refused(
     pristine: Path, sqlite_uri: DeltaSqlUri, key: str, value: int
 ) -> None:
     options: dict[str, Any] = {key: value}
@@ -433,10 +428,10 @@ def test_numbers_out_of_range_are_refused(
         deltasql.import_table(str(pristine), sqlite_uri, **options)
 
 
-def test_time_travel_goes_by_the_times_of_commit_files(
+def test_time_travel_uses_modification_times_of_commit_files(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    """As every reader of a log without in-commit timestamps goes by them."""
+    """As every reader does for a log without in-commit timestamps."""
     place = tmp_path / "lake" / "t"
     for number in range(4):
         deltalake.write_deltalake(place, pa.table({"id": [number]}), mode="append")

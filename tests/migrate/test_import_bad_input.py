@@ -1,4 +1,4 @@
-"""A log that is wrong gets an error that says what and where, and the catalog stays as it was."""
+"""The error for an invalid log names its cause and location, and the catalog stays unchanged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.one_database
 
 
 def nothing_is_there(catalog: Catalog) -> bool:
-    """Whether no row of any table is left, seen or not."""
+    """Assert that no table has any rows, visible or hidden; return True."""
     if catalog.store.dialect.name == "sqlite":
         with sqlite3.connect(catalog.uri.database) as connection:
             names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master")]
@@ -71,7 +71,7 @@ def _count(connection: sqlite3.Connection, name: str) -> int:
 def refused(
     catalog: Catalog, source: Path, error: type[Exception], match: str, **options: Any
 ) -> Any:
-    """Import what must be refused, twice, with a dry run before; returns the error."""
+    """Assert that a dry run and an import are refused; return the error."""
     with pytest.raises(error, match=match):
         catalog.import_table(str(source), dry_run=True, **options)
     with pytest.raises(error, match=match) as failure:
@@ -82,7 +82,7 @@ def refused(
 
 
 def described(**fields: Any) -> dict[str, Any]:
-    """A metaData action of a table with the column `id`."""
+    """Return the metaData action of a table with the column `id`."""
     column = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
     body = {
         "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
@@ -111,7 +111,7 @@ BAD_ACTIONS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("way", ["import", "import by force", "rebuild"])
 @pytest.mark.parametrize("first", [True, False], ids=["in the first commit", "later"])
-def test_a_refused_log_leaves_nothing_behind(
+def test_refused_import_leaves_no_rows(
     tmp_path: Path, catalog: Catalog, way: str, first: bool
 ) -> None:
     protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
@@ -128,7 +128,7 @@ def test_a_refused_log_leaves_nothing_behind(
         if way != "rebuild":
             with pytest.raises(TxnLogError):
                 catalog.import_table(str(lake / "t"), force=way == "import by force")
-        elif "schema" in what or "column" in what:  # data files are not looked at there
+        elif "schema" in what or "column" in what:  # a rebuild does not check data files
             (found,) = deltasql.rebuild(catalog, str(lake)).tables
             assert found.state == "failed", what
         else:
@@ -136,7 +136,7 @@ def test_a_refused_log_leaves_nothing_behind(
         assert nothing_is_there(catalog), what
 
 
-def test_a_store_out_of_reach_leaves_what_the_next_import_goes_on_with(
+def test_import_interrupted_by_a_storage_failure_is_continued(
     source: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreachable(*_: object, **__: object) -> None:
@@ -150,20 +150,20 @@ def test_a_store_out_of_reach_leaves_what_the_next_import_goes_on_with(
     assert any("where a run was interrupted" in note for note in report.notes)
 
 
-def test_a_gap_between_versions_names_them(source: Path, catalog: Catalog) -> None:
+def test_error_names_the_missing_version(source: Path, catalog: Catalog) -> None:
     checkpoint_file(source).unlink()
     commit_path(source, 3).unlink()
     error = refused(catalog, source, VersionGapError, "version 3 is missing")
     assert (error.first_missing, error.last_missing) == (3, 3)
 
 
-def test_a_gap_after_the_last_checkpoint_is_not_passed_over(source: Path, catalog: Catalog) -> None:
+def test_gap_after_the_last_checkpoint_is_refused(source: Path, catalog: Catalog) -> None:
     commit_path(source, 5).unlink()
     refused(catalog, source, VersionGapError, "version 5 is missing")
 
 
 @pytest.mark.parametrize("lost", [(3,), (2, 3), (CHECKPOINT,)])
-def test_a_gap_that_a_checkpoint_stands_for_is_passed_over_only_when_asked(
+def test_gap_before_a_checkpoint_needs_since(
     source: Path, catalog: Catalog, lost: tuple[int, ...]
 ) -> None:
     for version in lost:
@@ -175,7 +175,7 @@ def test_a_gap_that_a_checkpoint_stands_for_is_passed_over_only_when_asked(
     assert (report.first_version, report.last_version) == (CHECKPOINT, HEAD)
 
 
-def test_a_file_of_the_log_that_goes_away_meanwhile_is_told(source: Path, catalog: Catalog) -> None:
+def test_error_names_a_log_file_deleted_during_the_import(source: Path, catalog: Catalog) -> None:
     def lose(progress: ImportProgress) -> None:
         if progress.phase == "loading":
             commit_path(source, 3).unlink(missing_ok=True)
@@ -189,7 +189,7 @@ def test_a_file_of_the_log_that_goes_away_meanwhile_is_told(source: Path, catalo
 @pytest.mark.parametrize(
     ("kind", "version"), [("metaData", 0), ("protocol", 0)], ids=["metadata", "protocol"]
 )
-def test_a_log_that_begins_without_metadata_or_protocol(
+def test_log_without_initial_metadata_or_protocol_is_refused(
     source: Path, catalog: Catalog, kind: str, version: int
 ) -> None:
     change_actions(source, version, lambda actions: [a for a in actions if kind not in a])
@@ -198,7 +198,7 @@ def test_a_log_that_begins_without_metadata_or_protocol(
 
 
 @pytest.mark.parametrize("version", [0, 2, HEAD])
-def test_corrupt_json_names_the_file_and_the_line(
+def test_error_names_file_and_line_of_corrupt_json(
     source: Path, catalog: Catalog, version: int
 ) -> None:
     path = commit_path(source, version)
@@ -208,21 +208,23 @@ def test_corrupt_json_names_the_file_and_the_line(
     assert (error.line, error.path) == (2, f"{LOG}/{path.name}")
 
 
-def test_a_file_without_a_commit_in_it_is_named(source: Path, catalog: Catalog) -> None:
+def test_error_names_a_commit_file_without_json(source: Path, catalog: Catalog) -> None:
     commit_path(source, 1).write_bytes(b"\x00\x01 no JSON at all")
     error = refused(catalog, source, LogParseError, commit_path(source, 1).name)
     assert error.line == 1
 
 
-def test_a_folder_of_tables_is_no_table(source: Path, tmp_path: Path, catalog: Catalog) -> None:
+def test_error_for_a_folder_of_tables_suggests_recursive(
+    source: Path, tmp_path: Path, catalog: Catalog
+) -> None:
     error = refused(
         catalog, tmp_path, TxnLogTableNotFoundError, f"it contains tables, such as {source.name}"
     )
     assert "--recursive" in (error.help or "")
 
 
-def test_an_empty_commit_file_is_told(source: Path, catalog: Catalog) -> None:
-    """It changes nothing, so it is lawful; mostly somebody died while writing it."""
+def test_empty_commit_file_is_a_warning(source: Path, catalog: Catalog) -> None:
+    """An empty commit is valid; usually its writer crashed."""
     commit_path(source, HEAD + 1).write_bytes(b"")
     report = catalog.import_table(str(source))
     assert report.warnings == [
@@ -231,7 +233,7 @@ def test_an_empty_commit_file_is_told(source: Path, catalog: Catalog) -> None:
     assert catalog.table("events").version() == HEAD + 1
 
 
-def test_what_is_no_delta_table_is_told(tmp_path: Path, catalog: Catalog) -> None:
+def test_folder_without_a_delta_table_is_refused(tmp_path: Path, catalog: Catalog) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "part.parquet").write_bytes(b"PAR1")
     refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "there is no Delta table at")
@@ -243,7 +245,7 @@ def test_what_is_no_delta_table_is_told(tmp_path: Path, catalog: Catalog) -> Non
 
 
 @pytest.mark.parametrize("version", [0, 5])
-def test_unknown_reader_features_are_named(source: Path, catalog: Catalog, version: int) -> None:
+def test_error_names_unknown_reader_features(source: Path, catalog: Catalog, version: int) -> None:
     protocol = {
         "minReaderVersion": 3,
         "minWriterVersion": 7,
@@ -259,9 +261,7 @@ def test_unknown_reader_features_are_named(source: Path, catalog: Catalog, versi
     assert error.features == ("quantumColumns",)
 
 
-def test_unknown_writer_features_are_told_and_the_table_can_be_read(
-    source: Path, catalog: Catalog
-) -> None:
+def test_unknown_writer_features_are_a_warning(source: Path, catalog: Catalog) -> None:
     protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}
     change_actions(source, HEAD, lambda actions: [*actions, {"protocol": protocol}])
     report = catalog.import_table(str(source))
@@ -269,9 +269,7 @@ def test_unknown_writer_features_are_told_and_the_table_can_be_read(
     assert catalog.table("events").version() == HEAD
 
 
-def test_missing_data_files_are_listed_and_forgiven_only_when_asked(
-    source: Path, catalog: Catalog
-) -> None:
+def test_missing_data_files_are_an_error_without_force(source: Path, catalog: Catalog) -> None:
     gone = stock_paths_at(source, HEAD)[:2]
     for path in gone:
         (source / path).unlink()
@@ -290,7 +288,7 @@ def test_missing_data_files_are_listed_and_forgiven_only_when_asked(
     assert catalog.table("events").version() == HEAD
 
 
-def test_files_that_older_versions_had_may_be_gone(source: Path, catalog: Catalog) -> None:
+def test_missing_files_of_older_versions_are_allowed(source: Path, catalog: Catalog) -> None:
     old = set(stock_paths_at(source, 1)) - set(stock_paths_at(source, HEAD))
     assert old
     for path in old:
@@ -298,13 +296,15 @@ def test_files_that_older_versions_had_may_be_gone(source: Path, catalog: Catalo
     assert catalog.import_table(str(source)).ok
 
 
-def test_force_does_not_forgive_corruption(source: Path, catalog: Catalog) -> None:
+def test_force_does_not_accept_a_corrupt_log(source: Path, catalog: Catalog) -> None:
     commit_path(source, 2).write_text("{")
     refused(catalog, source, LogParseError, commit_path(source, 2).name, force=True)
 
 
 @pytest.mark.parametrize("damage", ["json", "feature", "data", "gap"])
-def test_a_table_that_is_there_stays_as_it_was(source: Path, catalog: Catalog, damage: str) -> None:
+def test_failed_import_leaves_an_existing_table_unchanged(
+    source: Path, catalog: Catalog, damage: str
+) -> None:
     catalog.import_table(str(source))
     for number in range(3):
         append(source, 60 + number)
@@ -337,7 +337,7 @@ def corrupt(path: Path) -> None:
 
 
 def stale(path: Path, source: Path) -> None:
-    """Put the checkpoint of another version in its place."""
+    """Replace a checkpoint with that of an older version."""
     copy = source.parent / "older"
     copy_of(source, copy)
     checkpoint_file(copy).unlink()
@@ -349,7 +349,7 @@ def stale(path: Path, source: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["corrupt", "stale"])
-def test_a_bad_checkpoint_is_told_and_the_commits_are_taken(
+def test_damaged_checkpoint_is_a_warning_and_commits_are_used(
     source: Path, catalog: Catalog, damage: str
 ) -> None:
     path = checkpoint_file(source)
@@ -365,12 +365,12 @@ def test_a_bad_checkpoint_is_told_and_the_commits_are_taken(
 
 
 def two_checkpoints(source: Path) -> None:
-    """A second checkpoint at the head; the commits before the first are gone."""
+    """Write a second checkpoint at the head, and delete the commits before the first."""
     deltalake.DeltaTable(str(source)).create_checkpoint()
     forget_commits_below(source, CHECKPOINT)
 
 
-def test_a_bad_checkpoint_gives_way_to_a_later_one(source: Path, catalog: Catalog) -> None:
+def test_damaged_checkpoint_is_replaced_by_a_later_one(source: Path, catalog: Catalog) -> None:
     two_checkpoints(source)
     corrupt(checkpoint_file(source))
     report = catalog.import_table(str(source))
@@ -379,9 +379,7 @@ def test_a_bad_checkpoint_gives_way_to_a_later_one(source: Path, catalog: Catalo
     assert paths_at(catalog, "events", HEAD) == stock_paths_at(source, HEAD)
 
 
-def test_without_any_good_checkpoint_a_cleaned_log_cannot_be_read(
-    source: Path, catalog: Catalog
-) -> None:
+def test_cleaned_log_without_a_valid_checkpoint_is_refused(source: Path, catalog: Catalog) -> None:
     forget_commits_below(source, CHECKPOINT)
     corrupt(checkpoint_file(source))
     error = refused(catalog, source, LogParseError, checkpoint_file(source).name)
@@ -389,34 +387,30 @@ def test_without_any_good_checkpoint_a_cleaned_log_cannot_be_read(
 
 
 @pytest.mark.parametrize("text", ["{", '{"version": "six"}', '{"version": 99, "size": 1}'])
-def test_a_bad_hint_to_the_last_checkpoint_is_told_and_not_needed(
-    source: Path, catalog: Catalog, text: str
-) -> None:
+def test_wrong_checkpoint_hint_is_a_warning(source: Path, catalog: Catalog, text: str) -> None:
     (source / LOG / "_last_checkpoint").write_text(text)
     report = catalog.import_table(str(source))
     assert report.ok
     assert any("_last_checkpoint" in each for each in report.warnings), report.summary()
 
 
-def test_a_multi_part_checkpoint_of_which_a_part_is_missing_is_none(
-    source: Path, catalog: Catalog
-) -> None:
+def test_incomplete_multipart_checkpoint_is_ignored(source: Path, catalog: Catalog) -> None:
     whole = checkpoint_file(source)
     part = whole.with_name(f"{CHECKPOINT:020d}.checkpoint.0000000001.0000000002.parquet")
     whole.rename(part)
     assert catalog.import_table(str(source)).first_version == 0
 
 
-def test_an_action_of_a_kind_nobody_knows_is_told(source: Path, catalog: Catalog) -> None:
+def test_unknown_action_is_reported(source: Path, catalog: Catalog) -> None:
     change_actions(source, 2, lambda actions: [*actions, {"hologram": {"size": 1}}])
     report = catalog.import_table(str(source))
     assert "hologram (1)" in report.summary()
 
 
-def test_very_many_files_are_looked_up_in_one_listing(
+def test_many_data_files_are_checked_by_listing(
     source: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies elsewhere is still asked for."""
+    """Files outside the table's folder are still looked up one by one."""
     monkeypatch.setattr("deltasql.migrate.importing.checks._MAX_LOOKUPS", 3)
     live = stock_paths_at(source, HEAD)
     elsewhere = source.parent / "elsewhere"
@@ -441,7 +435,7 @@ def test_very_many_files_are_looked_up_in_one_listing(
     assert catalog.import_table(str(source), dry_run=True).missing == 2
 
 
-def test_a_load_may_resume_after_an_outage_but_not_after_a_refusal(tmp_path: Path) -> None:
+def test_import_can_resume_after_an_outage_but_not_after_an_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     storage = open_storage(str(tmp_path))

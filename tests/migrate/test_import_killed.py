@@ -1,4 +1,4 @@
-"""An import that dies between any two SQL transactions: nobody sees half, the next run ends it."""
+"""An import that dies between two SQL transactions is invisible; the next run completes it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ MANY = 40
 
 
 class Died(BaseException):
-    """The end of a process, for all that it still has to do."""
+    """Raised in place of a process that ends."""
 
 
 @pytest.fixture(scope="module")
 def cleaned(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same table, whose log begins with a checkpoint."""
+    """The same table with a log that starts with a checkpoint."""
     place = copy_of(pristine, tmp_path_factory.mktemp("cleaned") / "events")
     forget_commits_below(place, CHECKPOINT)
     return place
@@ -45,7 +45,7 @@ def cleaned(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def ending_after(transactions: int, end: Callable[[], None]) -> Iterator[None]:
-    """Call a function when so many SQL transactions have been committed."""
+    """Call a function after this many committed SQL transactions."""
     done = 0
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,7 +71,7 @@ def die() -> None:
 
 
 def dies(catalog: Catalog, source: Path, transactions: int, **options: Any) -> bool:
-    """Import until so many transactions are done; False when it was done before."""
+    """Import until this many transactions are committed; return False if fewer were needed."""
     try:
         with ending_after(transactions, die):
             catalog.import_table(str(source), batch_size=1, **options)
@@ -81,7 +81,7 @@ def dies(catalog: Catalog, source: Path, transactions: int, **options: Any) -> b
 
 
 def check_half(catalog: Catalog, source: Path) -> None:
-    """Nobody sees the half; the next run makes it whole, whatever was left."""
+    """Assert that the partial table is invisible and that the next run completes it."""
     is_done = bool(catalog.tables())
     assert catalog.dropped() == []
     report = catalog.import_table(str(source))
@@ -99,7 +99,7 @@ def check_whole(catalog: Catalog, source: Path) -> None:
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("kind", ["pristine", "cleaned"])
-def test_an_import_that_died_is_continued_without_duplicates(
+def test_interrupted_import_is_continued_without_duplicates(
     backend: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     source: Path = request.getfixturevalue(kind)
@@ -118,7 +118,7 @@ def test_an_import_that_died_is_continued_without_duplicates(
     assert log_bytes(source) == before
 
 
-def test_a_catch_up_that_died_is_continued_without_duplicates(
+def test_interrupted_repeated_import_is_continued_without_duplicates(
     backend: str, pristine: Path, tmp_path: Path
 ) -> None:
     for transactions in range(1, MANY):
@@ -130,7 +130,7 @@ def test_a_catch_up_that_died_is_continued_without_duplicates(
                 died = dies(catalog, pristine, transactions)
                 seen = catalog.table("events").version()
                 assert 2 <= seen <= HEAD
-                # What is loaded is never taken for something that waits to be published.
+                # Loaded commits never count as waiting to be published.
                 assert [each.pending for each in catalog.mirror.status()] == [0]
                 assert catalog.import_table(str(pristine)).commits == HEAD - seen
                 check_whole(catalog, pristine)
@@ -140,7 +140,7 @@ def test_a_catch_up_that_died_is_continued_without_duplicates(
 
 
 @pytest.mark.parametrize("change", ["since", "up_to_version", "recreated"])
-def test_a_half_that_is_of_no_use_is_cleared(
+def test_partial_table_that_cannot_be_continued_is_deleted(
     catalog: Catalog, pristine: Path, tmp_path: Path, change: str
 ) -> None:
     source = copy_of(pristine, tmp_path / "events")
@@ -158,14 +158,14 @@ def test_a_half_that_is_of_no_use_is_cleared(
     assert len(tables_at(catalog.store.query, str(source))) == 1
 
 
-def test_a_half_is_not_offered_to_be_undropped(catalog: Catalog, pristine: Path) -> None:
+def test_partial_table_cannot_be_undropped(catalog: Catalog, pristine: Path) -> None:
     assert dies(catalog, pristine, 4)
     assert catalog.tables() == catalog.dropped() == []
     with pytest.raises(deltasql.exceptions.TxnLogTableNotFoundError):
         catalog.undrop("events")
 
 
-# In processes
+# With several processes
 
 
 def import_and_die(_: object, uri: DeltaSqlUri, source: str, transactions: int) -> None:
@@ -178,7 +178,7 @@ def import_and_die(_: object, uri: DeltaSqlUri, source: str, transactions: int) 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 @pytest.mark.parametrize("transactions", [2, 5])
-def test_a_killed_import_is_continued_by_another_process(
+def test_killed_import_is_continued_by_another_process(
     backend: str, catalog_uri: DeltaSqlUri, pristine: Path, transactions: int
 ) -> None:
     [outcome] = run(import_and_die, [(catalog_uri, str(pristine), transactions)])
@@ -194,7 +194,7 @@ def import_it(barrier: Any, uri: DeltaSqlUri, source: str) -> str:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_of_many_that_import_at_once_one_does_and_the_others_find_it(
+def test_concurrent_imports_create_one_table(
     backend: str, catalog_uri: DeltaSqlUri, pristine: Path
 ) -> None:
     states = values(run(import_it, [(catalog_uri, str(pristine))] * 3))

@@ -1,4 +1,4 @@
-"""Tables with very many files are verified in pieces, and a damaged checkpoint still only warns."""
+"""Large tables are verified in parts, and a damaged checkpoint is still only a warning."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("is_cleaned", [False, True], ids=["whole", "cleaned"])
-def test_a_large_table_is_compared_in_pieces(
-    source: Path, catalog: Catalog, is_cleaned: bool
-) -> None:
+def test_large_table_is_verified_in_parts(source: Path, catalog: Catalog, is_cleaned: bool) -> None:
     if is_cleaned:
         forget_commits_below(source, CHECKPOINT)
     report = catalog.import_table(str(source), batch_size=2)
@@ -53,17 +51,17 @@ def test_a_large_table_is_compared_in_pieces(
     assert again.verification.ok
 
 
-def test_a_damaged_checkpoint_of_a_large_table_is_only_told(source: Path, catalog: Catalog) -> None:
+def test_damaged_checkpoint_of_a_large_table_is_a_warning(source: Path, catalog: Catalog) -> None:
     checkpoint_file(source).write_bytes(b"PAR1 and no more")
     report = catalog.import_table(str(source))
     assert report.ok
     assert any(f"checkpoint {CHECKPOINT} cannot be used" in each for each in report.warnings)
 
 
-def test_a_checkpoint_that_breaks_off_among_its_files_gives_way(
+def test_checkpoint_with_damaged_files_is_replaced_by_a_later_one(
     source: Path, catalog: Catalog
 ) -> None:
-    """The rest of it can be read: only when the files are loaded does it show."""
+    """Its other columns can be read: the damage shows only when the files are loaded."""
     deltalake.DeltaTable(str(source)).create_checkpoint()
     forget_commits_below(source, CHECKPOINT)
     path = checkpoint_file(source)
@@ -75,9 +73,7 @@ def test_a_checkpoint_that_breaks_off_among_its_files_gives_way(
     assert paths_at(catalog, "events", HEAD) == stock_paths_at(source, HEAD)
 
 
-def test_cutover_and_rollback_of_a_large_table_compare_it_in_pieces(
-    source: Path, catalog: Catalog
-) -> None:
+def test_cutover_and_rollback_verify_a_large_table_in_parts(source: Path, catalog: Catalog) -> None:
     catalog.follow(str(source))
     taken, left = catalog.cutover("events"), catalog.rollback("events")
     for found in (taken.verification, left.verification):
@@ -87,7 +83,7 @@ def test_cutover_and_rollback_of_a_large_table_compare_it_in_pieces(
 
 
 @pytest.mark.parametrize("damage", ["a commit is gone", "a checkpoint lacks files"])
-def test_a_large_table_is_not_left_to_a_log_that_is_wrong(
+def test_rollback_of_a_large_table_with_a_damaged_log_is_refused(
     source: Path, catalog: Catalog, damage: str
 ) -> None:
     catalog.follow(str(source))
@@ -105,7 +101,7 @@ def test_a_large_table_is_not_left_to_a_log_that_is_wrong(
 
 
 def _with_broken_files(path: Path) -> bytes:
-    """Return a checkpoint with the pages of its files overwritten."""
+    """Return a checkpoint whose pages with files are overwritten."""
     data = bytearray(path.read_bytes())
     group = pq.ParquetFile(path).metadata.row_group(0)
     for number in range(group.num_columns):

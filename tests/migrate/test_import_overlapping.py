@@ -1,4 +1,4 @@
-"""Imports of one source that overlap: what one of them has named, no other one takes away."""
+"""Concurrent imports of one source: no run discards a table that another run has completed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OURS, THEIRS = "ours", "theirs"
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A table of two versions."""
+    """A table with two versions."""
     place = tmp_path / "events"
     append(place, 1, 2)
     append(place, 3)
@@ -46,7 +46,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def half(catalog: Catalog, source: Path) -> tuple[TableRow, LogLoader]:
-    """The table as a run of ours begins it, with its first version."""
+    """Start an import of the table and load its first version."""
     storage = open_storage(str(source))
     metadata = read_state(storage).metadata
     table = begin_loading(catalog.store, storage, metadata, "events", 1, token=OURS)
@@ -55,7 +55,7 @@ def half(catalog: Catalog, source: Path) -> tuple[TableRow, LogLoader]:
     return table, loader
 
 
-def test_a_run_that_fails_leaves_what_another_run_named_meanwhile(
+def test_failed_import_keeps_the_table_of_a_concurrent_import(
     catalog: Catalog, source: Path
 ) -> None:
     (source / stock_paths_at(source, 1)[0]).unlink()
@@ -72,7 +72,7 @@ def test_a_run_that_fails_leaves_what_another_run_named_meanwhile(
     assert len(tables_at(catalog.store.query, str(source))) == 1
 
 
-def test_what_was_seen_is_never_discarded(catalog: Catalog, source: Path) -> None:
+def test_completed_table_is_never_discarded(catalog: Catalog, source: Path) -> None:
     table, _ = half(catalog, source)
     finish_loading(catalog.store, table, "default", "events")
     before = everything(catalog.store, table)
@@ -86,9 +86,7 @@ def test_what_was_seen_is_never_discarded(catalog: Catalog, source: Path) -> Non
     assert everything(catalog.store, table) == before
 
 
-def test_a_run_whose_table_was_taken_over_neither_writes_nor_discards(
-    catalog: Catalog, source: Path
-) -> None:
+def test_run_that_lost_its_claim_cannot_write_or_discard(catalog: Catalog, source: Path) -> None:
     table, loader = half(catalog, source)
     storage = open_storage(str(source))
     claim_loading(catalog.store, table, THEIRS)
@@ -103,7 +101,7 @@ def test_a_run_whose_table_was_taken_over_neither_writes_nor_discards(
 
 
 @pytest.mark.parametrize("why", ["finished", "moved"])
-def test_nothing_is_dropped_for_a_table_that_another_run_finished_or_moved(
+def test_replaced_table_is_kept_when_another_run_was_first(
     catalog: Catalog, source: Path, why: str
 ) -> None:
     catalog.create_table("old", pa.schema([("id", pa.int64())]))
@@ -117,7 +115,7 @@ def test_nothing_is_dropped_for_a_table_that_another_run_finished_or_moved(
     assert catalog.table("old").row.table_id == row.table_id
 
 
-def test_a_replaced_table_of_another_place_keeps_what_it_has_to_publish(
+def test_replaced_table_at_another_location_keeps_pending_versions(
     catalog: Catalog, source: Path
 ) -> None:
     catalog.create_table("events", pa.schema([("id", pa.int64())]))

@@ -1,4 +1,4 @@
-"""The same on S3: tables in a bucket are imported, with the options of the call."""
+"""Tables in a bucket are imported with the storage options of the call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 
-def test_a_bucket_of_tables_is_imported_with_the_options_of_the_call(
+def test_tables_in_a_bucket_are_imported_with_storage_options(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     for name in ("crm/orders", "events"):

@@ -1,4 +1,4 @@
-"""A folder of tables is imported whole; what is wrong with one does not stop the others."""
+"""A folder of tables is imported; an error in one table does not stop the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.one_database
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    """Four tables, two of them in folders of their own."""
+    """Four tables, three of them in subfolders."""
     root = tmp_path / "lake"
     for name in ("events", "crm/customers", "crm/orders", "eu/crm/orders"):
         append(root / name, 1, 2)
@@ -32,7 +32,7 @@ def lake(tmp_path: Path) -> Path:
     return root
 
 
-def test_folders_name_the_namespaces(lake: Path, catalog: Catalog) -> None:
+def test_folders_become_namespaces(lake: Path, catalog: Catalog) -> None:
     told: list[ImportReport] = []
     summary = catalog.import_tables(str(lake), on_table=told.append)
     assert summary.ok
@@ -43,7 +43,7 @@ def test_folders_name_the_namespaces(lake: Path, catalog: Catalog) -> None:
     assert read_ids(catalog.table("eu_crm.orders").location) == [1, 2, 3]
 
 
-def test_a_second_run_brings_only_what_is_new(lake: Path, catalog: Catalog) -> None:
+def test_second_run_imports_only_new_tables_and_commits(lake: Path, catalog: Catalog) -> None:
     catalog.import_tables(str(lake))
     append(lake / "events", 9)
     append(lake / "crm" / "returns", 1)
@@ -57,7 +57,7 @@ def test_a_second_run_brings_only_what_is_new(lake: Path, catalog: Catalog) -> N
     }
 
 
-def test_one_that_fails_does_not_stop_the_others(lake: Path, catalog: Catalog) -> None:
+def test_failed_table_does_not_stop_the_others(lake: Path, catalog: Catalog) -> None:
     commit_path(lake / "crm" / "orders", 1).write_text("{")
     summary = catalog.import_tables(str(lake))
     assert not summary.ok
@@ -74,16 +74,14 @@ def test_one_that_fails_does_not_stop_the_others(lake: Path, catalog: Catalog) -
     assert (error["type"], error["line"]) == ("LogParseError", 1)
 
 
-def test_into_one_namespace_where_names_clash_the_second_is_told(
-    lake: Path, catalog: Catalog
-) -> None:
+def test_name_clash_in_one_namespace_is_an_error(lake: Path, catalog: Catalog) -> None:
     summary = catalog.import_tables(str(lake), namespace="all")
     (clash,) = [each for each in summary.tables if not each.ok]
     assert type(clash.error).__name__ == "TableExistsError"
     assert len(catalog.tables("all")) == 3
 
 
-def test_a_table_that_is_there_under_another_name_keeps_it(lake: Path, catalog: Catalog) -> None:
+def test_table_with_another_name_keeps_it(lake: Path, catalog: Catalog) -> None:
     catalog.import_table(str(lake / "crm" / "orders"), name="bought", namespace="shop")
     append(lake / "crm" / "orders", 9)
     summary = catalog.import_tables(str(lake))
@@ -105,13 +103,13 @@ def test_force_replaces_no_table_of_the_same_tree(lake: Path, catalog: Catalog) 
         assert catalog.table("all.events").location == str(lake / "events")
 
 
-def test_a_dry_run_over_a_tree(lake: Path, sqlite_uri: DeltaSqlUri) -> None:
+def test_dry_run_of_a_folder_writes_nothing(lake: Path, sqlite_uri: DeltaSqlUri) -> None:
     summary = deltasql.import_tables(str(lake), sqlite_uri, dry_run=True)
     assert {each.state for each in summary.tables} == {"would import"}
     assert not Path(sqlite_uri.database).exists()
     assert deltasql.import_tables(str(lake), sqlite_uri).ok
 
 
-def test_a_folder_without_tables_is_an_error(tmp_path: Path, catalog: Catalog) -> None:
+def test_folder_without_tables_is_an_error(tmp_path: Path, catalog: Catalog) -> None:
     with pytest.raises(TxnLogStorageError, match="no Delta table below"):
         catalog.import_tables(str(tmp_path))

@@ -1,4 +1,4 @@
-"""A log comes into SQL as it is: in whatever batches, and whatever became of an earlier try."""
+"""Loading a log gives the same rows in any batches, also after an interrupted attempt."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SEEDS = range(8)
 
 @pytest.fixture
 def other(backend: str, tmp_path: Path) -> Iterator[Catalog]:
-    """A second catalog on the same kind of database."""
+    """A second catalog in the same kind of database."""
     folder = tmp_path / "other"
     folder.mkdir()
     for uri in new_catalog_uri(backend, folder):
@@ -55,7 +55,7 @@ def other(backend: str, tmp_path: Path) -> Iterator[Catalog]:
 
 
 def load(catalog: Catalog, storage: Storage, batch: int) -> TableRow:
-    """Load all commits, so many at a time, each time with a loader of its own."""
+    """Load all commits in batches of this size, each with a new loader."""
     table = hidden_table(catalog.store, storage)
     commits = list(read_commits(storage, list_log(storage), 0, list_log(storage).last_version))
     for first in range(0, len(commits), batch):
@@ -71,7 +71,7 @@ def begin(
     table: TableRow | None = None,
     **options: Any,
 ) -> TableRow:
-    """Begin a table with what holds at a version."""
+    """Start a table with the state at a version."""
     found = listing or list_log(storage)
     row = table or hidden_table(catalog.store, storage)
     loader = LogLoader(catalog.store, row, batch_files=3)
@@ -80,7 +80,7 @@ def begin(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_commits_in_batches_leave_the_rows_that_single_ones_leave(
+def test_batched_commits_give_the_rows_of_single_commits(
     catalog: Catalog, other: Catalog, tmp_path: Path, seed: int
 ) -> None:
     storage = write_log(tmp_path / "t", random_commits(seed))
@@ -90,7 +90,7 @@ def test_commits_in_batches_leave_the_rows_that_single_ones_leave(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_loader_that_has_seen_all_files_leaves_the_same_rows(
+def test_one_loader_for_all_commits_gives_the_same_rows(
     catalog: Catalog, other: Catalog, tmp_path: Path, seed: int
 ) -> None:
     storage = write_log(tmp_path / "t", random_commits(seed))
@@ -117,7 +117,7 @@ def test_every_version_has_the_files_of_the_log(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_state_that_comes_in_pieces_is_the_state(tmp_path: Path, seed: int) -> None:
+def test_streamed_state_equals_the_state(tmp_path: Path, seed: int) -> None:
     storage = write_log(tmp_path / "t", random_commits(seed))
     listing = list_log(storage)
     whole, pieces = read_state(storage), stream_state(storage, 11, listing=listing)
@@ -127,7 +127,7 @@ def test_a_state_that_comes_in_pieces_is_the_state(tmp_path: Path, seed: int) ->
     assert (pieces.txns, pieces.domains) == (whole.txns, whole.domains)
 
 
-def test_a_table_may_begin_with_a_state_in_several_transactions(
+def test_table_can_start_with_a_state_in_several_transactions(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     storage = write_log(tmp_path / "t", random_commits(3))
@@ -143,7 +143,7 @@ def test_a_table_may_begin_with_a_state_in_several_transactions(
     assert len(rows["dl_remove_files"]) == state.tombstones.num_rows
 
 
-def test_a_try_that_died_between_two_batches_leaves_nothing_to_the_next(
+def test_interrupted_load_of_a_state_leaves_nothing_behind(
     catalog: Catalog, other: Catalog, tmp_path: Path
 ) -> None:
     storage = write_log(tmp_path / "t", random_commits(3))
@@ -160,7 +160,7 @@ def test_a_try_that_died_between_two_batches_leaves_nothing_to_the_next(
     assert everything(catalog.store, table) == everything(other.store, begin(other, storage, 11))
 
 
-def test_commits_after_a_try_that_died_find_an_empty_table(
+def test_commits_can_be_loaded_after_an_interrupted_load(
     catalog: Catalog, other: Catalog, tmp_path: Path
 ) -> None:
     storage = write_log(tmp_path / "t", random_commits(3))
@@ -175,7 +175,7 @@ def test_commits_after_a_try_that_died_find_an_empty_table(
     assert everything(catalog.store, table) == everything(other.store, load(other, storage, 12))
 
 
-def test_who_begins_a_table_anew_stops_who_was_at_it(catalog: Catalog, tmp_path: Path) -> None:
+def test_second_load_of_a_table_stops_the_first(catalog: Catalog, tmp_path: Path) -> None:
     storage = write_log(tmp_path / "t", random_commits(3))
     table = hidden_table(catalog.store, storage)
 
@@ -187,9 +187,7 @@ def test_who_begins_a_table_anew_stops_who_was_at_it(catalog: Catalog, tmp_path:
     assert LogLoader(catalog.store, table).next_version == 12
 
 
-def test_other_properties_of_a_table_stay_while_it_is_loaded(
-    catalog: Catalog, tmp_path: Path
-) -> None:
+def test_loading_keeps_other_table_properties(catalog: Catalog, tmp_path: Path) -> None:
     storage = write_log(tmp_path / "t", random_commits(1))
     load(catalog, storage, 12)
     (row,) = catalog.store.query("list_dropped")
@@ -197,7 +195,7 @@ def test_other_properties_of_a_table_stay_while_it_is_loaded(
     assert "deltasql.loading" in row[7]
 
 
-def test_a_commit_that_says_a_file_twice_says_it_last(catalog: Catalog, tmp_path: Path) -> None:
+def test_last_add_of_a_file_in_a_commit_wins(catalog: Catalog, tmp_path: Path) -> None:
     choose = random.Random(1)
     first, second = added("f", choose), added("f", choose)
     for each in (first, second):
@@ -208,15 +206,13 @@ def test_a_commit_that_says_a_file_twice_says_it_last(catalog: Catalog, tmp_path
     assert row["size"] == second["add"]["size"]
 
 
-def test_a_log_that_begins_without_metadata_is_refused(catalog: Catalog, tmp_path: Path) -> None:
+def test_log_without_initial_metadata_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     storage = write_log(tmp_path / "t", [[protocol()]])
     with pytest.raises(LogParseError, match="metaData"):
         load(catalog, storage, 1)
 
 
-def test_what_cannot_be_read_is_an_error_where_it_is_loaded(
-    catalog: Catalog, tmp_path: Path
-) -> None:
+def test_unreadable_state_fails_the_load(catalog: Catalog, tmp_path: Path) -> None:
     storage = write_log(tmp_path / "t", random_commits(3))
     state = stream_state(storage, 11, listing=list_log(storage))
     readable = state.files
@@ -232,17 +228,15 @@ def test_what_cannot_be_read_is_an_error_where_it_is_loaded(
     assert LogLoader(catalog.store, table).next_version is None
 
 
-def test_tables_are_cut_to_one_size() -> None:
+def test_same_size_splits_tables_evenly() -> None:
     numbers = (pa.array(range(count), pa.int64()) for count in (0, 5, 0, 1, 2))
     tables = [pa.table({"n": each}) for each in numbers]
     assert [each.num_rows for each in same_size(tables, 3)] == [3, 3, 2]
     assert pa.concat_tables(same_size(tables, 3)).equals(pa.concat_tables(tables))
 
 
-def test_tombstones_of_a_checkpoint_keep_the_partition_that_they_tell(
-    catalog: Catalog, source: Path
-) -> None:
-    """Also where the writer does not say that it told more than the path."""
+def test_tombstones_of_a_checkpoint_keep_their_partition(catalog: Catalog, source: Path) -> None:
+    """Also if the writer does not set `extendedFileMetadata`."""
 
     def told_in_part(actions: list[Any]) -> list[Any]:
         for action in actions:

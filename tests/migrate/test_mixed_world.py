@@ -1,4 +1,4 @@
-"""Writers by path and through SQL take turns, with accidents: no row is lost or doubled."""
+"""Random writes through SQL and outside it, with interruptions, lose and duplicate no row."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Accident(BaseException):
 
 
 class World:
-    """A table, a catalog that may have it or not, and all rows that were acknowledged."""
+    """A table, a catalog that may contain it, and all acknowledged rows."""
 
     def __init__(self, catalog: Catalog, place: Path, seed: int) -> None:
         self.catalog, self.place = catalog, place
         self.chance = random.Random(seed)
         self.ids: list[int] = []
-        self.followed: list[int] = []  # what a follower has to know at least
+        self.followed: list[int] = []  # rows that a follower must have at least
         self.path()
 
     def choices(self) -> list[str]:
@@ -84,7 +84,7 @@ class World:
 
     def path(self) -> None:
         if self.place.exists() and not self.is_open_to_path():
-            return  # a rollback that died has not let them in yet
+            return  # an interrupted rollback does not allow these writes yet
         wanted = self.new_id()
         theirs(self.place, wanted)
         self.ids.append(wanted)
@@ -92,7 +92,7 @@ class World:
             deltalake.DeltaTable(str(self.place)).create_checkpoint()
 
     def sql(self) -> None:
-        # Before a cutover both may write: SQL has to know the log first.
+        # Before a cutover both may write: SQL must load the log first.
         self.catch_up()
         wanted = self.new_id()
         ours(self.catalog, wanted)
@@ -116,7 +116,7 @@ class World:
         self.know()
 
     def back(self) -> None:
-        """Repeat a rollback that may have died."""
+        """Repeat a rollback that may have been interrupted."""
         if self.catalog.dropped():
             self.catalog.rollback(NAME)
             assert self.is_open_to_path()
@@ -138,7 +138,7 @@ class World:
                 except Accident:
                     self.catalog.mirror.publisher.forget()
             if is_following and self.chance.random() < 0.5:
-                return  # others have their turn before it is repeated
+                return  # others write before it is repeated
         self.catalog.cutover(NAME)
         self.know()
         assert shut_out(self.place)
@@ -173,7 +173,7 @@ def die(phase: str) -> Callable[[str], None]:
 
 
 @pytest.mark.parametrize("seed", smoke(SEEDS, SEEDS[:1], "more seeds"))
-def test_no_row_is_lost_or_doubled(catalog_uri: DeltaSqlUri, tmp_path: Path, seed: int) -> None:
+def test_no_row_is_lost_or_duplicated(catalog_uri: DeltaSqlUri, tmp_path: Path, seed: int) -> None:
     with open_catalog(catalog_uri) as catalog:
         world = World(catalog, tmp_path / NAME, seed)
         seen = {world.step() for _ in range(STEPS)}

@@ -1,4 +1,4 @@
-"""delta-spark writes by path before SQL has a table, past it and after it: all agree on rows."""
+"""delta-spark writes before, during and after a time with authority SQL; all readers agree."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def spark_append(spark: SparkSession, place: Path, *ids: int) -> None:
 
 
 @pytest.mark.everything("delta-spark as a second writer")
-def test_a_table_of_delta_spark_is_followed_taken_over_and_given_back(
+def test_follow_cutover_and_rollback_of_a_delta_spark_table(
     spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
     place = tmp_path / NAME
     spark_append(spark, place, 1, 2, 3)
     catalog.follow(str(place))
-    # Whatever delta-spark does is followed.
+    # Every operation of delta-spark is followed.
     for change in (
         f"UPDATE delta.`{place}` SET id = 30 WHERE id = 3",
         f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
@@ -65,7 +65,7 @@ def test_a_table_of_delta_spark_is_followed_taken_over_and_given_back(
     assert spark_ids(spark, place) == sql_ids(catalog) == [1, 2, 4, 5, 8, 30]
     assert is_sound(catalog)
 
-    # delta-spark knows in-commit timestamps: what it writes past SQL is adopted.
+    # delta-spark supports in-commit timestamps: its foreign commits are adopted.
     spark_append(spark, place, 7)
     assert "inCommitTimestamp" in commit_lines(place, version + 1)[0]["commitInfo"]
     assert catalog.mirror.adopt(NAME).adopted == {version + 1: version + 1}
@@ -92,10 +92,10 @@ def test_a_table_of_delta_spark_is_followed_taken_over_and_given_back(
 
 
 @pytest.mark.everything("delta-spark writes by path, beyond the smoke set")
-def test_a_table_that_delta_spark_replaces_is_followed(
+def test_table_replaced_by_delta_spark_is_followed(
     spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
-    """With another schema and other partitions, under versions that go on."""
+    """With another schema and other partitions; the versions continue."""
     place = tmp_path / NAME
     spark_append(spark, place, 1, 2)
     catalog.follow(str(place))
@@ -111,7 +111,7 @@ def test_a_table_that_delta_spark_replaces_is_followed(
 
 
 @pytest.mark.everything("delta-spark writes by path, beyond the smoke set")
-def test_stock_deltalake_and_delta_spark_go_on_after_a_rollback(
+def test_deltalake_and_delta_spark_can_write_after_a_rollback(
     spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
     place = tmp_path / NAME
@@ -133,7 +133,7 @@ def test_stock_deltalake_and_delta_spark_go_on_after_a_rollback(
 
 
 @pytest.mark.everything("delta-spark writes by path, beyond the smoke set")
-def test_a_table_that_came_with_in_commit_timestamps_keeps_them(
+def test_table_keeps_the_in_commit_timestamps_of_delta_spark(
     spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
     place = tmp_path / NAME

@@ -1,4 +1,4 @@
-"""Tables with nanoseconds that stock deltalake wrote: imported, verified, cut over, exported."""
+"""Import, verification and cutover of deltalake's tables with nanosecond timestamps."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def counted(table: object) -> list[int]:
 
 
 def make(place: Path, zone: str | None, **options: object) -> None:
-    """Two commits and a checkpoint between them; the second file has microseconds."""
+    """Write two commits with a checkpoint between them; the second file has microseconds."""
     deltalake.write_deltalake(place, rows(FIRST, FIRST + 1, zone=zone), **options)  # type: ignore[arg-type]
     deltalake.DeltaTable(place).create_checkpoint()
     coarse = rows(FIRST // 1000, zone=zone, unit="us")
@@ -60,7 +60,7 @@ def make(place: Path, zone: str | None, **options: object) -> None:
 @pytest.mark.usefixtures("nanoseconds")
 @pytest.mark.parametrize("zone", ["UTC", None])
 @pytest.mark.parametrize("shape", ["plain", "partitioned", "struct statistics"])
-def test_stock_tables_are_imported_verified_and_cut_over(
+def test_nanosecond_tables_are_imported_verified_and_cut_over(
     catalog: Catalog, tmp_path: Path, zone: str | None, shape: str
 ) -> None:
     place = tmp_path / "sales"
@@ -75,9 +75,9 @@ def test_stock_tables_are_imported_verified_and_cut_over(
     assert report.ok, report
     (verified,) = catalog.mirror.verify("sales", versions="all", data="rows")
     assert verified.ok, verified.summary()
-    assert not verified.notes  # stock was asked too
+    assert not verified.notes  # deltalake was compared, too
     assert catalog.cutover("sales").ok
-    deltalake._disable_nanosecond_timestamps()  # nobody else has to enable them
+    deltalake._disable_nanosecond_timestamps()  # other processes need not enable them
     table = deltasql.DeltaTable(catalog.uri.with_table("sales").to_string())
     assert counted(table._table.scan()) == before
     mark = "Z" if zone else ""
@@ -91,13 +91,11 @@ def test_stock_tables_are_imported_verified_and_cut_over(
 
 @pytest.mark.one_database
 @pytest.mark.usefixtures("nanoseconds")
-def test_verification_finds_bounds_that_leave_out_a_nanosecond(
-    catalog: Catalog, tmp_path: Path
-) -> None:
+def test_verification_finds_bounds_wrong_by_a_nanosecond(catalog: Catalog, tmp_path: Path) -> None:
     place = tmp_path / "sales"
     deltalake.write_deltalake(place, rows(FIRST))
     (log,) = (place / "_delta_log").glob("*.json")
-    # Above the row by one nanosecond, and a maximum that is cut to the millisecond before it.
+    # A minimum one nanosecond above the row, and a maximum truncated to the millisecond before it.
     wrong = log.read_text().replace("20.123Z", "20.123456790Z", 1)
     log.write_text(wrong)
     catalog.import_table(str(place))
@@ -108,9 +106,7 @@ def test_verification_finds_bounds_that_leave_out_a_nanosecond(
 
 @pytest.mark.one_database
 @pytest.mark.usefixtures("nanoseconds")
-def test_a_file_with_years_that_nanoseconds_do_not_have_is_an_error(
-    catalog: Catalog, tmp_path: Path
-) -> None:
+def test_timestamp_out_of_nanosecond_range_is_an_error(catalog: Catalog, tmp_path: Path) -> None:
     place = tmp_path / "sales"
     deltalake.write_deltalake(place, rows(FIRST))
     (file,) = place.glob("*.parquet")

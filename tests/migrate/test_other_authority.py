@@ -1,4 +1,4 @@
-"""A log has one authority: another catalog may follow it, and takes it over only when told to."""
+"""A log has one authority: another catalog can follow it, but takes it over only with force."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:
         yield opened
 
 
-def test_a_log_is_cut_over_by_one_catalog(catalog: Catalog, other: Catalog, place: Path) -> None:
+def test_log_can_be_cut_over_by_one_catalog_only(
+    catalog: Catalog, other: Catalog, place: Path
+) -> None:
     catalog.follow(str(place))
     other.follow(str(place))
     other.cutover(NAME)
     ours(other, 11)
     with pytest.raises(OtherAuthorityError, match="belongs to another catalog"):
         catalog.cutover(NAME)
-    assert sql_ids(catalog) == [*IDS, 11]  # it follows, as before
+    assert sql_ids(catalog) == [*IDS, 11]  # it still follows
     other.rollback(NAME)
     catalog.cutover(NAME)
     ours(catalog, 12)
@@ -50,9 +52,7 @@ def test_a_log_is_cut_over_by_one_catalog(catalog: Catalog, other: Catalog, plac
     assert sql_ids(other) == sql_ids(catalog) == [*IDS, 11, 12]
 
 
-def test_a_table_that_was_born_in_another_catalog_belongs_to_it(
-    catalog: Catalog, other: Catalog
-) -> None:
+def test_table_created_in_another_catalog_belongs_to_it(catalog: Catalog, other: Catalog) -> None:
     other.create_table(NAME, SCHEMA)
     ours(other, 1)
     location = other.table(NAME).location
@@ -67,7 +67,7 @@ def test_a_table_that_was_born_in_another_catalog_belongs_to_it(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_log_that_another_catalog_took_over_is_not_imported(
+def test_import_of_a_log_of_another_catalog_is_refused(
     catalog: Catalog, other: Catalog, place: Path, dry_run: bool
 ) -> None:
     other.import_table(str(place))
@@ -83,9 +83,7 @@ def test_a_log_that_another_catalog_took_over_is_not_imported(
     assert everything_below(place) == before
 
 
-def test_what_its_authority_gave_back_is_imported(
-    catalog: Catalog, other: Catalog, place: Path
-) -> None:
+def test_rolled_back_log_can_be_imported(catalog: Catalog, other: Catalog, place: Path) -> None:
     other.import_table(str(place))
     other.cutover(NAME)
     ours(other, 11)
@@ -94,10 +92,10 @@ def test_what_its_authority_gave_back_is_imported(
     assert sql_ids(catalog) == [*IDS, 11]
 
 
-def test_a_table_does_not_catch_up_with_the_cutover_of_another_catalog(
+def test_repeated_import_is_refused_after_a_cutover_elsewhere(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
-    """It may be written here, so it would have two authorities from then on."""
+    """The table can be written here, so it would have two authorities."""
     catalog.import_table(str(place))
     theirs(place, 11)
     other.import_table(str(place))
@@ -112,10 +110,10 @@ def test_a_table_does_not_catch_up_with_the_cutover_of_another_catalog(
     assert sql_ids(catalog) == [*IDS, 11]
 
 
-def test_the_log_of_a_catalog_that_is_lost_is_taken_over_by_force(
+def test_log_of_a_lost_catalog_is_taken_over_with_force(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
-    """The way that the help of a refused cutover tells."""
+    """The way that the help of the refused cutover names."""
     other.import_table(str(place))
     other.cutover(NAME)
     ours(other, 11)
@@ -131,11 +129,11 @@ def test_the_log_of_a_catalog_that_is_lost_is_taken_over_by_force(
     assert catalog.cutover(NAME).state == "was cut over"
     ours(catalog, 12)
     assert read_ids(place) == sql_ids(catalog) == [*IDS, 11, 12]
-    # From then on it is this catalog's, with what it has.
+    # From then on the log belongs to this catalog.
     assert catalog.import_table(str(place)).state == "up to date"
 
 
-def test_a_table_that_this_catalog_dropped_is_imported_again(catalog: Catalog, place: Path) -> None:
+def test_table_dropped_by_this_catalog_can_be_imported_again(catalog: Catalog, place: Path) -> None:
     catalog.import_table(str(place))
     catalog.cutover(NAME)
     ours(catalog, 11)
@@ -145,7 +143,7 @@ def test_a_table_that_this_catalog_dropped_is_imported_again(catalog: Catalog, p
 
 
 @pytest.mark.parametrize("way", ["imported", "followed"])
-def test_an_export_belongs_to_nobody(
+def test_export_belongs_to_no_catalog(
     catalog: Catalog, other: Catalog, place: Path, tmp_path: Path, way: str
 ) -> None:
     other.import_table(str(place))
@@ -163,5 +161,5 @@ def test_an_export_belongs_to_nobody(
     assert read_ids(copy) == [*IDS, 11, 12]
     assert read_ids(place) == [*IDS, 11]
     other.drop(NAME)
-    with pytest.raises(OtherAuthorityError):  # it went on: it has an authority now
+    with pytest.raises(OtherAuthorityError):  # the first catalog committed to the copy
         other.import_table(str(copy))

@@ -1,4 +1,4 @@
-"""Verification, cutover and rollback tell how much of how much is done, phase by phase."""
+"""Verification, cutover and rollback report the progress of each phase."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def catalog(sqlite_uri: DeltaSqlUri) -> Iterator[Catalog]:
 
 
 def ends(told: list[Progress]) -> dict[str, tuple[int, int, str]]:
-    """How each phase ended: what was done, of how many of what; it goes forward, or begins anew."""
+    """Return done, total and unit of each phase at its end; `done` must grow or restart."""
     found = {}
     for phase, steps in groupby(told, key=lambda each: each.phase):
         seen = [*steps]
@@ -36,7 +36,7 @@ def ends(told: list[Progress]) -> dict[str, tuple[int, int, str]]:
     return found
 
 
-def test_a_verification_tells_what_it_compares(catalog: Catalog, place: Path) -> None:
+def test_verification_reports_the_progress_of_each_phase(catalog: Catalog, place: Path) -> None:
     catalog.import_table(str(place))
     files = len(catalog.table(NAME).files()["path"])
     told: list[Progress] = []
@@ -54,7 +54,7 @@ def test_a_verification_tells_what_it_compares(catalog: Catalog, place: Path) ->
     assert {each.table for each in told} == {f"default.{NAME}"}
 
 
-def test_a_cutover_and_a_rollback_tell_what_they_do(catalog: Catalog, place: Path) -> None:
+def test_cutover_and_rollback_report_progress(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     theirs(place, 11)
     told: list[Progress] = []
@@ -71,9 +71,7 @@ def test_a_cutover_and_a_rollback_tell_what_they_do(catalog: Catalog, place: Pat
     assert (done, unit) == (total, "files")
 
 
-def test_versions_that_a_rollback_publishes_are_counted(
-    sqlite_uri: DeltaSqlUri, place: Path
-) -> None:
+def test_rollback_reports_published_versions(sqlite_uri: DeltaSqlUri, place: Path) -> None:
     with open_catalog(sqlite_uri, mirror={"mode": "off"}) as catalog:
         catalog.import_table(str(place))
         for number in range(3):
@@ -83,7 +81,7 @@ def test_versions_that_a_rollback_publishes_are_counted(
         assert ends(told)["publishing"] == (3, 3, "versions")
 
 
-def test_a_phase_is_shown_with_its_rate_and_the_time_that_is_left() -> None:
+def test_progress_is_shown_with_rate_and_remaining_time() -> None:
     step = of_phase(Progress("sales", "comparing commits", "commits", 500, 1500, 10.0))
     assert step.title == "sales: comparing commits"
     assert facts_text(step) == "500 of 1,500, 50 commits/s, 0:00:20 left"

@@ -1,4 +1,4 @@
-"""Logs that the protocol allows and few writers write: imported, verified, followed, cut over."""
+"""Import, verification and cutover of rare logs that the protocol allows."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ def assert_verified(catalog: Catalog, name: str = "t") -> None:
 
 
 def encoded(catalog: Catalog, name: str = "t") -> dict[int, list[dict[str, Any]]]:
-    """The commits as SQL would publish them."""
+    """Return the commits as SQL would publish them."""
     table = catalog.table(name)
     with catalog.store.session() as session:
         found = commits_between(session, table.row.table_id, 0, table.version())
     return {v: [json.loads(line) for line in data.splitlines()] for v, data in found}
 
 
-# Spellings of a path
+# Forms of a path
 
 
 SPELLINGS = ["{}", "file:{}", "file://{}", "file://localhost{}"]
 
 
-def test_an_absolute_path_is_one_file_in_every_spelling(
+def test_every_form_of_an_absolute_path_is_the_same_file(
     lake: Catalog, made: HandMade, tmp_path: Path
 ) -> None:
     kept = made.add("kept.parquet", ROWS.slice(0, 1))
@@ -90,8 +90,8 @@ def test_an_absolute_path_is_one_file_in_every_spelling(
     assert lake.table("t").files()["path"].to_pylist() == ["kept.parquet"]
 
 
-def test_a_file_that_is_live_is_removed_by_any_spelling(lake: Catalog, made: HandMade) -> None:
-    """Also by a commit that comes later, into a table that is followed or adopted."""
+def test_live_file_is_removed_by_any_form_of_its_path(lake: Catalog, made: HandMade) -> None:
+    """Also by a later commit that a repeated import loads."""
     place = made.folder / "x.parquet"
     add = made.add("x.parquet", ROWS)
     add["add"]["path"] = str(place)
@@ -107,7 +107,7 @@ def test_a_file_that_is_live_is_removed_by_any_spelling(lake: Catalog, made: Han
     assert_verified(lake)
 
 
-def test_a_checkpoint_and_a_commit_may_spell_a_file_differently(
+def test_commit_removes_a_file_of_a_checkpoint_with_another_path_form(
     lake: Catalog, made: HandMade
 ) -> None:
     place = made.folder / "x.parquet"
@@ -121,8 +121,8 @@ def test_a_checkpoint_and_a_commit_may_spell_a_file_differently(
     assert ids(lake) == []
 
 
-def test_removals_find_files_that_an_earlier_release_stored(lake: Catalog, made: HandMade) -> None:
-    """It made keys of paths as they were spelled."""
+def test_removals_find_files_stored_by_an_earlier_release(lake: Catalog, made: HandMade) -> None:
+    """It computed path keys from the paths as written."""
     import hashlib
 
     place = str(made.folder / "x.parquet")
@@ -146,7 +146,7 @@ def _blob(catalog: Catalog, key: bytes) -> str:
     return kinds.get(catalog.store.dialect.name, f"'\\x{text}'::bytea")
 
 
-def test_delta_spark_agrees_on_spellings(
+def test_delta_spark_agrees_on_path_forms(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, made: HandMade, tmp_path: Path
 ) -> None:
     place = str(made.folder / "x.parquet")
@@ -154,7 +154,8 @@ def test_delta_spark_agrees_on_spellings(
     add["add"]["path"] = place
     made.commit(PROTOCOL, IDS, add, made.add("y.parquet", ROWS.slice(0, 1)))
     made.commit(removed(f"file:{place}", deletionTimestamp=now_ms()))
-    # It compares spellings within a partition of its state: in one of them it sees all files.
+    # delta-spark compares paths within a partition of its state; with one partition it sees all
+    # files.
     partitions = "spark.databricks.delta.snapshotPartitions"
     before = spark.conf.get(partitions)
     spark.conf.set(partitions, "1")
@@ -174,9 +175,7 @@ def info(txn_id: object) -> dict[str, Any]:
     return {"commitInfo": {"timestamp": 1, "operation": "WRITE", "txnId": txn_id}}
 
 
-def test_commits_with_one_transaction_id_are_imported_and_followed(
-    lake: Catalog, made: HandMade
-) -> None:
+def test_log_with_repeated_transaction_ids_is_imported(lake: Catalog, made: HandMade) -> None:
     texts: list[object] = ["same", "same", "", "x" * 10_000, 7, {"a": 1}, "NUL \0", "same"]
     made.commit(info(texts[0]), PROTOCOL, IDS, made.add("0.parquet", ROWS.slice(0, 1)))
     for number, text in enumerate(texts[1:], 1):
@@ -188,14 +187,14 @@ def test_commits_with_one_transaction_id_are_imported_and_followed(
     assert len({row.txn_id for row in lake.table("t").history()}) == len(texts)
     told = {v: lines[0]["commitInfo"].get("txnId") for v, lines in encoded(lake).items()}
     assert told == dict(enumerate(texts))
-    # an import that goes on, and one that is repeated
+    # an import that continues, and one that is repeated
     made.commit(info("same"), made.add("8.parquet", ROWS.slice(0, 1)))
     assert lake.import_table(made.path, name="t").state == "continued"
     assert lake.import_table(made.path, name="t").state == "up to date"
     assert ids(lake) == [1] * 9
 
 
-def test_a_followed_log_repeats_a_transaction_id(lake: Catalog, made: HandMade) -> None:
+def test_log_with_repeated_transaction_ids_is_followed(lake: Catalog, made: HandMade) -> None:
     made.commit(info("same"), PROTOCOL, IDS, made.add("0.parquet", ROWS.slice(0, 1)))
     lake.follow(made.path, name="t")
     for number in (1, 2):
@@ -208,10 +207,10 @@ def test_a_followed_log_repeats_a_transaction_id(lake: Catalog, made: HandMade) 
     assert_verified(lake)
 
 
-# A table that begins without a schema
+# A table that starts without a schema
 
 
-def test_a_table_is_imported_from_the_first_version_with_a_schema(
+def test_table_is_imported_from_the_first_version_with_a_schema(
     lake: Catalog, made: HandMade
 ) -> None:
     made.commit({"commitInfo": {"timestamp": 1}}, PROTOCOL, metadata(schemaString=None))
@@ -230,7 +229,7 @@ def test_a_table_is_imported_from_the_first_version_with_a_schema(
     assert ids(lake) == [1, 1, 2, 2, 3, 3]
     with lake.begin() as tx:
         tx.write("t", ROWS)
-    # deltalake reads such a log from a checkpoint on
+    # deltalake reads such a log only from a checkpoint
     (checked,) = lake.mirror.verify("t", versions="all", with_deltalake=False)
     assert checked.ok, checked.summary()
     lake.mirror.checkpoint("t")
@@ -239,7 +238,7 @@ def test_a_table_is_imported_from_the_first_version_with_a_schema(
 
 
 @pytest.mark.one_database
-def test_a_table_that_never_has_a_schema_is_refused(lake: Catalog, made: HandMade) -> None:
+def test_table_without_a_schema_is_refused(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, metadata(schemaString=None))
     made.commit({"commitInfo": {"timestamp": 2}})
     for dry_run in (True, False):
@@ -249,7 +248,7 @@ def test_a_table_that_never_has_a_schema_is_refused(lake: Catalog, made: HandMad
 
 
 @pytest.mark.one_database
-def test_a_schema_must_not_go_away(lake: Catalog, made: HandMade) -> None:
+def test_metadata_that_removes_the_schema_is_refused(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, IDS)
     made.commit(metadata(schemaString=None))
     for dry_run in (True, False):
@@ -257,13 +256,13 @@ def test_a_schema_must_not_go_away(lake: Catalog, made: HandMade) -> None:
             lake.import_table(made.path, name="t", dry_run=dry_run)
 
 
-# What stands beside an action, and beside the log
+# Unknown keys next to an action, and unknown files in the log
 
 
 BESIDE: dict[str, Any] = {"futureThing": {"a": [1, 2.5, None]}, "note": "text", "n": 5}
 
 
-def test_keys_beside_an_action_are_ignored_and_kept(
+def test_unknown_keys_next_to_an_action_are_ignored_and_kept(
     lake: Catalog, made: HandMade, tmp_path: Path
 ) -> None:
     made.commit(
@@ -284,14 +283,14 @@ def test_keys_beside_an_action_are_ignored_and_kept(
     assert_verified(lake)
     for lines in encoded(lake).values():
         for line in lines:
-            if set(line) == {"commitInfo"}:  # made for a commit that has none
+            if set(line) == {"commitInfo"}:  # added for a commit without commitInfo
                 continue
             assert {key: line[key] for key in BESIDE} == BESIDE, line
-    # a checkpoint has no place for them, which is no difference
+    # a checkpoint cannot store them, which is not a difference
     lake.mirror.checkpoint("t")
     forget_commits_below(made.folder, 1)
     assert_verified(lake)
-    # a second catalog that is made from an export has them too
+    # an export contains them, too
     lake.export_table("t", str(tmp_path / "exported"))
     first = (tmp_path / "exported" / "_delta_log" / f"{0:020d}.json").read_text()
     assert first.count("futureThing") == 4
@@ -305,8 +304,8 @@ def test_two_actions_in_one_line_are_refused(lake: Catalog, made: HandMade) -> N
 
 
 @pytest.mark.one_database
-def test_a_key_inside_an_action_never_becomes_an_action(lake: Catalog, made: HandMade) -> None:
-    """Whatever name the place has where keys beside an action are kept."""
+def test_key_inside_an_action_never_becomes_an_action(lake: Catalog, made: HandMade) -> None:
+    """Even if it has the name of the field that stores keys next to an action."""
     hidden = {"deltasql.beside": removed("a.parquet")}
     add = made.add("a.parquet", ROWS)
     made.commit(PROTOCOL, IDS, {"add": {**add["add"], **hidden}})
@@ -316,7 +315,7 @@ def test_a_key_inside_an_action_never_becomes_an_action(lake: Catalog, made: Han
 
 
 @pytest.mark.one_database
-def test_a_stray_file_with_a_number_for_a_name_is_ignored(lake: Catalog, made: HandMade) -> None:
+def test_log_file_with_an_impossible_version_is_ignored(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, IDS, made.add("a.parquet", ROWS))
     for name in ("9" * 20 + ".json", "9" * 20 + ".checkpoint.parquet", "9" * 20 + ".crc"):
         (made.log / name).write_text("{}")
@@ -328,9 +327,7 @@ def test_a_stray_file_with_a_number_for_a_name_is_ignored(lake: Catalog, made: H
 
 
 @pytest.mark.one_database
-def test_a_commit_very_far_away_is_a_gap_that_is_found_at_once(
-    lake: Catalog, made: HandMade
-) -> None:
+def test_huge_version_gap_is_found_quickly(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, IDS)
     (made.log / f"{10**15:020d}.json").write_text('{"commitInfo":{}}')
     begun = time.monotonic()
@@ -341,7 +338,7 @@ def test_a_commit_very_far_away_is_a_gap_that_is_found_at_once(
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("name", ["commit", "checkpoint", "_last_checkpoint", "device"])
-def test_a_pipe_or_device_in_a_log_is_refused_at_once(
+def test_pipe_or_device_in_a_log_is_refused_quickly(
     lake: Catalog, made: HandMade, name: str
 ) -> None:
     made.commit(PROTOCOL, IDS)
@@ -366,7 +363,7 @@ def test_a_pipe_or_device_in_a_log_is_refused_at_once(
 
 
 @pytest.mark.one_database
-def test_files_and_lines_of_a_log_have_a_largest_size(lake: Catalog, made: HandMade) -> None:
+def test_oversized_log_lines_and_files_are_refused(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, IDS)
     place = made.log / f"{1:020d}.json"
     place.write_text('{"commitInfo":{"note":"' + "x" * (64 << 20) + '"}}')
@@ -374,6 +371,6 @@ def test_files_and_lines_of_a_log_have_a_largest_size(lake: Catalog, made: HandM
         lake.import_table(made.path, name="t")
     assert failure.value.line == 1
     with open(place, "wb") as file:
-        file.truncate(LONGEST_READ + 1)  # takes no room on the disk
+        file.truncate(LONGEST_READ + 1)  # a sparse file
     with pytest.raises(TxnLogStorageError, match="are not read"):
         lake.import_table(made.path, name="t")

@@ -1,4 +1,4 @@
-"""A catalog that is lost is rebuilt from the lake, version by version, equal to what it was."""
+"""A lost catalog is rebuilt from the published logs, equal to the original at every version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
 
 @pytest.fixture
 def lost(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog over a lake with three tables, one of them in a namespace of its own."""
+    """A catalog with three tables, one of them in another namespace."""
     with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
         with catalog.begin() as tx:
             tx.create_table("crm.customers", SCHEMA)
@@ -46,14 +46,14 @@ def lost(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 @pytest.fixture
 def empty_uri(backend: str, tmp_path: Path) -> Iterator[DeltaSqlUri]:
-    """A second catalog, on each database."""
+    """A second catalog, in each database."""
     folder = tmp_path / "new"
     folder.mkdir()
     yield from new_catalog_uri(backend, folder)
 
 
 def content(catalog: Catalog, name: str, first: int = 0) -> list[tuple[Any, ...]]:
-    """Everything SQL knows of a table, at every version."""
+    """Return everything that SQL stores about a table, at every version."""
     table = catalog.table(name)
     history = {row.version: row for row in table.history()}
     with catalog.store.session() as session:
@@ -81,7 +81,7 @@ def content(catalog: Catalog, name: str, first: int = 0) -> list[tuple[Any, ...]
 
 
 def verified(catalog: Catalog) -> bool:
-    """Whether every table's log says what SQL says, at every version."""
+    """Assert that the log of every table equals SQL at every version; return True."""
     reports = [
         verify_table(catalog.store, table.row, storage_of(table), versions="all")
         for table in catalog.tables()
@@ -90,7 +90,9 @@ def verified(catalog: Catalog) -> bool:
     return bool(reports)
 
 
-def test_everything_comes_back(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_rebuilt_catalog_equals_the_lost_one(
+    lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     report = deltasql.rebuild(empty_uri, str(tmp_path / "lake"))
     assert report.ok, report.summary()
     assert sorted(each.name or "" for each in report.tables) == ["crm.customers", "orders", "t"]
@@ -105,7 +107,9 @@ def test_everything_comes_back(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: 
         assert pending == [("ACTIVE", 0)] * 3
 
 
-def test_a_group_of_many_tables_comes_back(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_rebuild_restores_a_transaction_of_many_tables(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     names = [f"t{number}" for number in range(101)]
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
         with catalog.begin() as tx:
@@ -120,7 +124,9 @@ def test_a_group_of_many_tables_comes_back(sqlite_uri: DeltaSqlUri, tmp_path: Pa
 
 
 @pytest.mark.two_databases
-def test_a_rebuilt_table_goes_on(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_rebuilt_table_accepts_commits(
+    lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     deltasql.rebuild(empty_uri, str(tmp_path / "lake"))
     with open_mirrored(empty_uri, tmp_path / "lake") as catalog:
         assert append(catalog, 9) == HEAD + 1
@@ -131,7 +137,7 @@ def test_a_rebuilt_table_goes_on(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path
         assert verified(catalog)
 
 
-def test_to_repeat_it_changes_nothing(
+def test_repeated_rebuild_changes_nothing(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     root = str(tmp_path / "lake")
@@ -142,7 +148,7 @@ def test_to_repeat_it_changes_nothing(
     assert log_bytes(lost.table("t").location) == before
 
 
-def test_a_dry_run_loads_nothing(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_dry_run_loads_nothing(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
     report = deltasql.rebuild(empty_uri, str(tmp_path / "lake"), dry_run=True)
     assert {each.name for each in report.tables} == {"t", "orders", "crm.customers"}
     assert {each.state for each in report.tables} == {"would load"}
@@ -154,7 +160,7 @@ def test_a_dry_run_loads_nothing(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path
 
 
 @pytest.mark.two_databases
-def test_a_run_that_was_cut_short_is_continued(
+def test_interrupted_rebuild_is_continued(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deltasql.migrate.importing.load_table.BATCH_COMMITS", 2)
@@ -167,7 +173,7 @@ def test_a_run_that_was_cut_short_is_continued(
     with pytest.raises(KeyboardInterrupt):
         deltasql.rebuild(empty_uri, root, on_progress=cut)
     with deltasql.connect(empty_uri) as catalog:
-        assert catalog.tables() == []  # nobody may commit to half a table
+        assert catalog.tables() == []  # a partial table is invisible
     report = deltasql.rebuild(empty_uri, root)
     states = {each.name: (each.state, each.loaded) for each in report.tables}
     assert states["t"] == ("continued", HEAD + 1 - 4)
@@ -176,7 +182,7 @@ def test_a_run_that_was_cut_short_is_continued(
         assert verified(catalog)
 
 
-def test_an_older_backup_is_brought_up_to_the_log(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_rebuild_updates_an_older_backup(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
         pass
     database = Path(sqlite_uri.database)
@@ -199,7 +205,7 @@ def test_an_older_backup_is_brought_up_to_the_log(sqlite_uri: DeltaSqlUri, tmp_p
         assert verified(catalog)
 
 
-def test_a_log_that_went_another_way_is_not_mixed_with_sql(
+def test_rebuild_is_refused_when_the_log_has_diverged(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
@@ -213,7 +219,7 @@ def test_a_log_that_went_another_way_is_not_mixed_with_sql(
 
 
 @pytest.mark.two_databases
-def test_a_cleaned_log_comes_back_from_its_checkpoint(
+def test_cleaned_log_is_rebuilt_from_its_checkpoint(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     location = Path(lost.table("t").location)
@@ -227,7 +233,7 @@ def test_a_cleaned_log_comes_back_from_its_checkpoint(
             ours, theirs = (SqlState(c.store, c.table("t").row, version) for c in (catalog, lost))
             assert ours.metadata == theirs.metadata
             assert ours.txns == theirs.txns
-            drop = ["data_change"]  # which a checkpoint does not tell
+            drop = ["data_change"]  # which a checkpoint does not store
             assert (
                 ours.files.drop_columns(drop)
                 .sort_by("path")
@@ -239,7 +245,7 @@ def test_a_cleaned_log_comes_back_from_its_checkpoint(
         assert verified(catalog)
 
 
-def test_the_time_of_a_commit_does_not_come_from_a_copy(
+def test_rebuild_ignores_modification_times_of_copied_files(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
@@ -256,7 +262,7 @@ def test_the_time_of_a_commit_does_not_come_from_a_copy(
 
 
 @pytest.mark.two_databases
-def test_a_file_that_left_and_came_back_has_two_lives(
+def test_rebuild_keeps_a_file_that_was_removed_and_added_again(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     add = add_file("again.parquet", partition_values={"p": "x"})
@@ -270,7 +276,7 @@ def test_a_file_that_left_and_came_back_has_two_lives(
         assert verified(catalog)
 
 
-def test_tables_of_other_writers_come_along(empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_rebuild_includes_tables_of_other_writers(empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
     place = tmp_path / "lake" / "events"
     for number in range(3):
         rows = pa.table({"id": [number], "day": ["2024-01-01"]})
@@ -283,7 +289,7 @@ def test_tables_of_other_writers_come_along(empty_uri: DeltaSqlUri, tmp_path: Pa
         assert verified(catalog)
 
 
-def test_the_newest_table_of_a_name_gets_it(empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_latest_table_with_a_name_keeps_it(empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
     folder = tmp_path / "old"
     folder.mkdir()
     with open_mirrored(f"deltasql://sqlite/{folder}/meta.db", tmp_path / "lake") as catalog:
@@ -298,7 +304,7 @@ def test_the_newest_table_of_a_name_gets_it(empty_uri: DeltaSqlUri, tmp_path: Pa
     assert "name of a newer table" in report.summary()
 
 
-def test_a_damaged_log_does_not_stop_the_others(
+def test_damaged_log_does_not_stop_the_other_tables(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     commit_path(lost.table("orders").location, 2).write_text("{")
@@ -312,6 +318,6 @@ def test_a_damaged_log_does_not_stop_the_others(
         assert [table.name for table in catalog.tables()] == ["customers", "t"]
 
 
-def test_without_a_root_there_is_nothing_to_look_at(sqlite_uri: DeltaSqlUri) -> None:
+def test_rebuild_without_a_folder_is_refused(sqlite_uri: DeltaSqlUri) -> None:
     with pytest.raises(deltasql.exceptions.TxnLogConfigError, match="no folder"):
         deltasql.rebuild(sqlite_uri)

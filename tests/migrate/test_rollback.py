@@ -1,4 +1,4 @@
-"""Rollback: the log has everything, the catalog nothing more to say, and writers by path go on."""
+"""Rollback: the log is complete and becomes the authority, and other programs can write again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 @pytest.mark.every_database
-def test_writers_by_path_go_on_where_sql_ended(catalog: Catalog, place: Path) -> None:
+def test_other_writers_continue_after_rollback(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     assert shut_out(place)
     report = catalog.rollback(NAME)
@@ -70,11 +70,11 @@ def test_writers_by_path_go_on_where_sql_ended(catalog: Catalog, place: Path) ->
         .execute()
     )
     assert read_ids(place) == [*IDS, 13, 14]
-    assert read_ids(place, HEAD + 2) == [*IDS, 11]  # what SQL wrote is in the history
+    assert read_ids(place, HEAD + 2) == [*IDS, 11]  # the commits of SQL are in the history
 
 
 @pytest.mark.every_database
-def test_nothing_is_deleted_and_one_commit_is_added(catalog: Catalog, place: Path) -> None:
+def test_rollback_deletes_nothing_and_adds_one_commit(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     before = everything_below(place)
     catalog.rollback(NAME)
@@ -95,7 +95,7 @@ PROTOCOLS = [
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-def test_protocol_and_properties_are_what_they_were(
+def test_rollback_restores_protocol_and_properties(
     catalog: Catalog, place: Path, protocol: Protocol
 ) -> None:
     line = json.dumps({"protocol": protocol.body()})
@@ -113,9 +113,7 @@ def test_protocol_and_properties_are_what_they_were(
 
 
 @pytest.mark.every_database
-def test_what_is_not_published_yet_is_published_first(
-    catalog_uri: DeltaSqlUri, place: Path
-) -> None:
+def test_rollback_publishes_pending_versions_first(catalog_uri: DeltaSqlUri, place: Path) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
         cut_over(catalog, place)
         ours(catalog, 12)
@@ -126,7 +124,7 @@ def test_what_is_not_published_yet_is_published_first(
     theirs(place, 13)
 
 
-def test_a_table_that_was_born_in_sql_is_left_to_its_log(catalog: Catalog) -> None:
+def test_table_created_in_sql_can_be_rolled_back(catalog: Catalog) -> None:
     catalog.create_table(NAME, SCHEMA)
     ours(catalog, 1)
     place = Path(catalog.table(NAME).location)
@@ -137,9 +135,7 @@ def test_a_table_that_was_born_in_sql_is_left_to_its_log(catalog: Catalog) -> No
     assert read_ids(place) == [1, 2]
 
 
-def test_an_imported_table_that_was_never_cut_over_just_leaves(
-    catalog: Catalog, place: Path
-) -> None:
+def test_rollback_of_an_imported_table_changes_no_file(catalog: Catalog, place: Path) -> None:
     catalog.import_table(str(place))
     ours(catalog, 11)
     before = everything_below(place)
@@ -149,7 +145,7 @@ def test_an_imported_table_that_was_never_cut_over_just_leaves(
     assert theirs(place, 12) == HEAD + 2
 
 
-def test_a_table_that_follows_just_leaves(catalog: Catalog, place: Path) -> None:
+def test_rollback_of_a_followed_table_changes_no_file(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     theirs(place, 11)
     before = everything_below(place)
@@ -158,7 +154,7 @@ def test_a_table_that_follows_just_leaves(catalog: Catalog, place: Path) -> None
     assert catalog.tables() == []
 
 
-def test_a_follower_never_frees_a_log_that_another_catalog_took_over(
+def test_rollback_of_a_follower_does_not_release_another_catalogs_log(
     catalog: Catalog, place: Path, tmp_path: Path
 ) -> None:
     with open_catalog(f"deltasql://sqlite/{tmp_path}/other.db") as other:
@@ -172,7 +168,7 @@ def test_a_follower_never_frees_a_log_that_another_catalog_took_over(
         assert ours(other, 11) == HEAD + 2
 
 
-def test_timestamps_that_the_table_came_with_stay(catalog: Catalog, place: Path) -> None:
+def test_rollback_keeps_original_in_commit_timestamps(catalog: Catalog, place: Path) -> None:
     metadata = commit_lines(place, 0)[2]["metaData"]
     metadata["configuration"] = {
         **metadata["configuration"],
@@ -195,7 +191,7 @@ def test_timestamps_that_the_table_came_with_stay(catalog: Catalog, place: Path)
     assert after == before
 
 
-def test_to_repeat_it_changes_nothing(catalog: Catalog, place: Path) -> None:
+def test_repeated_rollback_changes_nothing(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     catalog.rollback(NAME)
     theirs(place, 12)
@@ -205,7 +201,7 @@ def test_to_repeat_it_changes_nothing(catalog: Catalog, place: Path) -> None:
     assert everything_below(place) == before
 
 
-def test_a_dry_run_tells_and_changes_nothing(catalog_uri: DeltaSqlUri, place: Path) -> None:
+def test_dry_run_reports_and_changes_nothing(catalog_uri: DeltaSqlUri, place: Path) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
         cut_over(catalog, place)
         before = everything_below(place)
@@ -221,7 +217,7 @@ def test_a_dry_run_tells_and_changes_nothing(catalog_uri: DeltaSqlUri, place: Pa
 
 
 @pytest.mark.two_databases
-def test_there_and_back_again(catalog: Catalog, place: Path) -> None:
+def test_repeated_cutover_and_rollback_lose_no_row(catalog: Catalog, place: Path) -> None:
     expected = list(IDS)
     for number in range(3):
         assert catalog.follow(str(place)).state == "followed"
@@ -237,9 +233,7 @@ def test_there_and_back_again(catalog: Catalog, place: Path) -> None:
     assert is_sound(catalog)
 
 
-def test_one_whose_log_went_on_is_imported_and_not_brought_back(
-    catalog: Catalog, place: Path
-) -> None:
+def test_undrop_is_refused_after_others_committed(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     catalog.rollback(NAME)
     theirs(place, 12)
@@ -252,7 +246,7 @@ def test_one_whose_log_went_on_is_imported_and_not_brought_back(
     assert is_sound(catalog)
 
 
-def test_one_whose_place_is_another_tables_is_not_brought_back(
+def test_undrop_is_refused_when_another_table_has_the_location(
     catalog: Catalog, place: Path
 ) -> None:
     catalog.import_table(str(place))
@@ -266,7 +260,7 @@ def test_one_whose_place_is_another_tables_is_not_brought_back(
     assert sql_ids(catalog) == IDS
 
 
-def test_one_that_was_dropped_with_unpublished_versions_comes_back_to_reject_others(
+def test_undropped_table_with_unpublished_versions_can_reject_foreign_commits(
     catalog_uri: DeltaSqlUri, place: Path
 ) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:

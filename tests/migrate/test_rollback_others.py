@@ -1,4 +1,4 @@
-"""A rollback among others who write, and over logs that are not what SQL says."""
+"""Rollback with concurrent writers, and of logs that differ from SQL."""
 
 from __future__ import annotations
 
@@ -53,16 +53,14 @@ def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield opened
 
 
-# In the midst of others
+# Concurrent writers
 
 
-def test_a_writer_through_sql_that_gets_in_between_loses_nothing(
-    catalog: Catalog, place: Path
-) -> None:
+def test_concurrent_write_through_sql_is_not_lost(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     catalog.mirror.mode = "off"
     ours(catalog, 12)
-    # While the log is brought up to SQL, another one commits.
+    # Another writer commits while the pending versions are published.
     with hooked(once_at("recorded", lambda: ours(catalog, 13))):
         report = catalog.rollback(NAME)
     assert report.published == 2
@@ -70,8 +68,8 @@ def test_a_writer_through_sql_that_gets_in_between_loses_nothing(
 
 
 @pytest.mark.two_databases
-def test_writers_through_sql_and_a_rollback_at_once(catalog: Catalog, place: Path) -> None:
-    """What was acknowledged is in the log, and after it nothing is."""
+def test_rollback_loses_no_acknowledged_write(catalog: Catalog, place: Path) -> None:
+    """Every acknowledged row is in the log, and no write succeeds afterwards."""
     cut_over(catalog, place)
     barrier = threading.Barrier(3)
 
@@ -100,8 +98,8 @@ def test_writers_through_sql_and_a_rollback_at_once(catalog: Catalog, place: Pat
 
 
 @pytest.mark.two_databases
-def test_a_foreign_commit_past_sql_stays_in_the_log(catalog: Catalog, place: Path) -> None:
-    """A writer that knows in-commit timestamps may have gone past SQL: the log has its commit."""
+def test_rollback_keeps_a_foreign_commit(catalog: Catalog, place: Path) -> None:
+    """A writer that supports in-commit timestamps can commit outside SQL after a cutover."""
     cut_over(catalog, place)
     past_sql(place, HEAD + 3)
     report = catalog.rollback(NAME)
@@ -112,7 +110,7 @@ def test_a_foreign_commit_past_sql_stays_in_the_log(catalog: Catalog, place: Pat
 
 
 def past_sql(place: Path, version: int) -> None:
-    """Commit as a writer by path that knows in-commit timestamps."""
+    """Commit outside SQL as a writer that supports in-commit timestamps."""
     lines = [
         {"commitInfo": {"inCommitTimestamp": 4102444800000, "engineInfo": "other"}},
         {"txn": {"appId": "etl", "version": 7}},
@@ -120,9 +118,7 @@ def past_sql(place: Path, version: int) -> None:
     commit_path(place, version).write_text("".join(f"{json.dumps(each)}\n" for each in lines))
 
 
-def test_a_writer_by_path_that_gets_in_between_stays_in_the_log(
-    catalog: Catalog, place: Path
-) -> None:
+def test_rollback_keeps_a_concurrent_foreign_commit(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     with hooked(once_at("giving back", lambda: past_sql(place, HEAD + 3))):
         report = catalog.rollback(NAME)
@@ -131,10 +127,12 @@ def test_a_writer_by_path_that_gets_in_between_stays_in_the_log(
     theirs(place, 12)
 
 
-# What keeps it from happening
+# Reasons for a refusal
 
 
-def test_a_log_that_went_another_way_is_told(catalog_uri: DeltaSqlUri, place: Path) -> None:
+def test_rollback_is_refused_when_the_log_has_diverged(
+    catalog_uri: DeltaSqlUri, place: Path
+) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
         cut_over(catalog, place)
         past_sql(place, HEAD + 2)
@@ -148,7 +146,9 @@ def test_a_log_that_went_another_way_is_told(catalog_uri: DeltaSqlUri, place: Pa
         assert read_ids(place) == [*IDS, 11]
 
 
-def test_a_log_that_lacks_something_is_told_and_repaired(catalog: Catalog, place: Path) -> None:
+def test_rollback_is_refused_until_a_missing_commit_is_repaired(
+    catalog: Catalog, place: Path
+) -> None:
     cut_over(catalog, place)
     commit_path(place, HEAD + 1).unlink()
     with pytest.raises(TxnLogMirrorError, match="mirror repair"):
@@ -160,8 +160,10 @@ def test_a_log_that_lacks_something_is_told_and_repaired(catalog: Catalog, place
     theirs(place, 12)
 
 
-def test_a_checkpoint_that_lacks_a_file_is_told_and_repaired(catalog: Catalog, place: Path) -> None:
-    """Readers by path start from it, and SQL is not there any more to tell better."""
+def test_rollback_is_refused_until_a_wrong_checkpoint_is_repaired(
+    catalog: Catalog, place: Path
+) -> None:
+    """Other readers start from the checkpoint, and SQL is no longer the authority."""
     cut_over(catalog, place)
     catalog.mirror.checkpoint(NAME)
     written = checkpoint_file(place, HEAD + 2)
@@ -180,7 +182,7 @@ def test_a_checkpoint_that_lacks_a_file_is_told_and_repaired(catalog: Catalog, p
     assert read_ids(place) == [*IDS, 11]
 
 
-def test_a_checkpoint_of_others_past_sql_keeps_nobody(catalog: Catalog, place: Path) -> None:
+def test_checkpoint_of_others_does_not_block_a_rollback(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     catalog.rollback(NAME)
     theirs(place, 12)
@@ -189,7 +191,7 @@ def test_a_checkpoint_of_others_past_sql_keeps_nobody(catalog: Catalog, place: P
     assert (report.state, report.ok) == ("was rolled back", True)
 
 
-def test_all_of_the_log_is_on_the_disk_when_the_table_has_left(
+def test_rollback_flushes_the_log_to_disk_first(
     catalog: Catalog, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_over(catalog, place)
@@ -208,12 +210,14 @@ def test_all_of_the_log_is_on_the_disk_when_the_table_has_left(
     log = place / LOG
     files = {str(path) for path in log.iterdir() if path.is_file()}
     assert files - seen[0] == {str(commit_path(place, report.version or 0))}
-    # The new commit was flushed before it had a name (tests/power holds that).
+    # The new commit is flushed before it gets its name (tested in tests/power).
     new = str(commit_path(place, report.version or 0))
     assert {*files, str(log)} - {new} <= flushed
 
 
-def test_a_place_that_is_somebody_elses_now_is_left_alone(catalog: Catalog, place: Path) -> None:
+def test_rollback_is_refused_when_another_table_has_the_location(
+    catalog: Catalog, place: Path
+) -> None:
     cut_over(catalog, place)
     catalog.rollback(NAME)
     catalog.import_table(str(place), name="again")

@@ -1,4 +1,4 @@
-"""`export(import(log))` replays to the state of the log at every version, whatever the log."""
+"""An imported and exported log has the state of the original at every version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ EXAMPLES = {"sqlite": 20, "postgres": 10, "duckdb": 5}
 _NOT_KEPT = ("data_change", "extra", "extended_file_metadata")
 
 
-def test_any_log_comes_out_as_it_went_in(catalog: Catalog, backend: str, tmp_path: Path) -> None:
+def test_exported_log_equals_the_imported_one(
+    catalog: Catalog, backend: str, tmp_path: Path
+) -> None:
     @settings(
         max_examples=examples(EXAMPLES[backend] * (10 if EXPLORES else 1)),
         deadline=None,
@@ -47,7 +49,7 @@ def test_any_log_comes_out_as_it_went_in(catalog: Catalog, backend: str, tmp_pat
 
 
 def check(catalog: Catalog, folder: Path, last: int, from_version: int | None) -> None:
-    """Bring a log in, give it out in both ways, and compare all that is in force."""
+    """Import a log, export it both ways, and compare the states."""
     source, name = folder / "source", folder.name
     bring_in(catalog, source, name)
     first = from_version or 0
@@ -70,13 +72,13 @@ def check(catalog: Catalog, folder: Path, last: int, from_version: int | None) -
         assert state(
             data, lambda path: content_of(folder / "data", path), Content(folder / "data")
         ) == state(expected, lambda path: content_of(source, path), Content(source))
-    # And what came out goes in again.
+    # The exports can be imported again.
     for kind in ("urls", "data"):
         bring_in(catalog, folder / kind, f"{name}-{kind}")
 
 
 def bring_in(catalog: Catalog, source: Path, name: str) -> None:
-    """Import a log and look at every version; deltalake cannot read all statistics there are."""
+    """Import a log and verify every version, without deltalake: it cannot read all statistics."""
     catalog.import_table(str(source), name=name, verify=False)
     (report,) = catalog.mirror.verify(name, versions="all", with_deltalake=False)
     assert report.ok, report.summary()
@@ -89,7 +91,7 @@ def states(root: Path, versions: range) -> list[LogState]:
 def state(
     log: LogState, named: Callable[[str], str], vector: Callable[[DeletionVector], Any]
 ) -> dict[str, Any]:
-    """Everything in force at a version; files by what their names mean."""
+    """Return the state at a version, with files by the meaning of their paths."""
     return {
         "metadata": log.metadata,
         "protocol": log.protocol,
@@ -102,7 +104,7 @@ def state(
 def files(
     found: pa.Table, named: Callable[[str], str], vector: Callable[[DeletionVector], Any]
 ) -> list[str]:
-    """Files as texts, without what a checkpoint does not keep of them."""
+    """Return files as strings, without fields that a checkpoint does not store."""
     texts = []
     kept = [name for name in found.column_names if name not in _NOT_KEPT]
     for row in found.select(kept).to_pylist():
@@ -110,7 +112,7 @@ def files(
         means = None if text is None else vector(DeletionVector.from_body(json.loads(text)))
         told = {**row, "path": named(row["path"]), "vector": means}
         told["tags"] = json.loads(row["tags"] or "null")
-        told["stats"] = row["stats"] or None  # an empty text tells nothing, either
+        told["stats"] = row["stats"] or None  # an empty string has no information, either
         texts.append(json.dumps(told, sort_keys=True))
     return sorted(texts)
 
@@ -120,7 +122,7 @@ def url(root: Path, path: str) -> str:
 
 
 def by_url(vector: DeletionVector, root: Path | None = None) -> tuple[Any, ...]:
-    """A vector by the URL of its file; the one in a log itself by its text."""
+    """Identify a vector by the URL of its file, or by its text if it is inline."""
     stored = vector.path_or_inline_dv
     if vector.storage_type == "u":
         assert root is not None
@@ -129,7 +131,7 @@ def by_url(vector: DeletionVector, root: Path | None = None) -> tuple[Any, ...]:
 
 
 class Content:
-    """A vector by the content of its file."""
+    """Identifies a vector by the content of its file."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -1,4 +1,4 @@
-"""The runbook's commands do what it says."""
+"""The commands of the disaster recovery guide work as described."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "disaster-recovery.md"
 
 
 def blocks(language: str, folder: Path) -> list[str]:
-    """The guide's code, with its places moved to a folder of the test."""
+    """Return the code blocks of the guide, with paths in a folder of the test."""
     text = GUIDE.read_text("utf-8")
     found = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
     return [block.replace("/srv", str(folder)) for block in found]
@@ -47,14 +47,14 @@ def run(block: str) -> list[Result]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A lake whose database is gone."""
+    """A data root whose database is gone."""
     with publish_history(f"deltasql://sqlite/{tmp_path}/meta.db", tmp_path / "lake"):
         pass
     (tmp_path / "new").mkdir()
     return tmp_path
 
 
-def test_a_catalog_is_rebuilt_by_the_commands(folder: Path) -> None:
+def test_commands_of_the_guide_rebuild_a_catalog(folder: Path) -> None:
     rebuild, *_ = blocks("sh", folder)
     preview, loaded, verified, status = run(rebuild)
     for result in (preview, loaded, verified, status):
@@ -65,7 +65,9 @@ def test_a_catalog_is_rebuilt_by_the_commands(folder: Path) -> None:
         assert append(catalog, 9) == 9
 
 
-def test_a_catalog_is_rebuilt_in_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_code_of_the_guide_rebuilds_a_catalog(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (block,) = blocks("python", folder)
     exec(compile(block, "disaster-recovery.md", "exec"), {})
     assert "1 table found" in capsys.readouterr().out
@@ -73,7 +75,7 @@ def test_a_catalog_is_rebuilt_in_python(folder: Path, capsys: pytest.CaptureFixt
 
 @pytest.fixture
 def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A table that can be written to by path; returns its location."""
+    """A table that can also be written outside SQL; returns its location."""
     uri = f"deltasql://sqlite/{tmp_path}/meta.db"
     monkeypatch.setenv("DELTASQL_URI", uri)
     settings = {"table": {"data_root": str(tmp_path / "lake"), "in_commit_timestamps": False}}
@@ -84,7 +86,7 @@ def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         return catalog.table("sales").location
 
 
-def test_a_damaged_log_is_repaired_by_the_commands(sales: str, tmp_path: Path) -> None:
+def test_commands_of_the_guide_repair_a_log(sales: str, tmp_path: Path) -> None:
     commit_path(sales, 0).unlink()
     verified, repaired = run(blocks("sh", tmp_path)[1])
     assert verified.exit_code == 1
@@ -94,7 +96,7 @@ def test_a_damaged_log_is_repaired_by_the_commands(sales: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["adopt", "reject"])
-def test_foreign_commits_are_resolved_by_the_commands(
+def test_commands_of_the_guide_resolve_foreign_commits(
     sales: str, tmp_path: Path, number: int
 ) -> None:
     deltalake.write_deltalake(sales, pa.table({"id": [2]}), mode="append")

@@ -1,4 +1,4 @@
-"""The same on S3: a lake is verified, repaired, cleared of foreign commits, and rebuilt from."""
+"""Verification, repair, adopt, reject and rebuild on S3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 
-def test_a_lake_on_s3_is_cared_for_and_comes_back(
+def test_verify_repair_adopt_reject_and_rebuild_on_s3(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     settings = {

@@ -1,4 +1,4 @@
-"""A log that Spark parses gives SQL the rows that this process would have given it."""
+"""An import on Spark gives SQL the same rows as an import in this process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def catalogs(tmp_path: Path) -> Iterator[tuple[Catalog, Catalog]]:
 
 
 def load(catalog: Catalog, storage: Storage, log: LogSource, *, state: bool) -> TableRow:
-    """Load a log from its first version on, or with its last checkpoint as the first commit."""
+    """Load a log from its first version, or from its last checkpoint."""
     table = hidden_table(catalog.store, storage)
     loader = LogLoader(catalog.store, table, batch_files=4)
     listing = list_log(storage)
@@ -68,7 +68,7 @@ def rows_of(
 
 
 @pytest.mark.parametrize("seed", smoke(range(3), [0], "more seeds"))
-def test_commits_that_spark_parsed_give_the_same_rows(
+def test_commits_parsed_on_spark_give_the_same_rows(
     catalogs: tuple[Catalog, Catalog],
     spark: SparkSession,
     tmp_path: Path,
@@ -83,7 +83,7 @@ def test_commits_that_spark_parsed_give_the_same_rows(
     assert there == here
 
 
-def test_a_checkpoint_that_spark_read_gives_the_same_rows(
+def test_checkpoint_read_on_spark_gives_the_same_rows(
     catalogs: tuple[Catalog, Catalog], spark: SparkSession, tmp_path: Path
 ) -> None:
     folder = str(tmp_path / "t")
@@ -99,7 +99,7 @@ def test_a_checkpoint_that_spark_read_gives_the_same_rows(
     assert there == here
 
 
-def test_a_damaged_commit_is_named_by_file_and_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_error_names_file_and_line_of_a_damaged_commit(spark: SparkSession, tmp_path: Path) -> None:
     storage = write_log(tmp_path / "t", random_commits(1))
     damaged = tmp_path / "t" / "_delta_log" / f"{3:020d}.json"
     damaged.write_text('{"commitInfo":{}}\n{"add":')
@@ -110,7 +110,7 @@ def test_a_damaged_commit_is_named_by_file_and_line(spark: SparkSession, tmp_pat
     assert refused.value.line == 2
 
 
-def test_an_engine_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+def test_unknown_engine_is_refused(tmp_path: Path) -> None:
     storage = write_log(tmp_path / "t", random_commits(1))
     with pytest.raises(TxnLogEngineError, match="flink"):
         open_log(storage, list_log(storage), StorageSettings(), "flink")

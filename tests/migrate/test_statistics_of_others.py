@@ -1,4 +1,4 @@
-"""Statistics that others wrote: in columns of a checkpoint, wrong for booleans."""
+"""Statistics of other writers: as columns of a checkpoint, or wrong for booleans."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ids(catalog: Catalog, condition: str = "true") -> list[int]:
 
 
 def handed_over(catalog: Catalog) -> None:
-    """Verify a table, and let SQL take it over."""
+    """Verify a table and cut it over."""
     (report,) = catalog.mirror.verify("t", versions="all")
     assert report.ok, report.summary()
     catalog.cutover("t")
@@ -52,7 +52,7 @@ def handed_over(catalog: Catalog) -> None:
 
 
 def with_parsed_stats(path: Path, form: str) -> None:
-    """Give the files of a checkpoint their statistics as columns, in one of several forms."""
+    """Rewrite the statistics of a checkpoint as columns, in one of several forms."""
     table = pq.read_table(path)
     adds = table["add"].combine_chunks()
     texts = adds.field("stats").to_pylist()
@@ -74,7 +74,7 @@ def with_parsed_stats(path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("form", ["column gone", "column empty", "null", "null type"])
 @pytest.mark.parametrize("commits_are_there", [True, False])
-def test_statistics_may_be_columns_of_a_checkpoint(
+def test_statistics_can_be_columns_of_a_checkpoint(
     lake: Catalog, made: HandMade, form: str, commits_are_there: bool
 ) -> None:
     stats = [
@@ -101,10 +101,10 @@ def test_statistics_may_be_columns_of_a_checkpoint(
     handed_over(lake)
 
 
-def test_a_log_that_lost_the_texts_after_the_import_is_still_the_same(
+def test_table_verifies_after_cleanup_leaves_statistics_as_columns(
     lake: Catalog, made: HandMade
 ) -> None:
-    """SQL has them from the commits; the clean-up of the log leaves the columns."""
+    """SQL has them from the commits; after the log cleanup only the columns are left."""
     stats = {"numRecords": 3, "minValues": {"id": 1}, "maxValues": {"id": 3}}
     made.commit(PROTOCOL, metadata(column("id")))
     made.commit(made.add("a.parquet", ROWS, stats=json.dumps(stats)))
@@ -120,10 +120,10 @@ INLINE = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
 
 @pytest.mark.parametrize("text", [INLINE, INLINE + "00000"])
 @pytest.mark.parametrize("size", [40, 44, 60])
-def test_inline_deletion_vectors_are_read_as_deltalake_reads_them(
+def test_inline_deletion_vectors_are_read_as_by_deltalake(
     lake: Catalog, made: HandMade, text: str, size: int
 ) -> None:
-    """The text decides: a size that does not fit it, or more text, is borne by other readers."""
+    """The text decides: other readers also accept a wrong size or additional text."""
     rows = pa.table({"id": pa.array(range(40), pa.int64())})
     body: dict[str, Any] = {"storageType": "i", "pathOrInlineDv": text}
     vector = {**body, "sizeInBytes": size, "cardinality": 6}
@@ -144,7 +144,7 @@ def test_inline_deletion_vectors_are_read_as_deltalake_reads_them(
 # Booleans
 
 
-def test_bounds_of_booleans_hide_no_rows(lake: Catalog, made: HandMade) -> None:
+def test_wrong_bounds_of_booleans_skip_no_rows(lake: Catalog, made: HandMade) -> None:
     flags = struct(column("b", "boolean"))
     rows = pa.table(
         {
@@ -180,7 +180,7 @@ def test_bounds_of_booleans_hide_no_rows(lake: Catalog, made: HandMade) -> None:
         "flag IS NULL": [3],
     }.items():
         assert ids(lake, condition) == wanted, condition
-        # nulls are counted right
+        # null counts are correct
         assert ("null.parquet" in lake.table("t").scan(condition).paths()) == (wanted == [3])
     with lake.begin() as tx:
         tx.delete("t", "flag")

@@ -1,4 +1,4 @@
-"""What cannot be read gets an error of ours that names the culprit and says what to do."""
+"""The error for data that cannot be read names the file and says what to do."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def handle(catalog: Catalog, version: int | None = None) -> deltasql.DeltaTable:
 
 
 def ways(catalog: Catalog, version: int | None = None) -> dict[str, Callable[[], object]]:
-    """Every way to read the rows of a table in this process."""
+    """Return every way to read the rows of a table in this process."""
 
     def in_transaction() -> object:
         with catalog.begin() as tx:
@@ -68,7 +68,7 @@ def ways(catalog: Catalog, version: int | None = None) -> dict[str, Callable[[],
 def assert_told(
     read: Callable[[], object], *words: str, kind: type[TxnLogError] = TxnLogError
 ) -> None:
-    # For a file that is gone, to_pyarrow_table raises what stock deltalake raises.
+    # For a missing file, to_pyarrow_table raises deltalake's error.
     with pytest.raises((kind, FileNotFoundError)) as failure:
         read()
     text = "\n".join([str(failure.value), *failure.value.__notes__])
@@ -76,7 +76,7 @@ def assert_told(
         assert word in text, text
 
 
-def test_files_of_a_vacuumed_version_are_named(lake: Catalog) -> None:
+def test_error_names_files_of_a_vacuumed_version(lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", ROWS)
     (path,) = lake.table("t").files()["path"].to_pylist()
@@ -96,7 +96,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_file_is_named(lake: Catalog, made: HandMade, name: str) -> None:
+def test_error_names_a_damaged_file(lake: Catalog, made: HandMade, name: str) -> None:
     made.commit(PROTOCOL, IDS, made.add("a.parquet", ROWS), made.add("b.parquet", ROWS))
     lake.import_table(made.path, name="t")
     place = made.folder / "b.parquet"
@@ -105,9 +105,7 @@ def test_a_damaged_file_is_named(lake: Catalog, made: HandMade, name: str) -> No
         assert_told(read, "b.parquet", "Restore the file", kind=TxnLogEngineError)
 
 
-def test_a_missing_or_damaged_file_of_a_table_mapped_by_id_is_named(
-    lake: Catalog, made: HandMade
-) -> None:
+def test_error_names_a_missing_or_damaged_file_mapped_by_id(lake: Catalog, made: HandMade) -> None:
     """Its footers are read first."""
     fields = pa.schema([numbered("c", pa.int64(), 1)])
     rows = pa.Table.from_arrays([ROWS["id"].combine_chunks()], schema=fields)
@@ -123,7 +121,7 @@ def test_a_missing_or_damaged_file_of_a_table_mapped_by_id_is_named(
         assert_told(read, "b.parquet", "is missing", kind=MissingDataFilesError)
 
 
-def test_a_missing_deletion_vector_is_named(lake: Catalog, made: HandMade) -> None:
+def test_error_names_a_missing_deletion_vector(lake: Catalog, made: HandMade) -> None:
     vector = {
         "storageType": "u",
         "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
@@ -137,8 +135,10 @@ def test_a_missing_deletion_vector_is_named(lake: Catalog, made: HandMade) -> No
         assert_told(read, "ab/deletion_vector_d2c639aa", kind=MissingDataFilesError)
 
 
-def test_timestamps_beyond_nanoseconds_are_read(lake: Catalog, made: HandMade) -> None:
-    """INT96 has room for them, nanoseconds of 64 bits do not."""
+def test_int96_timestamps_outside_the_nanosecond_range_are_read(
+    lake: Catalog, made: HandMade
+) -> None:
+    """They fit into INT96, but not into 64-bit nanoseconds."""
     moments = [datetime(1600, 1, 1), datetime(2400, 1, 1)]
     rows = pa.table({"at": pa.array(moments, pa.timestamp("us"))})
     add = made.add("a.parquet", ROWS)
@@ -150,14 +150,14 @@ def test_timestamps_beyond_nanoseconds_are_read(lake: Catalog, made: HandMade) -
         assert pa.table(read())["at"].to_pylist() == wanted
 
 
-def test_a_type_that_is_not_known_is_named(lake: Catalog, made: HandMade) -> None:
+def test_error_names_an_unknown_type(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, metadata(column("id"), column("x", "hologram")), made.add("a", ROWS))
     lake.import_table(made.path, name="t")
     read = ways(lake)["transaction"]
     assert_told(read, "hologram", "'x'", kind=UnsupportedFeatureError)
 
 
-def test_a_missing_sidecar_is_named(lake: Catalog, made: HandMade) -> None:
+def test_error_names_a_missing_sidecar(lake: Catalog, made: HandMade) -> None:
     features = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
     protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
     made.commit(protocol, IDS, made.add("a.parquet", ROWS))
@@ -175,7 +175,7 @@ def test_a_missing_sidecar_is_named(lake: Catalog, made: HandMade) -> None:
     )
 
 
-def test_an_incomplete_checkpoint_is_named(lake: Catalog, made: HandMade) -> None:
+def test_error_names_an_incomplete_checkpoint(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, IDS, made.add("a.parquet", ROWS))
     deltalake.DeltaTable(made.path).create_checkpoint()
     made.commit({"commitInfo": {}})

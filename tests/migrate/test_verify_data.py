@@ -1,4 +1,4 @@
-"""Verification of data finds what is missing, cut off, unreadable, miscounted or read otherwise."""
+"""Data verification finds missing, truncated, unreadable, miscounted and differing data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.one_database
 
 
 def live_files(catalog: Catalog, name: str = "t") -> dict[str, Path]:
-    """The live files by their paths in the log."""
+    """Return the live files by their paths in the log."""
     table = catalog.table(name)
     storage = deltasql.storage.open_storage(table.location)
     paths = table.snapshot().files()["path"].to_pylist()
@@ -49,7 +49,7 @@ def kinds(report: DataReport) -> set[tuple[str | None, str]]:
 
 
 @pytest.mark.parametrize("checks", ["files", "counts", "rows", True])
-def test_sound_data_has_no_difference(
+def test_correct_data_has_no_difference(
     catalog_uri: DeltaSqlUri, tmp_path: Path, checks: Any
 ) -> None:
     with publish_history(catalog_uri, tmp_path / "lake") as catalog:
@@ -64,7 +64,7 @@ def test_sound_data_has_no_difference(
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name not in ("many_files",)])
-def test_every_row_of_every_version_is_read_alike(
+def test_every_version_of_every_table_verifies(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, name: str
 ) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
@@ -77,7 +77,7 @@ def test_every_row_of_every_version_is_read_alike(
                 assert found.rows == len(written.states[found.version].rows)  # type: ignore[attr-defined]
 
 
-def test_versions_of_a_list_are_looked_at(kept: Catalog) -> None:
+def test_listed_versions_are_verified(kept: Catalog) -> None:
     (report,) = kept.mirror.verify("t", data="rows", data_versions=[1, 4, 99])
     assert [each.version for each in report.data] == [1, 4]  # type: ignore[attr-defined]
     assert report.ok, report.summary()
@@ -85,7 +85,7 @@ def test_versions_of_a_list_are_looked_at(kept: Catalog) -> None:
     assert len(report.data) == HEAD + 1
 
 
-def test_files_are_told_one_by_one_and_the_others_are_still_looked_at(kept: Catalog) -> None:
+def test_each_bad_file_is_reported_and_the_others_are_checked(kept: Catalog) -> None:
     with kept.begin() as tx:
         for number in range(6):
             tx.write("t", pa.table({"id": [number], "p": ["x"]}))
@@ -112,7 +112,7 @@ def test_files_are_told_one_by_one_and_the_others_are_still_looked_at(kept: Cata
     assert quick.rows is None
 
 
-def test_a_table_that_cannot_be_read_at_all_does_not_take_forever(
+def test_verification_stops_after_many_unreadable_files(
     kept: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measure, "_MOST_UNREADABLE", 3)
@@ -127,7 +127,7 @@ def test_a_table_that_cannot_be_read_at_all_does_not_take_forever(
     assert report.counts["unreadable"] + report.counts["unchecked"] == len(paths)
 
 
-def test_what_the_statistics_tell_is_checked(kept: Catalog) -> None:
+def test_wrong_statistics_are_found(kept: Catalog) -> None:
     with kept.begin() as tx:
         tx.write("t", pa.table({"id": [5, 6, None], "p": ["x"] * 3}))
         adds = tx.target("t").staged.adds
@@ -139,7 +139,7 @@ def test_what_the_statistics_tell_is_checked(kept: Catalog) -> None:
     assert "the log has 4, the file has 3" in report.summary()
 
 
-def test_statistics_that_make_no_sense_are_no_reason_to_stop(kept: Catalog) -> None:
+def test_invalid_statistics_are_ignored(kept: Catalog) -> None:
     for stats in ("not json", '{"minValues":{"id":"x"},"nullCount":7}', "[]"):
         with kept.begin() as tx:
             tx.write("t", pa.table({"id": [5], "p": ["x"]}))
@@ -148,8 +148,8 @@ def test_statistics_that_make_no_sense_are_no_reason_to_stop(kept: Catalog) -> N
     assert verify_data(kept, data="counts").ok
 
 
-def test_bounds_of_short_floats_are_those_of_the_file(kept: Catalog) -> None:
-    """Other writers tell the shortest text that means the number."""
+def test_float32_bounds_are_compared_as_float32(kept: Catalog) -> None:
+    """Other writers write the shortest decimal text of the number."""
     data = pa.table({"x": pa.array([1.1, 2.7, float("nan")], pa.float32())})
     with kept.begin() as tx:
         tx.write("floats", data)
@@ -160,8 +160,8 @@ def test_bounds_of_short_floats_are_those_of_the_file(kept: Catalog) -> None:
     assert report.ok, report.summary()
 
 
-def test_rows_that_the_log_tells_otherwise_are_shown(kept: Catalog) -> None:
-    """The same files, but another partition value for one of them in the published log."""
+def test_differing_rows_are_shown(kept: Catalog) -> None:
+    """The same files, but the published log has another partition value for one of them."""
     location = kept.table("t").location
 
     def move(action: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ def test_rows_that_the_log_tells_otherwise_are_shown(kept: Catalog) -> None:
     )
 
 
-def test_how_often_a_row_is_there_counts(kept: Catalog) -> None:
+def test_duplicate_rows_are_counted(kept: Catalog) -> None:
     with kept.begin() as tx:
         for _ in range(3):
             tx.write("t", pa.table({"id": [7], "p": ["x"]}))
@@ -193,7 +193,7 @@ def test_how_often_a_row_is_there_counts(kept: Catalog) -> None:
     assert [(e.told, e.found) for e in report.differences] == [(2, 3)]
 
 
-def test_deletion_vectors_are_part_of_the_data(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_deletion_vectors_are_verified(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
         (written,) = tables_staged.deletion_vectors(catalog)
         vector = Path(written.table.location) / "deletion_vector_1.bin"
@@ -207,7 +207,7 @@ def test_deletion_vectors_are_part_of_the_data(sqlite_uri: DeltaSqlUri, tmp_path
         assert {kind for _, kind in kinds(report)} == {"missing"}
 
 
-def test_a_table_that_deltalake_cannot_read_is_compared_with_our_own_reading(
+def test_table_that_deltalake_cannot_read_is_compared_with_a_replay(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
@@ -229,7 +229,7 @@ def test_a_table_that_deltalake_cannot_read_is_compared_with_our_own_reading(
         assert "deltalake does not support vacuumProtocolCheck" in report.summary()
 
 
-def test_a_transaction_checks_what_it_staged(kept: Catalog) -> None:
+def test_transaction_can_verify_its_staged_data(kept: Catalog) -> None:
     with kept.begin() as tx:
         assert tx.verify_data("t", checks="rows").compared_with == "deltalake"
         tx.write("t", pa.table({"id": [5], "p": ["x"]}))
@@ -238,7 +238,7 @@ def test_a_transaction_checks_what_it_staged(kept: Catalog) -> None:
         assert (report.rows, report.compared_with, report.version) == (4, None, None)
 
 
-def test_a_replica_has_data_of_its_own(kept: Catalog, tmp_path: Path) -> None:
+def test_data_of_a_replica_is_verified(kept: Catalog, tmp_path: Path) -> None:
     kept.mirror.add_target("t", "replica", str(tmp_path / "replica"))
     kept.mirror.publish("t")
     assert verify_data(kept, target="replica").ok
@@ -248,7 +248,7 @@ def test_a_replica_has_data_of_its_own(kept: Catalog, tmp_path: Path) -> None:
     assert verify_data(kept).ok
 
 
-def test_data_on_s3_is_looked_at_through_our_storage(
+def test_data_on_s3_is_verified(
     sqlite_uri: DeltaSqlUri,
     s3_location: str,
     s3_options: dict[str, str],
@@ -274,7 +274,7 @@ def test_data_on_s3_is_looked_at_through_our_storage(
             assert found - expected <= {(third, "unreadable")}
 
 
-def test_a_snapshot_is_checked_without_a_mirror(catalog: Catalog) -> None:
+def test_snapshot_is_verified_without_a_mirror(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.write("t", pa.table({"id": [1, 2]}))
     with open_engine(catalog.config) as engine:
@@ -283,9 +283,7 @@ def test_a_snapshot_is_checked_without_a_mirror(catalog: Catalog) -> None:
     assert (report.rows, report.engine) == (2, "duckdb")
 
 
-def test_an_imported_table_is_verified_down_to_its_rows(
-    sqlite_uri: DeltaSqlUri, tmp_path: Path
-) -> None:
+def test_rows_of_an_imported_table_are_verified(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     place = str(tmp_path / "foreign")
     for number in range(4):
         data = pa.table({"id": [number, number + 1], "day": ["mon", None]})

@@ -1,4 +1,4 @@
-"""What tests of checkpoints share: writing one by hand, looking into one, what it should hold."""
+"""Helpers for tests of checkpoints: write one, read one, and compute its expected content."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 def table_row(catalog: Catalog, name: str = "t") -> TableRow:
-    """Return a table as the store knows it."""
+    """Return the table's row in the store."""
     found = catalog.store.find_table("default", name)
     assert found is not None
     return found
 
 
 def table_storage(catalog: Catalog, name: str = "t") -> Storage:
-    """Return the place of a table's files."""
+    """Return the storage of a table's location."""
     return open_storage(table_row(catalog, name).location)
 
 
 def checkpoint(catalog: Catalog, name: str = "t", version: int | None = None) -> CheckpointInfo:
-    """Write a checkpoint, of the newest version if none is named."""
+    """Write a checkpoint, by default of the latest version."""
     table = table_row(catalog, name)
     newest = catalog.table(name).snapshot().version
     return write_checkpoint(
@@ -45,7 +45,7 @@ def checkpoint(catalog: Catalog, name: str = "t", version: int | None = None) ->
 
 
 def actions_in(location: str, version: int) -> dict[str, list[dict[str, Any]]]:
-    """Return a checkpoint's rows by the kind of action."""
+    """Return the rows of a checkpoint by kind of action."""
     table = pq.read_table(Path(location) / checkpoint_file(version))
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in table.column_names}
     for row in table.to_pylist(maps_as_pydicts="strict"):
@@ -55,7 +55,7 @@ def actions_in(location: str, version: int) -> dict[str, list[dict[str, Any]]]:
 
 
 class Replay:
-    """Delta's rules of reconciliation over actions, in plain Python."""
+    """Delta's action reconciliation, in plain Python."""
 
     def __init__(self) -> None:
         self.adds: dict[tuple[str, str | None], AddFile] = {}
@@ -81,7 +81,7 @@ class Replay:
                     self.domains[each.domain] = each
 
     def expected(self, *, deleted_after_ms: int) -> dict[str, list[dict[str, Any]]]:
-        """Return the rows of a checkpoint: what changes data, and fields unknown to Delta, go."""
+        """Return the rows of a checkpoint, with `dataChange` false and without unknown fields."""
         recent = [
             each
             for each in self.removes.values()
@@ -96,7 +96,7 @@ class Replay:
 
 
 def compact(body: Any) -> Any:
-    """Leave out what is null, at every depth but inside maps of text."""
+    """Drop null values, also in nested objects but not in string maps."""
     return {
         name: compact(value) if name in ("deletionVector", "format") else value
         for name, value in body.items()
@@ -109,7 +109,7 @@ def _body(action: Any, **changes: Any) -> dict[str, Any]:
     if getattr(known, "deletion_vector", None) is not None:
         known = replace(known, deletion_vector=replace(known.deletion_vector, extra={}))
     body = known.body()
-    if body.get("stats") == "":  # no statistics at all
+    if body.get("stats") == "":  # no statistics
         del body["stats"]
     if body.get("clusteringProvider") == "":
         del body["clusteringProvider"]

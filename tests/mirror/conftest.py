@@ -1,4 +1,4 @@
-"""A published history that tests may damage: made once a module, copied for each test."""
+"""A published history that tests can damage: created once per module, copied for each test."""
 
 from __future__ import annotations
 

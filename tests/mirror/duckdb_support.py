@@ -1,4 +1,4 @@
-"""What tests of DuckDB catalogs share: plain DuckDB, here and in another process."""
+"""Helpers for tests of DuckDB catalog files: query one with plain DuckDB, here or in a process."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ IDS = pa.schema([("id", pa.int64())])
 
 @contextmanager
 def opened(path: Path, time_zone: str = "UTC") -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a catalog in a session of a time zone."""
+    """Open a catalog file in a session with a time zone."""
     with duckdb.connect(str(path), read_only=True) as db:
         db.execute("SET TimeZone = $zone", {"zone": time_zone})
         yield db
 
 
 def view_rows(path: Path, name: str) -> Rows:
-    """Return the rows of a view in the normal form."""
+    """Return the rows of a view in the normal form of the oracles."""
     with opened(path) as db:
         return arrow_rows(db.execute(f"SELECT * FROM {name}").to_arrow_table())
 
 
 def elsewhere(path: Path, statement: str) -> list[Any]:
-    """Ask plain DuckDB in a process that knows nothing of deltasql."""
+    """Run a query in plain DuckDB, in a process that does not import deltasql."""
     code = (
         "import duckdb, json, sys; db = duckdb.connect(sys.argv[1]); "
-        "db.execute('SET enable_progress_bar = false'); "  # it goes to standard output
+        "db.execute('SET enable_progress_bar = false'); "  # it prints to standard output
         "print(json.dumps(db.execute(sys.argv[2]).fetchall(), default=str)); "
         "assert not any(name.startswith('deltasql') for name in sys.modules)"
     )
@@ -50,12 +50,12 @@ def elsewhere(path: Path, statement: str) -> list[Any]:
 
 
 def append(catalog: Catalog, name: str, *ids: int) -> None:
-    """Append rows to a table that has one column."""
+    """Append rows to a table with one column."""
     with catalog.begin() as tx:
         tx.write(name, pa.table({"id": pa.array(ids, pa.int64())}))
 
 
 def views(path: Path) -> set[str]:
-    """Return the views of a catalog, with their schemas."""
+    """Return the views of a catalog file, with their schemas."""
     rows = elsewhere(path, "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal")
     return {f"{schema}.{name}" for schema, name in rows}

@@ -1,4 +1,4 @@
-"""A small table with some history, published, for tests that read or damage its log."""
+"""A small published table with some history, for tests that read or damage its log."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 CHECKPOINT = 6
 HEAD = 8
-# Checkpoints only where a test wants them, by independent code.
+# No automatic checkpoints: deltalake writes the only one.
 QUIET = {"mirror": {"mode": "sync", "checkpoint_interval": 1_000_000}}
 
 
 def publish_history(uri: DeltaSqlUri | str, folder: Path, **settings: Any) -> Catalog:
-    """Return a catalog whose table `t` has nine versions, a checkpoint at 6 and two partitions."""
+    """Return a catalog; its table `t` has nine versions, three partitions, a checkpoint at 6."""
     catalog = open_mirrored(uri, folder, **{**QUIET, **settings})
     schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
     properties = {"delta.checkpointInterval": "1000000"}
@@ -46,7 +46,7 @@ def publish_history(uri: DeltaSqlUri | str, folder: Path, **settings: Any) -> Ca
 
 @contextmanager
 def copied_history(pristine: Path, place: Path) -> Iterator[Catalog]:
-    """Open a catalog that was published to `place`, as `pristine` has kept it."""
+    """Copy a catalog from `pristine` to the folder where it was published, and open it."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(pristine, place)
     with open_mirrored(f"deltasql://sqlite/{place}/meta.db", place / "lake", **QUIET) as catalog:
@@ -54,7 +54,7 @@ def copied_history(pristine: Path, place: Path) -> Iterator[Catalog]:
 
 
 def keep_history(folder: Path) -> tuple[Path, Path]:
-    """Publish the history once; returns where it is kept, and the place it belongs to."""
+    """Publish the history once; return the copy to keep, and the folder where it was published."""
     pristine, place = folder / "pristine", folder / "place"
     place.mkdir()
     publish_history(f"deltasql://sqlite/{place}/meta.db", place / "lake").close()
@@ -63,7 +63,7 @@ def keep_history(folder: Path) -> tuple[Path, Path]:
 
 
 def append(catalog: Catalog, number: int, *, mode: str = "append", table: str = "t") -> int:
-    """Commit three rows in three partitions, and a transaction's version."""
+    """Commit three rows in three partitions, and an application transaction."""
     rows = pa.table({"id": [number, number + 1, None], "p": ["a b", "é/%", None]})
     with catalog.begin() as tx:
         tx.write(table, rows, mode=mode)
@@ -72,14 +72,14 @@ def append(catalog: Catalog, number: int, *, mode: str = "append", table: str = 
 
 
 def storage_of(table: CatalogTable) -> Storage:
-    """The files of a table."""
+    """Return the storage of a table."""
     return open_storage(table.location)
 
 
 def change_commit(
     location: Path | str, version: int, change: Callable[[dict[str, Any]], object]
 ) -> None:
-    """Damage a commit file: call `change` with every action in it."""
+    """Damage a commit file: call `change` on each of its actions."""
     actions = commit_lines(location, version)
     for action in actions:
         change(action)
@@ -88,7 +88,7 @@ def change_commit(
 
 
 def forget_derived(location: Path | str) -> None:
-    """Leave only the commit files: stock deltalake trusts checkpoints, and checksums too."""
+    """Leave only the commit files: deltalake trusts checkpoints and checksums."""
     for file in (Path(location) / LOG).iterdir():
         if file.suffix != ".json":
             file.unlink()

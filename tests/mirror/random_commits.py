@@ -1,4 +1,4 @@
-"""Random commits that are lawful upon what is live: files that come, go and come again."""
+"""Random valid commits: files are added, removed and added again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAY_MS = 86_400_000
 
 
 def removal(add: AddFile, days_ago: float = 0.0, **fields: Any) -> RemoveFile:
-    """A removal with all that Delta can say of it."""
+    """Return a remove action with every optional field."""
     return RemoveFile(
         path=add.path,
         deletion_timestamp=now_ms() - int(days_ago * DAY_MS),
@@ -82,7 +82,7 @@ steps = st.lists(
 
 
 def actions_of(step: dict[str, Any], replay: Replay) -> list[Any]:
-    """Turn a drawn step into a lawful commit upon what is live."""
+    """Turn a drawn step into a commit that is valid for the current live files."""
     live = list(replay.adds.values())
     gone = {live[i % len(live)].path: live[i % len(live)] for i in step["remove"]} if live else {}
     removes = [removal(add, step["days_ago"]) for add in gone.values()]

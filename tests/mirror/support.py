@@ -1,4 +1,4 @@
-"""What tests of the mirror share: a catalog that publishes, and looks into a published log."""
+"""Helpers for tests of the mirror: a catalog that publishes, and access to a published log."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ LOG = "_delta_log"
 
 
 def open_mirrored(uri: DeltaSqlUri | str, folder: Path | str, **settings: Any) -> Catalog:
-    """Open a catalog that publishes before a commit returns; its tables lie under a folder."""
+    """Open a catalog that publishes before a commit returns, with its data root in a folder."""
     defaults = {"mirror": {"mode": "sync"}, "table": {"data_root": str(folder)}}
     return deltasql.connect(uri, create=True, **{**defaults, **settings})
 
 
 def log_names(location: Path | str) -> list[str]:
-    """Return the names in a table's `_delta_log`, sorted; what a reader ignores included."""
+    """Return the sorted file names in a table's `_delta_log`, also of files that readers ignore."""
     return sorted(path.name for path in (Path(location) / LOG).iterdir())
 
 
 def log_bytes(location: Path | str) -> dict[str, bytes]:
-    """Return every file of a table's `_delta_log`."""
+    """Return the content of every file in a table's `_delta_log`."""
     return {name: (Path(location) / LOG / name).read_bytes() for name in log_names(location)}
 
 
 def commit_path(location: Path | str, version: int) -> Path:
-    """Return the place of a version's commit file."""
+    """Return the path of a version's commit file."""
     return Path(location) / LOG / f"{version:020d}.json"
 
 
 def commit_lines(location: Path | str, version: int) -> list[dict[str, Any]]:
-    """Return the actions of a published commit, as they stand there."""
+    """Return the actions of a published commit."""
     return [json.loads(line) for line in commit_path(location, version).read_bytes().splitlines()]
 
 
@@ -55,7 +55,7 @@ def checkpoint_versions(location: Path | str) -> list[int]:
 
 
 def copy_table(location: Path | str, target: Path) -> Path:
-    """Copy a table, data files by hard link, so that a test may damage the copy's log."""
+    """Copy a table so that a test can damage the log of the copy; data files are hard links."""
     source = Path(location)
     shutil.copytree(source, target, copy_function=_link, ignore=shutil.ignore_patterns(LOG))
     shutil.copytree(source / LOG, target / LOG)
@@ -63,28 +63,28 @@ def copy_table(location: Path | str, target: Path) -> Path:
 
 
 def forget_checkpoints(location: Path) -> None:
-    """Leave only the commit files: a reader has to replay all of them."""
+    """Leave only the commit files, so that a reader must replay all of them."""
     for name in log_names(location):
         if not commit_name(name):
             (location / LOG / name).unlink()
 
 
 def forget_commits_below(location: Path, version: int) -> None:
-    """Delete the commit files that a checkpoint of this version stands for."""
+    """Delete the commit files that a checkpoint of this version replaces."""
     for each in published_versions(location):
         if each < version:
             commit_path(location, each).unlink()
 
 
 def forget_checksums(location: Path) -> None:
-    """Delete the checksums, which repeat parts of the state of their version."""
+    """Delete the version checksums."""
     for name in log_names(location):
         if name.endswith(".crc"):
             (location / LOG / name).unlink()
 
 
 def commit_name(name: str) -> bool:
-    """Tell whether a name in `_delta_log` is a commit's.
+    """Return whether a name in `_delta_log` is that of a commit file.
 
     >>> commit_name("00000000000000000003.json"), commit_name("00000000000000000003.crc")
     (True, False)

@@ -1,4 +1,4 @@
-"""The mode `async`: commits return first, one thread publishes, nothing is forgotten."""
+"""Mirror mode `async`: commits return at once, one thread publishes them, none is lost."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_close_publishes_everything(catalog_uri: DeltaSqlUri, tmp_path: Path) ->
     assert published_versions(place) == [0, 1, 2, 3]
 
 
-def test_a_commit_does_not_wait_for_its_file(behind: Catalog) -> None:
+def test_commit_does_not_wait_for_publishing(behind: Catalog) -> None:
     behind.create_table("t", SCHEMA)
     assert behind.mirror.flush(60)
     go_on, reached = threading.Event(), threading.Event()
@@ -85,7 +85,7 @@ def test_a_commit_does_not_wait_for_its_file(behind: Catalog) -> None:
     assert versions(behind) == [0, 1, 2, 3]
 
 
-def test_commits_of_one_table_are_one_entry(behind: Catalog) -> None:
+def test_commits_of_one_table_are_one_queue_entry(behind: Catalog) -> None:
     behind.create_table("t", SCHEMA)
     assert behind.mirror.flush(60)
     go_on = threading.Event()
@@ -101,12 +101,12 @@ def test_commits_of_one_table_are_one_entry(behind: Catalog) -> None:
         assert len(behind.mirror._background._queue) == 1
         go_on.set()
         assert behind.mirror.flush(60)
-    # What came while the first was held is recorded in one go.
+    # Commits made during the first one are recorded together.
     assert attempts.count("recorded") <= 3
     assert versions(behind) == list(range(31))
 
 
-def test_a_failure_is_tried_again_by_flush(behind: Catalog) -> None:
+def test_flush_retries_a_failure(behind: Catalog) -> None:
     place = Path(behind.create_table("t", SCHEMA).location)
     assert behind.mirror.flush(60)
     aside = place.with_name("aside")
@@ -122,7 +122,7 @@ def test_a_failure_is_tried_again_by_flush(behind: Catalog) -> None:
     assert versions(behind) == [0, 1]
 
 
-def test_a_failing_table_is_left_by_close_within_the_limit(
+def test_close_gives_up_a_failing_table_after_the_limit(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with open_async(sqlite_uri, tmp_path, flush_s=0.2) as catalog:
@@ -134,7 +134,7 @@ def test_a_failing_table_is_left_by_close_within_the_limit(
     assert "closed before everything was published" in caplog.text
 
 
-def test_the_uri_chooses_the_mode(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_uri_sets_mode_async(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     uri = f"{sqlite_uri.to_string()}?mirror=async"
     with open_mirrored(uri, tmp_path / "lake") as catalog:
         catalog.create_table("t", SCHEMA)
@@ -144,7 +144,7 @@ def test_the_uri_chooses_the_mode(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_a_forked_child_has_a_thread_of_its_own(behind: Catalog) -> None:
+def test_forked_child_has_its_own_publisher_thread(behind: Catalog) -> None:
     behind.create_table("t", SCHEMA)
     append(behind, "a")
     child = os.fork()
@@ -157,7 +157,7 @@ def test_a_forked_child_has_a_thread_of_its_own(behind: Catalog) -> None:
     assert versions(behind) == [0, 1, 2, 3]
 
 
-def test_a_process_that_ends_publishes_first(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_process_publishes_before_it_exits(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     program = (
         "import deltasql, pyarrow as pa\n"
         f"catalog = deltasql.connect({sqlite_uri.to_string()!r}, mirror={{'mode': 'async'}})\n"

@@ -1,4 +1,4 @@
-"""What publishing adds to a commit: one file, one transaction of status, whatever came before."""
+"""Publishing a commit takes one file and a fixed set of SQL statements, at every version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ASKED = {
 
 @pytest.fixture
 def asked(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, list[str]]]:
-    """A catalog that publishes, and the statements that are sent while `after_commit` runs."""
+    """A catalog that publishes, and the statements that it sends during `after_commit`."""
     names: list[str] = []
     with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
         dialect: Any = catalog.store.dialect
@@ -72,13 +72,13 @@ def asked(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, l
         yield catalog, names
 
 
-def test_a_commit_is_published_without_reading_it_back(
+def test_commit_is_published_without_reading_it_back(
     asked: tuple[Catalog, list[str]], backend: str
 ) -> None:
     catalog, names = asked
     for number in range(5):
         with catalog.begin() as tx:
             tx.stage_table("t", [file(str(number))])
-        # DuckDB has no index that tells a new file from one that was live: it is asked.
+        # DuckDB has no index to distinguish a new file from a live one, so it needs a query.
         told = [name for name in names if name != "ended_totals" or backend != "duckdb"]
         assert told == ASKED[backend], "the same for every version"

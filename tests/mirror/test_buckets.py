@@ -1,4 +1,4 @@
-"""Publishing to a bucket keeps the same promises: in order, once, never over what is there."""
+"""Publishing to a bucket is in order, exactly once, and never overwrites a file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def append(catalog: Catalog, *names: str) -> None:
             tx.stage_table("t", [file(name)])
 
 
-def test_a_bucket_holds_what_sql_holds(mirrored: Catalog, s3_options: dict[str, str]) -> None:
+def test_log_in_a_bucket_equals_sql(mirrored: Catalog, s3_options: dict[str, str]) -> None:
     append(mirrored, *map(str, range(11)))
     table, storage = mirrored.table("t"), storage_of(mirrored)
     with mirrored.store.session() as session:
@@ -55,7 +55,7 @@ def test_a_bucket_holds_what_sql_holds(mirrored: Catalog, s3_options: dict[str, 
     assert (stock.version(), len(stock.file_uris())) == (11, 11)
 
 
-def test_a_foreign_commit_in_a_bucket_shuts_the_mirror(mirrored: Catalog) -> None:
+def test_foreign_commit_in_a_bucket_quarantines_the_mirror(mirrored: Catalog) -> None:
     foreign = b'{"commitInfo":{"operation":"WRITE"}}\n'
     assert storage_of(mirrored).put_if_absent(commit_file(1), foreign)
     append(mirrored, "a")
@@ -64,7 +64,7 @@ def test_a_foreign_commit_in_a_bucket_shuts_the_mirror(mirrored: Catalog) -> Non
     assert storage_of(mirrored).read(commit_file(1)) == foreign
 
 
-def test_a_bucket_that_cannot_be_reached_fails_no_commit(
+def test_unreachable_bucket_fails_no_commit(
     mirrored: Catalog, sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     nowhere = {**s3_options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
@@ -79,7 +79,7 @@ def test_a_bucket_that_cannot_be_reached_fails_no_commit(
     assert (status.state, status.published_version) == ("ACTIVE", 3)
 
 
-def test_a_table_on_disk_is_replicated_to_a_bucket(
+def test_table_on_disk_is_replicated_to_a_bucket(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     settings = {"options": s3_options}

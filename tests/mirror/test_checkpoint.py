@@ -1,4 +1,4 @@
-"""A checkpoint holds what SQL holds at its version, in Delta's form, on every database."""
+"""A checkpoint has the state that SQL has at its version, on every database."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ EXAMPLES = {"sqlite": 25, "postgres": 10, "duckdb": 5}
 
 
 def create(catalog: Catalog, name: str = "t", **properties: str) -> None:
-    """Make a table of one column; a word and a value become a table property."""
+    """Create a table with one column; each keyword is a table property."""
     named = {f"delta.{key.replace('_', '.')}": value for key, value in properties.items()}
     catalog.create_table(name, pa.schema([("id", pa.int64())]), properties=named or None)
 
@@ -72,7 +72,7 @@ def test_checkpoint_equals_a_replay_of_all_commits(catalog: Catalog, backend: st
     @settings(
         max_examples=examples(EXAMPLES[backend]),
         deadline=None,
-        phases=[Phase.generate],  # to shrink a failure takes minutes on a real database
+        phases=[Phase.generate],  # shrinking a failure takes minutes on a real database
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(steps=steps)
@@ -99,11 +99,11 @@ def test_checkpoint_equals_a_replay_of_all_commits(catalog: Catalog, backend: st
 
 
 def in_order(bodies: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sort bodies by all they say."""
+    """Sort action bodies by their JSON."""
     return sorted(bodies, key=lambda body: json.dumps(body, sort_keys=True))
 
 
-def test_protocol_and_metadata_are_those_in_force_at_the_version(catalog: Catalog) -> None:
+def test_checkpoint_has_protocol_and_metadata_of_its_version(catalog: Catalog) -> None:
     create(catalog)
     commit(catalog, add_file("a"))
     before = catalog.table("t").snapshot().metadata
@@ -120,7 +120,7 @@ def test_protocol_and_metadata_are_those_in_force_at_the_version(catalog: Catalo
     assert compact(protocol) == catalog.table("t").snapshot().protocol.body()
 
 
-def test_a_checkpoint_of_an_older_version_tells_of_that_version(catalog: Catalog) -> None:
+def test_checkpoint_of_an_older_version_has_its_state(catalog: Catalog) -> None:
     create(catalog)
     first, second = add_file("a"), add_file("b")
     commit(catalog, first, SetTransaction("etl", 1))
@@ -140,7 +140,7 @@ def test_a_checkpoint_of_an_older_version_tells_of_that_version(catalog: Catalog
         assert (info.num_of_add_files, info.size) == (len(live), 3 + len(live) + len(dead))
 
 
-def test_tombstones_older_than_the_retention_are_left_out(catalog: Catalog) -> None:
+def test_checkpoint_omits_expired_tombstones(catalog: Catalog) -> None:
     create(catalog, deletedFileRetentionDuration="interval 2 days")
     old, young = add_file("old"), add_file("young")
     commit(catalog, old, young)
@@ -149,7 +149,7 @@ def test_tombstones_older_than_the_retention_are_left_out(catalog: Catalog) -> N
     assert [remove["path"] for remove in found["remove"]] == ["young"]
 
 
-def test_applications_not_heard_of_for_longer_than_the_retention_are_left_out(
+def test_checkpoint_omits_expired_application_transactions(
     catalog: Catalog,
 ) -> None:
     create(catalog, setTransactionRetentionDuration="interval 1 day")
@@ -164,7 +164,7 @@ def test_applications_not_heard_of_for_longer_than_the_retention_are_left_out(
     assert sorted(txn["appId"] for txn in found["txn"]) == ["timeless", "young"]
 
 
-def test_removed_domains_are_left_out(catalog: Catalog) -> None:
+def test_checkpoint_omits_removed_domains(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA, properties=FEATURES)
     commit(catalog, DomainMetadata("kept", "{}"), DomainMetadata("gone", "{}"))
     commit(catalog, DomainMetadata("gone", "", removed=True))
@@ -190,7 +190,7 @@ def test_many_files_are_written_in_several_row_groups(
     assert info == replace(info, size=10_002, size_in_bytes=path.stat().st_size)
 
 
-def test_last_checkpoint_names_the_newest_and_never_moves_back(catalog: Catalog) -> None:
+def test_last_checkpoint_hint_never_moves_back(catalog: Catalog) -> None:
     create(catalog)
     for number in range(3):
         commit(catalog, add_file(str(number)))
@@ -210,7 +210,7 @@ def test_last_checkpoint_names_the_newest_and_never_moves_back(catalog: Catalog)
     assert json.loads(storage.read(LAST_CHECKPOINT))["version"] == 3
 
 
-def test_several_may_write_the_same_checkpoint_at_once(catalog: Catalog) -> None:
+def test_concurrent_writers_of_one_checkpoint_agree(catalog: Catalog) -> None:
     create(catalog)
     commit(catalog, *(add_file(f"{number:03}") for number in range(300)))
     barrier = threading.Barrier(3)
@@ -229,7 +229,7 @@ def test_several_may_write_the_same_checkpoint_at_once(catalog: Catalog) -> None
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"version":"x"}'])
-def test_a_damaged_hint_is_written_anew(catalog: Catalog, damage: bytes) -> None:
+def test_checkpoint_replaces_a_damaged_hint(catalog: Catalog, damage: bytes) -> None:
     create(catalog)
     commit(catalog, add_file("a"))
     storage = table_storage(catalog)
@@ -238,7 +238,7 @@ def test_a_damaged_hint_is_written_anew(catalog: Catalog, damage: bytes) -> None
     assert json.loads(storage.read(LAST_CHECKPOINT))["version"] == 1
 
 
-def test_nothing_appears_when_the_process_fails_before_the_end(catalog: Catalog) -> None:
+def test_hint_is_not_written_when_the_process_fails_before_it(catalog: Catalog) -> None:
     create(catalog)
     commit(catalog, add_file("a"))
 
@@ -255,7 +255,7 @@ def test_nothing_appears_when_the_process_fails_before_the_end(catalog: Catalog)
     assert storage.exists(LAST_CHECKPOINT)
 
 
-def test_a_number_that_delta_does_not_allow_is_refused_and_nothing_is_left(
+def test_number_too_large_for_a_checkpoint_is_refused(
     catalog: Catalog,
 ) -> None:
     catalog.create_table("t", pa.schema([("id", pa.int64())]), properties=FEATURES)
@@ -266,13 +266,13 @@ def test_a_number_that_delta_does_not_allow_is_refused_and_nothing_is_left(
     assert list(table_storage(catalog).list("_delta_log/")) == []
 
 
-def test_a_version_that_does_not_exist_has_no_checkpoint(catalog: Catalog) -> None:
+def test_checkpoint_of_unknown_version_is_refused(catalog: Catalog) -> None:
     create(catalog)
     with pytest.raises(VersionNotFoundError):
         checkpoint(catalog, version=7)
 
 
-def test_the_table_decides_how_often_and_else_the_configuration(catalog: Catalog) -> None:
+def test_checkpoint_interval_of_the_table_overrides_the_configuration(catalog: Catalog) -> None:
     config = catalog.config
     assert [v for v in range(1001) if is_due({}, v, config)][:2] == [
         config.mirror.checkpoint_interval,
@@ -282,7 +282,7 @@ def test_the_table_decides_how_often_and_else_the_configuration(catalog: Catalog
     assert [v for v in range(10) if is_due(own, v, config)] == [3, 6, 9]
 
 
-def test_commits_through_the_api_are_counted_as_deltalake_counts(catalog: Catalog) -> None:
+def test_checkpoint_interval_counts_commits_as_deltalake_does(catalog: Catalog) -> None:
     def due(configuration: dict[str, str], config: Config) -> list[int]:
         versions = range(300)
         return [v for v in versions if is_due(configuration, v, config, counts_commits=True)][:2]

@@ -1,4 +1,4 @@
-"""Checkpoints in all their forms, and checksums, before readers that know nothing of us."""
+"""Other readers accept our checkpoints, in all statistics formats, and our checksums."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VARIED = (
     *("typed_partitions", "string_partitions", "nested", "decimals", "primitives", "zoneless"),
     *("rewritten", "column_mapping", "deletion_vectors", "applications"),
 )
-# Without those that cannot read the table by its commits either.
+# Without readers that cannot read the table from its commits either.
 PAIRS = sorted({(name, reader) for name in VARIED for reader in READERS} - EXCUSES.keys())
 
 
@@ -52,7 +52,7 @@ def form(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def tables(form: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Written]]:
-    """Tables whose log begins with a checkpoint that has typed statistics."""
+    """Tables whose log starts with a checkpoint with typed statistics."""
     folder = tmp_path_factory.mktemp(form)
     for uri in new_catalog_uri("sqlite", folder):
         with open_mirrored(uri, folder / "lake") as catalog:
@@ -68,7 +68,9 @@ def tables(form: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
 
 
 @pytest.mark.parametrize(("name", "reader"), PAIRS)
-def test_readers_find_the_rows(tables: dict[str, Written], name: str, reader: str) -> None:
+def test_readers_read_rows_from_our_checkpoint(
+    tables: dict[str, Written], name: str, reader: str
+) -> None:
     assert rows(READERS[reader](), tables[name]) == tables[name].states[-1]
 
 
@@ -81,24 +83,26 @@ def test_readers_find_the_rows(tables: dict[str, Written], name: str, reader: st
         "delta-spark as a second opinion, beyond the smoke set",
     ),
 )
-def test_spark_finds_the_rows(tables: dict[str, Written], name: str, spark: SparkSession) -> None:
+def test_spark_reads_rows_from_our_checkpoint(
+    tables: dict[str, Written], name: str, spark: SparkSession
+) -> None:
     assert rows(DeltaSpark(spark), tables[name]) == tables[name].states[-1]
 
 
 def rows(reader: Any, table: Written) -> Any:
-    """Read the newest version."""
+    """Read the latest version."""
     return reader.rows(Place(table.table.location), len(table.states) - 1)
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog that publishes into the test's folder."""
+    """A catalog that publishes to the test's folder."""
     for uri in new_catalog_uri("sqlite", tmp_path):
         with open_mirrored(uri, tmp_path / "lake") as catalog:
             yield catalog
 
 
-def test_files_are_skipped_by_typed_statistics_alone(lake: Catalog, spark: SparkSession) -> None:
+def test_readers_skip_files_by_typed_statistics(lake: Catalog, spark: SparkSession) -> None:
     schema = pa.schema([("id", pa.int64()), ("price", pa.decimal128(10, 2))])
     lake.create_table("t", schema, properties=STRUCT_ONLY)
     for low in range(0, 50, 10):
@@ -129,7 +133,7 @@ def test_files_are_skipped_by_typed_statistics_alone(lake: Catalog, spark: Spark
     assert len({row[0] for row in frame.selectExpr("_metadata.file_path").collect()}) == 1
 
 
-def test_spark_finds_our_checksums_right_and_wrong_ones_wrong(
+def test_spark_accepts_our_checksums_and_rejects_wrong_ones(
     lake: Catalog, spark: SparkSession
 ) -> None:
     lake.create_table("t", pa.schema([("id", pa.int64())]), properties=FEATURES)
@@ -147,7 +151,7 @@ def test_spark_finds_our_checksums_right_and_wrong_ones_wrong(
 
 
 def is_valid(spark: SparkSession, location: str, version: int) -> bool:
-    """Let delta-spark compare the checksum with the state it replays."""
+    """Return whether delta-spark's replayed state matches the checksum."""
     jvm: Any = spark._jvm
     logs = jvm.org.apache.spark.sql.delta.DeltaLog
     logs.clearCache()
@@ -158,7 +162,9 @@ def is_valid(spark: SparkSession, location: str, version: int) -> bool:
     return bool(snapshot.validateChecksum(jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())))
 
 
-def test_spark_takes_over_tombstones_and_applications(lake: Catalog, spark: SparkSession) -> None:
+def test_spark_reads_tombstones_and_application_transactions(
+    lake: Catalog, spark: SparkSession
+) -> None:
     lake.create_table("t", pa.schema([("id", pa.int64())]), properties=FEATURES)
     for number in range(3):
         with lake.begin() as tx:

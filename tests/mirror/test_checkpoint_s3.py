@@ -1,4 +1,4 @@
-"""Checkpoints, checksums and clean-up in an object store."""
+"""Checkpoints, checksums and log cleanup in an object store."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def append(catalog: Catalog, version: int) -> None:
-    """Add files enough for a checkpoint of some size."""
+    """Add enough files for a checkpoint of some size."""
     with catalog.begin() as tx:
         tx.stage_table("t", [add_file(f"{version}/{each:05}") for each in range(3_000)])
 
 
-def test_a_log_in_an_object_store_is_kept_like_one_on_disk(
+def test_log_in_an_object_store_is_maintained_as_on_disk(
     sqlite_uri: DeltaSqlUri,
     s3_location: str,
     s3_options: dict[str, str],

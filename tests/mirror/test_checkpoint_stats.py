@@ -53,19 +53,19 @@ NULLS = {**dict.fromkeys(LOW, 0), "raw": 1, "tags": 2, "inner": {"x": 3, "deep":
 
 
 def stats_of(price: str = "123456789012345678.01") -> str:
-    """Statistics with a decimal of more digits than a float has."""
+    """Return statistics with a decimal that has more digits than a float."""
     body = {"numRecords": 7, "minValues": LOW, "maxValues": LOW, "nullCount": NULLS}
     text = json.dumps({**body, "tightBounds": False}, ensure_ascii=False)
     return text.replace(json.dumps(LOW["price"]), price)
 
 
 def add(path: str, stats: str | None, **partition: str | None) -> AddFile:
-    """A file with these statistics."""
+    """Return a file with these statistics."""
     return AddFile(path, partition, 1, 1, stats=stats)
 
 
 def written(catalog: Catalog, adds: list[AddFile], **settings: Any) -> list[dict[str, Any]]:
-    """Write a table of these files and return the adds of its checkpoint."""
+    """Create a table with these files and return the add actions of its checkpoint."""
     catalog.create_table("t", settings.pop("schema", SCHEMA), **settings)
     with catalog.begin() as tx:
         tx.stage_table("t", adds)
@@ -73,14 +73,14 @@ def written(catalog: Catalog, adds: list[AddFile], **settings: Any) -> list[dict
     return sorted(found, key=lambda each: str(each["path"]))
 
 
-def test_json_alone_is_the_default(catalog: Catalog) -> None:
+def test_statistics_are_json_only_by_default(catalog: Catalog) -> None:
     found = written(catalog, [add("a", stats_of()), add("b", None), add("c", "no json")])
     assert [each["stats"] for each in found] == [stats_of(), None, "no json"]
     assert "stats_parsed" not in found[0]
     assert "partitionValues_parsed" not in found[0]
 
 
-def test_typed_statistics_have_the_types_of_the_columns(catalog: Catalog) -> None:
+def test_typed_statistics_have_column_types(catalog: Catalog) -> None:
     found = written(catalog, [add("a", stats_of())], properties=AS_STRUCT)
     parsed = found[0]["stats_parsed"]
     bounds = {
@@ -100,13 +100,13 @@ def test_typed_statistics_have_the_types_of_the_columns(catalog: Catalog) -> Non
     assert found[0]["stats"] == stats_of()
 
 
-def test_json_can_be_turned_off(catalog: Catalog) -> None:
+def test_json_statistics_can_be_disabled(catalog: Catalog) -> None:
     found = written(catalog, [add("a", stats_of())], properties=NO_JSON)
     assert "stats" not in found[0]
     assert found[0]["stats_parsed"]["numRecords"] == 7
 
 
-def test_what_does_not_fit_its_type_is_null_and_spoils_nothing_else(catalog: Catalog) -> None:
+def test_value_of_wrong_type_becomes_null_alone(catalog: Catalog) -> None:
     odd = json.dumps(
         {
             "numRecords": 1,
@@ -142,7 +142,7 @@ def test_what_does_not_fit_its_type_is_null_and_spoils_nothing_else(catalog: Cat
     assert others == [None, None, None]
 
 
-def test_all_files_without_statistics_have_none_typed(catalog: Catalog) -> None:
+def test_files_without_statistics_have_no_typed_statistics(catalog: Catalog) -> None:
     found = written(catalog, [add("a", None), add("b", None)], properties=AS_STRUCT)
     assert [each["stats_parsed"] for each in found] == [None, None]
 
@@ -154,7 +154,7 @@ def test_only_columns_with_statistics_are_typed(catalog: Catalog) -> None:
     assert set(found[0]["stats_parsed"]["nullCount"]) == {"id", "small"}
 
 
-def test_a_table_without_ordered_columns_has_no_bounds(catalog: Catalog) -> None:
+def test_table_without_ordered_columns_has_no_bounds(catalog: Catalog) -> None:
     schema = pa.schema([("tags", pa.list_(pa.string()))])
     stats = '{"numRecords":2,"nullCount":{"tags":1}}'
     found = written(catalog, [add("a", stats)], schema=schema, properties=AS_STRUCT)
@@ -165,7 +165,7 @@ def test_a_table_without_ordered_columns_has_no_bounds(catalog: Catalog) -> None
     }
 
 
-def test_partition_values_are_typed_too(catalog: Catalog) -> None:
+def test_partition_values_are_typed(catalog: Catalog) -> None:
     names = ("small", "price", "name", "day", "at", "flag", "raw")
     values = [
         dict(zip(names, texts, strict=True))
@@ -189,7 +189,7 @@ def test_partition_values_are_typed_too(catalog: Catalog) -> None:
     assert [each["partitionValues"] for each in found] == values
 
 
-def test_names_in_the_files_are_used_where_columns_are_mapped(catalog: Catalog) -> None:
+def test_typed_statistics_use_physical_names(catalog: Catalog) -> None:
     properties = {**AS_STRUCT, "delta.columnMapping.mode": "name"}
     key, day = "col-1", "col-2"
     names = {key: ("id col", "long"), day: ("the day", "date")}
@@ -232,11 +232,13 @@ def test_names_in_the_files_are_used_where_columns_are_mapped(catalog: Catalog) 
         ("2024-01-01T01:00:00+01:00", pa.timestamp("us"), datetime(2024, 1, 1, 1)),
     ],
 )
-def test_a_value_is_of_its_type_or_nothing(value: Any, kind: pa.DataType, typed: Any) -> None:
+def test_typed_value_is_none_when_it_does_not_fit(
+    value: Any, kind: pa.DataType, typed: Any
+) -> None:
     assert typed_value(value, kind) == typed
 
 
-def test_both_ways_to_read_statistics_agree() -> None:
+def test_vectorized_and_row_wise_parsing_of_statistics_agree() -> None:
     kind = pa.struct(
         [
             ("numRecords", pa.int64()),

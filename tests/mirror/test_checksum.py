@@ -1,4 +1,4 @@
-"""A version checksum says what SQL says, however it was arrived at."""
+"""A version checksum equals the state in SQL, however it was computed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXAMPLES = {"sqlite": 20, "postgres": 8, "duckdb": 4}
 
 @pytest.fixture
 def mirrored(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog that publishes every commit, checksum included."""
+    """A catalog that publishes every commit with its checksum."""
     with deltasql.connect(catalog_uri, table={"data_root": str(tmp_path / "lake")}) as catalog:
         yield catalog
 
@@ -48,18 +48,18 @@ def commit(catalog: Catalog, *actions: Any, table: str = "t") -> int:
 
 
 def create(catalog: Catalog, **properties: str) -> None:
-    """Make a table of one column."""
+    """Create a table with one column."""
     catalog.create_table("t", pa.schema([("id", pa.int64())]), properties=properties or None)
 
 
 def checksum(catalog: Catalog, version: int, table: str = "t") -> dict[str, Any]:
-    """Return the checksum in the log."""
+    """Return the published checksum."""
     body: dict[str, Any] = json.loads(table_storage(catalog, table).read(checksum_file(version)))
     return body
 
 
 def said_by_sql(catalog: Catalog, version: int, table: str = "t") -> dict[str, Any]:
-    """Work the checksum out anew."""
+    """Compute the checksum from the snapshot in SQL."""
     snapshot = catalog.table(table).snapshot(version)
     sizes = snapshot.files()["size"].to_pylist()
     info = next(snapshot.history(1)).info
@@ -79,12 +79,12 @@ def said_by_sql(catalog: Catalog, version: int, table: str = "t") -> dict[str, A
 
 
 def in_order(body: dict[str, Any]) -> dict[str, Any]:
-    """Sort the lists, whose order means nothing."""
+    """Sort the lists, whose order does not matter."""
     lists = ("setTransactions", "domainMetadata")
     return body | {name: sorted(body[name], key=repr) for name in lists}
 
 
-def test_every_version_has_the_checksum_that_sql_gives(mirrored: Catalog, backend: str) -> None:
+def test_checksum_of_every_version_equals_sql(mirrored: Catalog, backend: str) -> None:
     number = 0
 
     @settings(
@@ -113,7 +113,7 @@ def test_every_version_has_the_checksum_that_sql_gives(mirrored: Catalog, backen
     check()
 
 
-def test_the_way_to_the_totals_makes_no_difference(
+def test_every_way_to_compute_a_checksum_agrees(
     mirrored: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(mirrored, **FEATURES)
@@ -129,7 +129,7 @@ def test_the_way_to_the_totals_makes_no_difference(
         write_checksum(Store(mirrored.store.dialect, mirrored.uri), table, storage, last, data)
         return storage.read(checksum_file(last))
 
-    assert written_by_a_new_process() == remembered  # from the checksum before it
+    assert written_by_a_new_process() == remembered  # from the previous checksum
     for version in range(last):
         storage.delete(checksum_file(version))
     assert written_by_a_new_process() == remembered  # from SQL
@@ -141,9 +141,7 @@ def test_the_way_to_the_totals_makes_no_difference(
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b'{"txnId":"other","numFiles":99}'])
-def test_a_checksum_that_is_not_of_our_commit_is_not_built_upon(
-    mirrored: Catalog, damage: bytes
-) -> None:
+def test_checksum_ignores_a_wrong_previous_checksum(mirrored: Catalog, damage: bytes) -> None:
     create(mirrored)
     commit(mirrored, add_file("a"))
     last = commit(mirrored, add_file("b"))
@@ -154,7 +152,7 @@ def test_a_checksum_that_is_not_of_our_commit_is_not_built_upon(
     assert in_order(checksum(mirrored, last)) == in_order(said_by_sql(mirrored, last))
 
 
-def test_a_file_added_while_it_is_live_counts_once(mirrored: Catalog) -> None:
+def test_file_added_while_live_counts_once(mirrored: Catalog) -> None:
     create(mirrored)
     commit(mirrored, add_file("a", size=7))
     last = commit(mirrored, add_file("a", size=9))
@@ -162,14 +160,14 @@ def test_a_file_added_while_it_is_live_counts_once(mirrored: Catalog) -> None:
     assert checksum(mirrored, last)["tableSizeBytes"] == 9
 
 
-def test_a_removal_without_a_size_takes_the_size_of_the_file(mirrored: Catalog) -> None:
+def test_removal_without_size_subtracts_the_size_of_the_file(mirrored: Catalog) -> None:
     create(mirrored)
     commit(mirrored, add_file("a", size=7), add_file("b", size=5))
     last = commit(mirrored, RemoveFile("a"))
     assert checksum(mirrored, last)["tableSizeBytes"] == 5
 
 
-def test_metadata_and_protocol_are_those_of_the_version(mirrored: Catalog) -> None:
+def test_checksum_has_metadata_of_its_version(mirrored: Catalog) -> None:
     create(mirrored)
     before = mirrored.table("t").snapshot().metadata
     first = commit(mirrored, add_file("a"))
@@ -179,7 +177,7 @@ def test_metadata_and_protocol_are_those_of_the_version(mirrored: Catalog) -> No
     assert told == [None, "later", "later"]
 
 
-def test_a_long_list_of_applications_is_left_out(mirrored: Catalog) -> None:
+def test_checksum_omits_a_long_list_of_transactions(mirrored: Catalog) -> None:
     create(mirrored)
     for number in range(3):
         step = (LONGEST_LIST + 1) // 2
@@ -190,13 +188,13 @@ def test_a_long_list_of_applications_is_left_out(mirrored: Catalog) -> None:
     assert checksum(mirrored, last)["domainMetadata"] == []
 
 
-def test_applications_that_expire_are_not_told(mirrored: Catalog) -> None:
+def test_checksum_omits_transactions_that_can_expire(mirrored: Catalog) -> None:
     create(mirrored, **{"delta.setTransactionRetentionDuration": "interval 1 day"})
     last = commit(mirrored, SetTransaction("etl", 1))
     assert "setTransactions" not in checksum(mirrored, last)
 
 
-def test_tables_without_commit_times_in_the_log_tell_none(
+def test_checksum_without_in_commit_timestamps_has_none(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     settings = {"data_root": str(tmp_path / "lake"), "in_commit_timestamps": False}
@@ -206,7 +204,7 @@ def test_tables_without_commit_times_in_the_log_tell_none(
         assert "inCommitTimestampOpt" not in checksum(plain, last)
 
 
-def test_the_commit_file_is_read_when_its_bytes_are_not_given(mirrored: Catalog) -> None:
+def test_checksum_reads_the_commit_file_when_not_given(mirrored: Catalog) -> None:
     create(mirrored)
     last = commit(mirrored, add_file("a"))
     storage, table = table_storage(mirrored), table_row(mirrored)

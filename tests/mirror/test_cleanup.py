@@ -1,4 +1,4 @@
-"""Log clean-up deletes what is older than the retention and nothing that a version still needs."""
+"""Log cleanup deletes expired files, and no file that a retained version needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERSIONS = 12
 
 @pytest.fixture
 def table(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A published table of twelve appends of one row, with checkpoints of versions 4 and 8."""
+    """A published table with twelve appends of one row, and checkpoints of versions 4 and 8."""
     with deltasql.connect(sqlite_uri, table={"data_root": str(tmp_path / "lake")}) as catalog:
         never = {"delta.checkpointInterval": "1000"}
         catalog.create_table("t", pa.schema([("id", pa.int64())]), properties=never)
@@ -51,19 +51,19 @@ def clean(
     late_ms: int = 0,
     **properties: str,
 ) -> int:
-    """Clean up at the moment at which this version is just as old as the retention."""
+    """Clean up at the time when this version is exactly as old as the retention."""
     at = catalog.table("t").snapshot(needed).committed_at_ms
     monkeypatch.setattr(cleanup, "now_ms", lambda: at + 30 * DAY_MS + late_ms)
     return clean_log(catalog.store, table_row(catalog), table_storage(catalog), properties)
 
 
 def location(catalog: Catalog) -> str:
-    """The place of the table."""
+    """Return the location of the table."""
     return table_row(catalog).location
 
 
 @pytest.mark.parametrize(("needed", "kept"), [(3, 0), (4, 4), (7, 4), (8, 8), (VERSIONS, 8)])
-def test_everything_from_the_last_checkpoint_within_reach_stays(
+def test_cleanup_keeps_the_log_from_the_checkpoint_before_the_retention(
     table: Catalog, monkeypatch: pytest.MonkeyPatch, needed: int, kept: int
 ) -> None:
     deleted = clean(table, monkeypatch, needed=needed)
@@ -76,7 +76,7 @@ def test_everything_from_the_last_checkpoint_within_reach_stays(
         assert deltalake.DeltaTable(place, version=version).to_pyarrow_table().num_rows == version
 
 
-def test_a_version_just_within_the_retention_stays_readable(
+def test_version_just_within_retention_stays_readable(
     table: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clean(table, monkeypatch, needed=4, late_ms=-1)
@@ -85,7 +85,7 @@ def test_a_version_just_within_the_retention_stays_readable(
     assert published_versions(location(table))[0] == 4
 
 
-def test_a_table_that_keeps_its_log_is_not_cleaned(
+def test_cleanup_respects_the_table_properties(
     table: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     off = {"delta.enableExpiredLogCleanup": "false"}
@@ -94,7 +94,7 @@ def test_a_table_that_keeps_its_log_is_not_cleaned(
     assert clean(table, monkeypatch, needed=VERSIONS, **longer) == 0
 
 
-def test_a_table_younger_than_the_retention_is_not_even_listed(table: Catalog) -> None:
+def test_table_younger_than_the_retention_is_not_listed(table: Catalog) -> None:
     class Unlisted:
         def list(self, *_: object) -> None:
             raise AssertionError("listed")
@@ -103,7 +103,7 @@ def test_a_table_younger_than_the_retention_is_not_even_listed(table: Catalog) -
     assert clean_log(table.store, table_row(table), storage, {}) == 0
 
 
-def test_the_newest_checkpoint_stays_however_old(
+def test_latest_checkpoint_is_never_deleted(
     table: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clean(table, monkeypatch, needed=VERSIONS, late_ms=1000 * DAY_MS)
@@ -114,14 +114,14 @@ def test_the_newest_checkpoint_stays_however_old(
     assert deltalake.DeltaTable(location(table)).to_pyarrow_table().num_rows == VERSIONS
 
 
-def test_the_history_in_sql_stays(table: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleanup_keeps_the_history_in_sql(table: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     clean(table, monkeypatch, needed=VERSIONS)
     history = list(table.table("t").snapshot().history())
     assert [row.version for row in history] == list(range(VERSIONS, -1, -1))
     assert table.table("t").snapshot(2).totals().num_files == 2
 
 
-def test_a_long_log_is_worked_off_in_pieces_oldest_first(
+def test_cleanup_deletes_a_long_log_in_parts_oldest_first(
     table: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cleanup, "MAX_DELETED_FILES", 5)
@@ -132,7 +132,7 @@ def test_a_long_log_is_worked_off_in_pieces_oldest_first(
     assert counts == [5, 5, 2, 0]
 
 
-def test_files_of_other_kinds_are_deleted_with_their_versions_or_left_alone(
+def test_other_log_files_expire_with_their_versions_and_unknown_ones_stay(
     table: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = table_storage(table)
@@ -155,7 +155,7 @@ def test_files_of_other_kinds_are_deleted_with_their_versions_or_left_alone(
     assert not [name for name in kept if not storage.exists(f"_delta_log/{name}")]
 
 
-def test_parts_of_a_checkpoint_do_not_count_as_a_checkpoint(
+def test_incomplete_multipart_checkpoint_does_not_count(
     table: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = f"_delta_log/{10:020d}.checkpoint.{1:010d}.{2:010d}.parquet"

@@ -1,4 +1,4 @@
-"""Damage that a power loss leaves in a log is found by status and doctor, and mended by repair."""
+"""Damage to a log after a power loss is found by status and doctor, and fixed by repair."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COMMITS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def check_found_and_mended(catalog: Catalog, told: str) -> None:
-    """Check that everybody who looks tells of the damage, and that a plain repair mends it."""
+    """Assert that status, doctor and verify report the damage, and that a repair fixes it."""
     table = catalog.table("t")
     (found,) = catalog.mirror.status("t")
     assert (found.state, found.is_unhealthy) == ("DAMAGED", True)
@@ -66,7 +66,7 @@ def check_found_and_mended(catalog: Catalog, told: str) -> None:
 
 @pytest.mark.parametrize("damage", COMMITS)
 @pytest.mark.parametrize("version", [2, HEAD])
-def test_a_damaged_commit_is_found_and_mended(
+def test_damaged_commit_is_found_and_repaired(
     published: Catalog, damage: str, version: int
 ) -> None:
     path = commit_path(published.table("t").location, version)
@@ -76,12 +76,12 @@ def test_a_damaged_commit_is_found_and_mended(
     assert path.read_bytes() == whole
 
 
-def test_a_missing_commit_is_found_and_mended(published: Catalog) -> None:
+def test_missing_commit_is_found_and_repaired(published: Catalog) -> None:
     commit_path(published.table("t").location, HEAD).unlink()
     check_found_and_mended(published, f"version {HEAD} is missing")
 
 
-def test_nine_empty_commits_are_all_found(published: Catalog) -> None:
+def test_many_empty_commits_are_all_found_and_repaired(published: Catalog) -> None:
     place = published.table("t").location
     for version in range(1, HEAD + 1):
         commit_path(place, version).write_bytes(b"")
@@ -93,8 +93,8 @@ def test_nine_empty_commits_are_all_found(published: Catalog) -> None:
     assert report.aside == []
 
 
-def test_an_empty_commit_past_the_head_is_taken_away(published: Catalog) -> None:
-    """SQL lost the commit as well: nobody's rows are in it."""
+def test_empty_commit_after_the_head_is_removed(published: Catalog) -> None:
+    """SQL lost the commit too, so the file contains no rows that anybody knows."""
     path = commit_path(published.table("t").location, HEAD + 1)
     path.write_bytes(b"")
     check_found_and_mended(published, f"version {HEAD + 1} is empty")
@@ -102,10 +102,10 @@ def test_an_empty_commit_past_the_head_is_taken_away(published: Catalog) -> None
     assert append(published, 9) == HEAD + 1
 
 
-def test_a_commit_that_was_imported_empty_is_no_damage(
+def test_imported_empty_commit_is_not_damage(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However old it is; another commit that became empty is."""
+    """At any age; an empty file of another commit is damage."""
     monkeypatch.setattr(quick_check, "NEWEST_COMMITS", 2)
     made = HandMade(tmp_path / "t")
     made.commit(PROTOCOL, metadata(column("id")))
@@ -127,7 +127,7 @@ def test_a_commit_that_was_imported_empty_is_no_damage(
 
 
 @pytest.mark.parametrize("size", [0, 4, -100])
-def test_a_truncated_checkpoint_is_found_and_mended(published: Catalog, size: int) -> None:
+def test_truncated_checkpoint_is_found_and_repaired(published: Catalog, size: int) -> None:
     log = Path(published.table("t").location) / LOG
     path = log / f"{CHECKPOINT:020d}.checkpoint.parquet"
     path.write_bytes(path.read_bytes()[:size])
@@ -150,7 +150,7 @@ def test_a_truncated_checkpoint_is_found_and_mended(published: Catalog, size: in
     ],
 )
 @pytest.mark.parametrize("has_checkpoint", [True, False], ids=["checkpoint", "none"])
-def test_an_absurd_hint_is_found_and_mended(
+def test_invalid_checkpoint_hint_is_found_and_repaired(
     published: Catalog, text: str, has_checkpoint: bool
 ) -> None:
     log = Path(published.table("t").location) / LOG
@@ -161,7 +161,7 @@ def test_an_absurd_hint_is_found_and_mended(
     assert (log / "_last_checkpoint").exists() == has_checkpoint
 
 
-def test_a_hint_to_no_checkpoint_gives_way_to_the_next_one(published: Catalog) -> None:
+def test_next_checkpoint_replaces_a_hint_to_a_missing_one(published: Catalog) -> None:
     table = published.table("t")
     (Path(table.location) / LOG / "_last_checkpoint").write_text('{"version":4096,"size":1}')
     published.mirror.checkpoint("t")
@@ -170,13 +170,13 @@ def test_a_hint_to_no_checkpoint_gives_way_to_the_next_one(published: Catalog) -
     assert storage_of(table).exists(f"_delta_log/{HEAD:020d}.checkpoint.parquet")
 
 
-def test_status_can_leave_the_files_alone(published: Catalog) -> None:
+def test_status_can_skip_the_log_files(published: Catalog) -> None:
     commit_path(published.table("t").location, HEAD).write_bytes(b"")
     (found,) = published.mirror.status("t", files=False)
     assert (found.state, found.damage) == ("ACTIVE", None)
 
 
-def test_repair_names_force_where_it_is_needed(published: Catalog) -> None:
+def test_repair_names_force_when_it_is_needed(published: Catalog) -> None:
     place = published.table("t").location
     path = commit_path(place, 7)
     path.write_bytes(path.read_bytes().replace(b'"WRITE"', b'"MERGE"'))

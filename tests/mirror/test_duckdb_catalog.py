@@ -1,4 +1,4 @@
-"""A DuckDB catalog shows what stock readers see, after every commit."""
+"""The views of a DuckDB catalog file return the rows that other readers see, after every commit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
-def test_rows_are_right_after_every_commit(
+def test_view_has_the_rows_of_every_commit(
     lake: Catalog,
     path: Path,
     make: Callable[[Catalog], list[Written]],
@@ -62,7 +62,7 @@ def test_rows_are_right_after_every_commit(
         assert shown == [(written.table.version(), None)]
 
 
-def test_stock_deltalake_and_plain_duckdb_see_the_same(lake: Catalog, path: Path) -> None:
+def test_view_returns_the_rows_of_deltalake(lake: Catalog, path: Path) -> None:
     [written] = tables.typed_partitions(lake)
     deltasql.mirror_duckdb(lake, path)
     stock = deltalake.DeltaTable(written.table.location).to_pyarrow_table()
@@ -72,7 +72,7 @@ def test_stock_deltalake_and_plain_duckdb_see_the_same(lake: Catalog, path: Path
 
 
 @pytest.mark.everything("tables of delta-spark, beyond the smoke set")
-def test_a_table_of_delta_spark_is_shown(
+def test_view_reads_a_table_of_delta_spark(
     lake: Catalog, spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:
     source, moment = tmp_path / "source", "TIMESTAMP '2024-02-29 23:30:00Z'"
@@ -101,7 +101,7 @@ def test_a_table_of_delta_spark_is_shown(
 
 
 @pytest.mark.everything("ten thousand files")
-def test_ten_thousand_files_are_shown(lake: Catalog, path: Path) -> None:
+def test_view_reads_ten_thousand_files(lake: Catalog, path: Path) -> None:
     deltasql.mirror_duckdb(lake, path)
     [written] = tables_staged.many_files(lake)
     assert elsewhere(path, "SELECT count(*), sum(id) FROM many_files WHERE part = 7") == [
@@ -111,7 +111,7 @@ def test_ten_thousand_files_are_shown(lake: Catalog, path: Path) -> None:
 
 
 @pytest.mark.parametrize("int96", [True, False], ids=["int96", "naive"])
-def test_timestamps_without_a_zone_in_the_file_are_utc_in_any_session(
+def test_timestamps_stored_without_zone_are_utc_in_any_session(
     lake: Catalog, path: Path, int96: bool
 ) -> None:
     at = pa.timestamp("us", "UTC")
@@ -147,7 +147,7 @@ def _without_zones(schema: pa.Schema) -> pa.Schema:
     return pa.schema(list(zip(schema.names, types, strict=True)))
 
 
-def test_columns_that_come_and_grow_are_null_in_older_files(lake: Catalog, path: Path) -> None:
+def test_new_columns_and_fields_are_null_in_older_files(lake: Catalog, path: Path) -> None:
     deltasql.mirror_duckdb(lake, path)
     before = pa.schema([("id", pa.int32()), ("s", pa.struct([("a", pa.int32())]))])
     written = create(lake, "grown", before)
@@ -161,7 +161,7 @@ def test_columns_that_come_and_grow_are_null_in_older_files(lake: Catalog, path:
     assert view_rows(path, "grown") == written.states[-1]
 
 
-def test_names_are_taken_as_they_are(lake: Catalog, path: Path) -> None:
+def test_table_and_column_names_are_quoted(lake: Catalog, path: Path) -> None:
     schema = pa.schema(
         [("filename", pa.int64()), ("file_row_number", pa.int64()), ("c0", IDS[0].type)]
     )
@@ -172,7 +172,7 @@ def test_names_are_taken_as_they_are(lake: Catalog, path: Path) -> None:
         assert elsewhere(path, f"SELECT * FROM {name}") == [(1, 2, 3)]
 
 
-def test_file_names_are_no_patterns(lake: Catalog, path: Path) -> None:
+def test_file_names_are_not_glob_patterns(lake: Catalog, path: Path) -> None:
     written = create(lake, "stars", IDS)
     names = [
         "a*.parquet",
@@ -185,7 +185,7 @@ def test_file_names_are_no_patterns(lake: Catalog, path: Path) -> None:
     ]
     for number, name in enumerate(names):
         file = written.file(pa.table({"id": [number]}), name=name)
-        if number > 1:  # the first two lie there without belonging to the table
+        if number > 1:  # the first two exist without being part of the table
             written.stage([file], [*written.rows, {"id": number}])
     deltasql.mirror_duckdb(lake, path)
     assert view_rows(path, "stars") == written.states[-1]

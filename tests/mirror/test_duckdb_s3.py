@@ -1,4 +1,4 @@
-"""A DuckDB catalog over tables in a bucket: httpfs reads them, and only then."""
+"""A DuckDB catalog file with views on tables in a bucket, read with httpfs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 
-def test_tables_in_a_bucket_are_shown(
+def test_view_reads_a_table_in_a_bucket(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str], tmp_path: Path
 ) -> None:
     duckdb_extensions.import_extension("httpfs")

@@ -1,4 +1,4 @@
-"""A DuckDB catalog follows the catalog in whole steps, and never gets in anybody's way."""
+"""A DuckDB catalog file is updated atomically, and blocks neither readers nor writers."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "catalog.duckdb"
 
 
-# When it changes
+# When it is updated
 
 
-def test_a_commit_over_two_tables_is_shown_whole(lake: Catalog, path: Path) -> None:
+def test_commit_of_two_tables_updates_the_views_atomically(lake: Catalog, path: Path) -> None:
     for name in ("a", "b"):
         lake.create_table(name, IDS)
     deltasql.mirror_duckdb(lake, path)
@@ -67,7 +67,7 @@ def test_a_commit_over_two_tables_is_shown_whole(lake: Catalog, path: Path) -> N
     assert copies == [[(1,), (1,)]]
 
 
-def test_tables_are_created_renamed_dropped_and_brought_back(lake: Catalog, path: Path) -> None:
+def test_views_follow_create_rename_drop_and_undrop(lake: Catalog, path: Path) -> None:
     deltasql.mirror_duckdb(lake, path)
     lake.create_table("one", IDS)
     append(lake, "one", 1)
@@ -82,7 +82,7 @@ def test_tables_are_created_renamed_dropped_and_brought_back(lake: Catalog, path
     assert elsewhere(path, "SELECT * FROM crm.two") == [(1,)]
 
 
-def test_only_the_chosen_tables_are_shown(lake: Catalog, path: Path) -> None:
+def test_only_selected_tables_have_views(lake: Catalog, path: Path) -> None:
     for name in ("a", "b"):
         lake.create_table(name, IDS)
     assert deltasql.mirror_duckdb(lake, path, tables=["a"]) == {"default.a": 0}
@@ -94,7 +94,7 @@ def test_only_the_chosen_tables_are_shown(lake: Catalog, path: Path) -> None:
     assert deltasql.mirror_duckdb(lake, path) == {"default.a": 1, "default.b": 1, "default.c": 0}
 
 
-def test_two_catalogs_may_be_kept_at_once(lake: Catalog, path: Path) -> None:
+def test_two_catalog_files_can_be_maintained(lake: Catalog, path: Path) -> None:
     other = path.with_name("other.duckdb")
     lake.create_table("t", IDS)
     for each in (path, other):
@@ -103,7 +103,9 @@ def test_two_catalogs_may_be_kept_at_once(lake: Catalog, path: Path) -> None:
     assert [elsewhere(each, "FROM t") for each in (path, other)] == [[(5,)], [(5,)]]
 
 
-def test_every_database_can_keep_one(catalog_uri: DeltaSqlUri, tmp_path: Path, path: Path) -> None:
+def test_every_database_can_maintain_a_catalog_file(
+    catalog_uri: DeltaSqlUri, tmp_path: Path, path: Path
+) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
         deltasql.mirror_duckdb(catalog, path)
         catalog.create_table("t", IDS)
@@ -113,10 +115,10 @@ def test_every_database_can_keep_one(catalog_uri: DeltaSqlUri, tmp_path: Path, p
         assert states == {"table": "ACTIVE", f"duckdb:{path}": "ACTIVE"}
 
 
-# Who else is there
+# Concurrent readers and writers
 
 
-def test_a_reader_is_not_in_the_way_and_keeps_what_it_opened(lake: Catalog, path: Path) -> None:
+def test_open_reader_does_not_block_updates_and_keeps_its_view(lake: Catalog, path: Path) -> None:
     lake.create_table("t", IDS)
     append(lake, "t", 1)
     deltasql.mirror_duckdb(lake, path)
@@ -139,7 +141,7 @@ def test_a_reader_is_not_in_the_way_and_keeps_what_it_opened(lake: Catalog, path
     assert elsewhere(path, "SELECT count(*) FROM t") == [(3,)]
 
 
-def test_processes_that_update_it_at_once_lose_nothing(
+def test_concurrent_updates_of_the_catalog_file_lose_nothing(
     lake: Catalog, sqlite_uri: DeltaSqlUri, path: Path
 ) -> None:
     names = ["a", "b", "c"]
@@ -149,7 +151,7 @@ def test_processes_that_update_it_at_once_lose_nothing(
     code = (
         "import deltasql, pyarrow as pa, sys\n"
         "from deltasql.mirror.duckdb import refresh\n"
-        "refresh._LOCK_TIMEOUT_S = 200\n"  # three processes take turns on a busy machine
+        "refresh._LOCK_TIMEOUT_S = 200\n"  # three processes wait for each other on a busy machine
         "with deltasql.connect(sys.argv[1]) as catalog:\n"
         "    for number in range(4):\n"
         "        with catalog.begin() as tx: tx.write(sys.argv[2], pa.table({'id': [number]}))"
@@ -162,7 +164,7 @@ def test_processes_that_update_it_at_once_lose_nothing(
     assert [file.name for file in path.parent.iterdir() if file.suffix == ".tmp"] == []
 
 
-def test_an_update_that_hangs_is_a_failure_that_is_tried_again(
+def test_locked_catalog_file_is_a_failure_and_is_retried(
     lake: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.create_table("t", IDS)
@@ -180,7 +182,7 @@ def test_an_update_that_hangs_is_a_failure_that_is_tried_again(
     assert elsewhere(path, "SELECT count(*) FROM t") == [(1,)]
 
 
-def test_what_a_writer_left_beside_the_file_is_not_replayed(lake: Catalog, path: Path) -> None:
+def test_wal_of_another_writer_is_not_replayed(lake: Catalog, path: Path) -> None:
     lake.create_table("t", IDS)
     deltasql.mirror_duckdb(lake, path)
     code = (
@@ -196,7 +198,7 @@ def test_what_a_writer_left_beside_the_file_is_not_replayed(lake: Catalog, path:
     assert elsewhere(path, "FROM t") == [(1,)]
 
 
-def test_the_file_does_not_grow_with_the_number_of_commits(lake: Catalog, path: Path) -> None:
+def test_catalog_file_does_not_grow_with_commits(lake: Catalog, path: Path) -> None:
     lake.create_table("t", IDS)
     deltasql.mirror_duckdb(lake, path)
     append(lake, "t", 1)
@@ -207,12 +209,10 @@ def test_the_file_does_not_grow_with_the_number_of_commits(lake: Catalog, path: 
     assert path.stat().st_size <= 4 * size
 
 
-# What it cannot do
+# Limits and errors
 
 
-def test_a_table_that_cannot_be_shown_does_not_hold_the_others_back(
-    lake: Catalog, path: Path
-) -> None:
+def test_table_without_a_view_does_not_block_others(lake: Catalog, path: Path) -> None:
     deltasql.mirror_duckdb(lake, path)
     lake.create_table("t", IDS)
     variant = (
@@ -229,9 +229,7 @@ def test_a_table_that_cannot_be_shown_does_not_hold_the_others_back(
         deltasql.mirror_duckdb(lake, path)
 
 
-def test_a_missing_file_is_told_and_the_old_view_stays_until_it_is_back(
-    lake: Catalog, path: Path
-) -> None:
+def test_missing_data_file_is_reported_and_the_old_view_stays(lake: Catalog, path: Path) -> None:
     written = create(lake, "t", IDS)
     written.append([{"id": 1}])
     deltasql.mirror_duckdb(lake, path)
@@ -247,9 +245,7 @@ def test_a_missing_file_is_told_and_the_old_view_stays_until_it_is_back(
     assert view_rows(path, "t") == written.states[-1]
 
 
-def test_names_that_duckdb_takes_for_the_same_are_told_apart_by_an_error(
-    lake: Catalog, path: Path
-) -> None:
+def test_names_that_collide_in_duckdb_are_an_error(lake: Catalog, path: Path) -> None:
     for name in ("sales", "Sales", "main.sales", "deltasql.sales"):
         lake.create_table(name, IDS)
     append(lake, "sales", 1)
@@ -264,7 +260,7 @@ def test_names_that_duckdb_takes_for_the_same_are_told_apart_by_an_error(
     assert elsewhere(path, "FROM sales") == [(7,)]
 
 
-def test_a_database_that_is_not_ours_is_left_alone(lake: Catalog, path: Path) -> None:
+def test_other_duckdb_database_is_not_overwritten(lake: Catalog, path: Path) -> None:
     with duckdb.connect(str(path)) as db:
         db.execute("CREATE TABLE mine AS SELECT 1 AS x")
     text = path.with_name("notes.txt")
@@ -279,7 +275,7 @@ def test_a_database_that_is_not_ours_is_left_alone(lake: Catalog, path: Path) ->
         deltasql.mirror_duckdb(lake, "s3://bucket/catalog.duckdb")
 
 
-def test_the_file_of_another_catalog_is_left_alone(
+def test_file_of_another_catalog_is_not_overwritten(
     lake: Catalog, path: Path, tmp_path: Path
 ) -> None:
     lake.create_table("t", IDS)
@@ -292,7 +288,7 @@ def test_the_file_of_another_catalog_is_left_alone(
     assert views(path) == {"main.t", "default.t"}
 
 
-def test_duckdb_missing_is_told_with_the_command(
+def test_error_for_missing_duckdb_names_the_install_command(
     lake: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
@@ -300,7 +296,7 @@ def test_duckdb_missing_is_told_with_the_command(
         catalog_file.CatalogFile.open(path)
 
 
-def test_nothing_of_a_damaged_vector_is_shown(lake: Catalog, path: Path) -> None:
+def test_damaged_deletion_vector_is_an_error_of_the_view(lake: Catalog, path: Path) -> None:
     written = create(lake, "t", IDS, properties={"delta.enableDeletionVectors": "true"})
     deltasql.mirror_duckdb(lake, path)
     wrong = replace(inline_vector([0, 1]), cardinality=77)
@@ -310,7 +306,7 @@ def test_nothing_of_a_damaged_vector_is_shown(lake: Catalog, path: Path) -> None
     assert "the log says 77" in str(error)
 
 
-def test_one_table_may_have_a_file_as_its_target(lake: Catalog, path: Path) -> None:
+def test_single_table_can_have_a_catalog_file_as_target(lake: Catalog, path: Path) -> None:
     for name in ("a", "b"):
         lake.create_table(name, IDS)
     lake.mirror.add_target("a", "views", str(path), kind="duckdb")

@@ -1,4 +1,4 @@
-"""A commit has one encoding: from memory, read back from SQL, alone or in a span of others."""
+"""A commit has one encoding, from memory or read back from SQL, alone or in a span of versions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Lake:
-    """A catalog that keeps what was ratified instead of publishing it."""
+    """A catalog that records ratified commits instead of publishing them."""
 
     catalog: Catalog
     ratified: list[Ratified]
@@ -86,25 +86,25 @@ def lake(
 
 
 def unlike(actions: list[Any]) -> list[Any]:
-    """The same files under paths of their own."""
+    """Return the same files under unique paths."""
     return [replace(each, path=f"{next(_numbers)}/{each.path}") for each in actions]
 
 
 def shuffled(add: AddFile) -> AddFile:
-    """The same file, its partition values told in another order."""
+    """Return the same file with its partition values in reverse order."""
     return replace(add, partition_values=dict(reversed(add.partition_values.items())))
 
 
 @given(some.adds)
 @EXAMPLES
-def test_one_added_file(lake: Lake, add: AddFile) -> None:
+def test_encoding_of_one_added_file(lake: Lake, add: AddFile) -> None:
     lake.check(*unlike([add]))
     lake.check(*unlike([shuffled(add)]))
 
 
 @given(st.lists(some.adds, min_size=2, max_size=5).map(unlike))
 @EXAMPLES
-def test_many_added_files(lake: Lake, adds: list[AddFile]) -> None:
+def test_encoding_of_many_added_files(lake: Lake, adds: list[AddFile]) -> None:
     lake.check(*adds)
 
 
@@ -116,7 +116,7 @@ def test_many_added_files(lake: Lake, adds: list[AddFile]) -> None:
     some.commit_infos,
 )
 @EXAMPLES
-def test_everything_else(
+def test_encoding_of_other_actions(
     lake: Lake,
     removes: list[RemoveFile],
     cdc: list[Action],
@@ -131,7 +131,7 @@ def test_everything_else(
 
 @given(some.extras, some.formats, st.dictionaries(some.texts, some.texts, max_size=3))
 @EXAMPLES
-def test_metadata_and_protocol(
+def test_encoding_of_metadata_and_protocol(
     lake: Lake, extra: dict[str, Any], table_format: Any, own: dict[str, str]
 ) -> None:
     snapshot = lake.catalog.table("t").snapshot()
@@ -145,14 +145,14 @@ def test_metadata_and_protocol(
     )
 
 
-def test_a_file_that_replaces_itself(lake: Lake) -> None:
+def test_encoding_of_a_file_added_again(lake: Lake) -> None:
     add = AddFile(f"{next(_numbers)}.parquet", dict.fromkeys(some.PARTITIONS, "x"), 1, 1)
     lake.check(add)
     lake.check(replace(add, size=2))
 
 
-def test_a_value_that_only_json_can_change_is_read_back(lake: Lake) -> None:
-    """Keys that are no text become text in SQL; the publisher then encodes what SQL holds."""
+def test_value_that_sql_converts_is_encoded_from_sql(lake: Lake) -> None:
+    """SQL converts keys that are not strings, so the publisher must encode the values in SQL."""
     odd = CommitInfo(operation="ODD", operation_parameters={1: (2, 3)})  # type: ignore[dict-item]
     done = lake.commit(odd)
     assert done.commit is not None
@@ -162,7 +162,7 @@ def test_a_value_that_only_json_can_change_is_read_back(lake: Lake) -> None:
     assert encoded in (None, lake.read_back(done))
 
 
-def test_a_group_names_every_participant_with_its_version(lake: Lake) -> None:
+def test_group_names_every_participant_with_its_version(lake: Lake) -> None:
     before = {name: lake.catalog.table(name).version() for name in ("t", "u")}
     add = AddFile("x", dict.fromkeys(some.PARTITIONS, "x"), 1, 1)
     with lake.catalog.begin() as tx:
@@ -179,7 +179,7 @@ def test_a_group_names_every_participant_with_its_version(lake: Lake) -> None:
         }
 
 
-def test_a_group_of_many_tables_does_not_name_all_in_each(lake: Lake) -> None:
+def test_group_of_many_tables_names_only_the_own_table(lake: Lake) -> None:
     names = [f"many{next(_numbers)}" for _ in range(101)]
     with lake.catalog.begin() as tx:
         for name in names:
@@ -200,7 +200,7 @@ def test_commit_info_comes_first_with_the_in_commit_timestamp(lake: Lake) -> Non
 
 
 @pytest.mark.parametrize("max_files", [1, 3, 1000])
-def test_a_span_reads_like_its_commits_one_by_one(lake: Lake, max_files: int) -> None:
+def test_span_of_commits_equals_its_single_commits(lake: Lake, max_files: int) -> None:
     partition = dict.fromkeys(some.PARTITIONS, "x")
     added = unlike([AddFile("x", partition, 1, 1) for _ in range(12)])
     first = lake.commit(*added[:5]).version

@@ -1,4 +1,4 @@
-"""kill -9 between any two writes of publishing: a reconciler brings the log to the same bytes."""
+"""After kill -9 between any two writes of publishing, a reconciler completes the same log."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 
-# Two checkpoints are due, and the log is cleaned after each.
+# Two checkpoints are due, with a log cleanup after each.
 PROPERTIES = {"delta.checkpointInterval": "4", "delta.logRetentionDuration": "interval 30 days"}
 COMMITS = 9
-# A point and how often it is reached before the end comes.
+# A point of the code, and the number of times it is reached before the kill.
 POINTS = [
     ("publishing", 1),
     ("published", 1),
@@ -41,7 +41,7 @@ POINTS = [
 
 
 @pytest.mark.parametrize(("point", "times"), POINTS)
-def test_a_killed_reconciler_is_succeeded_by_another(
+def test_another_reconciler_completes_the_log_of_a_killed_one(
     catalog_uri: DeltaSqlUri, tmp_path: Path, point: str, times: int
 ) -> None:
     with quiet(catalog_uri, tmp_path) as catalog:
@@ -54,7 +54,7 @@ def test_a_killed_reconciler_is_succeeded_by_another(
 
 
 @pytest.mark.parametrize(("point", "times"), [("published", 3), ("recorded", 3), *POINTS[4:6]])
-def test_what_a_killed_writer_did_not_finish_is_finished(
+def test_reconciler_completes_the_log_of_a_killed_writer(
     catalog_uri: DeltaSqlUri, tmp_path: Path, point: str, times: int
 ) -> None:
     [outcome] = run(commit_and_die, [(catalog_uri, tmp_path, point, times)])
@@ -65,7 +65,7 @@ def test_what_a_killed_writer_did_not_finish_is_finished(
 
 
 @pytest.mark.parametrize(("point", "times"), [("copied", 2), ("published", 2), ("recorded", 1)])
-def test_a_killed_copy_to_a_replica_is_completed(
+def test_killed_copy_to_a_replica_is_completed(
     catalog_uri: DeltaSqlUri, tmp_path: Path, point: str, times: int
 ) -> None:
     replica = tmp_path / "replica"
@@ -103,7 +103,7 @@ def let_leases_end(catalog: Catalog) -> None:
 
 
 def check(catalog: Catalog) -> None:
-    """The log is what SQL says, and what a run without a death leaves behind."""
+    """Assert that the log equals SQL, and the log that an undisturbed run writes."""
     table = catalog.table("t")
     place = Path(table.location)
     found = log_bytes(place)
@@ -144,7 +144,7 @@ def commit_and_die(_: Any, uri: DeltaSqlUri, folder: Path, point: str, times: in
 
 
 def killer(point: str, times: int) -> Callable[[str], None]:
-    """A hook that ends this process when a point is reached for the nth time."""
+    """Return a hook that kills this process when it reaches a point for the nth time."""
     seen: list[str] = []
 
     def hook(reached: str) -> None:

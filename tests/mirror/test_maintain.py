@@ -1,4 +1,4 @@
-"""What follows a published version: at the right time, in an order that no failure breaks."""
+"""Log maintenance after a published version: when it runs, and what a failure may not break."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ def mirrored(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 def append(catalog: Catalog, times: int = 1, table: str = "t") -> None:
-    """Append a row, some times."""
+    """Append a row several times."""
     for _ in range(times):
         with catalog.begin() as tx:
             tx.write(table, pa.table({"id": [1]}))
 
 
 def create(catalog: Catalog, **properties: str) -> str:
-    """Make a table of one column; return its place."""
+    """Create a table with one column; return its location."""
     named = {**INTERVAL, **{f"delta.{name}": value for name, value in properties.items()}}
     catalog.create_table("t", pa.schema([("id", pa.int64())]), properties=named)
     return table_row(catalog).location
 
 
-def test_checkpoints_are_written_as_often_as_the_table_asks(mirrored: Catalog) -> None:
+def test_checkpoint_interval_of_the_table_applies(mirrored: Catalog) -> None:
     location = create(mirrored)
     append(mirrored, 7)
     assert checkpoint_versions(location) == [2, 4, 6]
@@ -63,7 +63,7 @@ def test_checkpoints_are_written_as_often_as_the_table_asks(mirrored: Catalog) -
     assert len([name for name in log_names(location) if name.endswith(".crc")]) == 8
 
 
-def test_the_interval_of_the_configuration_holds_for_other_tables(
+def test_checkpoint_interval_of_the_configuration_is_the_default(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     mirror = {"mode": "sync", "checkpoint_interval": 3}
@@ -73,7 +73,7 @@ def test_the_interval_of_the_configuration_holds_for_other_tables(
         assert checkpoint_versions(table_row(catalog).location) == [3, 6]
 
 
-def test_every_table_of_a_transaction_gets_its_own(mirrored: Catalog) -> None:
+def test_every_table_of_a_transaction_gets_its_checkpoint(mirrored: Catalog) -> None:
     create(mirrored)
     mirrored.create_table("u", pa.schema([("id", pa.int64())]), properties=INTERVAL)
     for _ in range(2):
@@ -84,7 +84,7 @@ def test_every_table_of_a_transaction_gets_its_own(mirrored: Catalog) -> None:
         assert checkpoint_versions(table_row(mirrored, name).location) == [2]
 
 
-def test_the_log_is_cleaned_after_a_checkpoint(
+def test_log_is_cleaned_after_a_checkpoint(
     mirrored: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = create(mirrored)
@@ -98,11 +98,11 @@ def test_the_log_is_cleaned_after_a_checkpoint(
 
 
 class Stopped(BaseException):
-    """The process ends here, as far as what is on disk is concerned."""
+    """Raised in place of a process that ends."""
 
 
 @pytest.mark.parametrize("phase", ["published", "checkpointing", "checkpointed", "cleaning"])
-def test_whatever_is_not_written_any_more_the_table_is_whole(
+def test_table_is_readable_after_maintenance_is_interrupted(
     mirrored: Catalog, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:
     location = create(mirrored)
@@ -121,18 +121,18 @@ def test_whatever_is_not_written_any_more_the_table_is_whole(
     assert seen[-1] == phase
     assert deltalake.DeltaTable(location).to_pyarrow_table().num_rows == 4
     assert not [name for name in log_names(location) if name.endswith(".tmp")]
-    # The next one starts from whatever is there.
+    # The next commit continues from the files that exist.
     append(mirrored, 2)
     assert deltalake.DeltaTable(location).to_pyarrow_table().num_rows == 6
     assert checkpoint_versions(location)[-1] == 6
 
 
-def test_a_failure_is_logged_and_the_commit_stands(
+def test_maintenance_failure_is_logged_and_does_not_fail_the_commit(
     mirrored: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     location = create(mirrored)
     append(mirrored)
-    # A folder has the name that the checkpoint wants.
+    # A folder has the name of the checkpoint.
     (Path(location) / "_delta_log" / f"{2:020d}.checkpoint.parquet" / "x").mkdir(parents=True)
     with caplog.at_level(logging.WARNING, "deltasql"):
         append(mirrored)
@@ -144,7 +144,7 @@ def test_a_failure_is_logged_and_the_commit_stands(
 
 @contextmanager
 def without_the_hint() -> Iterator[None]:
-    """A disk that fails once: a checkpoint is written, and what names it is not."""
+    """Fail once after a checkpoint is written and before its hint is."""
     failed: list[str] = []
 
     def fail(point: str) -> None:
@@ -157,7 +157,7 @@ def without_the_hint() -> Iterator[None]:
     assert failed
 
 
-def test_a_hint_that_was_not_written_is_written_with_the_next_version(mirrored: Catalog) -> None:
+def test_next_version_writes_a_missing_hint(mirrored: Catalog) -> None:
     location = create(mirrored)
     append(mirrored)
     with without_the_hint():
@@ -170,7 +170,9 @@ def test_a_hint_that_was_not_written_is_written_with_the_next_version(mirrored: 
 
 
 @pytest.mark.parametrize("who", ["process", "reconciler"])
-def test_a_hint_is_mended_by_others_too(catalog_uri: DeltaSqlUri, tmp_path: Path, who: str) -> None:
+def test_other_processes_write_a_missing_hint(
+    catalog_uri: DeltaSqlUri, tmp_path: Path, who: str
+) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake") as first:
         create(first)
         append(first, 3)
@@ -186,7 +188,7 @@ def test_a_hint_is_mended_by_others_too(catalog_uri: DeltaSqlUri, tmp_path: Path
         assert second.mirror.verify("t")[0].ok
 
 
-def test_what_a_commit_did_not_want_is_not_made_up_for(mirrored: Catalog) -> None:
+def test_checkpoint_skipped_by_a_commit_is_not_written_later(mirrored: Catalog) -> None:
     location = create(mirrored)
     append(mirrored)
     uri = mirrored.uri.with_table("t").to_string()
@@ -198,7 +200,7 @@ def test_what_a_commit_did_not_want_is_not_made_up_for(mirrored: Catalog) -> Non
     assert checkpoint_versions(location) == []
 
 
-def test_doing_it_again_changes_nothing(mirrored: Catalog) -> None:
+def test_maintenance_is_idempotent(mirrored: Catalog) -> None:
     location = create(mirrored)
     append(mirrored, 2)
     folder = Path(location) / "_delta_log"
@@ -211,7 +213,7 @@ def test_doing_it_again_changes_nothing(mirrored: Catalog) -> None:
     assert {name: (folder / name).read_bytes() for name in log_names(location)} == before
 
 
-def test_staged_files_alone_make_a_whole_log(mirrored: Catalog) -> None:
+def test_log_of_staged_files_is_readable(mirrored: Catalog) -> None:
     location = create(mirrored)
     for number in range(4):
         with deltasql.begin(mirrored) as tx:

@@ -1,4 +1,4 @@
-"""Publishing after a commit: in order, once, never over what is there, never failing the commit."""
+"""Publishing after a commit: in order, once, never overwriting, and never failing the commit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def published(catalog: Catalog, table: str = "t") -> list[bytes]:
     return [commit_path(place, v).read_bytes() for v in published_versions(place)]
 
 
-def test_a_commit_is_published_when_it_returns(mirrored: Catalog) -> None:
+def test_commit_is_published_when_it_returns(mirrored: Catalog) -> None:
     append(mirrored, "a", "b", "c")
     assert published(mirrored) == from_sql(mirrored)
     [status] = mirrored.mirror.status("t")
@@ -88,7 +88,7 @@ def test_every_table_of_a_commit_is_published(mirrored: Catalog) -> None:
         assert DeltaTable(str(location(mirrored, name))).version() == version
 
 
-def test_off_publishes_nothing_and_later_everything(
+def test_mode_off_leaves_publishing_to_a_later_call(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake", mirror={"mode": "off"}) as catalog:
@@ -104,7 +104,9 @@ def test_off_publishes_nothing_and_later_everything(
         assert published(catalog) == from_sql(catalog)
 
 
-def test_the_mode_of_a_uri_wins(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_mode_in_the_uri_overrides_the_configuration(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     uri = f"{sqlite_uri.to_string()}?mirror=off"
     with open_mirrored(uri, tmp_path / "lake") as catalog:
         catalog.create_table("t", SCHEMA)
@@ -112,7 +114,7 @@ def test_the_mode_of_a_uri_wins(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None
         assert not location(catalog).exists()
 
 
-def test_the_same_bytes_found_are_taken_for_done(mirrored: Catalog) -> None:
+def test_identical_commit_file_counts_as_published(mirrored: Catalog) -> None:
     append(mirrored, "a", "b")
     before = log_bytes(location(mirrored))
     row = mirrored.resolve("t")
@@ -123,7 +125,7 @@ def test_the_same_bytes_found_are_taken_for_done(mirrored: Catalog) -> None:
     assert log_bytes(location(mirrored)) == before
 
 
-def test_other_bytes_shut_the_mirror_and_stay(mirrored: Catalog) -> None:
+def test_foreign_commit_file_quarantines_the_mirror_and_is_kept(mirrored: Catalog) -> None:
     append(mirrored, "a")
     foreign = commit_path(location(mirrored), 2)
     foreign.write_bytes(FOREIGN)
@@ -142,7 +144,7 @@ def test_other_bytes_shut_the_mirror_and_stay(mirrored: Catalog) -> None:
     assert mirrored.mirror.run(once=True) == 0
 
 
-def test_a_released_mirror_goes_on(mirrored: Catalog) -> None:
+def test_released_mirror_publishes_again(mirrored: Catalog) -> None:
     foreign = commit_path(location(mirrored), 1)
     foreign.write_bytes(FOREIGN)
     append(mirrored, "a", "b")
@@ -152,7 +154,7 @@ def test_a_released_mirror_goes_on(mirrored: Catalog) -> None:
     assert published(mirrored) == from_sql(mirrored)
 
 
-def test_one_diverged_table_holds_back_no_other(mirrored: Catalog) -> None:
+def test_diverged_table_does_not_block_others(mirrored: Catalog) -> None:
     mirrored.create_table("u", SCHEMA)
     commit_path(location(mirrored), 1).write_bytes(FOREIGN)
     with mirrored.begin() as tx:
@@ -161,7 +163,7 @@ def test_one_diverged_table_holds_back_no_other(mirrored: Catalog) -> None:
     assert published(mirrored, "u") == from_sql(mirrored, "u")
 
 
-def test_a_failure_is_recorded_logged_and_made_up_for(
+def test_publish_failure_is_recorded_logged_and_retried(
     mirrored: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     append(mirrored, "a")
@@ -187,8 +189,8 @@ def test_a_failure_is_recorded_logged_and_made_up_for(
     assert (status.state, status.attempts, status.last_error) == ("ACTIVE", 0, None)
 
 
-def test_what_was_taken_back_is_published_again_before_the_next(mirrored: Catalog) -> None:
-    """This process believes that all is there; SQL knows better since somebody repaired it."""
+def test_unpublished_versions_are_published_before_the_next(mirrored: Catalog) -> None:
+    """This process believes that everything is published, but SQL was reset by a repair."""
     append(mirrored, "a", "b", "c")
     for version in (2, 3):
         commit_path(location(mirrored), version).unlink()
@@ -197,7 +199,9 @@ def test_what_was_taken_back_is_published_again_before_the_next(mirrored: Catalo
     assert published(mirrored) == from_sql(mirrored)
 
 
-def test_a_commit_catches_up_only_so_far(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_commit_publishes_at_most_one_batch_of_older_versions(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     folder = tmp_path / "lake"
     with open_mirrored(catalog_uri, folder, mirror={"mode": "off"}) as catalog:
         catalog.create_table("t", SCHEMA)
@@ -210,7 +214,9 @@ def test_a_commit_catches_up_only_so_far(catalog_uri: DeltaSqlUri, tmp_path: Pat
         assert published(catalog) == from_sql(catalog)
 
 
-def test_who_looks_on_changes_nothing(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_progress_callback_does_not_change_checkpoints(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     told: list[tuple[int, int]] = []
     with open_mirrored(sqlite_uri, tmp_path / "lake", mirror={"mode": "off"}) as catalog:
         for table in ("watched", "alone"):
@@ -229,7 +235,9 @@ def test_who_looks_on_changes_nothing(sqlite_uri: DeltaSqlUri, tmp_path: Path) -
     assert checkpoints[0] == checkpoints[1] != []
 
 
-def test_who_looks_on_leaves_short_spans_short(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_progress_callback_is_called_after_each_batch(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     told: list[tuple[int, int]] = []
     short = {"mode": "off", "batch_versions": 3}
     with open_mirrored(sqlite_uri, tmp_path / "lake", mirror=short) as catalog:
@@ -239,7 +247,7 @@ def test_who_looks_on_leaves_short_spans_short(sqlite_uri: DeltaSqlUri, tmp_path
     assert told == [(0, 7), (3, 7), (6, 7), (7, 7)]
 
 
-def test_what_a_listener_raises_is_no_failure_of_the_mirror(
+def test_error_in_a_progress_callback_is_not_a_mirror_failure(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     def listen(done: int, total: int) -> None:
@@ -256,7 +264,7 @@ def test_what_a_listener_raises_is_no_failure_of_the_mirror(
         assert catalog.mirror.publish("t") == 11
 
 
-def test_a_renamed_table_goes_on_at_its_place(mirrored: Catalog) -> None:
+def test_renamed_table_is_published_at_its_location(mirrored: Catalog) -> None:
     place = location(mirrored)
     append(mirrored, "a")
     mirrored.rename("t", "crm.renamed")
@@ -265,7 +273,7 @@ def test_a_renamed_table_goes_on_at_its_place(mirrored: Catalog) -> None:
     assert published(mirrored, "crm.renamed") == from_sql(mirrored, "crm.renamed")
 
 
-def test_what_was_ratified_before_a_drop_is_published_and_undrop_goes_on(
+def test_dropped_table_is_published_and_undrop_continues(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake", mirror={"mode": "off"}) as catalog:
@@ -294,7 +302,7 @@ def test_files_appear_in_version_order(mirrored: Catalog) -> None:
     assert seen == [[0, 1], [0, 1, 2], [0, 1, 2, 3]]
 
 
-def test_threads_that_commit_at_once_leave_no_gap(mirrored: Catalog) -> None:
+def test_concurrent_commits_of_threads_leave_no_gap(mirrored: Catalog) -> None:
     barrier = threading.Barrier(4)
     gaps: list[list[int]] = []
 
@@ -320,7 +328,7 @@ def test_threads_that_commit_at_once_leave_no_gap(mirrored: Catalog) -> None:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_processes_that_commit_at_once_leave_no_gap(
+def test_concurrent_commits_of_processes_leave_no_gap(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
@@ -349,7 +357,7 @@ def commit_and_look(barrier: Any, uri: DeltaSqlUri, folder: Path, writer: int) -
     return gaps
 
 
-def test_a_forked_child_publishes_on_its_own(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_forked_child_publishes_its_commits(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
         catalog.create_table("t", SCHEMA)
         append(catalog, "a")
@@ -362,7 +370,7 @@ def test_a_forked_child_publishes_on_its_own(sqlite_uri: DeltaSqlUri, tmp_path: 
         assert published(catalog) == from_sql(catalog)
 
 
-def test_stock_deltalake_reads_what_replaced_a_file(mirrored: Catalog) -> None:
+def test_deltalake_reads_a_file_added_again(mirrored: Catalog) -> None:
     append(mirrored, "a", "b")
     with mirrored.begin() as tx:
         tx.stage_table("t", [AddFile("a", {}, 200, 0)])
@@ -372,7 +380,7 @@ def test_stock_deltalake_reads_what_replaced_a_file(mirrored: Catalog) -> None:
     ]
 
 
-def test_nothing_is_left_over_beside_the_log(mirrored: Catalog) -> None:
+def test_publishing_leaves_no_temporary_files(mirrored: Catalog) -> None:
     append(mirrored, *map(str, range(12)))
     suffixes = {name.partition(".")[2] for name in log_names(location(mirrored))}
     assert suffixes <= {"json", "crc", "checkpoint.parquet", ""}

@@ -1,4 +1,4 @@
-"""Rare ways in which publishing goes wrong, and what may not follow from them."""
+"""Rare failures of publishing, and what they must not cause."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def append(catalog: Catalog, name: str, table: str = "t") -> int:
     return tx.versions[table]
 
 
-def test_a_view_never_passes_for_the_tables_own_log(
+def test_view_target_does_not_count_as_the_own_log(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"
@@ -46,7 +46,7 @@ def test_a_view_never_passes_for_the_tables_own_log(
 
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 40, None], ids=["empty", "zeros", "half"])
-def test_a_file_that_a_power_loss_tore_is_written_again(
+def test_commit_file_torn_by_power_loss_is_rewritten(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, left: bytes | None
 ) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
@@ -61,7 +61,7 @@ def test_a_file_that_a_power_loss_tore_is_written_again(
         assert commit_path(place, 1).read_bytes() == whole
 
 
-def test_no_failure_of_publishing_fails_a_ratified_commit(
+def test_publish_failure_never_fails_a_ratified_commit(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     def broken(point: str) -> None:

@@ -1,4 +1,4 @@
-"""A published log is read without the database: any kind of checkpoint, any version."""
+"""A published log can be read without the database, at any version and from any checkpoint kind."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def table(kept: tuple[Path, Path]) -> Iterator[CatalogTable]:
 
 
 def facts(state: LogState) -> tuple[object, ...]:
-    """Everything but the order of files, and what a checkpoint does not tell."""
+    """Return the state without the order of files and without fields that a checkpoint lacks."""
     files = state.files.drop_columns(["data_change"]).sort_by("path").to_pylist()
     gone = state.tombstones.sort_by("path")["path"].to_pylist()
     return state.version, state.metadata, state.protocol, state.txns, state.domains, files, gone
 
 
-def test_listing_names_what_is_there(table: CatalogTable) -> None:
+def test_listing_finds_commits_checkpoints_and_hint(table: CatalogTable) -> None:
     listing = list_log(storage_of(table))
     assert sorted(listing.commits) == list(range(HEAD + 1))
     assert [each.version for each in listing.checkpoints] == [CHECKPOINT]
@@ -62,7 +62,7 @@ def test_listing_names_what_is_there(table: CatalogTable) -> None:
     assert hint["version"] == CHECKPOINT
 
 
-def test_a_state_is_the_same_with_and_without_the_checkpoint(table: CatalogTable) -> None:
+def test_state_is_the_same_with_and_without_the_checkpoint(table: CatalogTable) -> None:
     storage = storage_of(table)
     with_checkpoint = read_state(storage)
     alone = read_state(storage, use_checkpoint=False)
@@ -73,7 +73,7 @@ def test_a_state_is_the_same_with_and_without_the_checkpoint(table: CatalogTable
     assert alone.files.num_rows == 3
 
 
-def test_states_of_all_versions_are_those_of_each(table: CatalogTable) -> None:
+def test_reading_many_states_equals_reading_each(table: CatalogTable) -> None:
     storage = storage_of(table)
     together = [
         facts(state)
@@ -82,7 +82,7 @@ def test_states_of_all_versions_are_those_of_each(table: CatalogTable) -> None:
     assert together == [facts(read_state(storage, version)) for version in range(HEAD + 1)]
 
 
-def test_a_cleaned_log_is_read_from_its_checkpoint(table: CatalogTable) -> None:
+def test_cleaned_log_is_read_from_its_checkpoint(table: CatalogTable) -> None:
     storage = storage_of(table)
     before = facts(read_state(storage, use_checkpoint=False))
     forget_commits_below(Path(table.location), CHECKPOINT)
@@ -92,7 +92,7 @@ def test_a_cleaned_log_is_read_from_its_checkpoint(table: CatalogTable) -> None:
         read_state(storage, 3)
 
 
-def test_a_checkpoint_of_several_parts_is_read_when_complete(table: CatalogTable) -> None:
+def test_multipart_checkpoint_is_read_when_complete(table: CatalogTable) -> None:
     storage, log = storage_of(table), Path(table.location) / LOG
     expected = facts(read_state(storage, CHECKPOINT))
     classic = log / f"{CHECKPOINT:020d}.checkpoint.parquet"
@@ -111,7 +111,7 @@ def test_a_checkpoint_of_several_parts_is_read_when_complete(table: CatalogTable
 
 
 @pytest.mark.parametrize("top", ["json", "parquet"])
-def test_a_v2_checkpoint_is_read_with_its_sidecars(table: CatalogTable, top: str) -> None:
+def test_v2_checkpoint_is_read_with_its_sidecars(table: CatalogTable, top: str) -> None:
     storage, log = storage_of(table), Path(table.location) / LOG
     expected = facts(read_state(storage, CHECKPOINT))
     classic = log / f"{CHECKPOINT:020d}.checkpoint.parquet"
@@ -133,7 +133,7 @@ def test_a_v2_checkpoint_is_read_with_its_sidecars(table: CatalogTable, top: str
         lines = [{"checkpointMetadata": {"version": CHECKPOINT}}, *actions, {"sidecar": entry}]
         (log / name).write_text("\n".join(json.dumps(line) for line in lines))
     else:
-        # A row that held a file holds the sidecar.
+        # The row of one file becomes the row of the sidecar.
         spare = rows["add"].is_valid().to_pylist().index(True)
         sidecars = [None] * rows.num_rows
         sidecars[spare] = {**entry, "tags": None}
@@ -145,7 +145,7 @@ def test_a_v2_checkpoint_is_read_with_its_sidecars(table: CatalogTable, top: str
     assert facts(read_state(storage, CHECKPOINT)) == expected
 
 
-def test_statistics_kept_only_as_columns_come_back_as_text(table: CatalogTable) -> None:
+def test_typed_statistics_are_converted_to_json(table: CatalogTable) -> None:
     storage, log = storage_of(table), Path(table.location) / LOG
     expected = read_state(storage, CHECKPOINT).files.sort_by("path")
     classic = log / f"{CHECKPOINT:020d}.checkpoint.parquet"
@@ -171,19 +171,19 @@ def test_statistics_kept_only_as_columns_come_back_as_text(table: CatalogTable) 
     ]
 
 
-def test_no_log_is_no_table(tmp_path: Path) -> None:
+def test_folder_without_a_log_is_not_a_table(tmp_path: Path) -> None:
     with pytest.raises(TxnLogTableNotFoundError, match="no Delta table"):
         read_state(open_storage(str(tmp_path)))
 
 
-def test_a_gap_is_named(table: CatalogTable) -> None:
+def test_error_names_a_missing_version(table: CatalogTable) -> None:
     commit_path(table.location, 7).unlink()
     with pytest.raises(TxnLogProtocolError, match="version 7 is missing"):
         read_state(storage_of(table))
     assert read_state(storage_of(table), 6).version == 6
 
 
-def test_a_damaged_commit_is_named_with_its_line(table: CatalogTable) -> None:
+def test_error_names_file_and_line_of_a_damaged_commit(table: CatalogTable) -> None:
     path = commit_path(table.location, 7)
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], '{"add":', *lines[2:]]))
@@ -192,20 +192,20 @@ def test_a_damaged_commit_is_named_with_its_line(table: CatalogTable) -> None:
     assert (raised.value.path, raised.value.line) == (f"{LOG}/{7:020d}.json", 2)
 
 
-def test_a_damaged_checkpoint_is_named(table: CatalogTable) -> None:
+def test_error_names_a_damaged_checkpoint(table: CatalogTable) -> None:
     name = f"{CHECKPOINT:020d}.checkpoint.parquet"
     (Path(table.location) / LOG / name).write_bytes(b"PAR1 no")
     with pytest.raises(LogParseError, match=name):
         read_state(storage_of(table))
 
 
-def test_a_version_that_is_not_there_is_refused(table: CatalogTable) -> None:
+def test_unknown_version_is_refused(table: CatalogTable) -> None:
     with pytest.raises(VersionNotFoundError) as raised:
         read_state(storage_of(table), HEAD + 1)
     assert raised.value.latest == HEAD
 
 
-def test_moments_of_the_oldest_kind_are_in_utc_and_decimals_exact(tmp_path: Path) -> None:
+def test_int96_statistics_are_utc_and_decimals_exact(tmp_path: Path) -> None:
     price = Decimal("1234567890123456789.01")
     bounds = {"at": datetime(9999, 12, 31, 23, 59), "price": price}
     add = {"path": "a", "stats_parsed": {"numRecords": 1, "maxValues": bounds}}

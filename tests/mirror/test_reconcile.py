@@ -1,4 +1,4 @@
-"""The reconciler: drains, shares, waits after failures, gives every table its turn, stops."""
+"""The reconciler publishes pending versions, shares tables by leases, backs off and stops."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ SCHEMA = pa.schema([("id", pa.int64())])
 
 @pytest.fixture
 def quiet(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog that publishes nothing by itself."""
+    """A catalog that does not publish by itself."""
     with open_mirrored(catalog_uri, tmp_path / "lake", mirror={"mode": "off"}) as catalog:
         yield catalog
 
 
 def fill(catalog: Catalog, tables: dict[str, int]) -> None:
-    """Create tables with so many commits beyond the first."""
+    """Create tables with this many commits after the first."""
     with catalog.begin() as tx:
         for name in tables:
             tx.create_table(name, SCHEMA)
@@ -63,7 +63,7 @@ def reconciler(catalog: Catalog, **mirror: Any) -> Reconciler:
 
 @dataclass
 class Steps:
-    """What a reconciler told of its progress."""
+    """The progress that a reconciler reported."""
 
     steps: list[Step] = field(default_factory=list)
 
@@ -75,7 +75,7 @@ class Steps:
         return [(step.table.removeprefix("default."), step.version) for step in self.steps]
 
 
-def test_it_publishes_what_nobody_published(quiet: Catalog) -> None:
+def test_reconciler_publishes_all_pending_versions(quiet: Catalog) -> None:
     fill(quiet, {"a": 3, "b": 0, "c": 12})
     assert reconciler(quiet).run_once() == 4 + 1 + 13
     assert versions(quiet, "a") == [0, 1, 2, 3]
@@ -85,7 +85,7 @@ def test_it_publishes_what_nobody_published(quiet: Catalog) -> None:
     assert {status.claimed_by for status in quiet.mirror.status()} == {None}
 
 
-def test_every_table_has_its_turn(quiet: Catalog) -> None:
+def test_reconciler_gives_every_table_its_turn(quiet: Catalog) -> None:
     fill(quiet, {"big": 9, "small": 1, "middle": 4})
     told = Steps()
     config = Config.load(mirror={"batch_versions": 4})
@@ -95,7 +95,7 @@ def test_every_table_has_its_turn(quiet: Catalog) -> None:
     assert told.order[3:] == [("big", 7), ("middle", 4), ("big", 9)]
 
 
-def test_a_failing_table_waits_longer_each_time_and_holds_back_nobody(quiet: Catalog) -> None:
+def test_failing_table_backs_off_and_does_not_block_others(quiet: Catalog) -> None:
     fill(quiet, {"a": 1, "b": 1})
     place = Path(quiet.table("a").location)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def run_sql(catalog: Catalog, text: str) -> None:
         session.script(text)
 
 
-def test_waits_double_up_to_a_limit_and_half_is_random() -> None:
+def test_backoff_doubles_up_to_a_limit_with_jitter() -> None:
     settings = Config.load(mirror={"initial_backoff_s": 1, "max_backoff_s": 10}).mirror
     for attempts, ceiling in enumerate((1, 2, 4, 8, 10, 10)):
         drawn = [backoff_ms(settings, attempts) for _ in range(50)]
@@ -141,7 +141,7 @@ def test_waits_double_up_to_a_limit_and_half_is_random() -> None:
     assert backoff_ms(settings, 10_000) <= 10_000
 
 
-def test_a_claimed_target_is_left_to_its_owner_until_the_lease_ends(quiet: Catalog) -> None:
+def test_claimed_target_belongs_to_its_owner_until_the_lease_expires(quiet: Catalog) -> None:
     fill(quiet, {"a": 2})
     first, second = reconciler(quiet, lease_s=3600), reconciler(quiet)
     [claimed] = first._claim()
@@ -151,7 +151,7 @@ def test_a_claimed_target_is_left_to_its_owner_until_the_lease_ends(quiet: Catal
     [status] = quiet.mirror.status("a")
     assert status.claimed_by == first.name
     assert quiet.mirror.versions("a")[-1].status == "IN_FLIGHT"
-    # The owner dies; its time is up.
+    # The owner dies, and its lease expires.
     run_sql(quiet, f"UPDATE dl_mirror_targets SET claimed_until_ms = {now_ms() - 1}")
     assert second.run_once() == 3
     assert versions(quiet, "a") == [0, 1, 2]
@@ -189,8 +189,8 @@ def test_threads_of_reconcilers_publish_each_version_once(quiet: Catalog) -> Non
     assert all(status.pending == 0 for status in quiet.mirror.status())
 
 
-def test_two_who_work_at_one_table_do_no_harm(quiet: Catalog) -> None:
-    """A lease may run out under a slow reconciler: the bytes keep the order right."""
+def test_two_reconcilers_on_one_table_do_no_harm(quiet: Catalog) -> None:
+    """A lease may expire under a slow reconciler; identical commit files keep the log correct."""
     fill(quiet, {"a": 5})
     slow, fast = reconciler(quiet), reconciler(quiet)
     [target] = slow._claim()
@@ -205,7 +205,7 @@ def test_two_who_work_at_one_table_do_no_harm(quiet: Catalog) -> None:
     assert versions(quiet, "a") == list(range(7))
 
 
-def test_a_stop_finishes_the_version_in_hand(quiet: Catalog) -> None:
+def test_stop_finishes_the_current_version(quiet: Catalog) -> None:
     fill(quiet, {"a": 20})
     stop = threading.Event()
     seen: list[str] = []
@@ -223,7 +223,7 @@ def test_a_stop_finishes_the_version_in_hand(quiet: Catalog) -> None:
     assert reconciler(quiet).run_once() == 18
 
 
-def test_it_runs_until_it_is_stopped(quiet: Catalog) -> None:
+def test_reconciler_runs_until_stopped(quiet: Catalog) -> None:
     fill(quiet, {"a": 1})
     stop, done = threading.Event(), threading.Event()
     told: list[Step] = []
@@ -274,7 +274,9 @@ def reconcile_until_sigterm(_: Any, uri: DeltaSqlUri, folder: Path) -> int:
         return catalog.mirror.run(stop)
 
 
-def test_lag_is_a_metric_and_an_alert(quiet: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+def test_lag_is_reported_as_metric_and_alert(
+    quiet: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
     fill(quiet, {"a": 1})
     commit_path(quiet.table("a").location, 0).parent.mkdir(parents=True)
     commit_path(quiet.table("a").location, 0).write_text("other bytes\n")
@@ -300,8 +302,8 @@ def test_lag_is_a_metric_and_an_alert(quiet: Catalog, caplog: pytest.LogCaptureF
         telemetry.disable()
 
 
-def test_reading_a_span_takes_a_fixed_number_of_statements(quiet: Catalog) -> None:
-    """Draining many versions must not ask SQL for each of them."""
+def test_publishing_a_span_takes_a_fixed_number_of_statements(quiet: Catalog) -> None:
+    """Publishing many versions must not query SQL for each of them."""
     fill(quiet, {"a": 40})
     asked: list[str] = []
     real = quiet.store.dialect.session
@@ -330,5 +332,5 @@ def test_reading_a_span_takes_a_fixed_number_of_statements(quiet: Catalog) -> No
     assert reconciler(quiet).run_once() == 41
     per_span = [name for name in asked if name.endswith("_between")]
     assert len(per_span) == len(set(per_span))
-    assert asked.count("history") <= 2  # the checksum of the first version looks back once
+    assert asked.count("history") <= 2  # the checksum of the first version reads the history once
     assert asked.count("complete_versions") + asked.count("record_published") == 1

@@ -1,4 +1,4 @@
-"""Repair brings a log back to what SQL says, and loses no file of anybody."""
+"""Repair restores a log from SQL, and deletes no file of another program."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def is_sound(catalog: Catalog) -> bool:
 
 
 def files(location: str) -> dict[str, bytes]:
-    """Every file of the log; what is kept aside is not part of it."""
+    """Return every file of the log, without those that a repair moved away."""
     found = (Path(location) / LOG).iterdir()
     return {file.name: file.read_bytes() for file in found if file.is_file()}
 
@@ -59,7 +59,7 @@ def state_of(catalog: Catalog) -> str:
     return targets_of(catalog.store, catalog.table("t").row)[0].state
 
 
-def test_a_sound_log_is_left_alone(published: Catalog) -> None:
+def test_repair_does_not_change_a_correct_log(published: Catalog) -> None:
     location = published.table("t").location
     before = files(location)
     report = mend(published)
@@ -69,7 +69,7 @@ def test_a_sound_log_is_left_alone(published: Catalog) -> None:
 
 
 @pytest.mark.parametrize("gone", [[3], [0], [HEAD], [1, 4, 7], list(range(HEAD + 1))])
-def test_missing_commits_are_published_again(
+def test_repair_publishes_missing_commits(
     catalog_uri: DeltaSqlUri, tmp_path: Path, gone: list[int]
 ) -> None:
     with publish_history(catalog_uri, tmp_path / "lake") as catalog:
@@ -86,7 +86,7 @@ def test_missing_commits_are_published_again(
         assert is_sound(catalog)
 
 
-def test_what_was_cleaned_up_stays_away(published: Catalog) -> None:
+def test_repair_does_not_restore_cleaned_commits(published: Catalog) -> None:
     location = published.table("t").location
     forget_commits_below(Path(location), CHECKPOINT)
     before = commits(location)
@@ -95,7 +95,7 @@ def test_what_was_cleaned_up_stays_away(published: Catalog) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"PAR1 no"])
-def test_a_damaged_checkpoint_is_written_again(published: Catalog, damage: bytes) -> None:
+def test_repair_rewrites_a_damaged_checkpoint(published: Catalog, damage: bytes) -> None:
     location = published.table("t").location
     path = Path(location) / LOG / f"{CHECKPOINT:020d}.checkpoint.parquet"
     path.write_bytes(damage)
@@ -107,7 +107,7 @@ def test_a_damaged_checkpoint_is_written_again(published: Catalog, damage: bytes
     assert is_sound(published)
 
 
-def test_the_checkpoint_that_a_cleaned_log_needs_is_written_again(
+def test_repair_rewrites_the_checkpoint_that_a_cleaned_log_needs(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
@@ -126,7 +126,7 @@ def test_the_checkpoint_that_a_cleaned_log_needs_is_written_again(
 
 
 @pytest.mark.parametrize("text", [None, "{", '{"version":3,"size":1}'])
-def test_a_wrong_hint_is_written_again(published: Catalog, text: str | None) -> None:
+def test_repair_rewrites_a_wrong_hint(published: Catalog, text: str | None) -> None:
     hint = Path(published.table("t").location) / LOG / "_last_checkpoint"
     hint.unlink()
     if text is not None:
@@ -135,7 +135,7 @@ def test_a_wrong_hint_is_written_again(published: Catalog, text: str | None) -> 
     assert json.loads(hint.read_text())["version"] == CHECKPOINT
 
 
-def test_wrong_checksums_are_written_again(published: Catalog) -> None:
+def test_repair_rewrites_wrong_checksums(published: Catalog) -> None:
     location = Path(published.table("t").location)
     crc = {version: location / LOG / f"{version:020d}.crc" for version in (5, 6, HEAD)}
     before = {version: path.read_bytes() for version, path in crc.items()}
@@ -154,7 +154,7 @@ def change_size(action: dict[str, Any]) -> None:
         action["add"]["size"] = 1
 
 
-def test_another_commit_is_never_overwritten_unasked(published: Catalog) -> None:
+def test_repair_without_force_keeps_a_foreign_commit(published: Catalog) -> None:
     location = published.table("t").location
     change_commit(location, 7, change_size)
     before = files(location)
@@ -165,7 +165,7 @@ def test_another_commit_is_never_overwritten_unasked(published: Catalog) -> None
     assert "diverged" in report.summary()
 
 
-def test_with_force_the_other_commit_is_kept_aside(
+def test_repair_with_force_keeps_a_copy_of_the_foreign_commit(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with publish_history(catalog_uri, tmp_path / "lake") as catalog:
@@ -182,7 +182,7 @@ def test_with_force_the_other_commit_is_kept_aside(
         assert is_sound(catalog)
 
 
-def test_with_force_versions_beyond_sql_are_kept_aside(published: Catalog) -> None:
+def test_repair_with_force_moves_versions_after_the_head_away(published: Catalog) -> None:
     location = published.table("t").location
     head = commit_path(location, HEAD).read_bytes()
     for version in (HEAD + 1, HEAD + 2):
@@ -191,13 +191,13 @@ def test_with_force_versions_beyond_sql_are_kept_aside(published: Catalog) -> No
     assert not mend(published).ok
     report = mend(published, force=True)
     assert report.ok, report.summary()
-    assert len(report.aside) == 4  # two commits, a checkpoint, the hint to it
+    assert len(report.aside) == 4  # two commits, a checkpoint and its hint
     assert deltalake.DeltaTable(location).version() == HEAD
     assert append(published, 9) == HEAD + 1
     assert is_sound(published)
 
 
-def test_with_force_a_commit_that_lands_meanwhile_is_not_lost(published: Catalog) -> None:
+def test_repair_with_force_keeps_a_concurrent_commit(published: Catalog) -> None:
     location = published.table("t").location
     change_commit(location, 7, change_size)
     landed: list[int] = []
@@ -217,7 +217,7 @@ def test_with_force_a_commit_that_lands_meanwhile_is_not_lost(published: Catalog
     assert is_sound(published)
 
 
-def test_a_repaired_mirror_is_open_again(published: Catalog) -> None:
+def test_repair_releases_a_quarantined_mirror(published: Catalog) -> None:
     location = published.table("t").location
     commit_path(location, HEAD + 1).write_bytes(commit_path(location, HEAD).read_bytes())
     append(published, 9)
@@ -230,7 +230,9 @@ def test_a_repaired_mirror_is_open_again(published: Catalog) -> None:
     assert deltalake.DeltaTable(location).version() == HEAD + 1
 
 
-def test_no_reader_looks_into_the_folder_aside(published: Catalog, spark: SparkSession) -> None:
+def test_readers_ignore_files_that_a_repair_moved_away(
+    published: Catalog, spark: SparkSession
+) -> None:
     duckdb = pytest.importorskip("duckdb")
     location = Path(published.table("t").location)
     rows = deltalake.DeltaTable(location).to_pyarrow_table().num_rows

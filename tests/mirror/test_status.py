@@ -1,4 +1,4 @@
-"""Notes on the mirror: they do not wait for the disk, and leave what others write as durable."""
+"""Mirror status is recorded with relaxed durability, and other writes stay durable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FULL, NORMAL = 2, 1
 
 @pytest.fixture
 def table(catalog: Catalog) -> TableRow:
-    """A table whose versions 0 to 4 are marked as published."""
+    """A table whose versions 0 to 4 are recorded as published."""
     row = catalog.create_table("t", SCHEMA).row
     mark_published(catalog.store, row, 4)
     return row
@@ -33,7 +33,7 @@ def published(catalog: Catalog) -> int:
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])
-def test_sqlite_is_fully_durable_again_afterwards(catalog: Catalog) -> None:
+def test_sqlite_durability_is_restored_after_relaxed_session(catalog: Catalog) -> None:
     def durability(session: Any) -> int:
         return int(session._connection.execute("PRAGMA synchronous").fetchone()[0])
 
@@ -49,7 +49,9 @@ def test_sqlite_is_fully_durable_again_afterwards(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("backend", ["postgres"])
-def test_postgres_waits_for_the_disk_again_afterwards(catalog: Catalog, table: TableRow) -> None:
+def test_postgres_durability_is_restored_after_relaxed_session(
+    catalog: Catalog, table: TableRow
+) -> None:
     def durability(session: Any) -> str:
         return str(session._connection.execute("SHOW synchronous_commit").fetchone()[0])
 
@@ -71,9 +73,7 @@ def test_postgres_waits_for_the_disk_again_afterwards(catalog: Catalog, table: T
         assert durability(session) == "on"
 
 
-def test_a_mark_moves_only_on_top_of_what_its_writer_knew(
-    catalog: Catalog, table: TableRow
-) -> None:
+def test_published_version_only_advances_without_gaps(catalog: Catalog, table: TableRow) -> None:
     store, table_id = catalog.store, table.table_id
     assert record_published(store, table_id, OWN, after=5, first=6, last=6) is None, "a gap"
     assert record_published(store, table_id, OWN, after=2, first=3, last=4) is None, "an old story"

@@ -1,4 +1,4 @@
-"""More than one target: replicas with their data, views of the newest version, each on its own."""
+"""Several publish targets: replicas with data files, and views of the latest version."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def state(catalog: Catalog, name: str) -> Any:
     return next(status for status in catalog.mirror.status("t") if status.target == name)
 
 
-def test_a_replica_holds_the_same_log_and_its_data(mirrored: Catalog, tmp_path: Path) -> None:
+def test_replica_has_the_same_log_and_data(mirrored: Catalog, tmp_path: Path) -> None:
     write(mirrored, 1, 2)
     replica = tmp_path / "second place"
     mirrored.mirror.add_target("t", "second", str(replica))
@@ -63,9 +63,7 @@ def test_a_replica_holds_the_same_log_and_its_data(mirrored: Catalog, tmp_path: 
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_a_replica_is_noticed_by_processes_that_wrote_before(
-    catalog_uri: DeltaSqlUri, tmp_path: Path
-) -> None:
+def test_running_writers_notice_a_new_replica(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     with (
         open_mirrored(catalog_uri, tmp_path / "lake") as writer,
         open_mirrored(catalog_uri, tmp_path / "lake") as other,
@@ -81,7 +79,7 @@ def test_a_replica_is_noticed_by_processes_that_wrote_before(
         assert [target.name for target in writer.mirror.targets("t")] == ["table"]
 
 
-def test_a_failing_replica_holds_back_only_itself(mirrored: Catalog, tmp_path: Path) -> None:
+def test_failing_replica_does_not_block_other_targets(mirrored: Catalog, tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where a folder should be")
     mirrored.mirror.add_target("t", "second", str(blocked))
@@ -93,7 +91,7 @@ def test_a_failing_replica_holds_back_only_itself(mirrored: Catalog, tmp_path: P
     assert published_versions(blocked) == [0, 1, 2]
 
 
-def test_a_failing_own_location_holds_back_no_replica(mirrored: Catalog, tmp_path: Path) -> None:
+def test_failing_own_location_does_not_block_replicas(mirrored: Catalog, tmp_path: Path) -> None:
     replica = tmp_path / "replica"
     mirrored.mirror.add_target("t", "second", str(replica))
     write(mirrored, 1)
@@ -104,9 +102,7 @@ def test_a_failing_own_location_holds_back_no_replica(mirrored: Catalog, tmp_pat
     assert published_versions(replica) == [0, 1, 2, 3]
 
 
-def test_files_that_are_gone_and_not_needed_are_passed_over(
-    mirrored: Catalog, tmp_path: Path
-) -> None:
+def test_replica_skips_missing_files_that_are_not_live(mirrored: Catalog, tmp_path: Path) -> None:
     with mirrored.begin() as tx:
         tx.stage_table("t", [file("old", partition_values={"day": "x"})])
     with mirrored.begin() as tx:
@@ -116,7 +112,7 @@ def test_files_that_are_gone_and_not_needed_are_passed_over(
     assert published_versions(tmp_path / "replica") == [0, 1, 2]
 
 
-def test_a_live_file_that_is_gone_stops_a_replica(mirrored: Catalog, tmp_path: Path) -> None:
+def test_missing_live_file_stops_a_replica(mirrored: Catalog, tmp_path: Path) -> None:
     with mirrored.begin() as tx:
         tx.stage_table("t", [file("gone", partition_values={"day": "x"})])
     mirrored.mirror.add_target("t", "second", str(tmp_path / "replica"))
@@ -126,7 +122,7 @@ def test_a_live_file_that_is_gone_stops_a_replica(mirrored: Catalog, tmp_path: P
     assert "gone" in state(mirrored, "second").last_error
 
 
-def test_a_commit_names_data_vectors_and_changes() -> None:
+def test_files_named_lists_data_vector_and_change_files() -> None:
     vector = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 6, offset=4)
     actions = [
         AddFile("a%20b", {}, 1, 1, deletion_vector=vector),
@@ -142,7 +138,7 @@ def test_a_commit_names_data_vectors_and_changes() -> None:
     ]
 
 
-def test_a_view_is_brought_to_the_newest_version_at_once(
+def test_view_is_updated_directly_to_the_latest_version(
     mirrored: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[tuple[str, int]] = []
@@ -168,7 +164,7 @@ def test_a_view_is_brought_to_the_newest_version_at_once(
     assert statuses[6] == "COMPLETE"
 
 
-def test_targets_that_make_no_sense_are_refused(mirrored: Catalog, tmp_path: Path) -> None:
+def test_invalid_targets_are_refused(mirrored: Catalog, tmp_path: Path) -> None:
     mirror = mirrored.mirror
     mirror.add_target("t", "second", str(tmp_path / "replica"))
     with pytest.raises(TxnLogMirrorError, match="the name is already in use"):

@@ -1,4 +1,4 @@
-"""Verification finds every kind of damage to a published log, and nothing in a sound one."""
+"""Verification finds every kind of damage to a published log, and none in a correct one."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def verify(catalog: Catalog, **options: Any) -> VerifyReport:
 
 
 def found(report: VerifyReport) -> set[tuple[str, str]]:
-    """Which kinds of difference were found, and by whom."""
+    """Return the kinds of difference that were found, with their sources."""
     return {(each.kind, each.source) for each in report.differences}
 
 
 @pytest.mark.parametrize("versions", ["head", "all", [2, 7]])
-def test_a_sound_log_has_no_difference(
+def test_correct_log_has_no_difference(
     catalog_uri: DeltaSqlUri, tmp_path: Path, versions: Any
 ) -> None:
     with publish_history(catalog_uri, tmp_path / "lake") as catalog:
@@ -57,7 +57,7 @@ def test_a_sound_log_has_no_difference(
         assert "ok" in report.summary()
 
 
-def test_mapped_columns_vectors_and_domains_are_compared(
+def test_column_mapping_vectors_and_domains_are_compared(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
@@ -114,7 +114,7 @@ def test_mapped_columns_vectors_and_domains_are_compared(
         assert report.checkpoints == [2, 4]
 
 
-def test_a_report_is_plain_json(published: Catalog) -> None:
+def test_report_is_plain_json(published: Catalog) -> None:
     commit_path(published.table("t").location, 3).unlink()
     report = verify(published)
     told = json.loads(json.dumps(report.to_dict()))
@@ -125,7 +125,7 @@ def test_a_report_is_plain_json(published: Catalog) -> None:
 
 
 def edit(kind: str, field: str, value: object) -> Callable[[dict[str, Any]], None]:
-    """A damage that gives a field of every action of a kind another value."""
+    """Return a damage that sets a field of every action of a kind."""
 
     def change(action: dict[str, Any]) -> None:
         if kind in action:
@@ -135,7 +135,7 @@ def edit(kind: str, field: str, value: object) -> Callable[[dict[str, Any]], Non
 
 
 def drop(kind: str) -> Callable[[dict[str, Any]], None]:
-    """A damage that takes every action of a kind out of a commit."""
+    """Return a damage that removes every action of a kind."""
 
     def change(action: dict[str, Any]) -> None:
         action.pop(kind, None)
@@ -161,11 +161,11 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_changed_commit_is_found_by_every_reader(published: Catalog, damage: str) -> None:
+def test_changed_commit_is_found_by_every_source(published: Catalog, damage: str) -> None:
     version, change, kind, field = DAMAGES[damage]
     location = published.table("t").location
     change_commit(location, version, change)
-    forget_derived(location)  # stock deltalake would look at nothing else
+    forget_derived(location)  # otherwise deltalake would read these files only
     report = verify(published)
     assert ("diverged", "json") in found(report)
     assert (kind, "replay") in found(report)
@@ -173,13 +173,13 @@ def test_a_changed_commit_is_found_by_every_reader(published: Catalog, damage: s
     assert "deltalake" in {each.source for each in report.differences}, report.summary()
 
 
-def test_stock_deltalake_sees_changed_bounds(published: Catalog) -> None:
+def test_changed_statistics_are_found_with_deltalake(published: Catalog) -> None:
     change_commit(published.table("t").location, 8, edit("add", "stats", STATS))
     fields = {each.field for each in verify(published).differences if each.source == "deltalake"}
     assert {"num_records", "minValues.id", "maxValues.id", "nullCount.id"} <= fields
 
 
-def test_a_changed_schema_is_found(published: Catalog) -> None:
+def test_changed_schema_is_found(published: Catalog) -> None:
     def widen(action: dict[str, Any]) -> None:
         if "metaData" in action:
             text = action["metaData"]["schemaString"]
@@ -192,16 +192,16 @@ def test_a_changed_schema_is_found(published: Catalog) -> None:
 
 
 @pytest.mark.parametrize(("version", "checked_from"), [(0, 6), (3, 6), (7, 8), (HEAD, 0)])
-def test_a_missing_commit_is_found(published: Catalog, version: int, checked_from: int) -> None:
+def test_missing_commit_is_found(published: Catalog, version: int, checked_from: int) -> None:
     commit_path(published.table("t").location, version).unlink()
     report = verify(published, with_deltalake=False)
     missing = [each.version for each in report.differences if each.kind == "missing-version"]
-    # From the checkpoint on nothing before it is needed: the first one may have been cleaned up.
+    # Nothing before the checkpoint is needed: version 0 may have been cleaned up.
     assert missing == ([] if version == 0 else [version])
     assert report.checked_from == checked_from
 
 
-def test_a_cleaned_log_is_sound_from_its_checkpoint_on(published: Catalog) -> None:
+def test_cleaned_log_is_checked_from_its_checkpoint(published: Catalog) -> None:
     forget_commits_below(Path(published.table("t").location), CHECKPOINT)
     report = verify(published, versions="all")
     assert report.ok, report.summary()
@@ -210,7 +210,7 @@ def test_a_cleaned_log_is_sound_from_its_checkpoint_on(published: Catalog) -> No
     assert "from version 6, where the log starts" in report.summary()
 
 
-def test_a_log_that_is_gone_is_found(published: Catalog) -> None:
+def test_deleted_log_is_found(published: Catalog) -> None:
     for file in (Path(published.table("t").location) / LOG).iterdir():
         file.unlink()
     report = verify(published)
@@ -218,7 +218,7 @@ def test_a_log_that_is_gone_is_found(published: Catalog) -> None:
     assert report.log_version is None
 
 
-def test_versions_not_published_yet_are_no_difference(published: Catalog) -> None:
+def test_unpublished_versions_are_not_a_difference(published: Catalog) -> None:
     with deltasql.connect(published.uri, mirror={"mode": "off"}) as quiet:
         append(quiet, 20)
         report = verify(quiet)
@@ -227,7 +227,7 @@ def test_versions_not_published_yet_are_no_difference(published: Catalog) -> Non
     assert "not published yet: 1 version" in report.summary()
 
 
-def test_a_foreign_version_is_found(published: Catalog) -> None:
+def test_foreign_version_is_found(published: Catalog) -> None:
     location = published.table("t").location
     commit_path(location, HEAD + 1).write_bytes(commit_path(location, HEAD).read_bytes())
     report = verify(published)
@@ -235,7 +235,7 @@ def test_a_foreign_version_is_found(published: Catalog) -> None:
     assert report.log_version == HEAD + 1
 
 
-def test_a_commit_that_says_the_same_in_other_bytes_is_no_difference(published: Catalog) -> None:
+def test_equivalent_commit_in_other_bytes_is_not_a_difference(published: Catalog) -> None:
     location = published.table("t").location
     change_commit(location, 8, lambda action: action.get("commitInfo", {}).pop("txnId", None))
     report = verify(published)
@@ -245,7 +245,7 @@ def test_a_commit_that_says_the_same_in_other_bytes_is_no_difference(published: 
     assert ("commit-info", "json") in found(verify(published))
 
 
-def test_a_damaged_commit_is_unreadable(published: Catalog) -> None:
+def test_damaged_commit_is_unreadable(published: Catalog) -> None:
     commit_path(published.table("t").location, 8).write_text('{"add":\n')
     report = verify(published)
     assert {("unreadable", "json"), ("unreadable", "replay")} <= found(report)
@@ -253,14 +253,14 @@ def test_a_damaged_commit_is_unreadable(published: Catalog) -> None:
 
 
 def rewrite_checkpoint(location: str, change: Callable[[dict[str, Any]], bool]) -> None:
-    """Damage a checkpoint: keep the rows for which `change` is true, as it leaves them."""
+    """Damage a checkpoint: keep the rows for which `change` returns true, as it changed them."""
     path = Path(location) / LOG / f"{CHECKPOINT:020d}.checkpoint.parquet"
     rows = pq.read_table(path)
     kept = [row for row in rows.to_pylist(maps_as_pydicts="strict") if change(row)]
     pq.write_table(pa.Table.from_pylist(kept, rows.schema), path)
 
 
-def test_a_wrong_size_in_a_checkpoint_is_found(published: Catalog) -> None:
+def test_wrong_size_in_a_checkpoint_is_found(published: Catalog) -> None:
     def change(row: dict[str, Any]) -> bool:
         if row["add"]:
             row["add"]["size"] += 1
@@ -281,14 +281,14 @@ def test_a_wrong_size_in_a_checkpoint_is_found(published: Catalog) -> None:
         ("protocol", "unreadable"),
     ],
 )
-def test_what_a_checkpoint_leaves_out_is_found(
+def test_action_missing_from_a_checkpoint_is_found(
     published: Catalog, kind: str, expected: str
 ) -> None:
     rewrite_checkpoint(published.table("t").location, lambda row: row[kind] is None)
     assert (expected, "checkpoint") in found(verify(published, with_deltalake=False))
 
 
-def test_what_older_writers_leave_out_of_a_checkpoint_is_no_difference(published: Catalog) -> None:
+def test_optional_fields_missing_from_a_checkpoint_are_not_a_difference(published: Catalog) -> None:
     def change(row: dict[str, Any]) -> bool:
         if row["add"]:
             row["add"]["tags"] = row["add"]["tags"] or {}
@@ -301,7 +301,7 @@ def test_what_older_writers_leave_out_of_a_checkpoint_is_no_difference(published
     assert report.ok, report.summary()
 
 
-def test_what_a_checkpoint_makes_up_is_found(published: Catalog) -> None:
+def test_extra_file_in_a_checkpoint_is_found(published: Catalog) -> None:
     def change(row: dict[str, Any]) -> bool:
         if row["remove"]:
             row["add"] = {
@@ -316,14 +316,14 @@ def test_what_a_checkpoint_makes_up_is_found(published: Catalog) -> None:
     assert {("extra-file", "checkpoint"), ("tombstone-missing-file", "checkpoint")} <= found(report)
 
 
-def test_a_damaged_checkpoint_is_unreadable(published: Catalog) -> None:
+def test_damaged_checkpoint_is_unreadable(published: Catalog) -> None:
     path = Path(published.table("t").location) / LOG / f"{CHECKPOINT:020d}.checkpoint.parquet"
     path.write_bytes(path.read_bytes()[:-100])
     assert ("unreadable", "checkpoint") in found(verify(published, with_deltalake=False))
 
 
 @pytest.mark.parametrize("text", ['{"version":5,"size":1}', "{", None])
-def test_a_wrong_hint_to_the_last_checkpoint_is_found(published: Catalog, text: str | None) -> None:
+def test_wrong_checkpoint_hint_is_found(published: Catalog, text: str | None) -> None:
     hint = Path(published.table("t").location) / LOG / "_last_checkpoint"
     hint.unlink()
     if text is not None:
@@ -344,7 +344,7 @@ def test_wrong_totals_of_a_checksum_are_found(published: Catalog) -> None:
     assert found(verify(published)) == {("unreadable", "crc")}
 
 
-def test_many_differences_are_counted_and_some_are_kept(tmp_path: Path) -> None:
+def test_many_differences_are_all_counted_and_some_kept(tmp_path: Path) -> None:
     from deltasql.mirror.log.file_tables import FILES
     from deltasql.mirror.verify.differences import Differences, compare_files
 

@@ -1,4 +1,4 @@
-"""One file of a table, what DuckDB says of its rows, and what its statistics allow."""
+"""One data file: its rows, the rows that DuckDB matches, and its statistics."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ ROWS: list[Row] = [
 
 
 def matching_rows(conditions: list[str], rows: list[Row]) -> list[list[Row]]:
-    """Ask DuckDB for the rows of each condition, in its own words for what only Spark spells so."""
+    """Return the rows that DuckDB matches for each condition; Spark spellings are translated."""
     own = [
         sql.replace("<=>", "IS NOT DISTINCT FROM").replace("TIMESTAMP_NTZ '", "TIMESTAMP '")
         for sql in conditions
     ]
     _DUCKDB.register("rows", pa.Table.from_pylist(rows, schema=ARROW))
-    # Not in WHERE: DuckDB would hand parts of it to Arrow, which lacks some comparisons.
+    # Not in WHERE: DuckDB would push parts of it down to Arrow, which lacks some comparisons.
     answers = _DUCKDB.execute(f"SELECT {', '.join(f'({sql})' for sql in own)} FROM rows").fetchall()
     return [
         [row for row, answer in zip(rows, answers, strict=True) if answer[i]]
@@ -70,7 +70,7 @@ def predicate(sql: str) -> Predicate:
 
 
 def stats_json(rows: list[Row]) -> str:
-    """The statistics of a file as Delta writers put them down."""
+    """Return the statistics of a file as Delta writers record them."""
     least: Row = {}
     most: Row = {}
     nulls: Row = {}
@@ -109,7 +109,7 @@ def value_key(kind: str, value: Any) -> bytes | None:
 
 
 class Reference:
-    """The pruning tree evaluated on Python values; nothing in common with the Rust one."""
+    """Evaluates the pruning tree on Python values, independently of the Rust code."""
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
@@ -170,7 +170,7 @@ def _read(kind: str, text: str) -> Any:
 
 
 class _Single(float):
-    """A literal next to floats: equal to all that rounds to the same float."""
+    """A literal compared with floats: equal to every value that rounds to the same float."""
 
     def __ge__(self, other: float) -> bool:
         return float(self) >= other or self._rounded() >= other

@@ -1,4 +1,4 @@
-"""Every comparison of every type with awkward literals, value by value against DuckDB."""
+"""Every comparison of every type with difficult literals, checked value by value against DuckDB."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SOME_LITERALS: dict[str, list[str]] = {
 
 
 def comparisons(name: str) -> list[str]:
-    """Every form over every literal, and its negation."""
+    """Return every comparison with every literal, and its negation."""
     literals = [*SOME_LITERALS[name], "NULL"]
     plain = [f"{name} IS NULL", f"{name} IS NOT NULL"]
     for literal in literals:
@@ -77,7 +77,7 @@ def comparisons(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_every_comparison_keeps_every_value_that_matches(name: str) -> None:
+def test_every_comparison_keeps_every_matching_value(name: str) -> None:
     rows = [{**ROWS[0], name: value} for value in ALL_VALUES[name]]
     conditions = comparisons(name)
     for sql, found in zip(conditions, matching_rows(conditions, rows), strict=True):

@@ -1,4 +1,4 @@
-"""Deletion vectors in every form that writers choose from."""
+"""Deletion vectors in every encoding that writers may choose."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAGIC = 1681511377
 
 
 def container(lows: list[int], form: str) -> tuple[bytes, bool]:
-    """One container of a Roaring bitmap; a bitmap only from 4,097 values on, as the format says."""
+    """Encode one container of a Roaring bitmap; a bitmap container has at least 4,097 values."""
     if form == "runs":
         runs: list[list[int]] = []
         for low in lows:
@@ -46,7 +46,7 @@ def bitmap(values: list[int], form: str) -> bytes:
     for key, size in zip(keys, sizes, strict=True):
         head += struct.pack("<HH", key, size - 1)
     if form != "runs" or len(keys) >= 4:
-        head += b"\xff" * 4 * len(keys)  # the offsets: nobody who reads in order needs them
+        head += b"\xff" * 4 * len(keys)  # the offsets, which a sequential reader does not use
     return head + b"".join(data for data, _ in parts)
 
 
@@ -72,24 +72,24 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.sampled_from(["arrays", "runs"]))
-def test_any_set_of_rows_comes_back(rows: list[int], form: str) -> None:
+def test_any_set_of_rows_is_decoded(rows: list[int], form: str) -> None:
     vector, data = stored(rows, form)
     assert deleted_rows(vector, data).tolist() == rows
 
 
 @pytest.mark.parametrize("form", ["arrays", "runs"])
-def test_dense_sets_come_back(form: str) -> None:
+def test_dense_sets_of_rows_are_decoded(form: str) -> None:
     rows = [*range(1, 20_000, 3), *range(65_536, 200_000), 2**33]
     vector, data = stored(rows, form)
     assert deleted_rows(vector, data).tolist() == rows
 
 
-def test_a_vector_is_found_by_its_offset() -> None:
+def test_vector_is_read_at_its_offset() -> None:
     vector, data = stored([1, 5], "arrays", before=b"\x01" + b"some other vector")
     assert deleted_rows(vector, data).tolist() == [1, 5]
 
 
-def test_files_are_named_by_their_kind() -> None:
+def test_vector_file_name_depends_on_the_storage_type() -> None:
     text = "^-aqEH.-t@S}K{vb[*k^"
     name = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
     assert vector_file(DeletionVector("u", text, 1, 1, offset=1)) == name
@@ -106,7 +106,7 @@ def test_files_are_named_by_their_kind() -> None:
         (lambda data: data[:1] + b"\x00\x00\x00\x09" + data[5:], "bytes, the log says"),
     ],
 )
-def test_damage_is_noticed(damage: object, message: str) -> None:
+def test_damaged_vector_is_detected(damage: object, message: str) -> None:
     vector, data = stored(list(range(0, 40, 2)), "arrays")
     with pytest.raises(TxnLogProtocolError, match=message):
         deleted_rows(vector, damage(data))  # type: ignore[operator]
@@ -122,18 +122,18 @@ def test_damage_is_noticed(damage: object, message: str) -> None:
         (DeletionVector("i", "^Bg9^", 4, 1), "ends too early"),
     ],
 )
-def test_a_text_that_is_no_vector_is_refused(vector: DeletionVector, message: str) -> None:
+def test_invalid_inline_vector_is_rejected(vector: DeletionVector, message: str) -> None:
     with pytest.raises(TxnLogProtocolError, match=message):
         deleted_rows(vector)
 
 
-def test_the_number_of_rows_must_be_that_of_the_log() -> None:
+def test_vector_cardinality_must_match_the_log() -> None:
     vector, data = stored([1, 2, 3], "arrays")
     wrong = DeletionVector("p", "x", vector.size_in_bytes, 4, offset=vector.offset)
     with pytest.raises(TxnLogProtocolError, match="holds 3 rows, the log says 4"):
         deleted_rows(wrong, data)
 
 
-def test_an_unknown_kind_is_refused() -> None:
+def test_unknown_vector_storage_type_is_rejected() -> None:
     with pytest.raises(TxnLogProtocolError, match="storage type"):
         vector_file(DeletionVector("x", "a" * 20, 1, 1))

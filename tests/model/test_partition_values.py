@@ -1,4 +1,4 @@
-"""Partition values as writers spell them."""
+"""Partition values in the formats that writers use."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from deltasql.model.schema.schema import ArrayType
         ("2024-05-01 10:00:00.25", "timestamp_ntz", datetime(2024, 5, 1, 10, 0, 0, 250000)),
     ],
 )
-def test_values_are_read_by_their_type(text: str | None, data_type: str, value: Any) -> None:
+def test_partition_values_are_parsed_by_type(text: str | None, data_type: str, value: Any) -> None:
     assert parse_partition_value(text, data_type) == value
 
 
-def test_nan_is_read() -> None:
+def test_nan_partition_value_is_parsed() -> None:
     assert math.isnan(parse_partition_value("NaN", "double"))
 
 
@@ -48,11 +48,11 @@ def test_nan_is_read() -> None:
     ("text", "data_type"),
     [("x", "long"), ("2024-13-01", "date"), ("maybe", "boolean"), ("1,5", "decimal(5,2)")],
 )
-def test_a_wrong_value_is_named(text: str, data_type: str) -> None:
+def test_invalid_partition_value_is_named_in_the_error(text: str, data_type: str) -> None:
     with pytest.raises(TxnLogProtocolError, match="no partition value"):
         parse_partition_value(text, data_type)
 
 
-def test_nested_columns_do_not_partition() -> None:
+def test_nested_partition_column_is_rejected() -> None:
     with pytest.raises(TxnLogProtocolError, match="array"):
         parse_partition_value("[]", ArrayType("long"))

@@ -1,4 +1,4 @@
-"""Predicates: what they parse to, and what they refuse."""
+"""Predicates: the pruning trees that they parse to, and what is rejected."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ TREES: list[tuple[str, dict[str, Any]]] = [
     ("t > '0001-01-01 00:00:00+05:00'", UNKNOWN),
     ("z >= '2020-01-02 03:04'", leaf(">=", "z", value="2020-01-02T03:04:00.000000")),
     ("z >= '2020-01-02 03:04:00Z'", UNKNOWN),
-    # bounds of booleans are not trusted: only nulls are told apart
+    # Bounds of booleans are not trusted: only nulls are used.
     ("b", leaf("is_not_null", "b")),
     ("NOT b", leaf("is_not_null", "b")),
     ("b = FALSE", leaf("is_not_null", "b")),
@@ -222,7 +222,7 @@ TREES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_sql_becomes_the_pruning_tree() -> None:
+def test_sql_parses_to_the_pruning_tree() -> None:
     def check(case: tuple[str, dict[str, Any]]) -> None:
         assert parse(case[0]).tree == case[1]
 
@@ -268,7 +268,7 @@ def test_physical_names_are_used_with_column_mapping() -> None:
         ([], "TRUE"),
     ],
 )
-def test_filter_lists_mean_what_their_sql_means(filters: Any, sql: str) -> None:
+def test_filter_lists_are_equivalent_to_their_sql(filters: Any, sql: str) -> None:
     parsed = parse(filters)
     assert parsed.tree == parse(sql).tree
     assert parse(parsed.sql).tree == parsed.tree
@@ -288,7 +288,7 @@ def test_filter_lists_mean_what_their_sql_means(filters: Any, sql: str) -> None:
         42,
     ],
 )
-def test_filters_of_the_wrong_form_are_refused_with_help(filters: Any) -> None:
+def test_malformed_filters_are_rejected_with_help(filters: Any) -> None:
     with pytest.raises(TxnLogSchemaError) as raised:
         parse(filters)
     assert "Help:" in str(raised.value)
@@ -305,9 +305,7 @@ def test_filters_of_the_wrong_form_are_refused_with_help(filters: Any) -> None:
         ("n = 5 OR missing", "missing"),
     ],
 )
-def test_an_unknown_column_is_an_error_with_the_nearest_name(
-    predicate: object, nearest: str
-) -> None:
+def test_unknown_column_error_suggests_the_nearest_name(predicate: object, nearest: str) -> None:
     with pytest.raises(TxnLogSchemaError, match=nearest):
         parse(predicate)
 
@@ -327,13 +325,13 @@ def test_an_unknown_column_is_an_error_with_the_nearest_name(
         "*",
     ],
 )
-def test_text_that_is_no_condition_is_refused(sql: str) -> None:
+def test_text_that_is_not_a_condition_is_rejected(sql: str) -> None:
     with pytest.raises(TxnLogSchemaError) as raised:
         parse(sql)
     assert "Help:" in str(raised.value)
 
 
-def test_a_parse_error_tells_where() -> None:
+def test_parse_error_states_the_position() -> None:
     with pytest.raises(TxnLogSchemaError, match=r"found: AND in .*, line 2 column"):
         parse("n = 1\nAND AND n = 2")
 
@@ -352,7 +350,7 @@ def test_a_parse_error_tells_where() -> None:
         ("exists(array(year), e -> e > n AND e.x = 1)", [("year",), ("n",)], False),
     ],
 )
-def test_columns_used_are_known(
+def test_predicate_lists_its_columns(
     predicate: str, columns: list[tuple[str, ...]], partition_only: bool
 ) -> None:
     parsed = parse(predicate)
@@ -382,17 +380,17 @@ def test_bounds_are_one_range_per_data_column() -> None:
 @pytest.mark.parametrize(
     "sql", ["n = 5 OR s = 'a'", "n <> 5", "n IS NULL", "x > 5", "f >= 5", "year = 5", "TRUE"]
 )
-def test_what_a_range_cannot_tell_gives_no_bound(sql: str) -> None:
+def test_conditions_that_are_not_ranges_give_no_bound(sql: str) -> None:
     assert bounds(sql) == {}
 
 
-def test_a_float_literal_bounds_both_of_its_meanings() -> None:
+def test_float_literal_bounds_cover_float_and_double() -> None:
     low, high = bounds("f = 0.1")[("f",)]
     assert low <= min(key("float", "0.1"), key("double", "0.1"))
     assert high >= max(key("float", "0.1"), key("double", "0.1"))
 
 
-def test_the_condition_is_written_for_an_engine() -> None:
+def test_predicate_is_translated_to_the_sql_of_an_engine() -> None:
     parsed = parse("""`odd name.x` <=> 1 AND s = "te'xt" AND d < DATE '2020-01-01'""")
     duckdb = parsed.to_sql("duckdb")
     assert duckdb == (

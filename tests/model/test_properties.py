@@ -1,4 +1,4 @@
-"""Table properties: names, values, defaults."""
+"""Table properties: names, values and defaults."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from deltasql.model.properties import (
         ("interval 5 milliseconds", timedelta(milliseconds=5)),
     ],
 )
-def test_intervals_in_delta_spelling_are_understood(text: str, expected: timedelta) -> None:
+def test_delta_intervals_are_parsed(text: str, expected: timedelta) -> None:
     assert parse_interval(text) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "interval", "7", "interval -1 days", "interval 1 month", "1 fortnight", "days 7"]
 )
-def test_what_is_no_interval_is_refused(text: str) -> None:
+def test_invalid_interval_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="interval 7 days"):
         parse_interval(text)
 
@@ -58,7 +58,7 @@ def test_what_is_no_interval_is_refused(text: str) -> None:
         ("delta.appendOnly", True),
     ],
 )
-def test_a_wrong_value_names_the_key_and_what_is_allowed(key: str, value: Any) -> None:
+def test_invalid_property_error_names_the_key_and_allowed_values(key: str, value: Any) -> None:
     with pytest.raises(TxnLogConfigError) as raised:
         check_properties({key: value})
     assert raised.value.key == key
@@ -66,7 +66,7 @@ def test_a_wrong_value_names_the_key_and_what_is_allowed(key: str, value: Any) -
     assert "Help:" in str(raised.value)
 
 
-def test_an_unknown_delta_property_gets_the_nearest_name() -> None:
+def test_unknown_delta_property_error_suggests_the_nearest_name() -> None:
     with pytest.raises(TxnLogConfigError, match=r"Did you mean 'delta\.checkpointInterval'"):
         check_properties({"delta.checkpointIntervall": "5"})
     with pytest.raises(TxnLogConfigError, match=r"Did you mean 'delta\.appendOnly'"):
@@ -75,7 +75,7 @@ def test_an_unknown_delta_property_gets_the_nearest_name() -> None:
         check_properties({"delta.feature.deletionVector": "supported"})
 
 
-def test_names_of_the_user_constraints_and_features_pass() -> None:
+def test_user_properties_constraints_and_features_are_accepted() -> None:
     check_properties(
         {
             "owner": "ann",
@@ -88,7 +88,7 @@ def test_names_of_the_user_constraints_and_features_pass() -> None:
     )
 
 
-def test_accessors_are_typed_and_have_deltas_defaults() -> None:
+def test_typed_properties_have_the_defaults_of_delta() -> None:
     default = TableProperties({})
     assert default.checkpoint_interval == 10
     assert default.log_retention == timedelta(days=30)
@@ -114,12 +114,12 @@ def test_accessors_are_typed_and_have_deltas_defaults() -> None:
     assert chosen.constraints == {"a": "x > 0"}
 
 
-def test_a_damaged_property_is_reported_when_it_is_read() -> None:
+def test_invalid_stored_property_is_reported_when_read() -> None:
     with pytest.raises(TxnLogConfigError, match=r"delta\.checkpointInterval"):
         _ = TableProperties({"delta.checkpointInterval": "often"}).checkpoint_interval
 
 
-def test_only_table_features_are_not_stored() -> None:
+def test_feature_properties_are_not_stored() -> None:
     given = {"delta.minReaderVersion": "1", "delta.feature.v2Checkpoint": "supported", "a": "b"}
     assert stored_properties(given) == {"delta.minReaderVersion": "1", "a": "b"}
     assert stored_properties(dict.fromkeys(KNOWN, "x")).keys() == KNOWN.keys()

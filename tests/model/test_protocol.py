@@ -1,4 +1,4 @@
-"""Which protocol a table needs, and which tables we refuse."""
+"""The protocol that a table needs, and the tables that are rejected."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_not_null_columns_are_listed_among_the_features() -> None:
         (NTZ, {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"}),
     ],
 )
-def test_protocol_is_the_one_stock_deltalake_creates(
+def test_protocol_is_the_same_as_in_deltalake(
     tmp_path: Path, schema: StructType, configuration: Mapping[str, str]
 ) -> None:
     stock = deltalake.DeltaTable.create(
@@ -105,13 +105,13 @@ def test_protocol_is_the_one_stock_deltalake_creates(
         ({"delta.enableInCommitTimestamps": "true"}, Protocol(1, 7, None, ("inCommitTimestamp",))),
     ],
 )
-def test_a_property_brings_its_feature(
+def test_property_enables_its_table_feature(
     configuration: Mapping[str, str], expected: Protocol
 ) -> None:
     assert protocol_for(PLAIN, configuration, in_commit_timestamps=False) == expected
 
 
-def test_in_commit_timestamps_ask_writers_only() -> None:
+def test_in_commit_timestamps_are_a_writer_only_feature() -> None:
     assert protocol_for(PLAIN, {}, in_commit_timestamps=True) == Protocol(
         1, 7, None, ("inCommitTimestamp",)
     )
@@ -123,7 +123,7 @@ def test_in_commit_timestamps_ask_writers_only() -> None:
     )
 
 
-def test_an_unknown_feature_is_named() -> None:
+def test_unknown_feature_is_named_in_the_error() -> None:
     with pytest.raises(UnsupportedFeatureError) as raised:
         protocol_for(PLAIN, {"delta.feature.timeMachine": "supported"}, in_commit_timestamps=False)
     assert raised.value.features == ("timeMachine",)
@@ -144,7 +144,7 @@ SETTINGS = st.fixed_dictionaries(
 
 
 @given(SETTINGS, SETTINGS, st.sampled_from([PLAIN, NTZ, GENERATED, IDENTITY]), st.booleans())
-def test_any_upgrade_is_lawful_sufficient_and_drops_nothing(
+def test_any_protocol_upgrade_is_valid_and_keeps_all_features(
     before: Mapping[str, str],
     after: Mapping[str, str],
     schema: StructType,
@@ -160,7 +160,7 @@ def test_any_upgrade_is_lawful_sufficient_and_drops_nothing(
     assert upgraded_protocol(new, schema, after) is new
 
 
-def test_going_to_lists_names_what_the_number_implied() -> None:
+def test_upgrade_to_feature_lists_names_the_implied_features() -> None:
     upgraded = upgraded_protocol(Protocol(1, 4), NTZ, {})
     assert upgraded.writer_features == (
         "appendOnly",
@@ -179,7 +179,7 @@ def test_column_mapping_raises_the_reader_version_of_a_table_with_identity_colum
     ) == Protocol(2, 6)
 
 
-def test_a_reader_feature_we_lack_stops_reading_and_is_named() -> None:
+def test_unsupported_reader_feature_prevents_reading() -> None:
     features = ("catalogManaged", "deletionVectors", "futureThing")
     protocol = Protocol(3, 7, features, features)
     with pytest.raises(UnsupportedFeatureError) as raised:
@@ -190,7 +190,7 @@ def test_a_reader_feature_we_lack_stops_reading_and_is_named() -> None:
         check_writable(protocol)
 
 
-def test_a_writer_feature_we_lack_stops_writing_but_not_reading() -> None:
+def test_unsupported_writer_feature_prevents_only_writing() -> None:
     protocol = Protocol(1, 7, None, ("rowTracking", "appendOnly"))
     check_readable(protocol)
     with pytest.raises(UnsupportedFeatureError) as raised:
@@ -200,12 +200,12 @@ def test_a_writer_feature_we_lack_stops_writing_but_not_reading() -> None:
 
 
 @pytest.mark.parametrize("protocol", [Protocol(4, 7, (), ()), Protocol(1, 8, None, ())])
-def test_a_protocol_version_of_the_future_is_refused(protocol: Protocol) -> None:
+def test_unknown_protocol_version_is_rejected(protocol: Protocol) -> None:
     with pytest.raises(UnsupportedFeatureError, match="version"):
         check_writable(protocol)
 
 
-def test_writer_version_six_is_fine_without_identity_columns() -> None:
+def test_writer_version_six_is_writable_without_identity_columns() -> None:
     check_writable(Protocol(1, 6), PLAIN)
     with pytest.raises(UnsupportedFeatureError, match="identityColumns"):
         check_writable(Protocol(1, 6), IDENTITY)
@@ -214,7 +214,7 @@ def test_writer_version_six_is_fine_without_identity_columns() -> None:
 
 
 @pytest.mark.parametrize("versions", [(1, 1), (1, 2), (1, 3), (1, 4), (2, 5)])
-def test_every_numbered_version_below_six_is_writable(versions: tuple[int, int]) -> None:
+def test_every_writer_version_below_six_is_writable(versions: tuple[int, int]) -> None:
     check_writable(Protocol(*versions))
 
 
@@ -230,11 +230,11 @@ def test_every_numbered_version_below_six_is_writable(versions: tuple[int, int])
         Protocol(3, 7, ("columnMapping",), ("appendOnly",)),
     ],
 )
-def test_a_contradictory_protocol_action_is_unlawful(protocol: Protocol) -> None:
+def test_contradictory_protocol_action_is_rejected(protocol: Protocol) -> None:
     with pytest.raises(TxnLogProtocolError, match="unlawful"):
         check_lawful(protocol)
 
 
-def test_what_we_can_do_is_known_and_what_we_write_we_read() -> None:
+def test_supported_features_are_known_and_writable_ones_readable() -> None:
     assert FEATURES.keys() >= READABLE | WRITABLE
     assert {f for f in WRITABLE if FEATURES[f].readers} <= READABLE

@@ -1,4 +1,4 @@
-"""Pruning never drops rows that match: random predicates against DuckDB over the same rows."""
+"""Pruning never drops matching rows: random predicates are compared with DuckDB."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ predicates = st.recursive(
 
 @st.composite
 def files(draw: st.DrawFn) -> list[Row]:
-    """The rows of one file: partition values are the same in all of them."""
+    """Return the rows of one file, which all have the same partition values."""
     nullable = {name: values | values | values | st.none() for name, values in VALUES.items()}
     partition = {name: draw(nullable[name]) for name in PARTITIONS}
     data = st.fixed_dictionaries({n: v for n, v in nullable.items() if n not in PARTITIONS})
@@ -140,11 +140,11 @@ def files(draw: st.DrawFn) -> list[Row]:
 
 @settings(max_examples=examples(400), deadline=None)
 @given(predicates, files())
-def test_a_file_with_a_matching_row_is_never_pruned(sql: str, rows: list[Row]) -> None:
+def test_sql_predicate_never_prunes_a_matching_file(sql: str, rows: list[Row]) -> None:
     parsed = predicate(sql)
     rust = _core.Predicate(parsed.to_pruning_json())
     [found] = matching_rows([sql], rows)
-    # A row alone is the file with the tightest statistics.
+    # A file of one row has the tightest statistics.
     for file in ([row] for row in found):
         assert Reference(file).may_match(parsed.tree), parsed.tree
         assert rust.may_match(stats_json(file), partition_json(file)), parsed.tree
@@ -156,7 +156,7 @@ def test_a_file_with_a_matching_row_is_never_pruned(sql: str, rows: list[Row]) -
 
 @settings(max_examples=examples(200), deadline=None)
 @given(predicates, files())
-def test_a_file_with_a_matching_row_meets_every_bound(sql: str, rows: list[Row]) -> None:
+def test_file_with_a_matching_row_is_within_every_bound(sql: str, rows: list[Row]) -> None:
     [found] = matching_rows([sql], rows)
     for bound in predicate(sql).bounds():
         for row in found:
@@ -207,7 +207,7 @@ NO_MATCHES = [
 ]
 
 
-def test_a_file_that_cannot_match_is_pruned() -> None:
+def test_sql_predicate_prunes_a_file_that_cannot_match() -> None:
     check_each(NO_MATCHES, check_pruned)
 
 
@@ -225,7 +225,7 @@ def check_pruned(sql: str) -> None:
     st.lists(st.integers(-5, 5), min_size=1, max_size=4),
     st.sampled_from(["=", "<", "<=", ">", ">="]),
 )
-def test_integers_are_pruned_exactly_when_no_value_in_their_span_fits(
+def test_integers_are_pruned_exactly_when_no_value_in_the_range_matches(
     number: int, values: list[int], op: str
 ) -> None:
     span = range(min(values), max(values) + 1)

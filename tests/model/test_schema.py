@@ -1,4 +1,4 @@
-"""Delta schemas: JSON both ways, columns, conversion from other libraries, and the rules."""
+"""Delta schemas: JSON, columns, conversion from other libraries, and validation."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def columns(**types: DataType) -> StructType:
 
 
 @given(structs(data_types))
-def test_schema_survives_json_both_ways(schema: StructType) -> None:
+def test_schema_is_unchanged_after_a_json_round_trip(schema: StructType) -> None:
     text = schema.to_json()
     assert StructType.from_json(text) == schema
     assert StructType.from_json(text).to_json() == text
 
 
-def test_json_is_what_stock_deltalake_writes() -> None:
+def test_schema_json_is_the_same_as_in_deltalake() -> None:
     arrow = pa.schema(
         [
             pa.field("id", pa.int64(), nullable=False),
@@ -86,7 +86,7 @@ def test_json_is_what_stock_deltalake_writes() -> None:
         '{"type":"array","elementType":"long","containsNull":true}',
     ],
 )
-def test_text_that_is_no_schema_is_refused_with_help(text: str) -> None:
+def test_invalid_schema_json_is_rejected_with_help(text: str) -> None:
     with pytest.raises(TxnLogSchemaError) as raised:
         StructType.from_json(text)
     assert "Help:" in str(raised.value)
@@ -103,7 +103,7 @@ def test_leaf_columns_use_physical_names_only_when_mapping_is_on() -> None:
     assert leaf_columns(schema)[0].physical_path == ("a", "b")
 
 
-def test_a_column_is_found_in_any_case_but_the_exact_spelling_wins() -> None:
+def test_column_lookup_ignores_case_but_prefers_the_exact_name() -> None:
     schema = columns(Day=StructType((StructField("Hour", "long"),)), x="long")
     found = resolve_column(schema, ["dAY", "hour"])
     assert found is not None
@@ -112,7 +112,7 @@ def test_a_column_is_found_in_any_case_but_the_exact_spelling_wins() -> None:
     assert resolve_column(columns(A="long", a="string"), ["a"]).type == "string"  # type: ignore[union-attr]
 
 
-def test_the_first_columns_are_skipping_columns_and_arrays_take_a_place() -> None:
+def test_number_of_skipping_columns_counts_arrays() -> None:
     schema = columns(
         day="date",
         tags=ArrayType("string"),
@@ -127,7 +127,7 @@ def test_the_first_columns_are_skipping_columns_and_arrays_take_a_place() -> Non
     assert skipping_columns(schema, ["day"], {"delta.dataSkippingNumIndexedCols": "0"}) == []
 
 
-def test_thirty_two_columns_are_indexed_unless_all_are_asked_for() -> None:
+def test_thirty_two_columns_are_indexed_by_default() -> None:
     schema = columns(**{f"c{i}": "long" for i in range(40)})
     assert len(skipping_columns(schema, [], {})) == 32
     assert len(skipping_columns(schema, [], {"delta.dataSkippingNumIndexedCols": "-1"})) == 40
@@ -183,14 +183,14 @@ def test_arrow_keeps_nullability_and_field_metadata() -> None:
     )
 
 
-def test_a_type_delta_lacks_is_named_without_a_rust_backtrace() -> None:
+def test_unsupported_type_is_named_without_a_rust_backtrace() -> None:
     with pytest.raises(TxnLogSchemaError) as raised:
         schema_from_any(pa.schema([("t", pa.time64("us"))]))
     assert "Time64" in str(raised.value)
     assert "PyObject" not in str(raised.value)
 
 
-def test_spark_char_and_varchar_become_strings_that_remember_their_length() -> None:
+def test_spark_char_and_varchar_become_strings_with_their_length() -> None:
     schema = spark.StructType(
         [
             spark.StructField("id", spark.LongType(), False, {"comment": "key"}),
@@ -225,7 +225,7 @@ def test_every_kind_of_schema_gives_the_same_delta_schema() -> None:
 
 
 @pytest.mark.parametrize("thing", [42, {"id": "long"}, None])
-def test_what_is_no_schema_is_refused(thing: Any) -> None:
+def test_value_that_is_not_a_schema_is_rejected(thing: Any) -> None:
     with pytest.raises(TxnLogSchemaError, match=type(thing).__name__):
         schema_from_any(thing)
 
@@ -247,7 +247,7 @@ def test_what_is_no_schema_is_refused(thing: Any) -> None:
         (columns(day="date"), ("day",), "every column"),
     ],
 )
-def test_schema_delta_cannot_store_is_refused(
+def test_invalid_schema_is_rejected(
     schema: StructType, partition_by: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(TxnLogSchemaError, match=message) as raised:
@@ -255,16 +255,16 @@ def test_schema_delta_cannot_store_is_refused(
     assert "Help:" in str(raised.value)
 
 
-def test_an_unknown_partition_column_gets_the_nearest_name() -> None:
+def test_unknown_partition_column_error_suggests_the_nearest_name() -> None:
     with pytest.raises(TxnLogSchemaError, match="Did you mean 'day'"):
         validate_schema(columns(day="date", id="long"), ["dya"])
 
 
-def test_a_name_may_have_any_characters() -> None:
+def test_column_name_may_contain_any_character() -> None:
     validate_schema(StructType((StructField("a b,;{}()=", "long"),)))
 
 
-def test_good_schema_passes() -> None:
+def test_valid_schema_is_accepted() -> None:
     schema = columns(
         day="date", id="decimal(38,0)", s=columns(x="timestamp_ntz"), m=MapType("string", "variant")
     )

@@ -1,4 +1,4 @@
-"""What tests of maintenance share: a table with a published log, and readers of it."""
+"""Helpers for tests of table maintenance: a table with a published log, and readers of that log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("text", pa.strin
 
 
 def numbers(first: int, last: int, part: str = "a") -> pa.Table:
-    """Rows with ids first..last-1."""
+    """Return rows with the ids first..last-1."""
     ids = range(first, last)
     return pa.table(
         {
@@ -39,31 +39,31 @@ def numbers(first: int, last: int, part: str = "a") -> pa.Table:
 
 @contextmanager
 def open_lake(uri: DeltaSqlUri, folder: Path, **settings: Any) -> Iterator[Catalog]:
-    """An open catalog that publishes every commit."""
+    """Open a catalog that publishes every commit."""
     chosen: dict[str, Any] = {"mirror": {"mode": "sync"}, **settings}
     with deltasql.connect(uri, table={"data_root": str(folder / "lake")}, **chosen) as catalog:
         yield catalog
-    close_all()  # what DeltaTable opened by URI
+    close_all()  # catalogs that DeltaTable opened by URI
 
 
 def opened(catalog: Catalog, name: str = "t") -> DeltaTable:
-    """A DeltaTable of the catalog, at the head."""
+    """Return a DeltaTable at the latest version."""
     found = catalog.table(name)
     return DeltaTable(catalog.uri.with_table(found.name, found.namespace).to_string())
 
 
 def published(catalog: Catalog, name: str = "t", version: int | None = None) -> Any:
-    """Stock deltalake's handle on the published log."""
+    """Return deltalake's DeltaTable of the published log."""
     return deltalake.DeltaTable(catalog.table(name).location, version=version)
 
 
 def stock_rows(catalog: Catalog, name: str = "t", version: int | None = None) -> list[Any]:
-    """Rows as stock deltalake scans them, sorted."""
+    """Return the rows that deltalake scans, sorted."""
     return in_order(pa.table(published(catalog, name, version).scan()))
 
 
 def duckdb_rows(catalog: Catalog, name: str = "t") -> list[Any]:
-    """Rows as DuckDB's delta extension reads them, sorted."""
+    """Return the rows that DuckDB's delta extension reads, sorted."""
     found = _duckdb().execute("FROM delta_scan(?)", [catalog.table(name).location])
     return in_order(found.to_arrow_table())
 
@@ -77,7 +77,7 @@ def _duckdb() -> duckdb.DuckDBPyConnection:
 
 
 def own_rows(catalog: Catalog, name: str = "t", version: int | None = None) -> list[Any]:
-    """Rows as our own handle reads them, sorted."""
+    """Return the rows that our DeltaTable reads, sorted."""
     table = opened(catalog, name)
     if version is not None:
         table.load_as_version(version)
@@ -85,19 +85,19 @@ def own_rows(catalog: Catalog, name: str = "t", version: int | None = None) -> l
 
 
 def in_order(rows: pa.Table) -> list[Any]:
-    """Rows as dicts, in one order whatever the engine's."""
+    """Return rows as dicts, in an order that does not depend on the engine."""
     return sorted(rows.to_pylist(), key=lambda row: [(v is not None, str(v)) for v in row.values()])
 
 
 def agree(catalog: Catalog, name: str = "t") -> list[Any]:
-    """Rows that we, stock deltalake and DuckDB agree upon."""
+    """Return the rows; assert that we, deltalake and DuckDB read the same ones."""
     rows = own_rows(catalog, name)
     assert rows == stock_rows(catalog, name) == duckdb_rows(catalog, name)
     return rows
 
 
 def data_files(catalog: Catalog, name: str = "t") -> set[str]:
-    """The files that lie in the table's folder, but for its log."""
+    """Return the names of the files in the table's folder, without its log."""
     root = Path(catalog.table(name).location)
     found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
     return {str(path) for path in found if not str(path).startswith("_delta_log")}

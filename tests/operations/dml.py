@@ -1,4 +1,4 @@
-"""Tables for tests that change rows, and what they hold."""
+"""Create tables for tests of DML statements, and read their rows, files and change data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def handle(catalog: Catalog, name: str = "t") -> DmlSide:
 
 @contextmanager
 def opened(catalog: Catalog, name: str = "t") -> Iterator[TableStage]:
-    """A table inside of a transaction that commits nothing."""
+    """Open a table in a transaction that is rolled back."""
     tx = catalog.begin()
     try:
         yield tx.target(name)
@@ -43,7 +43,7 @@ def opened(catalog: Catalog, name: str = "t") -> Iterator[TableStage]:
 
 
 def held(catalog: Catalog, name: str = "t") -> list[dict[str, Any]]:
-    """Return the rows of a table in an order of their own."""
+    """Return the rows of a table, sorted."""
     with opened(catalog, name) as target:
         return read(target)
 
@@ -55,7 +55,7 @@ def read(target: TableStage) -> list[dict[str, Any]]:
 
 
 def ordered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows in an order that does not depend on where they were."""
+    """Return rows sorted by their representation."""
     return sorted(rows, key=repr)
 
 

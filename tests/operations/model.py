@@ -1,4 +1,4 @@
-"""A table as a list of rows, and what DELETE, UPDATE and MERGE mean for it."""
+"""A model of DELETE, UPDATE and MERGE on a table that is a list of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Truth: TypeAlias = "bool | None"
 
 @dataclass(frozen=True)
 class Condition:
-    """SQL over one row, with the meaning it has."""
+    """A SQL condition on one row, and the Python function that computes it."""
 
     sql: str
     holds: Callable[[Row], Truth]
@@ -24,7 +24,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Setting:
-    """An assignment: column, SQL, and the row after it."""
+    """An assignment: column, SQL, and the Python function that computes the new row."""
 
     column: str
     sql: str
@@ -36,7 +36,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class PairClause:
-    """What happens to a row that matches; the condition sees the row and its source row."""
+    """A WHEN MATCHED clause; its condition reads the row and its source row."""
 
     kind: str
     sql: str | None
@@ -47,7 +47,7 @@ class PairClause:
 
 
 class Ambiguous(Exception):
-    """Two source rows want to change one row."""
+    """Two source rows match a clause for the same row."""
 
 
 def _more(value: int | None, than: int) -> Truth:
@@ -112,7 +112,7 @@ def merge(
     inserts: Sequence[Condition],
     alone: Sequence[tuple[str, Condition]],
 ) -> list[Row]:
-    """Merge by id; `alone` are clauses for rows that no source row matches."""
+    """Merge by id; `alone` are the clauses for rows that no source row matches."""
     lone_delete = [(clause.kind, clause.sql) for clause in matched] == [("delete", None)]
     kept: list[Row] = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""ALTER TABLE on SQL-backed tables: what stock deltalake does, and columns by other names."""
+"""ALTER TABLE gives the results of deltalake, and columns can be renamed and dropped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 def alter_everything(table: Any) -> list[dict[str, Any]]:
-    """Change whatever stock can change; returns what the history tells of it."""
+    """Make every change that deltalake supports; return the history entries of the changes."""
     alter = table.alter
     alter.add_columns([Field("extra", PrimitiveType("integer"))])
     alter.add_columns(Field("more", StructType([Field("x", PrimitiveType("string"))])))
@@ -61,7 +61,7 @@ def alter_everything(table: Any) -> list[dict[str, Any]]:
     ][-11:]
 
 
-def test_history_schema_and_names_are_those_of_stock(lake: Catalog, tmp_path: Path) -> None:
+def test_history_schema_and_names_match_deltalake(lake: Catalog, tmp_path: Path) -> None:
     deltalake.write_deltalake(tmp_path / "stock", numbers(1, 4))
     stock, ours = deltalake.DeltaTable(tmp_path / "stock"), opened(lake)
     expected, told = alter_everything(stock), alter_everything(ours)
@@ -74,7 +74,7 @@ def test_history_schema_and_names_are_those_of_stock(lake: Catalog, tmp_path: Pa
     assert published(lake).schema() == stock.schema()
 
 
-def test_renamed_column_keeps_its_rows_and_takes_new_ones(lake: Catalog) -> None:
+def test_renamed_column_keeps_old_values_and_accepts_new_ones(lake: Catalog) -> None:
     table = opened(lake)
     files = table.file_uris()
     table.alter.rename_column("text", "words")
@@ -88,7 +88,7 @@ def test_renamed_column_keeps_its_rows_and_takes_new_ones(lake: Catalog) -> None
     assert [row["late"] for row in rows] == [None, None, None, 7]
 
 
-def test_older_versions_keep_the_old_name(lake: Catalog) -> None:
+def test_older_versions_keep_the_old_column_name(lake: Catalog) -> None:
     before = opened(lake).version()
     opened(lake).alter.rename_column("text", "words")
     assert own_rows(lake, version=before)[0].keys() == {"id", "part", "text"}
@@ -105,7 +105,7 @@ def test_partition_column_can_be_renamed(lake: Catalog) -> None:
     assert [row["place"] for row in agree(lake, "p")] == ["x", "x", "y"]
 
 
-def test_member_of_a_struct_can_be_renamed_and_dropped(lake: Catalog) -> None:
+def test_struct_field_can_be_renamed_and_dropped(lake: Catalog) -> None:
     inner = pa.struct([("x", pa.int64()), ("y", pa.string())])
     lake.create_table("s", pa.schema([("id", pa.int64()), ("box", inner)]))
     with lake.begin() as tx:
@@ -117,7 +117,7 @@ def test_member_of_a_struct_can_be_renamed_and_dropped(lake: Catalog) -> None:
     assert agree(lake, "s") == [{"id": 1, "box": {"z": 5}}]
 
 
-def test_dropped_column_that_is_added_again_starts_empty(lake: Catalog) -> None:
+def test_dropped_column_added_again_is_null(lake: Catalog) -> None:
     alter = opened(lake).alter
     alter.drop_column("text")
     assert [row.keys() for row in agree(lake)] == [{"id", "part"}] * 3
@@ -140,7 +140,7 @@ def test_dropped_column_that_is_added_again_starts_empty(lake: Catalog) -> None:
         ),
     ],
 )
-def test_changes_that_would_break_the_table_are_refused(
+def test_alter_that_would_break_the_table_is_refused(
     lake: Catalog, change: Any, message: str
 ) -> None:
     table = opened(lake)
@@ -151,7 +151,7 @@ def test_changes_that_would_break_the_table_are_refused(
     assert lake.table("t").version() == version
 
 
-def test_dropped_column_starts_empty_also_with_the_field_of_before(lake: Catalog) -> None:
+def test_dropped_column_added_with_its_old_field_is_null(lake: Catalog) -> None:
     table = opened(lake)
     table.alter.rename_column("id", "number")
     before = table.schema()
@@ -169,14 +169,14 @@ def test_dropped_column_starts_empty_also_with_the_field_of_before(lake: Catalog
         assert {row["text"] for row in agree(lake)} == {None}
 
 
-def test_members_go_with_their_struct(lake: Catalog) -> None:
+def test_struct_and_its_field_can_be_dropped_together(lake: Catalog) -> None:
     rows = pa.table({"id": [1], "s": [{"x": 1, "y": 2}]})
     lake.create_table("s", rows.schema)
     opened(lake, "s").alter.drop_column(["s", "s.x", "s"])
     assert opened(lake, "s").schema().to_arrow().names == ["id"]
 
 
-def test_place_of_a_column_in_the_files_cannot_be_set(lake: Catalog) -> None:
+def test_physical_name_of_a_column_cannot_be_set(lake: Catalog) -> None:
     table = opened(lake)
     table.alter.rename_column("id", "number")
     place = {"delta.columnMapping.physicalName": "text"}
@@ -202,7 +202,7 @@ def test_statistics_columns_follow_a_renamed_column(lake: Catalog) -> None:
     assert table.metadata().configuration["delta.dataSkippingStatsColumns"] == "id"
 
 
-def test_constraint_is_checked_against_the_rows_that_are_there(lake: Catalog) -> None:
+def test_new_constraint_is_checked_against_existing_rows(lake: Catalog) -> None:
     table = opened(lake)
     with pytest.raises(InvalidDataError, match=r"Invalid data found: 2 rows") as caught:
         table.alter.add_constraint({"small": "id < 2"})
@@ -210,11 +210,11 @@ def test_constraint_is_checked_against_the_rows_that_are_there(lake: Catalog) ->
     with lake.begin() as tx:
         tx.write("t", pa.table({"id": pa.array([None], pa.int64()), "part": ["a"], "text": ["n"]}))
     table.update_incremental()
-    with pytest.raises(InvalidDataError, match="1 rows"):  # null is not true
+    with pytest.raises(InvalidDataError, match="1 rows"):  # null does not satisfy it
         table.alter.add_constraint({"positive": "id > 0"})
 
 
-def test_constraint_and_concurrent_append_are_a_conflict(lake: Catalog) -> None:
+def test_new_constraint_conflicts_with_concurrent_append(lake: Catalog) -> None:
     table = opened(lake)
     with lake.begin() as tx:
         tx.write("t", numbers(-5, -4))
@@ -223,7 +223,7 @@ def test_constraint_and_concurrent_append_are_a_conflict(lake: Catalog) -> None:
     assert len(agree(lake)) == 4
 
 
-def test_new_column_that_is_never_null_and_concurrent_append_are_a_conflict(lake: Catalog) -> None:
+def test_new_not_null_column_conflicts_with_concurrent_append(lake: Catalog) -> None:
     lake.create_table("empty", numbers(0, 0).schema)
     stale = opened(lake, "empty")
     with lake.begin() as tx:
@@ -232,13 +232,13 @@ def test_new_column_that_is_never_null_and_concurrent_append_are_a_conflict(lake
         stale.alter.add_columns(Field("n", PrimitiveType("long"), nullable=False))
 
 
-def test_append_and_concurrent_constraint_are_a_conflict(lake: Catalog) -> None:
+def test_append_conflicts_with_concurrent_new_constraint(lake: Catalog) -> None:
     with pytest.raises(CommitConflictError), lake.begin() as tx:
         tx.write("t", numbers(-5, -4))
         opened(lake).alter.add_constraint({"positive": "id > 0"})
 
 
-def test_shape_and_rows_change_in_one_commit(lake: Catalog) -> None:
+def test_schema_and_rows_change_in_one_commit(lake: Catalog) -> None:
     version = lake.table("t").version()
     with lake.begin() as tx:
         tx.rename_column("t", "text", "words")
@@ -251,13 +251,13 @@ def test_shape_and_rows_change_in_one_commit(lake: Catalog) -> None:
     assert [row["late"] for row in agree(lake)] == [None, None, None, 9]
 
 
-def test_constraint_in_a_transaction_sees_its_rows(lake: Catalog) -> None:
+def test_new_constraint_is_checked_against_rows_of_its_transaction(lake: Catalog) -> None:
     with pytest.raises(InvalidDataError, match="1 rows"), lake.begin() as tx:
         tx.write("t", numbers(-5, -4))
         tx.add_constraint("t", {"positive": "id > 0"})
 
 
-def test_added_feature_keeps_what_a_number_implied(lake: Catalog) -> None:
+def test_added_feature_keeps_features_of_the_legacy_protocol_version(lake: Catalog) -> None:
     lake.create_table(
         "old", numbers(0, 0).schema, properties={"delta.enableInCommitTimestamps": "false"}
     )
@@ -272,14 +272,14 @@ def test_added_feature_keeps_what_a_number_implied(lake: Catalog) -> None:
     assert sorted(features or ()) == ["appendOnly", "changeDataFeed", "invariants"]
 
 
-def test_feature_that_nobody_would_keep_is_refused_by_name(lake: Catalog) -> None:
+def test_unsupported_feature_is_refused_by_name(lake: Catalog) -> None:
     with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
         opened(lake).alter.add_feature(
             deltalake.TableFeatures.RowTracking, allow_protocol_versions_increase=True
         )
 
 
-def test_idle_feature_does_not_stop_writers(lake: Catalog) -> None:
+def test_unused_feature_does_not_block_writes(lake: Catalog) -> None:
     opened(lake).alter.add_feature(
         deltalake.TableFeatures.IdentityColumns, allow_protocol_versions_increase=True
     )
@@ -288,7 +288,7 @@ def test_idle_feature_does_not_stop_writers(lake: Catalog) -> None:
     assert len(agree(lake)) == 4
 
 
-def test_column_mapping_is_turned_on_by_its_property_and_never_off(lake: Catalog) -> None:
+def test_column_mapping_can_be_enabled_but_not_disabled(lake: Catalog) -> None:
     table = opened(lake)
     table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
     assert table.protocol() == (2, 5, None, None)
@@ -300,7 +300,7 @@ def test_column_mapping_is_turned_on_by_its_property_and_never_off(lake: Catalog
     assert len(agree(lake)) == 3
 
 
-def test_min_versions_raise_a_numbered_protocol(lake: Catalog) -> None:
+def test_min_version_properties_raise_the_protocol(lake: Catalog) -> None:
     lake.create_table(
         "old", numbers(0, 0).schema, properties={"delta.enableInCommitTimestamps": "false"}
     )

@@ -1,4 +1,4 @@
-"""Change data that stock deltalake reads from the published table."""
+"""deltalake reads the change data feed from the published table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def changes(catalog: Catalog, version: int) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("partition_by", [[], ["g"]])
-def test_stock_reads_the_changes_of_every_operation(
+def test_deltalake_reads_changes_of_every_operation(
     published: Catalog, partition_by: list[str]
 ) -> None:
     table = make(published, ROWS, properties=FEED, partition_by=partition_by)

@@ -1,4 +1,4 @@
-"""Several operations on one table in one transaction: its change data tells of every row."""
+"""The change data of a transaction with several operations on a table covers every changed row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def told(catalog: Catalog) -> list[tuple[str, Any]]:
     return sorted((row["_change_type"], row["id"]) for row in changes(catalog))
 
 
-def test_rows_appended_after_a_delete_are_told(catalog: Catalog) -> None:
+def test_rows_appended_after_a_delete_are_in_the_change_data(catalog: Catalog) -> None:
     make(catalog, pa.table({"id": [1, 2, 3]}), properties=FEED)
     with catalog.begin() as tx:
         tx.delete("t", "id = 1")
@@ -30,7 +30,7 @@ def test_rows_appended_after_a_delete_are_told(catalog: Catalog) -> None:
     assert told(catalog) == [("delete", 1), ("insert", 4), ("insert", 5)]
 
 
-def test_rows_overwritten_after_a_delete_are_told(catalog: Catalog) -> None:
+def test_rows_overwritten_after_a_delete_are_in_the_change_data(catalog: Catalog) -> None:
     make(catalog, pa.table({"id": [1, 2, 3]}), properties=FEED)
     with catalog.begin() as tx:
         tx.delete("t", "id = 1")
@@ -38,7 +38,7 @@ def test_rows_overwritten_after_a_delete_are_told(catalog: Catalog) -> None:
     assert told(catalog) == [("delete", 1), ("delete", 2), ("delete", 3), ("insert", 4)]
 
 
-def test_write_merge_and_delete_leave_the_rows_that_the_feed_tells(catalog: Catalog) -> None:
+def test_change_data_of_write_merge_and_delete_adds_up_to_the_rows(catalog: Catalog) -> None:
     make(catalog, pa.table({"id": [1, 2, 3], "v": [0, 0, 0]}), properties=FEED)
     with catalog.begin() as tx:
         tx.write("t", pa.table({"id": [4], "v": [0]}))
@@ -57,7 +57,7 @@ def test_write_merge_and_delete_leave_the_rows_that_the_feed_tells(catalog: Cata
     assert {(row["id"], row["v"]) for row in held(catalog)} == set(left)
 
 
-def test_rows_that_an_optimize_rewrote_are_deleted_as_any_others(catalog: Catalog) -> None:
+def test_delete_after_optimize_in_one_transaction_is_a_data_change(catalog: Catalog) -> None:
     rows = pa.table({"p": ["a", "b"], "id": [1, 2]})
     properties = {**FEED, "delta.appendOnly": "true"}
     make(catalog, rows, rows, partition_by=["p"], properties=properties)

@@ -1,4 +1,4 @@
-"""Clustered tables: OPTIMIZE sorts what is not sorted yet, and nothing else is asked of writers."""
+"""Clustered tables: OPTIMIZE sorts only unclustered files, and writers need to do nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows(first: int, count: int = 200) -> pa.Table:
 
 @pytest.fixture
 def clustered(catalog: Catalog) -> Catalog:
-    """A table of four files in which all values are everywhere."""
+    """A clustered table of four files, each of which has all values."""
     catalog.create_table("t", SCHEMA, cluster_by=["a", "b"])
     for first in range(0, 800, 200):
         append(catalog, first)
@@ -50,7 +50,7 @@ def columns(catalog: Catalog) -> list[str]:
     return clustering_columns(catalog.table("t").snapshot())
 
 
-def test_optimize_brings_near_rows_together(catalog: Catalog) -> None:
+def test_optimize_clusters_rows_for_data_skipping(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA, cluster_by=["a", "b"])
     for first in range(0, 80_000, 20_000):
         append(catalog, first, 20_000)
@@ -62,14 +62,14 @@ def test_optimize_brings_near_rows_together(catalog: Catalog) -> None:
     assert len(catalog.query("SELECT id FROM t").read_all()) == 80_000
 
 
-def test_files_that_came_later_are_clustered_with_the_small_ones(clustered: Catalog) -> None:
+def test_optimize_clusters_new_files_with_small_ones(clustered: Catalog) -> None:
     assert optimize(clustered) == 4
     assert optimize(clustered) == 0
     append(clustered, 800)
     assert optimize(clustered) == 2
 
 
-def test_a_renamed_column_stays_one_and_a_dropped_one_is_refused(clustered: Catalog) -> None:
+def test_clustering_column_can_be_renamed_but_not_dropped(clustered: Catalog) -> None:
     table = deltasql.DeltaTable(clustered.table("t").uri)
     table.alter.rename_column("a", "x")
     assert columns(clustered) == ["x", "b"]
@@ -84,7 +84,7 @@ def test_a_renamed_column_stays_one_and_a_dropped_one_is_refused(clustered: Cata
     assert optimize(clustered) == 5
 
 
-def test_another_order_is_refused(clustered: Catalog) -> None:
+def test_z_order_of_a_clustered_table_is_refused(clustered: Catalog) -> None:
     with pytest.raises(TxnLogSchemaError, match="clustered"), clustered.begin() as tx:
         tx.z_order("t", ["id"])
 
@@ -98,7 +98,7 @@ def test_another_order_is_refused(clustered: Catalog) -> None:
         (["a"], ["b"], "partitioned or clustered"),
     ],
 )
-def test_what_cannot_be_clustered_by_is_refused(
+def test_invalid_clustering_columns_are_refused(
     catalog: Catalog, wanted: Sequence[str], partitions: Sequence[str], told: str
 ) -> None:
     with pytest.raises(TxnLogSchemaError, match=told):
@@ -106,7 +106,9 @@ def test_what_cannot_be_clustered_by_is_refused(
     assert not catalog.exists("t")
 
 
-def test_stock_readers_and_the_mirror_keep_it(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_published_clustered_table_is_readable_and_importable(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     lake = {"data_root": str(tmp_path / "lake")}
     with deltasql.connect(sqlite_uri, mirror={"mode": "sync"}, table=lake) as catalog:
         catalog.create_table("t", SCHEMA, cluster_by=["a"])

@@ -39,7 +39,7 @@ def test_file_whose_rows_all_match_is_not_rewritten(catalog: Catalog) -> None:
     assert (metrics["num_deleted_rows"], metrics["num_copied_rows"]) == (10, 0)
 
 
-def test_condition_on_partitions_reads_no_file(catalog: Catalog) -> None:
+def test_delete_by_partition_reads_no_file(catalog: Catalog) -> None:
     rows = pa.table({"p": ["a", "a", "b", None], "x": [1, 2, 3, 4]})
     table = make(catalog, rows, partition_by=["p"])
     with opened(catalog) as target:
@@ -50,20 +50,20 @@ def test_condition_on_partitions_reads_no_file(catalog: Catalog) -> None:
     assert len(paths(catalog)) == 2
 
 
-def test_row_with_a_null_condition_stays(catalog: Catalog) -> None:
+def test_row_with_null_condition_is_not_deleted(catalog: Catalog) -> None:
     table = make(catalog, pa.table({"id": [1, None, 3]}))
     table.delete("id > 0")
     assert held(catalog) == [{"id": None}]
 
 
 @pytest.mark.parametrize("condition", ["null", "even = null"])
-def test_no_partition_equals_null(catalog: Catalog, condition: str) -> None:
+def test_comparison_with_null_deletes_no_partition(catalog: Catalog, condition: str) -> None:
     table = make(catalog, numbers(0, 10), partition_by=["even"])
     assert json.loads(table.delete(condition))["num_removed_files"] == 0
     assert len(held(catalog)) == 10
 
 
-def test_nothing_to_delete_commits_nothing(catalog: Catalog) -> None:
+def test_delete_without_matches_commits_nothing(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 3))
     metrics = json.loads(table.delete("id = 99"))
     assert metrics["num_deleted_rows"] == metrics["num_removed_files"] == 0
@@ -78,13 +78,13 @@ def test_delete_without_condition_empties_the_table(catalog: Catalog) -> None:
     assert json.loads(table.delete())["num_removed_files"] == 0
 
 
-def test_unknown_column_is_named(catalog: Catalog) -> None:
+def test_error_names_unknown_column(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 3))
     with pytest.raises(TxnLogSchemaError, match="idd"):
         table.delete("idd = 1")
 
 
-def test_append_only_table_refuses(catalog: Catalog) -> None:
+def test_delete_from_append_only_table_is_refused(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 3), properties={"delta.appendOnly": "true"})
     with pytest.raises(TxnLogTransactionError, match="append-only"):
         table.delete("id = 1")
@@ -109,13 +109,13 @@ def test_change_data_has_every_deleted_row(catalog: Catalog) -> None:
     ]
 
 
-def test_whole_files_need_no_change_data(catalog: Catalog) -> None:
+def test_delete_of_whole_files_writes_no_change_data(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 2), numbers(2, 5), properties=FEED)
     table.delete("id >= 2")
     assert changes(catalog) == []
 
 
-def test_change_data_tells_of_all_that_a_transaction_did(catalog: Catalog) -> None:
+def test_change_data_has_all_operations_of_a_transaction(catalog: Catalog) -> None:
     make(catalog, numbers(0, 3), properties=FEED)
     with catalog.begin() as tx:
         tx.write("t", numbers(10, 11))

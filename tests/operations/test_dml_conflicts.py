@@ -1,4 +1,4 @@
-"""Two writers at once: what a concurrent commit may have done to the rows that were looked at."""
+"""Conflicts of DELETE, UPDATE and MERGE with a concurrent commit, by the rows that were read."""
 
 from __future__ import annotations
 
@@ -47,35 +47,35 @@ def test_deletes_from_one_file_conflict(catalog: Catalog) -> None:
     assert {row["id"] for row in held(catalog)} == {2, 11, 12}
 
 
-def test_changes_to_files_that_cannot_match_go_together(catalog: Catalog) -> None:
+def test_changes_to_different_files_do_not_conflict(catalog: Catalog) -> None:
     mine, theirs = two_files(catalog), handle(catalog)
     theirs.delete("id < 5")
     mine.update({"v": "1"}, "id > 10")
     assert {(row["id"], row["v"]) for row in held(catalog)} == {(11, 1), (12, 1)}
 
 
-def test_file_that_was_read_but_not_changed_must_still_be_there(catalog: Catalog) -> None:
+def test_concurrent_delete_of_a_file_that_was_read_conflicts(catalog: Catalog) -> None:
     mine, theirs = two_files(catalog), handle(catalog)
     theirs.delete("id < 10")
     with pytest.raises(ConcurrentDeleteReadError):
         mine.update({"v": "1"}, "id % 11 = 0")
 
 
-def test_append_that_would_have_been_read_conflicts(catalog: Catalog) -> None:
+def test_append_matching_the_predicate_conflicts(catalog: Catalog) -> None:
     mine = two_files(catalog, properties=SERIALIZABLE)
     append(catalog, 12)
     with pytest.raises(ConcurrentAppendError):
         mine.delete("id > 11")
 
 
-def test_append_elsewhere_does_not_conflict(catalog: Catalog) -> None:
+def test_append_outside_the_predicate_does_not_conflict(catalog: Catalog) -> None:
     mine = two_files(catalog, properties=SERIALIZABLE)
     append(catalog, 5)
     mine.delete("id > 11")
     assert {row["id"] for row in held(catalog)} == {1, 2, 5, 11}
 
 
-def test_blind_append_is_ordered_after_a_weaker_writer(catalog: Catalog) -> None:
+def test_blind_append_does_not_conflict_when_write_serializable(catalog: Catalog) -> None:
     mine = two_files(catalog, properties=WEAKER)
     append(catalog, 12)
     mine.delete("id > 11")
@@ -112,7 +112,7 @@ def test_two_merges_that_insert_the_same_key_conflict(catalog: Catalog) -> None:
             second.commit()
 
 
-def test_insert_only_merges_of_one_new_key_conflict(catalog: Catalog) -> None:
+def test_insert_only_merges_of_the_same_key_conflict(catalog: Catalog) -> None:
     two_files(catalog)
     with catalog.begin() as first, catalog.begin() as second:
         for tx in (first, second):

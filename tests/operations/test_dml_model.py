@@ -1,6 +1,6 @@
-"""Random changes to random tables leave what a plain list of rows would hold.
+"""Random operations on random tables give the rows that the model gives.
 
-Stock deltalake reads the published table after every step: an oracle that shares no code.
+deltalake reads the published table after every step: an oracle that shares no code with us.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STEP = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @pytest.mark.parametrize("backend", ["sqlite", "duckdb", "postgres"])
-def test_changes_leave_what_the_model_holds(
+def test_random_operations_give_the_rows_of_the_model(
     backend: str, first: list[Row], steps: list[Any], parts: list[str]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +107,7 @@ def take(catalog: Catalog, rows: list[Row], step: Any) -> list[Row]:
 
 
 def stage(tx: deltasql.MultiTableTransaction, rows: list[Row], step: Any) -> list[Row]:
-    """Take a step here and in the model; return the rows that are left."""
+    """Run a step in the transaction and in the model; return the rows of the model."""
     kind, *facts = step
     if kind == "append":
         tx.write("t", table_of(facts[0]))
@@ -162,7 +162,7 @@ def merge(
 
 
 def stored(catalog: Catalog) -> list[Row]:
-    """Return what stock deltalake reads of the published table."""
+    """Return the rows that deltalake reads from the published table."""
     location = catalog.resolve("t").location
     found = deltalake.DeltaTable(location).to_pyarrow_table().select(SCHEMA.names)
     columns = [found[name].to_pylist() for name in SCHEMA.names]

@@ -1,4 +1,4 @@
-"""Tables with deletion vectors: dead rows stay dead, and rewritten files have no vector."""
+"""DML with deletion vectors: deleted rows stay deleted, rewritten files have no vector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def table(catalog: Catalog) -> DmlSide:
-    """Rows 0 to 5 in one file, of which 0 and 3 are dead."""
+    """A table with rows 0 to 5 in one file; the rows 0 and 3 are deleted by a deletion vector."""
     rows = pa.table({"id": list(range(6)), "v": [0] * 6})
     first = make(catalog, rows, properties={"delta.enableDeletionVectors": "true"})
     (add,) = (
@@ -54,13 +54,15 @@ def test_file_whose_live_rows_all_match_is_removed(catalog: Catalog, table: DmlS
     assert held(catalog) == []
 
 
-def test_update_leaves_dead_rows_dead(catalog: Catalog, table: DmlSide) -> None:
+def test_update_does_not_restore_deleted_rows(catalog: Catalog, table: DmlSide) -> None:
     metrics = json.loads(table.update({"v": "1"}, "id < 4"))
     assert (metrics["num_updated_rows"], metrics["num_copied_rows"]) == (2, 2)
     assert [(row["id"], row["v"]) for row in held(catalog)] == [(1, 1), (2, 1), (4, 0), (5, 0)]
 
 
-def test_merge_inserts_what_is_dead(catalog: Catalog, table: DmlSide) -> None:
+def test_merge_inserts_rows_that_a_deletion_vector_deleted(
+    catalog: Catalog, table: DmlSide
+) -> None:
     with catalog.begin() as tx:
         merger = tx.merge("t", pa.table({"id": [3, 4], "v": [9, 9]}), "target.id = source.id")
         metrics = merger.when_matched_update_all().when_not_matched_insert_all().execute()

@@ -1,4 +1,4 @@
-"""Expressions of users: names in any case, both flavours of SQL, times in UTC, exact casts."""
+"""SQL expressions of users: case-insensitive names, both dialects, UTC timestamps, exact casts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def duckdb(text: str, flavour: Flavour = "datafusion") -> str:
         ("[1, 2]", "[1, 2]"),
     ],
 )
-def test_text_means_one_thing(text: str, meant: str) -> None:
+def test_expression_is_translated_to_duckdb(text: str, meant: str) -> None:
     assert duckdb(text) == meant
 
 
@@ -64,24 +64,26 @@ def test_text_means_one_thing(text: str, meant: str) -> None:
         (r"name = 'C:\n'", "\"name\" = 'C:\\n'", "\"name\" = 'C:\n'"),
     ],
 )
-def test_flavours_differ_where_their_engines_do(text: str, datafusion: str, spark: str) -> None:
+def test_datafusion_and_spark_expressions_keep_their_semantics(
+    text: str, datafusion: str, spark: str
+) -> None:
     assert duckdb(text) == datafusion
     assert duckdb(text, "spark") == spark
 
 
-def test_unknown_column_names_the_nearest() -> None:
+def test_error_for_unknown_column_suggests_the_nearest() -> None:
     with pytest.raises(TxnLogSchemaError, match="No field named nmae") as caught:
         scalar("nmae = 'x'", TABLE)
     assert "Did you mean 'name'?" in caught.value.message
 
 
 @pytest.mark.parametrize("text", ["id = = 2", "id = 1; DROP TABLE t", "SELECT 1", "id AS x"])
-def test_what_is_not_one_expression_is_refused(text: str) -> None:
+def test_text_other_than_one_expression_is_refused(text: str) -> None:
     with pytest.raises(TxnLogSchemaError):
         scalar(text, TABLE)
 
 
-def test_aliases_tell_the_sides_apart() -> None:
+def test_alias_selects_source_or_target() -> None:
     source = StructType((StructField("id", "long"), StructField("s", "long")))
     both = Scope({"t": TABLE, "s": source}, {"target": "t", "s": "s"})
     assert scalar("TARGET.id = s.id AND s.s > 1", both).sql(dialect="spark") == (
@@ -91,7 +93,7 @@ def test_aliases_tell_the_sides_apart() -> None:
         scalar("id = 1", both)
 
 
-def test_left_side_of_an_assignment_is_found_with_and_without_alias() -> None:
+def test_assigned_column_is_found_with_and_without_alias() -> None:
     scope = Scope({"t": TABLE}, {"target": "t"})
     found = {name: assigned_column(name, scope) for name in ("my col", "target.`my col`", "ID")}
     assert {name: column and column.path for name, column in found.items()} == {
@@ -102,7 +104,7 @@ def test_left_side_of_an_assignment_is_found_with_and_without_alias() -> None:
     assert assigned_column("other", scope) is None
 
 
-def test_fraction_is_cut_off_when_it_becomes_a_whole_number() -> None:
+def test_cast_of_fraction_to_integer_truncates() -> None:
     value = scalar("point.y", TABLE)
     assert cast_to(value, "long").sql(dialect="duckdb") == (
         'CAST(("point"."y") - ("point"."y") % 1 AS BIGINT)'
@@ -113,7 +115,7 @@ def test_value_of_the_right_type_is_not_cast() -> None:
     assert cast_to(scalar("id", TABLE), "long").sql(dialect="duckdb") == '"Id"'
 
 
-def test_structs_are_conformed_by_name() -> None:
+def test_struct_fields_are_matched_by_name() -> None:
     given = StructType((StructField("y", "double"), StructField("X", "long")))
     made = conformed(scalar("point", TABLE), given, POINT).sql(dialect="spark")
     assert made == (
@@ -122,5 +124,5 @@ def test_structs_are_conformed_by_name() -> None:
     )
 
 
-def test_history_has_one_spelling() -> None:
+def test_predicates_are_normalized_for_the_history() -> None:
     assert normal("a=1 and b  in(1,2)") == "a = 1 AND (b = 1 OR b = 2)"

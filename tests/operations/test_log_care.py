@@ -1,4 +1,4 @@
-"""Care for the published log: wishes of a commit, checkpoints, compacted logs, manifests."""
+"""Maintenance of the published log: post-commit options, checkpoints, log compaction, manifests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.two_databases
 
 @pytest.fixture
 def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog with a table `t`: created, four writes, the third one replaces the rest."""
+    """A catalog with a table `t`: created, four writes, the third is an overwrite."""
     with open_lake(catalog_uri, tmp_path) as catalog:
         fill(catalog)
         yield catalog
@@ -50,9 +50,7 @@ def checkpoints(catalog: Catalog) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_commit_that_wants_no_checkpoint_gets_none(
-    sqlite_uri: DeltaSqlUri, tmp_path: Path, mode: str
-) -> None:
+def test_commit_can_skip_its_checkpoint(sqlite_uri: DeltaSqlUri, tmp_path: Path, mode: str) -> None:
     with open_lake(sqlite_uri, tmp_path, mirror={"mode": mode}) as catalog:
         fill(catalog, properties={"delta.checkpointInterval": "5"})
         with catalog.begin() as tx:
@@ -68,7 +66,7 @@ def test_commit_that_wants_no_checkpoint_gets_none(
         assert checkpoints(catalog) == [10]
 
 
-def test_commit_decides_whether_old_log_files_go(lake: Catalog) -> None:
+def test_commit_decides_whether_expired_log_files_are_deleted(lake: Catalog) -> None:
     table = opened(lake)
     table.alter.set_table_properties(
         {"delta.logRetentionDuration": "interval 0 seconds", "delta.checkpointInterval": "1000"}
@@ -85,7 +83,7 @@ def test_commit_decides_whether_old_log_files_go(lake: Catalog) -> None:
     agree(lake)
 
 
-def test_checkpoint_of_the_version_of_the_handle(lake: Catalog) -> None:
+def test_checkpoint_is_written_for_the_version_of_the_handle(lake: Catalog) -> None:
     table = opened(lake)
     table.load_as_version(3)
     table.create_checkpoint()
@@ -96,7 +94,7 @@ def test_checkpoint_of_the_version_of_the_handle(lake: Catalog) -> None:
     agree(lake)
 
 
-def test_cleanup_keeps_what_the_retention_needs(lake: Catalog) -> None:
+def test_cleanup_keeps_log_files_within_retention(lake: Catalog) -> None:
     table = opened(lake)
     table.create_checkpoint()
     table.cleanup_metadata()
@@ -105,11 +103,11 @@ def test_cleanup_keeps_what_the_retention_needs(lake: Catalog) -> None:
     table.create_checkpoint()
     table.cleanup_metadata()
     assert [p.name[:20] for p in log_of(lake).glob("*.json")] == [f"{5:020d}"]
-    assert len(table.history()) == 6  # SQL keeps it
+    assert len(table.history()) == 6  # SQL keeps the history
     agree(lake)
 
 
-def test_compacted_log_says_what_its_commits_add_up_to(lake: Catalog) -> None:
+def test_compacted_log_has_the_net_actions_of_its_commits(lake: Catalog) -> None:
     table = opened(lake)
     before = own_rows(lake)
     table.compact_logs(1, 3)
@@ -122,7 +120,7 @@ def test_compacted_log_says_what_its_commits_add_up_to(lake: Catalog) -> None:
     assert lake.mirror.verify("t")[0].ok
 
 
-def test_spans_that_cannot_be_compacted_are_told(lake: Catalog) -> None:
+def test_compaction_of_an_invalid_version_range_is_refused(lake: Catalog) -> None:
     table = opened(lake)
     with pytest.raises(TxnLogError, match="end_version 1 must be greater than start_version 3"):
         table.compact_logs(3, 1)
@@ -132,7 +130,7 @@ def test_spans_that_cannot_be_compacted_are_told(lake: Catalog) -> None:
         table.compact_logs(-1, 3)
 
 
-def test_spark_reads_a_log_that_is_compacted(
+def test_spark_reads_a_compacted_log(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, spark: SparkSession
 ) -> None:
     with open_lake(sqlite_uri, tmp_path) as lake:
@@ -140,7 +138,7 @@ def test_spark_reads_a_log_that_is_compacted(
         table = opened(lake)
         table.alter.rename_column("text", "words")
         table.compact_logs(0, 5)
-        for number in range(6):  # the reader has the compacted file alone
+        for number in range(6):  # Spark can use only the compacted file
             (log_of(lake) / f"{number:020d}.crc").unlink(missing_ok=True)
         rows = spark.read.format("delta").load(lake.table("t").location).collect()
         found = sorted((row["id"], row["part"], row["words"]) for row in rows)
@@ -162,7 +160,7 @@ def test_manifests_list_the_files_of_each_partition(lake: Catalog) -> None:
     assert [path.parent.name for path in folder.rglob("manifest")] == ["part=a"]
 
 
-def test_manifest_that_would_lie_is_refused(lake: Catalog) -> None:
+def test_manifest_of_a_table_with_column_mapping_is_refused(lake: Catalog) -> None:
     table = opened(lake)
     table.alter.rename_column("text", "words")
     with pytest.raises(UnsupportedFeatureError, match="columnMapping"):

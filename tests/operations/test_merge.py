@@ -1,4 +1,4 @@
-"""MERGE: clauses in their order, which files are read and rewritten, schemas that grow."""
+"""MERGE: order of the clauses, files that are read and rewritten, schema evolution."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_upsert_updates_matches_and_inserts_the_rest(catalog: Catalog) -> None:
     }
 
 
-def test_first_clause_whose_condition_holds_is_the_one(catalog: Catalog) -> None:
+def test_first_clause_whose_condition_holds_applies(catalog: Catalog) -> None:
     make(catalog, TARGET)
     source = pa.table({"id": [1, 2, 3, 7, 8]})
     metrics = merge(
@@ -106,7 +106,7 @@ def test_only_files_with_changed_rows_are_rewritten(catalog: Catalog) -> None:
     assert metrics["num_target_files_skipped_during_scan"] == 1  # the file 0..9 cannot match
 
 
-def test_files_outside_the_range_of_the_source_are_not_opened(catalog: Catalog) -> None:
+def test_files_outside_the_key_range_of_the_source_are_not_opened(catalog: Catalog) -> None:
     table = make(catalog, pa.table({"id": [1, 2]}), pa.table({"id": [100, 200]}))
     lost = table.snapshot.scan("id < 50").paths()
     for path in lost:
@@ -117,7 +117,7 @@ def test_files_outside_the_range_of_the_source_are_not_opened(catalog: Catalog) 
     assert set(lost) < paths(catalog)
 
 
-def test_partitions_that_the_source_does_not_name_are_skipped(catalog: Catalog) -> None:
+def test_partitions_without_source_rows_are_skipped(catalog: Catalog) -> None:
     rows = pa.table({"p": ["a", "b", "c", "d"], "id": [1, 2, 3, 4]})
     make(catalog, rows, partition_by=["p"])
     source = pa.table({"p": ["a", "d"], "id": [1, 9]})
@@ -126,7 +126,7 @@ def test_partitions_that_the_source_does_not_name_are_skipped(catalog: Catalog) 
     assert shown(held(catalog)) == {("a", 1), ("b", 2), ("c", 3), ("d", 4), ("d", 9)}
 
 
-def test_inserts_alone_rewrite_nothing(catalog: Catalog) -> None:
+def test_insert_only_merge_rewrites_no_file(catalog: Catalog) -> None:
     make(catalog, TARGET)
     before = paths(catalog)
     metrics = merge(catalog, lambda m: m.when_not_matched_insert_all())
@@ -144,7 +144,9 @@ def test_merge_without_effect_commits_nothing(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("condition", [None, "s.v > 0"])
-def test_second_source_row_for_one_row_is_an_error(catalog: Catalog, condition: str | None) -> None:
+def test_two_source_rows_that_change_one_row_are_an_error(
+    catalog: Catalog, condition: str | None
+) -> None:
     table = make(catalog, TARGET)
     twice = pa.table({"id": [2, 2], "v": [1.0, 2.0]})
     with pytest.raises(MergeAmbiguityError, match="multiple source rows") as caught:
@@ -156,7 +158,7 @@ def test_second_source_row_for_one_row_is_an_error(catalog: Catalog, condition: 
     assert handle(catalog).snapshot.version == table.snapshot.version
 
 
-def test_second_source_row_that_changes_nothing_is_no_error(catalog: Catalog) -> None:
+def test_second_source_row_that_changes_nothing_is_allowed(catalog: Catalog) -> None:
     make(catalog, TARGET)
     twice = pa.table({"id": [2, 2], "v": [1.0, 20.0]})
     merge(catalog, lambda m: m.when_matched_update({"v": "s.v"}, "s.v > 10"), twice)
@@ -164,7 +166,7 @@ def test_second_source_row_that_changes_nothing_is_no_error(catalog: Catalog) ->
     assert len(held(catalog)) == 4
 
 
-def test_lone_delete_takes_any_number_of_source_rows(catalog: Catalog) -> None:
+def test_unconditional_delete_allows_several_source_rows(catalog: Catalog) -> None:
     make(catalog, TARGET)
     twice = pa.table({"id": [2, 2, 9]})
     metrics = merge(catalog, lambda m: m.when_matched_delete(), twice)
@@ -172,13 +174,13 @@ def test_lone_delete_takes_any_number_of_source_rows(catalog: Catalog) -> None:
     assert len(held(catalog)) == 3
 
 
-def test_duplicates_that_match_nothing_are_all_inserted(catalog: Catalog) -> None:
+def test_unmatched_duplicates_are_all_inserted(catalog: Catalog) -> None:
     make(catalog, TARGET)
     source = pa.table({"id": [8, 8], "s": ["x", "x"], "v": [1.0, 1.0]})
     assert merge(catalog, upsert, source)["num_target_rows_inserted"] == 2
 
 
-def test_unknown_source_column_is_left_out_unless_the_schema_may_grow(catalog: Catalog) -> None:
+def test_new_source_column_is_ignored_without_merge_schema(catalog: Catalog) -> None:
     make(catalog, TARGET)
     source = SOURCE.append_column("extra", pa.array([7, 8, 9]))
     merge(catalog, upsert, source)
@@ -188,7 +190,7 @@ def test_unknown_source_column_is_left_out_unless_the_schema_may_grow(catalog: C
     assert (1, "a", 1.0, None) in shown(held(catalog))
 
 
-def test_structs_grow_with_the_schema(catalog: Catalog) -> None:
+def test_merge_schema_adds_struct_fields(catalog: Catalog) -> None:
     make(catalog, pa.table({"id": [1, 2], "p": [{"x": 1}, {"x": 2}]}))
     source = pa.table({"id": [2, 3], "p": [{"y": "b", "x": 20}, {"y": "c", "x": 30}]})
     merge(catalog, upsert, source, merge_schema=True)
@@ -199,7 +201,7 @@ def test_structs_grow_with_the_schema(catalog: Catalog) -> None:
     ]
 
 
-def test_columns_can_be_left_out(catalog: Catalog) -> None:
+def test_except_cols_are_not_written(catalog: Catalog) -> None:
     make(catalog, TARGET)
     merge(
         catalog,
@@ -211,7 +213,7 @@ def test_columns_can_be_left_out(catalog: Catalog) -> None:
     assert len(held(catalog)) == 5
 
 
-def test_names_without_alias_are_found_where_only_one_side_has_them(catalog: Catalog) -> None:
+def test_unqualified_name_resolves_when_only_one_side_has_it(catalog: Catalog) -> None:
     make(catalog, TARGET)
     with catalog.begin() as tx:
         merger = tx.merge("t", pa.table({"key": [2], "w": [9.0]}), "id = key")
@@ -219,7 +221,7 @@ def test_names_without_alias_are_found_where_only_one_side_has_them(catalog: Cat
     assert (2, "b", 11.0) in shown(held(catalog))
 
 
-def test_wrong_names_are_refused(catalog: Catalog) -> None:
+def test_unknown_names_are_refused(catalog: Catalog) -> None:
     make(catalog, TARGET)
     with pytest.raises(TxnLogSchemaError, match=r"No field named s\.yy"):
         merge(catalog, lambda m: m.when_matched_update({"zz": "s.yy"}))
@@ -229,7 +231,7 @@ def test_wrong_names_are_refused(catalog: Catalog) -> None:
         merge(catalog, lambda m: m.when_not_matched_insert({"v": "t.v"}))
 
 
-def test_value_that_does_not_fit_is_named_or_null(catalog: Catalog) -> None:
+def test_failed_cast_is_an_error_or_null(catalog: Catalog) -> None:
     make(catalog, TARGET)
     with pytest.raises(
         TxnLogSchemaError, match="Cast error: Cannot cast string 'B' to value of Float64"
@@ -247,7 +249,7 @@ def test_constraints_are_enforced_on_new_rows(catalog: Catalog) -> None:
     assert (5, "E", 50.0) in shown(held(catalog))
 
 
-def test_source_may_be_a_stream(catalog: Catalog) -> None:
+def test_merge_source_can_be_a_stream(catalog: Catalog) -> None:
     make(catalog, TARGET)
     reader = pa.RecordBatchReader.from_batches(SOURCE.schema, SOURCE.to_batches(max_chunksize=1))
     assert merge(catalog, upsert, reader)["num_source_rows"] == 3
@@ -265,7 +267,7 @@ def test_merges_of_one_transaction_see_each_other(catalog: Catalog) -> None:
     assert len(held(catalog)) == 5
 
 
-def test_change_data_tells_of_every_clause(catalog: Catalog) -> None:
+def test_change_data_has_rows_of_every_clause(catalog: Catalog) -> None:
     make(catalog, TARGET, properties=FEED)
     merge(
         catalog,
@@ -283,13 +285,13 @@ def test_change_data_tells_of_every_clause(catalog: Catalog) -> None:
     }
 
 
-def test_inserts_alone_need_no_change_data(catalog: Catalog) -> None:
+def test_insert_only_merge_writes_no_change_data(catalog: Catalog) -> None:
     make(catalog, TARGET, properties=FEED)
     merge(catalog, lambda m: m.when_not_matched_insert_all())
     assert changes(catalog) == []
 
 
-def test_condition_need_not_be_an_equality(catalog: Catalog) -> None:
+def test_merge_condition_can_be_any_expression(catalog: Catalog) -> None:
     make(catalog, pa.table({"at": [1, 5, 9], "w": ["", "", ""]}))
     spans = pa.table({"low": [0, 4], "high": [3, 6], "name": ["early", "mid"]})
     merge(
@@ -301,7 +303,7 @@ def test_condition_need_not_be_an_equality(catalog: Catalog) -> None:
     assert shown(held(catalog)) == {(1, "early"), (5, "mid"), (9, "")}
 
 
-def test_source_types_are_cast_to_those_of_the_table(catalog: Catalog) -> None:
+def test_source_values_are_cast_to_table_types(catalog: Catalog) -> None:
     schema = pa.schema([("id", pa.int32()), ("at", pa.timestamp("us", "UTC")), ("s", pa.string())])
     make(catalog, pa.table({"id": [1], "at": [0], "s": ["a"]}, schema=schema))
     source = pa.table(
@@ -318,7 +320,7 @@ def test_source_types_are_cast_to_those_of_the_table(catalog: Catalog) -> None:
     ]
 
 
-def test_generated_columns_follow_what_they_are_made_of(catalog: Catalog) -> None:
+def test_generated_columns_are_recomputed(catalog: Catalog) -> None:
     twice = pa.field("twice", pa.int64(), metadata={"delta.generationExpression": "n * 2"})
     schema = pa.schema([("id", pa.int64()), ("n", pa.int64()), twice])
     catalog.create_table("t", schema)
@@ -330,13 +332,13 @@ def test_generated_columns_follow_what_they_are_made_of(catalog: Catalog) -> Non
     assert (1, 2, 4) in shown(held(catalog))
 
 
-def test_mapped_columns_are_merged_by_their_names(catalog: Catalog) -> None:
+def test_merge_works_with_column_mapping(catalog: Catalog) -> None:
     make(catalog, TARGET, properties={"delta.columnMapping.mode": "name"})
     merge(catalog, upsert, SOURCE.append_column("more", pa.array([1, 2, 3])), merge_schema=True)
     assert {(2, "B", 20.0, 1), (1, "a", 1.0, None)} < shown(held(catalog))
 
 
-def test_a_column_that_neither_side_has_is_told_with_those_of_both(catalog: Catalog) -> None:
+def test_error_for_column_of_neither_side_lists_valid_fields(catalog: Catalog) -> None:
     make(catalog, TARGET)
     with pytest.raises(TxnLogSchemaError, match="neither side has it") as caught:
         merge(catalog, upsert, on="t.id = s.ix")

@@ -1,4 +1,4 @@
-"""An operation is a plan of few statements, made of texts that are parsed once."""
+"""An operation sends few statements to DuckDB and parses each expression once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCE = pa.table({"id": [3, 99], "v": [-1.0, -2.0]})
 
 
 class _Counted:
-    """A connection that notes what is sent to DuckDB through it."""
+    """A connection that records the statements sent to DuckDB."""
 
     def __init__(self, connection: Any, sent: list[str]) -> None:
         self._connection, self._sent = connection, sent
@@ -46,10 +46,10 @@ class _Counted:
 
 @pytest.fixture
 def statements() -> Iterator[list[str]]:
-    """What engines send to DuckDB."""
+    """The statements that engines send to DuckDB."""
     sent: list[str] = []
     real = duckdb_shared.connect
-    gc.collect()  # an engine that an earlier test left in a cycle keeps its DuckDB
+    gc.collect()  # an engine of an earlier test may keep its database open
     duckdb_shared.close_idle()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duckdb_shared, "connect", lambda *given: _Counted(real(*given), sent))
@@ -83,7 +83,7 @@ def merge(catalog: Catalog, condition: str | None = None) -> None:
     ("change", "most"),
     [
         (merge, 6),
-        (lambda catalog: merge(catalog, "s.v < t.v + 9"), 7),  # decisions are not the pairs
+        (lambda catalog: merge(catalog, "s.v < t.v + 9"), 7),  # decisions need one more statement
         (lambda catalog: handle(catalog).update({"v": "v + 1"}, "id = 3"), 2),
         (lambda catalog: handle(catalog).delete("id = 3"), 2),
     ],
@@ -112,7 +112,7 @@ def test_operation_sends_few_statements_to_duckdb(
     ],
     ids=["merge", "update", "delete"],
 )
-def test_each_text_of_a_user_is_parsed_once(
+def test_each_expression_of_a_user_is_parsed_once(
     catalog: Catalog,
     parsed: list[str],
     change: Callable[[Catalog], object],

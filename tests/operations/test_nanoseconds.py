@@ -1,4 +1,4 @@
-"""Timestamps with nanoseconds: enabled as in stock deltalake, and never cut silently."""
+"""Nanosecond timestamps are enabled as in deltalake, and are never silently truncated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FEED = {"delta.enableChangeDataFeed": "true"}
 
 @pytest.fixture
 def nanoseconds() -> Iterator[None]:
-    """Enable nanoseconds for one test, by the function of ours."""
+    """Enable nanoseconds for one test with deltasql's function."""
     deltasql.enable_nanosecond_timestamps()
     yield
     deltalake._disable_nanosecond_timestamps()
@@ -51,7 +51,7 @@ def twins(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Twins]:
 
 
 def moments(zone: str | None, *values: int, unit: str = "ns", first_id: int = 1) -> pa.Table:
-    """Rows with these moments, counted in the unit from 1970."""
+    """Return rows with these timestamps, counted in the unit since 1970."""
     return pa.table(
         {
             "id": pa.array(range(first_id, first_id + len(values)), pa.int64()),
@@ -61,20 +61,20 @@ def moments(zone: str | None, *values: int, unit: str = "ns", first_id: int = 1)
 
 
 def counted(table: Any) -> list[int]:
-    """Return the moments as sorted numbers; of a table, a handle or a reader."""
+    """Return the timestamps of a table, a handle or a reader as sorted integers."""
     rows = table.to_pyarrow_table() if hasattr(table, "to_pyarrow_table") else pa.table(table)
     return sorted(rows["at"].cast(pa.int64()).to_pylist())
 
 
 def actions(twins: Twins, version: int = 0) -> dict[str, Any]:
-    """Return the actions of a published commit, by their names."""
+    """Return the actions of a published commit by name."""
     with open(f"{twins.location}/_delta_log/{version:020d}.json", encoding="utf-8") as log:
         return {name: body for line in log for name, body in json.loads(line).items()}
 
 
 @pytest.mark.usefixtures("nanoseconds")
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
-def test_new_tables_are_written_as_stock_writes_them(twins: Twins, zone: str | None) -> None:
+def test_new_nanosecond_tables_match_deltalake(twins: Twins, zone: str | None) -> None:
     assert twins.write(moments(zone, FIRST, FIRST + 1)) is None
     twins.assert_alike()
     assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST, FIRST + 1]
@@ -87,7 +87,7 @@ def test_new_tables_are_written_as_stock_writes_them(twins: Twins, zone: str | N
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_all_places_of_a_nanosecond_type_keep_it(twins: Twins) -> None:
+def test_nested_nanosecond_types_are_kept(twins: Twins) -> None:
     zoned, plain = pa.timestamp("ns", "UTC"), pa.timestamp("ns")
     rows = pa.table(
         {
@@ -115,7 +115,7 @@ def test_all_places_of_a_nanosecond_type_keep_it(twins: Twins) -> None:
     ],
     ids=["pandas", "polars"],
 )
-def test_frames_of_other_libraries_keep_nanoseconds(twins: Twins, rows: object) -> None:
+def test_pandas_and_polars_frames_keep_nanoseconds(twins: Twins, rows: object) -> None:
     assert twins.write(lambda: rows) is None
     twins.assert_alike()
     ours = deltasql.DeltaTable(twins.uri)
@@ -127,7 +127,7 @@ def test_frames_of_other_libraries_keep_nanoseconds(twins: Twins, rows: object) 
     assert counted(answer) == [FIRST]
 
 
-def test_the_function_of_deltalake_is_the_same_switch(twins: Twins) -> None:
+def test_switch_of_deltalake_enables_nanoseconds(twins: Twins) -> None:
     deltalake.enable_nanosecond_timestamps()
     try:
         deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
@@ -137,14 +137,14 @@ def test_the_function_of_deltalake_is_the_same_switch(twins: Twins) -> None:
 
 
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
-def test_without_the_switch_new_tables_have_microseconds(twins: Twins, zone: str | None) -> None:
+def test_new_tables_have_microseconds_by_default(twins: Twins, zone: str | None) -> None:
     assert twins.write(moments(zone, FIRST)) is None
     twins.assert_alike()
     assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST // 1000]
 
 
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
-def test_without_the_switch_a_table_that_has_nanoseconds_is_read_whole(
+def test_existing_nanoseconds_are_read_without_the_switch(
     twins: Twins, zone: str | None, nanoseconds: None
 ) -> None:
     deltasql.write_deltalake(twins.uri, moments(zone, FIRST), configuration=FEED)
@@ -205,8 +205,8 @@ def test_new_values_keep_the_nanoseconds_of_pandas(twins: Twins) -> None:
 
 @pytest.mark.usefixtures("nanoseconds")
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
-def test_casts_and_texts_have_nanoseconds(twins: Twins, zone: str | None) -> None:
-    """Stock cannot compare a cast with a column in UTC: only what is ours is looked at."""
+def test_casts_and_string_literals_keep_nanoseconds(twins: Twins, zone: str | None) -> None:
+    """deltalake cannot compare a cast with a column in UTC, so only our result is checked."""
     deltasql.write_deltalake(twins.uri, moments(zone, FIRST, FIRST + 1))
     table = deltasql.DeltaTable(twins.uri)
     second = "CAST('2023-11-14T22:13:20.123456790Z' AS TIMESTAMP)"
@@ -223,7 +223,7 @@ def test_casts_and_texts_have_nanoseconds(twins: Twins, zone: str | None) -> Non
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_a_difference_of_moments_is_refused_by_name(twins: Twins) -> None:
+def test_difference_of_nanosecond_timestamps_is_refused(twins: Twins) -> None:
     deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
     with pytest.raises(UnsupportedFeatureError, match="difference"):
         deltasql.DeltaTable(twins.uri).delete("at - at < interval '1' second")
@@ -231,7 +231,7 @@ def test_a_difference_of_moments_is_refused_by_name(twins: Twins) -> None:
 
 @pytest.mark.usefixtures("nanoseconds")
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
-def test_partitions_have_all_nine_digits(twins: Twins, zone: str | None) -> None:
+def test_partition_values_have_nine_digits(twins: Twins, zone: str | None) -> None:
     rows = moments(zone, FIRST, FIRST + 1, FIRST + 1, 0)
     deltalake.write_deltalake(twins.path, rows, partition_by=["at"])
     deltasql.write_deltalake(twins.uri, rows, partition_by=["at"])
@@ -250,10 +250,10 @@ def test_partitions_have_all_nine_digits(twins: Twins, zone: str | None) -> None
 
 @pytest.mark.usefixtures("nanoseconds")
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
-def test_files_are_skipped_by_nanoseconds_and_never_one_too_many(
+def test_data_skipping_on_nanoseconds_skips_no_matching_file(
     twins: Twins, zone: str | None
 ) -> None:
-    """Three files within one second, on both sides of 1970, one at the very end of its type."""
+    """Three files: one before 1970, one with two adjacent values, one up to the end of the type."""
     millisecond = 1_000_000
     files = [[-1, -1_000_001], [FIRST, FIRST + 1], [FIRST + 2 * millisecond, 2**63 - 3]]
     for values in files:
@@ -284,7 +284,7 @@ def test_files_are_skipped_by_nanoseconds_and_never_one_too_many(
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_statistics_have_the_text_of_stock_and_bounds_that_hold(twins: Twins) -> None:
+def test_statistics_match_deltalake_and_bound_all_values(twins: Twins) -> None:
     deltasql.write_deltalake(twins.uri, moments("UTC", FIRST, FIRST + 1))
     stats = json.loads(actions(twins)["add"]["stats"])
     assert stats["minValues"]["at"] == "2023-11-14T22:13:20.123Z"
@@ -302,7 +302,7 @@ def test_statistics_have_the_text_of_stock_and_bounds_that_hold(twins: Twins) ->
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_a_checkpoint_with_struct_statistics_is_read_by_stock(twins: Twins) -> None:
+def test_deltalake_reads_checkpoint_with_nanosecond_struct_statistics(twins: Twins) -> None:
     wanted = {"delta.checkpoint.writeStatsAsStruct": "true"}
     deltasql.write_deltalake(twins.uri, moments(None, FIRST), configuration=wanted)
     deltasql.DeltaTable(twins.uri).create_checkpoint()
@@ -316,7 +316,7 @@ def test_a_checkpoint_with_struct_statistics_is_read_by_stock(twins: Twins) -> N
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_microseconds_are_taken_into_a_table_with_nanoseconds(twins: Twins) -> None:
+def test_microseconds_can_be_appended_to_nanoseconds(twins: Twins) -> None:
     assert twins.write(moments("UTC", FIRST)) is None
     assert twins.write(moments("UTC", FIRST // 1000, unit="us"), mode="append") is None
     twins.assert_alike()
@@ -325,7 +325,7 @@ def test_microseconds_are_taken_into_a_table_with_nanoseconds(twins: Twins) -> N
     assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST // 1000 * 1000, FIRST]
 
 
-def test_nanoseconds_for_a_column_of_microseconds_are_refused(
+def test_nanoseconds_that_lose_digits_in_microseconds_are_refused(
     twins: Twins, nanoseconds: None
 ) -> None:
     deltalake._disable_nanosecond_timestamps()
@@ -340,13 +340,13 @@ def test_nanoseconds_for_a_column_of_microseconds_are_refused(
         )
     with pytest.raises(TxnLogSchemaError, match="nanoseconds"):
         merge(twins.uri, moments("UTC", FIRST))
-    whole = FIRST // 1000 * 1000  # nothing is lost
+    whole = FIRST // 1000 * 1000  # no digits are lost
     deltasql.write_deltalake(twins.uri, moments("UTC", whole), mode="append", schema_mode="merge")
     assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST // 1000, FIRST // 1000]
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_a_schema_grows_by_columns_with_nanoseconds(twins: Twins) -> None:
+def test_merge_schema_adds_nanosecond_columns(twins: Twins) -> None:
     assert twins.write(pa.table({"id": [1]})) is None
     assert twins.write(moments("UTC", FIRST), mode="append", schema_mode="merge") is None
     twins.assert_alike()
@@ -362,7 +362,7 @@ def test_a_schema_grows_by_columns_with_nanoseconds(twins: Twins) -> None:
     assert counted(deltalake.DeltaTable(twins.location)) == [FIRST]
 
 
-def test_a_schema_that_names_nanoseconds_makes_a_table_with_them(twins: Twins) -> None:
+def test_schema_with_nanoseconds_creates_nanosecond_table(twins: Twins) -> None:
     schema = deltasql.Schema([deltasql.Field("at", "timestamp_nanos")])
     deltalake.DeltaTable.create(twins.path, schema)
     deltasql.DeltaTable.create(twins.uri, schema)
@@ -372,7 +372,7 @@ def test_a_schema_that_names_nanoseconds_makes_a_table_with_them(twins: Twins) -
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_rules_of_a_table_see_nanoseconds(twins: Twins) -> None:
+def test_constraints_compare_nanoseconds(twins: Twins) -> None:
     deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
     table = deltasql.DeltaTable(twins.uri)
     table.alter.add_constraint({"early": "at < '2023-11-14T22:13:20.123456790Z'"})
@@ -385,7 +385,7 @@ def test_rules_of_a_table_see_nanoseconds(twins: Twins) -> None:
 @pytest.mark.usefixtures("nanoseconds")
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
 @pytest.mark.parametrize("partition_by", [None, ["at"]], ids=["plain", "partitioned"])
-def test_a_merge_skips_files_by_its_keys(
+def test_merge_skips_files_by_nanosecond_keys(
     twins: Twins, zone: str | None, partition_by: list[str] | None
 ) -> None:
     second = 10**9
@@ -419,7 +419,7 @@ table.delete("at = '2023-11-14T22:13:20.123456789Z'")
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_pandas_is_not_needed(twins: Twins) -> None:
+def test_nanoseconds_work_without_pandas(twins: Twins) -> None:
     deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_PANDAS, twins.uri],
@@ -464,7 +464,7 @@ def test_converted_files_keep_nanoseconds(twins: Twins, tmp_path: Path, int96: b
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_a_view_of_duckdb_is_refused_by_name(twins: Twins, tmp_path: Path) -> None:
+def test_duckdb_target_of_nanosecond_table_is_refused(twins: Twins, tmp_path: Path) -> None:
     deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
     catalog = twins.uri.partition("?")[0]
     with pytest.raises(deltasql.exceptions.TxnLogError, match="nanoseconds"):
@@ -472,7 +472,7 @@ def test_a_view_of_duckdb_is_refused_by_name(twins: Twins, tmp_path: Path) -> No
 
 
 def merge(uri: str, rows: pa.Table, **options: Any) -> dict[str, Any]:
-    """Merge rows by their ids."""
+    """Merge rows by id."""
     merger = deltasql.DeltaTable(uri).merge(
         rows, "t.id = s.id", source_alias="s", target_alias="t", **options
     )

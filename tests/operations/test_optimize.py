@@ -1,4 +1,4 @@
-"""OPTIMIZE keeps rows, history and concurrent writers; only the files change."""
+"""OPTIMIZE only changes files: rows, history and concurrent writers are unaffected."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def append(catalog: Catalog, first: int, part: str, rows: int = 3) -> None:
         tx.write("t", numbers(first, first + rows, part))
 
 
-def test_metrics_and_history_are_those_of_stock(lake: Catalog, tmp_path: Path) -> None:
+def test_optimize_metrics_and_history_match_deltalake(lake: Catalog, tmp_path: Path) -> None:
     for number in range(4):
         for part in "ab":
             rows = numbers(number * 10, number * 10 + 3, part)
@@ -73,13 +73,13 @@ def test_metrics_and_history_are_those_of_stock(lake: Catalog, tmp_path: Path) -
 
 
 def plain(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Metrics without the sizes of files, which depend on who writes them."""
+    """Return metrics without file sizes, which depend on the writer."""
     return {
         key: value for key, value in metrics.items() if key not in ("filesAdded", "filesRemoved")
     }
 
 
-def test_rows_and_every_older_version_stay(lake: Catalog) -> None:
+def test_optimize_keeps_rows_of_every_version(lake: Catalog) -> None:
     table = opened(lake)
     before = [own_rows(lake, version=version) for version in range(table.version() + 1)]
     table.optimize.compact()
@@ -89,14 +89,14 @@ def test_rows_and_every_older_version_stay(lake: Catalog) -> None:
         assert own_rows(lake, version=version) == stock_rows(lake, version=version) == rows
 
 
-def test_compaction_and_concurrent_append_both_happen(lake: Catalog) -> None:
+def test_compaction_does_not_conflict_with_concurrent_append(lake: Catalog) -> None:
     table = opened(lake)
     append(lake, 100, "a")
     assert table.optimize.compact()["numFilesRemoved"] == 8
     assert len(agree(lake)) == 27
 
 
-def test_compaction_and_concurrent_delete_of_its_files_are_a_conflict(lake: Catalog) -> None:
+def test_compaction_conflicts_with_concurrent_delete_of_its_files(lake: Catalog) -> None:
     table = opened(lake)
     with lake.begin() as tx:
         tx.delete("t", "part = 'a' AND id = 1")
@@ -105,7 +105,7 @@ def test_compaction_and_concurrent_delete_of_its_files_are_a_conflict(lake: Cata
     assert len(agree(lake)) == 23
 
 
-def test_commits_at_intervals_all_look_at_the_version_that_was_planned_from(lake: Catalog) -> None:
+def test_interval_commits_all_check_against_the_planned_version(lake: Catalog) -> None:
     table = opened(lake)
     version = table.version()
     metrics = table.optimize.compact(min_commit_interval=0)
@@ -123,7 +123,7 @@ def test_commits_at_intervals_all_look_at_the_version_that_was_planned_from(lake
     assert {row["part"] for row in agree(lake)} == {"a"}
 
 
-def test_deleted_rows_are_purged(lake: Catalog) -> None:
+def test_compaction_purges_rows_deleted_by_vectors(lake: Catalog) -> None:
     lake.create_table("v", numbers(0, 0).schema, properties={"delta.enableDeletionVectors": "true"})
     with lake.begin() as tx:
         tx.write("v", numbers(0, 10))
@@ -154,7 +154,7 @@ def test_emptied_table_has_nothing_to_optimize(lake: Catalog) -> None:
     assert agree(lake) == []
 
 
-def test_large_files_and_single_files_stay(lake: Catalog) -> None:
+def test_large_files_and_single_files_are_not_compacted(lake: Catalog) -> None:
     table = opened(lake)
     sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
     assert table.optimize.compact(target_size=min(sizes))["totalFilesSkipped"] == 8
@@ -163,7 +163,7 @@ def test_large_files_and_single_files_stay(lake: Catalog) -> None:
     assert table.optimize.compact()["totalFilesSkipped"] == 4
 
 
-def test_new_rows_of_the_transaction_stay_new(lake: Catalog) -> None:
+def test_optimize_keeps_data_change_of_rows_of_its_transaction(lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", numbers(50, 53, "a"))
         assert tx.optimize("t")["numFilesRemoved"] == 8
@@ -197,7 +197,7 @@ def test_writer_properties_reach_the_files(lake: Catalog) -> None:
         (["nope"], 'field "nope" not found in schema'),
     ],
 )
-def test_columns_that_cannot_be_sorted_by_are_named(
+def test_error_names_invalid_z_order_column(
     lake: Catalog, columns: list[str], message: str
 ) -> None:
     with pytest.raises(TxnLogError, match=message):
@@ -246,7 +246,7 @@ def test_nulls_and_any_ordered_type_can_be_z_ordered(
 
 
 def agree_loosely(lake: Catalog) -> list[Any]:
-    """Rows of stock, with NaN as text."""
+    """Return the rows that deltalake reads."""
     return list(pa.table(published(lake).scan()).to_pylist())
 
 
@@ -264,7 +264,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(15), deadline=None)
 @given(STEPS)
-def test_any_sequence_of_writes_and_optimize_has_the_rows_of_the_writes(
+def test_random_writes_and_optimizes_keep_the_written_rows(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("optimized")

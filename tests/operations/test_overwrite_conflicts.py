@@ -1,6 +1,6 @@
-"""Overwrites beside other writers: what is a conflict, and what may be put in an order.
+"""Conflicts of overwrites with concurrent writers.
 
-Both transactions look at the same version; the first commits, then the second tries to.
+Both transactions read the same version; the first commits, then the second tries to commit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def rows(by: str, *ids: int, p: str = "a") -> pa.Table:
     return pa.table({"id": ids, "p": [p] * len(ids), "by": [by] * len(ids)}, SCHEMA)
 
 
-# All of these touch the row with id 1 in partition "a".
+# Each of these changes the row with id 1 in partition "a".
 
 
 def append(tx: MultiTableTransaction, table: str, by: str) -> None:
@@ -102,7 +102,7 @@ CHANGES: tuple[Stage, ...] = (*INSERTING, delete, update)
 
 
 def empty(catalog: Catalog, name: str, level: str = LEVELS[1]) -> None:
-    """A table without rows that had one at version 1."""
+    """Create a table without rows that had one at version 1."""
     properties = {"delta.isolationLevel": level}
     catalog.create_table(name, SCHEMA, partition_by="p", properties=properties)
     for write in (overwrite, overwrite_with_nothing):
@@ -111,7 +111,7 @@ def empty(catalog: Catalog, name: str, level: str = LEVELS[1]) -> None:
 
 
 def filled(catalog: Catalog, name: str, level: str = LEVELS[1]) -> None:
-    """A table with the rows 1 to 3 in one file that had others at version 1."""
+    """Create a table with the rows 1 to 3 in one file that had other rows at version 1."""
     properties = {"delta.isolationLevel": level}
     catalog.create_table(name, SCHEMA, partition_by="p", properties=properties)
     for ids in ((1, 5), (1, 2, 3)):
@@ -120,7 +120,7 @@ def filled(catalog: Catalog, name: str, level: str = LEVELS[1]) -> None:
 
 
 def second_conflicts(catalog: Catalog, table: str, first: Stage, second: Stage) -> bool:
-    """Stage both upon the same version, commit the first, and tell whether the second loses."""
+    """Stage both on the same version, commit the first, and return whether the second conflicts."""
     with catalog.begin() as early, catalog.begin() as late:
         for tx in (early, late):
             tx.snapshot(table)
@@ -140,9 +140,9 @@ def second_conflicts(catalog: Catalog, table: str, first: Stage, second: Stage) 
 def test_overwrites_and_changes_of_the_same_rows_conflict(
     catalog: Catalog, start: Callable[[Catalog, str], None]
 ) -> None:
-    """At the laxer level, and so at both."""
+    """Checked at WriteSerializable: what conflicts there also conflicts at Serializable."""
     changes = CHANGES if start is filled else INSERTING
-    # An overwrite of no rows with no rows changes nothing that the second one could depend on.
+    # An overwrite of no rows with no rows changes nothing that the second could have read.
     effective = tuple(each for each in OVERWRITES if each is not overwrite_with_nothing)
     first_ones = OVERWRITES if start is filled else effective
     pairs = {(a, b): None for a in first_ones for b in (overwrite, replace_where, *changes)}
@@ -207,14 +207,14 @@ def test_blind_append_is_ordered_after_an_overwrite_when_write_serializable(
         name = f"t{number}"
         start(catalog, name)
         conflicts = second_conflicts(catalog, name, append, second)
-        # The appended file was written for the metadata of before.
+        # The appended file was written for the old metadata.
         assert conflicts == (second in REPLACING_METADATA), second.__name__
         paths = catalog.table(name).snapshot().file_paths()
         assert len(paths) == (2 if second is not overwrite_with_nothing else 1) or conflicts
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_append_after_an_overwrite_survives(catalog: Catalog, level: str) -> None:
+def test_append_does_not_conflict_with_concurrent_overwrite(catalog: Catalog, level: str) -> None:
     for number, first in enumerate(OVERWRITES):
         filled(catalog, f"t{number}", level)
         conflicts = second_conflicts(catalog, f"t{number}", first, append)
@@ -222,12 +222,12 @@ def test_append_after_an_overwrite_survives(catalog: Catalog, level: str) -> Non
 
 
 @pytest.mark.every_database
-def test_append_that_a_later_commit_read_cannot_be_ordered_after_an_overwrite(
+def test_overwrite_conflicts_with_append_that_another_commit_read(
     catalog: Catalog,
 ) -> None:
-    """The copy saw the append and not the overwrite: the overwrite cannot come before the append.
+    """The copy read the append but not the overwrite, so the overwrite cannot precede the append.
 
-    In the order overwrite, append, copy the copied row would be the overwrite's.
+    In the order overwrite, append, copy, the copied row would be the overwrite's.
     """
     filled(catalog, "t")
     late = catalog.begin()
@@ -242,7 +242,7 @@ def test_append_that_a_later_commit_read_cannot_be_ordered_after_an_overwrite(
 
 
 @pytest.mark.every_database
-def test_append_that_a_later_commit_did_not_see_is_ordered_after_both(catalog: Catalog) -> None:
+def test_overwrite_does_not_conflict_with_append_that_no_commit_read(catalog: Catalog) -> None:
     filled(catalog, "t")
     late, other = catalog.begin(), catalog.begin()
     overwrite_partition(late, "t", "late")
@@ -256,7 +256,7 @@ def test_append_that_a_later_commit_did_not_see_is_ordered_after_both(catalog: C
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_overwrites_of_different_partitions_go_together(catalog: Catalog, level: str) -> None:
+def test_overwrites_of_different_partitions_do_not_conflict(catalog: Catalog, level: str) -> None:
     filled(catalog, "t", level)
     with catalog.begin() as first, catalog.begin() as second:
         overwrite_partition(first, "t", "first")
@@ -264,7 +264,7 @@ def test_overwrites_of_different_partitions_go_together(catalog: Catalog, level:
     assert {row["by"] for row in held(catalog)} == {"first", "second"}
 
 
-def test_an_overwrite_is_never_told_to_be_a_blind_append(catalog: Catalog) -> None:
+def test_overwrite_is_never_a_blind_append(catalog: Catalog) -> None:
     for number, stage in enumerate(OVERWRITES):
         empty(catalog, f"t{number}")
         with catalog.begin() as tx:

@@ -1,4 +1,4 @@
-"""Which files are there: of the table and of others, asked one by one or listed."""
+"""Existing and missing files of a table and of other tables, by listing or single requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deltasql.store.records import dump_dv
 if TYPE_CHECKING:
     from pathlib import Path
 
-# How a log names files, and how many bytes each has; None: it is not there.
+# Paths in the log, and the size of each file; None: the file does not exist.
 OWN = {"a.parquet": 1, "p=1%20x/b.parquet": 2, "gone.parquet": None, "p=2/gone.parquet": None}
 OTHERS = {"c.parquet": 3, "day=1/e%3Dd.parquet": 4, "lost.parquet": None, "day=9/f": None}
 VECTOR = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", offset=1, size_in_bytes=4, cardinality=1)
@@ -45,17 +45,17 @@ def look(root: str, settings: StorageSettings) -> None:
     address = f"file://{address}" if address.startswith("/") else address
     named = OWN | {f"{address}/{path}": size for path, size in OTHERS.items()}
     sizes = FileSizes(own, settings)
-    for _ in range(2):  # once more, from what is known by now
+    for _ in range(2):  # the second time from the cache
         assert dict(zip(named, sizes.of(listed(named)), strict=True)) == named
     assert sizes.missing(listed(named)) == [path for path, size in named.items() if size is None]
 
 
-def test_files_of_the_table_and_of_others_are_looked_for(tmp_path: Path) -> None:
+def test_sizes_of_own_and_other_tables_files_are_found(tmp_path: Path) -> None:
     look(str(tmp_path), StorageSettings())
 
 
 @pytest.mark.parametrize("listed_from", [1, 100], ids=["listed", "asked"])
-def test_files_in_a_bucket_are_looked_for(
+def test_sizes_of_files_in_a_bucket_are_found(
     s3_location: str,
     s3_options: dict[str, str],
     listed_from: int,
@@ -65,10 +65,10 @@ def test_files_in_a_bucket_are_looked_for(
     look(s3_location, StorageSettings(options=s3_options))
 
 
-def test_many_files_of_a_bucket_are_not_asked_for_one_by_one(
+def test_many_files_of_a_bucket_are_listed(
     s3_location: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many are missing, and however many folders of partitions they are in."""
+    """Also when many files are missing, and in many partition folders."""
     monkeypatch.setattr(presence, "_LISTED_FROM", 50)
     asked: list[str] = []
     size = ObjectStorage.size
@@ -84,7 +84,7 @@ def test_many_files_of_a_bucket_are_not_asked_for_one_by_one(
     assert asked == []
 
 
-def test_a_file_whose_deletion_vector_is_gone_cannot_be_read(tmp_path: Path) -> None:
+def test_file_without_its_deletion_vector_is_missing(tmp_path: Path) -> None:
     settings = StorageSettings()
     make(str(tmp_path), {"a.parquet": 1}, settings)
     table, sizes = listed({"a.parquet": 1}, dump_dv(VECTOR)), FileSizes(str(tmp_path), settings)

@@ -1,4 +1,4 @@
-"""RESTORE, UNDO and FSCK: the table becomes what it was, by commits like any other."""
+"""RESTORE, UNDO and FSCK bring back an older state with an ordinary commit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield catalog
 
 
-def test_metrics_and_history_are_those_of_stock(lake: Catalog, tmp_path: Path) -> None:
+def test_restore_metrics_and_history_match_deltalake(lake: Catalog, tmp_path: Path) -> None:
     place = tmp_path / "stock"
     deltalake.DeltaTable.create(place, deltalake.Schema.from_arrow(numbers(0, 0).schema))
     for first, mode in ((0, "append"), (10, "append"), (20, "overwrite")):
@@ -54,16 +54,16 @@ def test_metrics_and_history_are_those_of_stock(lake: Catalog, tmp_path: Path) -
         assert agree(lake) == own_rows(lake, version=version)
 
 
-def test_restore_to_a_moment(lake: Catalog) -> None:
+def test_restore_to_a_timestamp(lake: Catalog) -> None:
     table = opened(lake)
     moment = lake.table("t").snapshot(2).committed_at
     table.restore(moment)
     assert agree(lake) == own_rows(lake, version=2)
     table.restore((moment - timedelta(days=900)).isoformat())
-    assert agree(lake) == []  # before the first commit means the first version
+    assert agree(lake) == []  # a timestamp before the first commit selects the first version
 
 
-def test_schema_and_properties_come_back_and_the_protocol_stays(lake: Catalog) -> None:
+def test_restore_brings_back_schema_and_properties_but_not_protocol(lake: Catalog) -> None:
     table = opened(lake)
     before = table.version()
     table.alter.add_columns([Field("late", PrimitiveType("timestamp_ntz"))])
@@ -85,7 +85,7 @@ def opened_at(lake: Catalog, version: int) -> deltalake.DeltaTable:
     return table
 
 
-def test_protocol_goes_back_when_that_is_allowed(lake: Catalog) -> None:
+def test_restore_downgrades_protocol_when_allowed(lake: Catalog) -> None:
     table = opened(lake)
     before, protocol = table.version(), table.protocol()
     table.alter.add_feature(
@@ -96,7 +96,7 @@ def test_protocol_goes_back_when_that_is_allowed(lake: Catalog) -> None:
     agree(lake)
 
 
-def test_renamed_columns_come_back_under_their_old_names(lake: Catalog) -> None:
+def test_restore_brings_back_old_column_names(lake: Catalog) -> None:
     table = opened(lake)
     before = table.version()
     table.alter.rename_column("text", "words")
@@ -107,7 +107,7 @@ def test_renamed_columns_come_back_under_their_old_names(lake: Catalog) -> None:
     assert [row["text"] for row in agree(lake)] == ["t20", "t21", "t30"]
 
 
-def test_what_cannot_be_restored_is_told(lake: Catalog) -> None:
+def test_restore_to_an_invalid_version_is_refused(lake: Catalog) -> None:
     table = opened(lake)
     with pytest.raises(VersionNotFoundError):
         table.restore(99)
@@ -118,7 +118,7 @@ def test_what_cannot_be_restored_is_told(lake: Catalog) -> None:
     assert table.version() == 3
 
 
-def test_missing_files_are_told_or_ignored_and_repaired(lake: Catalog) -> None:
+def test_missing_files_are_reported_or_ignored_and_repaired(lake: Catalog) -> None:
     table = opened(lake)
     old = opened_at(lake, 1)
     (lost,) = old.file_uris()
@@ -136,7 +136,7 @@ def test_missing_files_are_told_or_ignored_and_repaired(lake: Catalog) -> None:
     assert table.version() == version
 
 
-def test_change_data_tells_of_a_restore_after_other_changes(lake: Catalog) -> None:
+def test_change_data_of_delete_and_restore_adds_up_to_the_rows(lake: Catalog) -> None:
     opened(lake).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     with lake.begin() as tx:
         tx.delete("t", "id = 20")
@@ -148,7 +148,7 @@ def test_change_data_tells_of_a_restore_after_other_changes(lake: Catalog) -> No
     assert {number: count for number, count in net.items() if count} == {0: 1, 1: 1, 20: -1, 21: -1}
 
 
-def test_restore_takes_back_what_its_transaction_did(lake: Catalog) -> None:
+def test_restore_reverts_earlier_changes_of_its_transaction(lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", numbers(30, 32))
     with lake.begin() as tx:
@@ -157,26 +157,26 @@ def test_restore_takes_back_what_its_transaction_did(lake: Catalog) -> None:
     assert [row["id"] for row in agree(lake)] == [20, 21]
 
 
-def test_restore_and_concurrent_append_are_a_conflict(lake: Catalog) -> None:
+def test_restore_conflicts_with_concurrent_change(lake: Catalog) -> None:
     table = opened(lake)
     with lake.begin() as tx:
         tx.write("t", numbers(40, 41), mode="append")
-    with lake.begin() as tx:  # not a blind append
+    with lake.begin() as tx:  # this commit is not a blind append
         tx.delete("t", "id = 20")
     with pytest.raises(CommitConflictError):
         table.restore(1)
     assert [row["id"] for row in agree(lake)] == [21, 40]
 
 
-def test_restore_and_concurrent_vacuum_are_a_conflict(lake: Catalog) -> None:
-    """Files that a restore found may be deleted before it commits."""
+def test_restore_conflicts_with_concurrent_vacuum(lake: Catalog) -> None:
+    """A vacuum may delete files that a restore found, before the restore commits."""
     with pytest.raises(ConcurrentDeleteReadError, match="vacuum"), lake.begin() as tx:
         tx.restore("t", 1)
         lake.vacuum("t", retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert [row["id"] for row in agree(lake)] == [20, 21]
 
 
-def test_undo_takes_back_the_last_commit_and_itself(lake: Catalog) -> None:
+def test_undo_reverts_the_last_commit_including_an_undo(lake: Catalog) -> None:
     table = opened(lake)
     assert table.undo() == {"numRemovedFile": 1, "numRestoredFile": 2}
     assert [row["id"] for row in agree(lake)] == [0, 1, 10, 11]
@@ -195,7 +195,7 @@ def test_first_commit_cannot_be_undone(lake: Catalog) -> None:
         opened(lake, "new").undo()
 
 
-def test_several_tables_go_back_together(lake: Catalog) -> None:
+def test_several_tables_are_restored_in_one_transaction(lake: Catalog) -> None:
     lake.create_table("u", numbers(0, 0).schema)
     with lake.begin() as tx:
         tx.write("u", numbers(0, 3))

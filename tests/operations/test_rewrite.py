@@ -1,4 +1,4 @@
-"""Update, delete and merge rewrite only the files they touch, and keep rows, rules and types."""
+"""DML statements rewrite only files with changes, and keep rows, constraints and types."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def row_groups(catalog: Catalog) -> dict[str, list[int]]:
     }
 
 
-def test_delete_leaves_untouched_files_alone(catalog: Catalog) -> None:
+def test_delete_rewrites_only_files_with_matches(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 10), numbers(10, 20), numbers(20, 30))
     before = row_groups(catalog)
     metrics = json.loads(table.delete("id = 11 OR id = 25"))
@@ -105,7 +105,7 @@ def test_rewritten_rows_keep_order_types_and_values(
     assert [repr(row) for row in after.to_pylist() if row["id"] not in (3, 103)] == kept
 
 
-def test_statistics_are_those_of_the_rows_that_are_left(catalog: Catalog) -> None:
+def test_statistics_of_rewritten_file_match_its_rows(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 10))
     table.delete("id < 5")
     table = handle(catalog)
@@ -134,7 +134,7 @@ def test_merge_updates_deletes_and_inserts_in_one_commit(catalog: Catalog) -> No
     assert table.snapshot.version < handle(catalog).snapshot.version
 
 
-def test_rules_hold_for_new_values(catalog: Catalog) -> None:
+def test_constraints_apply_to_new_values(catalog: Catalog) -> None:
     make(catalog, numbers(0, 10), properties={"delta.constraints.low": "v < 10"})
     before = paths(catalog)
     with pytest.raises(TxnLogError, match="Invalid data found"):
@@ -147,9 +147,9 @@ def test_rules_hold_for_new_values(catalog: Catalog) -> None:
     assert {"id": 3, "v": 2.5, "s": "n3"} in held(catalog)
 
 
-def test_values_that_are_checked_are_those_that_are_written(catalog: Catalog) -> None:
+def test_random_values_are_checked_as_written(catalog: Catalog) -> None:
     make(catalog, numbers(0, 10), properties={"delta.constraints.low": "v < 10"})
-    flip = "random() * 20.0 + 0.5"  # about half of all keep the rule
+    flip = "random() * 20.0 + 0.5"  # about half of the values satisfy the constraint
     source = pa.table({"id": [0]})
     for _ in range(12):
         with suppress(TxnLogError):
@@ -161,7 +161,7 @@ def test_values_that_are_checked_are_those_that_are_written(catalog: Catalog) ->
     assert {"id": 0, "v": 0.0, "s": "n0"} not in held(catalog)
 
 
-def test_merge_that_drops_and_changes_keeps_the_rules(catalog: Catalog) -> None:
+def test_merge_does_not_check_constraints_of_deleted_rows(catalog: Catalog) -> None:
     make(catalog, numbers(0, 10), properties={"delta.constraints.low": "v < 10"})
     source = pa.table({"id": [3, 4, 5], "v": [1.0, 99.0, 2.0]})
     with catalog.begin() as tx:
@@ -176,13 +176,13 @@ def test_merge_that_drops_and_changes_keeps_the_rules(catalog: Catalog) -> None:
     ]
 
 
-def test_value_that_does_not_fit_is_named(catalog: Catalog) -> None:
+def test_error_names_value_that_cannot_be_cast(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 10))
     with pytest.raises(TxnLogSchemaError, match="Cannot cast string 'n3' to value of Float64"):
         table.update({"v": "s"}, "id = 3")
 
 
-def test_files_of_an_older_schema_get_the_new_column(catalog: Catalog) -> None:
+def test_rewritten_file_of_older_schema_gets_new_column(catalog: Catalog) -> None:
     make(catalog, numbers(0, 10))
     wide = numbers(10, 20).append_column("w", pa.array([1] * 10, pa.int64()))
     with catalog.begin() as tx:
@@ -196,7 +196,7 @@ def test_files_of_an_older_schema_get_the_new_column(catalog: Catalog) -> None:
     assert len(held(catalog)) == 18
 
 
-def test_change_data_is_written_beside_rewritten_files(catalog: Catalog) -> None:
+def test_rewrite_writes_change_data(catalog: Catalog) -> None:
     feed = {"delta.enableChangeDataFeed": "true"}
     make(catalog, numbers(0, 10), properties=feed)
     handle(catalog).delete("id = 3")

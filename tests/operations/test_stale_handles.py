@@ -1,4 +1,4 @@
-"""A handle that looks at an older version, or at a table that is gone, changes nothing else."""
+"""A handle on an older version or on a dropped table changes no other version or table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def raw(catalog: Catalog) -> RawTable:
     return RawTable(catalog, catalog.resolve("t"))
 
 
-def test_a_handle_of_a_dropped_table_leaves_the_one_of_its_name_alone(catalog: Catalog) -> None:
+def test_handle_of_a_dropped_table_does_not_change_its_successor(catalog: Catalog) -> None:
     make(catalog, pa.table({"id": [1, 2]}))
     stale = raw(catalog)
     catalog.drop("t")
@@ -41,7 +41,7 @@ def test_a_handle_of_a_dropped_table_leaves_the_one_of_its_name_alone(catalog: C
     assert [row["id"] for row in held(catalog)] == ["a", "b"]
 
 
-def test_another_schema_does_not_take_files_of_the_old_one(catalog: Catalog) -> None:
+def test_schema_overwrite_conflicts_with_concurrent_append(catalog: Catalog) -> None:
     make(catalog, pa.table({"id": [1, 2], "v": [1, 2]}))
     mine, theirs = raw(catalog), raw(catalog)
     theirs.write(pa.table({"id": [3], "v": [3]}), mode="append")
@@ -50,7 +50,7 @@ def test_another_schema_does_not_take_files_of_the_old_one(catalog: Catalog) -> 
     assert [row["id"] for row in held(catalog)] == [1, 2, 3]
 
 
-def test_a_table_made_anew_does_not_take_files_of_the_old_one(catalog: Catalog) -> None:
+def test_table_replacement_conflicts_with_concurrent_append(catalog: Catalog) -> None:
     make(catalog, pa.table({"id": [1, 2]}))
     with catalog.begin() as tx:
         replace_table(tx.target("t"), pa.schema([("id", pa.string())]), None, {})
@@ -60,7 +60,7 @@ def test_a_table_made_anew_does_not_take_files_of_the_old_one(catalog: Catalog) 
             tx.commit()
 
 
-def test_a_change_of_nothing_tells_of_no_application(catalog: Catalog) -> None:
+def test_dml_without_effect_records_no_application_transaction(catalog: Catalog) -> None:
     make(catalog, pa.table({"id": [1, 2]}))
     table = raw(catalog)
     table.delete("id = 9", commit_properties=APPLICATION)

@@ -1,4 +1,4 @@
-"""Listing what lies in a table's folder: divided or not, every name is seen once."""
+"""Unreferenced files of a table: listing in ranges finds every file once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PART = st.text("ab/-0é", min_size=1, max_size=4)
 
 @settings(deadline=None)
 @given(names=st.sets(PART), at_most=st.integers(1, 9))
-def test_ranges_hold_every_name_once(
+def test_ranges_cover_every_name_once(
     tmp_path_factory: pytest.TempPathFactory, names: set[str], at_most: int
 ) -> None:
     storage = open_storage(str(tmp_path_factory.mktemp("names")))
@@ -43,7 +43,7 @@ def test_ranges_hold_every_name_once(
     assert found == [*storage.list()]
 
 
-def test_many_folders_become_as_many_ranges_as_wanted(tmp_path: Path) -> None:
+def test_many_folders_are_split_into_the_requested_number_of_ranges(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path))
     for year in range(2):
         for month in range(12):
@@ -57,7 +57,7 @@ def test_many_folders_become_as_many_ranges_as_wanted(tmp_path: Path) -> None:
     assert sum(len([*list_range(storage, each)]) for each in ranges) == 25
 
 
-def test_what_is_new_needed_hidden_or_behind_a_link_is_no_stray(tmp_path: Path) -> None:
+def test_new_needed_hidden_and_linked_files_are_not_unreferenced(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "t", tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "f").touch()
@@ -75,7 +75,7 @@ def test_what_is_new_needed_hidden_or_behind_a_link_is_no_stray(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("log", ["../logs/inner", "../../elsewhere", "../nowhere"])
-def test_a_table_inside_whose_log_is_a_link_is_left_alone(tmp_path: Path, log: str) -> None:
+def test_nested_table_with_a_linked_log_is_not_unreferenced(tmp_path: Path, log: str) -> None:
     root, storage = tmp_path / "t", open_storage(str(tmp_path / "t"))
     for name in ("inner/f", "inner/p=1/f", "logs/inner/0.json", "old"):
         storage.put(name, b"1")
@@ -91,12 +91,12 @@ def test_a_table_inside_whose_log_is_a_link_is_left_alone(tmp_path: Path, log: s
         "old",
         *(() if spared else ("logs/inner/0.json",)),
     }
-    apart = UnreferencedFiles()  # as one who lists a part of the names alone
+    apart = UnreferencedFiles()  # list only a part of the names, as one of several workers does
     rule.collect(list_range(storage, ("inner/e", "inner/p=2/")), set(), apart)
     assert not apart.sizes
 
 
-def test_a_log_of_the_table_itself_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+def test_linked_log_of_the_table_is_not_unreferenced(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path))
     for name in ("log/0.json", "f"):
         storage.put(name, b"1")
@@ -107,7 +107,7 @@ def test_a_log_of_the_table_itself_that_is_a_link_is_left_alone(tmp_path: Path) 
     assert "f" in found.sizes
 
 
-def test_links_in_a_ring_are_no_folders_to_divide_by(tmp_path: Path) -> None:
+def test_symlink_loops_are_not_followed(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path))
     for number in range(3):
         storage.put(f"p={number}/f", b"")
@@ -119,7 +119,7 @@ def test_links_in_a_ring_are_no_folders_to_divide_by(tmp_path: Path) -> None:
     assert found == [*storage.list()]
 
 
-def test_folders_whose_names_are_no_text_are_listed_by_the_driver(tmp_path: Path) -> None:
+def test_folders_with_non_utf8_names_are_listed_by_the_driver(tmp_path: Path) -> None:
     for number in range(20):
         folder = os.fsencode(tmp_path) + b"/p=\xff" + str(number).encode()
         os.mkdir(folder)
@@ -127,7 +127,7 @@ def test_folders_whose_names_are_no_text_are_listed_by_the_driver(tmp_path: Path
         os.utime(folder + b"/f", (1, 1))
     storage, rule = open_storage(str(tmp_path)), VacuumRule(str(tmp_path), 2000)
     here = find_unreferenced(rule, storage, set(), Meter("t", None))
-    no_session = object()  # nothing is asked of it
+    no_session = object()  # no method of it is called
     there = SparkListing(no_session, Config().storage)(rule, storage, set(), Meter("t", None))
     assert len(there.sizes) == 20
     assert there == here

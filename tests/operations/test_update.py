@@ -1,4 +1,4 @@
-"""UPDATE: new values, their types, the rules of the table."""
+"""UPDATE: new values, their types, and the constraints of the table."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def test_values_are_computed_from_the_old_row(catalog: Catalog) -> None:
     assert held(catalog) == [{"a": 2, "b": 1}]
 
 
-def test_nothing_to_update_commits_nothing(catalog: Catalog) -> None:
+def test_update_without_matches_commits_nothing(catalog: Catalog) -> None:
     table = make(catalog, ROWS)
     assert json.loads(table.update({"v": "0"}, "id = 99"))["num_updated_rows"] == 0
     assert handle(catalog).snapshot.version == table.snapshot.version
 
 
-def test_field_of_a_struct_is_set(catalog: Catalog) -> None:
+def test_struct_field_can_be_updated(catalog: Catalog) -> None:
     table = make(catalog, pa.table({"id": [1, 2], "p": [{"x": 1, "y": 2}, {"x": 3, "y": 4}]}))
     table.update({"p.x": "p.y * 10"}, "id = 2")
     assert held(catalog) == [{"id": 1, "p": {"x": 1, "y": 2}}, {"id": 2, "p": {"x": 40, "y": 4}}]
 
 
-def test_value_that_does_not_fit_is_named(catalog: Catalog) -> None:
+def test_error_names_value_that_cannot_be_cast(catalog: Catalog) -> None:
     table = make(catalog, ROWS)
     with pytest.raises(
         TxnLogSchemaError, match="Cast error: Cannot cast string 'b' to value of Float64"
@@ -55,13 +55,13 @@ def test_value_that_does_not_fit_is_named(catalog: Catalog) -> None:
     assert handle(catalog).snapshot.version == table.snapshot.version
 
 
-def test_value_that_does_not_fit_can_become_null(catalog: Catalog) -> None:
+def test_safe_cast_sets_null_for_value_that_cannot_be_cast(catalog: Catalog) -> None:
     table = make(catalog, ROWS)
     table.update({"v": "s"}, "id = 2", safe_cast=True)
     assert {"id": 2, "s": "b", "v": None} in held(catalog)
 
 
-def test_whole_number_too_large_for_its_column_is_named(catalog: Catalog) -> None:
+def test_error_names_integer_that_overflows_its_column(catalog: Catalog) -> None:
     table = make(catalog, pa.table({"n": pa.array([1], pa.int32())}))
     with pytest.raises(TxnLogSchemaError, match="3000000001"):
         table.update({"n": "n + 3000000000"})
@@ -86,7 +86,7 @@ def test_whole_number_too_large_for_its_column_is_named(catalog: Catalog) -> Non
         (pa.int64(), None, None),
     ],
 )
-def test_python_values_are_stored_as_they_are(
+def test_new_values_accept_python_values(
     catalog: Catalog, kind: pa.DataType, value: Any, stored: Any
 ) -> None:
     make(catalog, pa.table({"x": pa.nulls(1, kind)}))
@@ -95,7 +95,7 @@ def test_python_values_are_stored_as_they_are(
     assert held(catalog) == [{"x": stored}]
 
 
-def test_partition_value_moves_the_row(catalog: Catalog) -> None:
+def test_update_of_partition_column_moves_the_row(catalog: Catalog) -> None:
     table = make(catalog, pa.table({"p": ["a", "b"], "x": [1, 2]}), partition_by=["p"])
     table.update({"p": "'c'"}, "x = 1")
     assert held(catalog) == [{"p": "b", "x": 2}, {"p": "c", "x": 1}]
@@ -124,7 +124,7 @@ def test_unknown_name_in_a_value_is_refused(catalog: Catalog) -> None:
             make(catalog, ROWS, name=column).update({column: "ww + 1"})
 
 
-def test_column_is_set_once(catalog: Catalog) -> None:
+def test_column_set_twice_is_refused(catalog: Catalog) -> None:
     with pytest.raises(TxnLogSchemaError, match="set twice"):
         make(catalog, ROWS).update({"v": "1", "V": "2"})
 
@@ -139,7 +139,7 @@ def test_updates_of_one_transaction_see_each_other(catalog: Catalog) -> None:
     assert sorted(row["v"] for row in held(catalog)) == [3.5, 4.5]
 
 
-def test_change_data_has_both_images(catalog: Catalog) -> None:
+def test_change_data_has_preimage_and_postimage(catalog: Catalog) -> None:
     table = make(catalog, ROWS, properties={"delta.enableChangeDataFeed": "true"})
     table.update({"v": "0"}, "id = 2")
     images = [(row["v"], row["_change_type"]) for row in changes(catalog)]

@@ -1,4 +1,4 @@
-"""VACUUM deletes what no retained version reaches, and nothing else."""
+"""VACUUM deletes only files that no retained version needs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False
 
 @pytest.fixture(scope="module", autouse=True)
 def _small_pages() -> Iterator[None]:
-    """What is needed is read page by page; here by two files at once."""
+    """Read the needed files in pages of two, so that several pages are read."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(vacuum_search, "_PAGE", 2)
         yield
@@ -62,7 +62,7 @@ def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield catalog
 
 
-def test_a_vacuum_asks_once_where_the_mirror_writes(lake: Catalog) -> None:
+def test_vacuum_queries_publish_targets_once(lake: Catalog) -> None:
     with counting() as sent:
         lake.vacuum("t", dry_run=False, **NOW)
     assert sent.tally()["target_locations"] == 1
@@ -74,11 +74,11 @@ def write(catalog: Catalog, first: int, part: str = "a", mode: str = "append") -
 
 
 def reached(catalog: Catalog, version: int) -> set[str]:
-    """The files of one version, by their names below the table."""
+    """Return the paths of the files of one version."""
     return set(catalog.table("t").files(version)["path"].to_pylist())
 
 
-def test_commits_and_answer_are_those_of_stock(lake: Catalog, tmp_path: Path) -> None:
+def test_vacuum_commits_and_result_match_deltalake(lake: Catalog, tmp_path: Path) -> None:
     place = tmp_path / "stock"
     for first, mode in ((0, "append"), (10, "overwrite")):
         rows = numbers(first, first + 2)
@@ -104,13 +104,13 @@ def test_dry_run_deletes_and_commits_nothing(lake: Catalog) -> None:
     assert (data_files(lake), table.version()) == (files, 2)
 
 
-def test_removed_files_within_the_retention_stay(lake: Catalog) -> None:
+def test_removed_files_within_retention_are_kept(lake: Catalog) -> None:
     assert opened(lake).vacuum(dry_run=False) == []
     assert opened(lake).vacuum(retention_hours=200, dry_run=False) == []
     assert own_rows(lake, version=1) == stock_rows(lake, version=1)
 
 
-def test_retention_below_the_tables_own_is_refused(lake: Catalog) -> None:
+def test_retention_below_the_table_property_is_refused(lake: Catalog) -> None:
     table = opened(lake)
     with pytest.raises(TxnLogError, match=r"Invalid retention period.* 168 hours, got 1 hours"):
         table.vacuum(retention_hours=1)
@@ -118,7 +118,7 @@ def test_retention_below_the_tables_own_is_refused(lake: Catalog) -> None:
     assert table.vacuum() == list(reached(lake, 1))
 
 
-def test_second_vacuum_has_nothing_left_to_do(lake: Catalog) -> None:
+def test_second_vacuum_deletes_nothing(lake: Catalog) -> None:
     table = opened(lake)
     assert len(table.vacuum(**NOW, dry_run=False)) == 1
     version = table.version()
@@ -128,7 +128,7 @@ def test_second_vacuum_has_nothing_left_to_do(lake: Catalog) -> None:
     assert len(opened(lake).vacuum(**NOW, dry_run=False)) == 1
 
 
-def test_kept_versions_stay_readable_and_go_later(lake: Catalog) -> None:
+def test_kept_versions_stay_readable_until_a_later_vacuum(lake: Catalog) -> None:
     write(lake, 20, mode="overwrite")
     table = opened(lake)
     rows = own_rows(lake, version=1)
@@ -140,14 +140,14 @@ def test_kept_versions_stay_readable_and_go_later(lake: Catalog) -> None:
         table.vacuum(**NOW, keep_versions=[99])
 
 
-def test_files_that_came_back_stay(lake: Catalog) -> None:
+def test_restored_files_are_kept(lake: Catalog) -> None:
     table = opened(lake)
     table.restore(1)
     assert table.vacuum(**NOW, dry_run=False) == list(reached(lake, 2))
     assert [row["id"] for row in agree(lake)] == [0, 1]
 
 
-def test_files_with_encoded_names_that_came_back_stay(lake: Catalog) -> None:
+def test_restored_files_with_encoded_names_are_kept(lake: Catalog) -> None:
     write(lake, 20, part="50% of ü/x")
     version, files = opened(lake).version(), reached(lake, 3)
     assert any("%" in each for each in files)
@@ -157,7 +157,7 @@ def test_files_with_encoded_names_that_came_back_stay(lake: Catalog) -> None:
     assert [row["id"] for row in agree(lake)] == [10, 11, 20, 21]
 
 
-def test_full_finds_files_that_nobody_knows(lake: Catalog) -> None:
+def test_full_vacuum_deletes_unreferenced_files(lake: Catalog) -> None:
     root = Path(lake.table("t").location)
     for name in ("stray.parquet", "part=a/stray", "_change_data/stray"):
         (root / name).parent.mkdir(exist_ok=True)
@@ -166,7 +166,7 @@ def test_full_finds_files_that_nobody_knows(lake: Catalog) -> None:
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_bytes(b"x")
     table = opened(lake)
-    assert table.vacuum(full=True) == []  # too young
+    assert table.vacuum(full=True) == []  # the files are too new
     found = set(table.vacuum(**NOW, full=True, dry_run=False))
     assert found == reached(lake, 1) | {"stray.parquet", "part=a/stray", "_change_data/stray"}
     assert {"_hidden/kept", ".kept", "part=a/_kept"} <= data_files(lake)
@@ -174,13 +174,13 @@ def test_full_finds_files_that_nobody_knows(lake: Catalog) -> None:
     agree(lake)
 
 
-def test_spark_as_the_default_engine_is_no_reason_to_need_a_session(lake: Catalog) -> None:
+def test_vacuum_with_spark_as_default_engine_needs_no_session(lake: Catalog) -> None:
     with deltasql.connect(lake.uri, engine={"default": "spark"}) as other:
         lite, full = (other.vacuum("t", **NOW, full=each) for each in (False, True))
     assert set(lite) == set(full) == reached(lake, 1)
 
 
-def test_full_respects_other_tables_databases_and_links(lake: Catalog, tmp_path: Path) -> None:
+def test_full_vacuum_keeps_nested_tables_and_linked_files(lake: Catalog, tmp_path: Path) -> None:
     root = Path(lake.table("t").location)
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -199,7 +199,7 @@ def test_full_respects_other_tables_databases_and_links(lake: Catalog, tmp_path:
     assert len(agree(lake, "inner")) == 3
 
 
-def test_database_inside_of_the_table_folder_survives_a_full_vacuum(tmp_path: Path) -> None:
+def test_full_vacuum_keeps_a_database_in_the_table_folder(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/t/meta.db") as catalog:
         catalog.create_table("t", numbers(0, 0).schema, location=str(tmp_path / "t"))
@@ -208,7 +208,7 @@ def test_database_inside_of_the_table_folder_survives_a_full_vacuum(tmp_path: Pa
         assert len(agree(catalog)) == 2
 
 
-def test_files_of_a_running_transaction_stay_and_abandoned_ones_go(lake: Catalog) -> None:
+def test_vacuum_keeps_files_of_running_transactions_only(lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", numbers(30, 32))
         assert set(opened(lake).vacuum(**NOW, full=True, dry_run=False)) == reached(lake, 1)
@@ -217,7 +217,7 @@ def test_files_of_a_running_transaction_stay_and_abandoned_ones_go(lake: Catalog
     (root / "orphan.parquet").write_bytes(b"x")
     (root / "spark").mkdir()
     (root / "spark/orphan.parquet").write_bytes(b"x")
-    (root / "early/_temporary").mkdir(parents=True)  # its writer died before the first file
+    (root / "early/_temporary").mkdir(parents=True)  # its writer died before it wrote a file
     day_ms = timedelta(days=1) // timedelta(milliseconds=1)
     table_id = lake.table("t").row.table_id
     with lake.store.change() as (session, _):
@@ -234,7 +234,7 @@ def test_files_of_a_running_transaction_stay_and_abandoned_ones_go(lake: Catalog
     assert len(agree(lake)) == 4
 
 
-def test_commit_of_a_clock_far_ahead_makes_nothing_old(lake: Catalog) -> None:
+def test_commit_with_a_clock_ahead_does_not_expire_files(lake: Catalog) -> None:
     ahead_ms = 9 * 24 * 3_600_000
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deltasql.commit.committer.now_ms", lambda: now_ms() + ahead_ms)
@@ -247,16 +247,16 @@ def test_commit_of_a_clock_far_ahead_makes_nothing_old(lake: Catalog) -> None:
     assert len(own_rows(lake, version=1)) == 2
 
 
-def test_full_leaves_tables_that_no_catalog_knows(lake: Catalog) -> None:
+def test_full_vacuum_keeps_nested_tables_of_no_catalog(lake: Catalog) -> None:
     inside = Path(lake.table("t").location) / "inner"
     rows = numbers(0, 2).rename_columns(["ID", "PART", "TEXT"])
-    deltalake.write_deltalake(inside, rows, partition_by=["PART"])  # sorted before the log
+    deltalake.write_deltalake(inside, rows, partition_by=["PART"])  # sorted before `_delta_log`
     found = opened(lake).vacuum(**NOW, dry_run=False, full=True)
     assert not any(name.startswith("inner/") for name in found)
     assert deltalake.DeltaTable(inside).to_pyarrow_table().num_rows == 2
 
 
-def test_change_data_expires_with_its_version(lake: Catalog) -> None:
+def test_vacuum_deletes_change_data_with_its_version(lake: Catalog) -> None:
     opened(lake).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     with lake.begin() as tx:
         tx.delete("t", "id = 10")
@@ -265,17 +265,17 @@ def test_change_data_expires_with_its_version(lake: Catalog) -> None:
     changes = {name for name in data_files(lake) if name.startswith("_change_data")}
     assert len(changes) == 2
     gone = set(opened(lake).vacuum(**NOW, dry_run=False))
-    assert len(gone & changes) == 1  # the latest version is retained, and so are its changes
+    assert len(gone & changes) == 1  # the latest version is retained, and with it its change data
     assert len(opened(lake).vacuum(**NOW, dry_run=False)) == 1
     assert not any(name.startswith("_change_data") for name in data_files(lake))
 
 
-def test_commits_in_the_millisecond_of_a_vacuum_are_vacuumed_later(lake: Catalog) -> None:
+def test_commits_in_the_millisecond_of_a_vacuum_expire_later(lake: Catalog) -> None:
     opened(lake).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     with lake.begin() as tx:
         tx.update("t", {"text": "'new'"}, predicate="id = 10")
     at_ms = lake.table("t").snapshot().committed_at_ms + 1
-    with pytest.MonkeyPatch.context() as patch:  # VACUUM START gets the time it looks back from
+    with pytest.MonkeyPatch.context() as patch:  # VACUUM START gets the timestamp of the vacuum
         patch.setattr("deltasql.operations.vacuum.vacuum.now_ms", lambda: at_ms)
         patch.setattr("deltasql.commit.committer.now_ms", lambda: at_ms)
         assert opened(lake).vacuum(**NOW, dry_run=False)
@@ -313,7 +313,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(25), deadline=None)
 @given(STEPS)
-def test_whatever_happened_retained_versions_keep_all_their_files(
+def test_retained_versions_keep_all_their_files(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
 ) -> None:
     folder = tmp_path_factory.mktemp("vacuumed")
@@ -347,7 +347,7 @@ def test_whatever_happened_retained_versions_keep_all_their_files(
                 assert reached(lake, version) <= left
 
 
-def test_time_decides_which_versions_are_retained(
+def test_retention_time_decides_which_versions_are_kept(
     lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later_ms = now_ms() + 2 * 3_600_000
@@ -360,11 +360,11 @@ def test_time_decides_which_versions_are_retained(
     assert own_rows(lake, version=2) == stock_rows(lake, version=2)
 
 
-# Logs that others write too
+# Logs that other programs write too
 
 
 def brought_in(catalog: Catalog, tmp_path: Path) -> Path:
-    """A table `t2` that was imported and not cut over, with a removed file."""
+    """Import a table `t2` with a removed file, without cutover."""
     place = tmp_path / "t2"
     for first, mode in ((0, "append"), (10, "overwrite")):
         deltalake.write_deltalake(place, numbers(first, first + 2), mode=mode)
@@ -374,12 +374,12 @@ def brought_in(catalog: Catalog, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("mode", ["sync", "off"])
-def test_no_file_is_deleted_while_the_log_has_commits_that_sql_does_not_know(
+def test_vacuum_is_refused_while_the_log_has_unknown_commits(
     lake: Catalog, tmp_path: Path, full: bool, mode: str
 ) -> None:
     lake.mirror.mode = mode
     place = brought_in(lake, tmp_path)
-    deltalake.DeltaTable(place).restore(0)  # what SQL has as removed lives again
+    deltalake.DeltaTable(place).restore(0)  # files that are removed in SQL are live again
     deltalake.write_deltalake(place, numbers(20, 22), mode="append")
     before = sorted(place.rglob("*"))
     with pytest.raises(MirrorDivergedError, match="mirror adopt"):
@@ -396,9 +396,7 @@ def test_no_file_is_deleted_while_the_log_has_commits_that_sql_does_not_know(
     ]
 
 
-def test_no_file_is_deleted_while_sql_and_others_disagree_on_a_version(
-    lake: Catalog, tmp_path: Path
-) -> None:
+def test_vacuum_is_refused_while_sql_and_log_have_diverged(lake: Catalog, tmp_path: Path) -> None:
     lake.mirror.mode = "off"
     place = brought_in(lake, tmp_path)
     with lake.begin() as tx:
@@ -410,7 +408,7 @@ def test_no_file_is_deleted_while_sql_and_others_disagree_on_a_version(
     assert sorted(place.rglob("*.parquet")) == files
 
 
-def test_no_file_is_deleted_while_a_published_log_is_out_of_reach(
+def test_vacuum_is_refused_while_the_published_log_is_unreachable(
     lake: Catalog, tmp_path: Path
 ) -> None:
     place = brought_in(lake, tmp_path)

@@ -1,4 +1,4 @@
-"""Void columns: data files leave them out, as the protocol says, and every change works."""
+"""Void columns: data files omit them, as the protocol says, and every operation works."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.one_database
 
 VOID = pa.null()
 INNER = pa.struct([("a", pa.int64()), ("w", VOID)])
-# Columns without which a file keeps all rows, and those for which the protocol has no form.
+# PLAIN: a file can omit these columns. ODD: the protocol defines no form for these.
 PLAIN = {"id": pa.int64(), "v": VOID, "s": INNER, "n": pa.list_(INNER)}
 ODD = {
     "l": pa.list_(VOID),
@@ -47,7 +47,7 @@ def row(number: int, *, odd: bool = False) -> dict[str, Any]:
 
 
 def rows(*numbers: int, odd: bool = False) -> pa.Table:
-    """Rows with void columns; the last one is null but for its id."""
+    """Return rows with void columns; in the last one only the id is not null."""
     schema = pa.schema(PLAIN | (ODD if odd else {}))
     data = [row(number, odd=odd) for number in numbers]
     data[-1] = {"id": numbers[-1]}
@@ -75,7 +75,7 @@ def ordered(table: Any) -> list[dict[str, Any]]:
 
 
 def check_readers(catalog: Catalog, wanted: pa.Table) -> None:
-    """Ours and stock deltalake's ways to read find these rows."""
+    """Assert that our readers and deltalake's find these rows."""
     ours = handle(catalog)
     with catalog.begin() as tx:
         in_transaction = pa.table(tx.read("t"))
@@ -92,7 +92,7 @@ def stored_schemas(catalog: Catalog) -> list[pa.Schema]:
     return [pq.read_schema(f"{place}/{path}") for path in paths]
 
 
-def test_files_leave_void_columns_out(lake: Catalog) -> None:
+def test_data_files_omit_void_columns(lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", rows(1, 2))
     (stored,) = stored_schemas(lake)
@@ -102,8 +102,8 @@ def test_files_leave_void_columns_out(lake: Catalog) -> None:
     check_readers(lake, rows(1, 2))
 
 
-def test_every_change_works_and_every_reader_reads_it(lake: Catalog) -> None:
-    """Also where void is in a list, in a map or alone in a struct: the file has nulls there."""
+def test_every_operation_works_on_void_columns(lake: Catalog) -> None:
+    """Also where void is in a list, in a map or alone in a struct: the file stores nulls there."""
     deltasql.write_deltalake(
         lake.uri.with_table("t").to_string(),
         rows(1, 2, 3, odd=True),
@@ -141,7 +141,7 @@ def test_every_change_works_and_every_reader_reads_it(lake: Catalog) -> None:
     assert feed.num_rows == 3 + 2 + 2 + 1 + 2 + 2 + 2
 
 
-def test_a_table_of_void_columns_alone_keeps_its_rows(lake: Catalog) -> None:
+def test_table_with_only_void_columns_keeps_its_rows(lake: Catalog) -> None:
     nothing = pa.table({"v": pa.nulls(3)})
     with lake.begin() as tx:
         tx.write("t", nothing)
@@ -150,7 +150,7 @@ def test_a_table_of_void_columns_alone_keeps_its_rows(lake: Catalog) -> None:
 
 
 @pytest.mark.parametrize("name", ["v", "s", "l"])
-def test_a_value_in_a_void_column_is_refused_by_name(lake: Catalog, name: str) -> None:
+def test_error_names_void_column_that_gets_a_value(lake: Catalog, name: str) -> None:
     with lake.begin() as tx:
         tx.write("t", rows(1, odd=True))
     values = {"v": "5", "s": "named_struct('a', 1, 'w', 5)", "l": "make_array(5)"}
@@ -160,7 +160,7 @@ def test_a_value_in_a_void_column_is_refused_by_name(lake: Catalog, name: str) -
 
 
 def integers(made: HandMade) -> pa.Table:
-    """A table whose files hold integers in void columns, as development versions wrote them."""
+    """Create a table whose files store integers in void columns, as development versions did."""
     inner = struct(column("a"), column("w", "void"))
     fields = {"id": "long", "v": "void", "s": inner, "n": array(inner)}
     kind = pa.struct([("a", pa.int64()), ("w", pa.int32())])
@@ -187,7 +187,7 @@ def test_integers_in_void_columns_are_read(lake: Catalog, made: HandMade) -> Non
 def test_void_columns_in_a_bucket_are_read_and_changed(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
-    """Files there are not opened by DuckDB."""
+    """DuckDB does not open these files."""
     with deltasql.connect(
         sqlite_uri, storage={"options": s3_options}, table={"data_root": s3_location}
     ) as catalog:
@@ -211,7 +211,7 @@ def test_void_columns_in_a_bucket_are_read_and_changed(
 
 
 def on_spark(spark: SparkSession, catalog: Catalog, name: str = "t") -> list[dict[str, Any]]:
-    # Not toArrow: pyspark's own cast fails where a list has something void in it.
+    # Not toArrow: pyspark's own cast fails for a list that contains void.
     found = deltasql.spark.read(spark, catalog.uri.with_table(name).to_string())
     return [each.asDict(recursive=True) for each in found.orderBy("id").collect()]
 
@@ -235,7 +235,9 @@ def test_spark_reads_and_changes_void_columns(
 
 
 @pytest.mark.everything("each change is several jobs of Spark")
-def test_every_change_works_on_spark(spark: SparkSession, lake: Catalog, made: HandMade) -> None:
+def test_every_operation_on_void_columns_works_on_spark(
+    spark: SparkSession, lake: Catalog, made: HandMade
+) -> None:
     integers(made)
     lake.import_table(made.path, name="t")
     with lake.begin() as tx:
@@ -256,7 +258,7 @@ def test_every_change_works_on_spark(spark: SparkSession, lake: Catalog, made: H
 
 
 @pytest.mark.everything("Spark, for what only stock deltalake and DuckDB have a form")
-def test_spark_refuses_to_write_what_it_has_no_form_for(spark: SparkSession, lake: Catalog) -> None:
+def test_spark_refuses_void_types_it_cannot_write(spark: SparkSession, lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", rows(1, 2, odd=True))
     (first, last) = ordered(rows(1, 2, odd=True))

@@ -1,4 +1,4 @@
-"""Append, overwrite, error and ignore do to a table what stock deltalake does."""
+"""The write modes append, overwrite, error and ignore give the results of deltalake."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def filled(twins: Twins) -> Twins:
 
 @pytest.mark.parametrize("mode", ["error", "append", "overwrite", "ignore"])
 @pytest.mark.parametrize("partition_by", [None, "name", ["name"]])
-def test_a_table_that_does_not_exist_is_created(twins: Twins, mode: Any, partition_by: Any) -> None:
+def test_every_mode_creates_a_missing_table(twins: Twins, mode: Any, partition_by: Any) -> None:
     assert twins.write(ROWS, mode=mode, partition_by=partition_by) is None
     twins.assert_alike()
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite", "ignore"])
-def test_a_second_write(filled: Twins, mode: Any) -> None:
+def test_second_write_matches_deltalake(filled: Twins, mode: Any) -> None:
     assert filled.write(MORE, mode=mode) is None
     filled.assert_alike()
 
 
-def test_mode_error_refuses_a_table_that_exists(filled: Twins) -> None:
+def test_mode_error_refuses_an_existing_table(filled: Twins) -> None:
     error = filled.write(MORE)
     assert isinstance(error, TableExistsError)
     assert error.told.startswith("A table already exists at: ")
@@ -77,7 +77,7 @@ def test_mode_ignore_does_not_read_the_data(filled: Twins) -> None:
     deltasql.write_deltalake(filled.uri, reader, mode="ignore")
 
 
-def test_modes_that_there_are_not(filled: Twins) -> None:
+def test_invalid_modes_are_refused(filled: Twins) -> None:
     assert "Invalid save mode provided: up" in str(filled.write(MORE, mode="up"))
     error = filled.write(MORE, mode="append", schema_mode="up")
     assert isinstance(error, TxnLogConfigError)
@@ -87,12 +87,12 @@ def test_modes_that_there_are_not(filled: Twins) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_no_rows_still_make_a_version(filled: Twins, mode: Any) -> None:
+def test_write_without_rows_commits_a_version(filled: Twins, mode: Any) -> None:
     assert filled.write(ROWS.slice(0, 0), mode=mode) is None
     filled.assert_alike()
 
 
-def test_a_new_table_takes_name_description_and_properties(twins: Twins) -> None:
+def test_new_table_gets_name_description_and_properties(twins: Twins) -> None:
     told = {"name": "sold", "description": "what was sold"}
     wanted = {"delta.appendOnly": "true", "delta.logRetentionDuration": None}
     assert twins.write(ROWS, configuration=wanted, **told) is None
@@ -101,7 +101,7 @@ def test_a_new_table_takes_name_description_and_properties(twins: Twins) -> None
         assert properties(table) == {"delta.appendOnly": "true"}
 
 
-def test_a_table_that_is_there_keeps_its_properties(filled: Twins) -> None:
+def test_existing_table_keeps_its_properties(filled: Twins) -> None:
     assert filled.write(MORE, mode="append", configuration={"delta.appendOnly": "true"}) is None
     assert properties(deltasql.DeltaTable(filled.uri)) == {}
 
@@ -111,7 +111,7 @@ def test_unknown_properties_are_refused(twins: Twins) -> None:
     assert error.told.startswith("Error parsing property 'foo':'1'")
 
 
-def test_an_append_only_table_keeps_its_rows(twins: Twins) -> None:
+def test_overwrite_of_append_only_table_is_refused(twins: Twins) -> None:
     assert twins.write(ROWS, configuration={"delta.appendOnly": "true"}) is None
     assert twins.write(MORE, mode="append") is None
     for options in ({}, {"predicate": "id = 1"}):
@@ -125,7 +125,7 @@ def test_an_append_only_table_keeps_its_rows(twins: Twins) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_other_partition_columns_are_refused(twins: Twins, mode: Any) -> None:
+def test_different_partition_columns_are_refused(twins: Twins, mode: Any) -> None:
     assert twins.write(ROWS, partition_by=["name"]) is None
     error = twins.write(MORE, mode=mode, partition_by=["id"])
     assert isinstance(error, TxnLogSchemaError)
@@ -135,14 +135,14 @@ def test_other_partition_columns_are_refused(twins: Twins, mode: Any) -> None:
 
 
 @pytest.mark.parametrize("partition_by", [None, [], ["id"]])
-def test_an_overwrite_of_the_schema_may_change_them(twins: Twins, partition_by: Any) -> None:
+def test_schema_overwrite_may_change_partition_columns(twins: Twins, partition_by: Any) -> None:
     assert twins.write(ROWS, partition_by=["name"]) is None
     options = {"mode": "overwrite", "schema_mode": "overwrite", "partition_by": partition_by}
     assert twins.write(ROWS, **options) is None
     twins.assert_alike()
 
 
-def test_a_partition_column_must_exist(twins: Twins) -> None:
+def test_unknown_partition_column_is_refused(twins: Twins) -> None:
     error = twins.write(ROWS, partition_by=["day"])
     assert "Partition column 'day' not found in schema" in str(error)
 
@@ -163,7 +163,7 @@ def test_a_partition_column_must_exist(twins: Twins) -> None:
         ("name = 'x' OR name = 'y'", pa.table({"id": [1], "name": ["y"]})),
     ],
 )
-def test_rows_that_match_are_replaced(
+def test_overwrite_with_predicate_replaces_matching_rows(
     twins: Twins, predicate: str, data: pa.Table, partition_by: Any
 ) -> None:
     assert twins.write(ROWS, partition_by=partition_by) is None
@@ -172,7 +172,7 @@ def test_rows_that_match_are_replaced(
     twins.assert_alike()
 
 
-def test_only_touched_files_are_rewritten(filled: Twins) -> None:
+def test_overwrite_with_predicate_rewrites_only_files_with_matches(filled: Twins) -> None:
     deltasql.write_deltalake(filled.uri, MORE, mode="append")
     before = set(deltasql.DeltaTable(filled.uri).file_uris())
     new = pa.table({"id": [1], "name": ["new"]})
@@ -183,7 +183,7 @@ def test_only_touched_files_are_rewritten(filled: Twins) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_data_must_match_the_predicate(filled: Twins, mode: Any) -> None:
+def test_written_rows_must_match_the_predicate(filled: Twins, mode: Any) -> None:
     data = pa.table({"id": [1, 5, None], "name": ["a", "b", "c"]})
     error = filled.write(data, mode=mode, predicate="id = 1")
     assert isinstance(error, InvalidDataError)
@@ -192,11 +192,11 @@ def test_data_must_match_the_predicate(filled: Twins, mode: Any) -> None:
     filled.assert_alike()
 
 
-def test_a_predicate_names_columns_of_the_table(filled: Twins) -> None:
+def test_unknown_column_in_predicate_is_refused(filled: Twins) -> None:
     assert isinstance(filled.write(MORE, mode="overwrite", predicate="zz = 1"), TxnLogError)
 
 
-def test_replaced_rows_are_in_the_change_feed(twins: Twins) -> None:
+def test_replaced_rows_are_in_the_change_data(twins: Twins) -> None:
     feed = {"delta.enableChangeDataFeed": "true"}
     assert twins.write(ROWS, configuration=feed) is None
     new = pa.table({"id": [1], "name": ["new"]})
@@ -218,7 +218,7 @@ def test_replaced_rows_are_in_the_change_feed(twins: Twins) -> None:
 # Handles and commits
 
 
-def test_a_table_object_moves_to_the_new_version(filled: Twins) -> None:
+def test_write_moves_the_handle_to_the_new_version(filled: Twins) -> None:
     table = deltasql.DeltaTable(filled.uri)
     deltasql.write_deltalake(table, MORE, mode="append")
     deltasql.write_deltalake(table, MORE, mode="append")
@@ -230,7 +230,7 @@ def test_a_table_object_moves_to_the_new_version(filled: Twins) -> None:
     assert table.version() == 2
 
 
-def test_plain_paths_and_stock_tables_are_left_to_deltalake(tmp_path: Path) -> None:
+def test_paths_and_deltalake_tables_are_written_by_deltalake(tmp_path: Path) -> None:
     deltasql.write_deltalake(tmp_path / "a", ROWS)
     stock = deltalake.DeltaTable(str(tmp_path / "a"))
     deltasql.write_deltalake(stock, MORE, mode="append")
@@ -239,7 +239,7 @@ def test_plain_paths_and_stock_tables_are_left_to_deltalake(tmp_path: Path) -> N
         deltasql.write_deltalake(5, ROWS)  # type: ignore[arg-type]
 
 
-def test_appends_from_a_stale_handle_follow_each_other(filled: Twins) -> None:
+def test_append_from_a_stale_handle_succeeds(filled: Twins) -> None:
     stale = deltasql.DeltaTable(filled.uri)
     deltasql.write_deltalake(filled.uri, MORE, mode="append")
     deltasql.write_deltalake(stale, MORE, mode="append")
@@ -247,7 +247,7 @@ def test_appends_from_a_stale_handle_follow_each_other(filled: Twins) -> None:
     assert len(rows(stale)) == 4
 
 
-def test_an_overwrite_from_a_stale_handle_spares_what_it_did_not_see(filled: Twins) -> None:
+def test_overwrite_from_a_stale_handle_keeps_newer_appends(filled: Twins) -> None:
     stale = deltasql.DeltaTable(filled.uri)
     deltasql.write_deltalake(filled.uri, MORE, mode="append")
     deltasql.write_deltalake(stale, ROWS.slice(0, 1), mode="overwrite")
@@ -261,7 +261,7 @@ def test_two_overwrites_of_one_version_conflict(filled: Twins) -> None:
         deltasql.write_deltalake(stale, ROWS, mode="overwrite")
 
 
-def test_an_append_for_an_older_schema_conflicts(filled: Twins) -> None:
+def test_append_with_an_older_schema_conflicts(filled: Twins) -> None:
     stale = deltasql.DeltaTable(filled.uri)
     wider = MORE.append_column("more", [[1]])
     deltasql.write_deltalake(filled.uri, wider, mode="append", schema_mode="merge")
@@ -269,7 +269,7 @@ def test_an_append_for_an_older_schema_conflicts(filled: Twins) -> None:
         deltasql.write_deltalake(stale, MORE, mode="append")
 
 
-def test_without_retries_a_taken_version_is_an_error(filled: Twins) -> None:
+def test_taken_version_is_an_error_without_retries(filled: Twins) -> None:
     stale = deltasql.DeltaTable(filled.uri)
     once = CommitProperties(max_commit_retries=0)
     deltasql.write_deltalake(filled.uri, MORE, mode="append", commit_properties=once)
@@ -305,7 +305,7 @@ def test_commit_properties_reach_the_log(filled: Twins) -> None:
         {5: "x"},
     ],
 )
-def test_custom_metadata_is_checked(filled: Twins, custom: Any) -> None:
+def test_invalid_custom_metadata_is_refused(filled: Twins, custom: Any) -> None:
     commit = CommitProperties(custom_metadata=custom)
     error = filled.write(MORE, mode="append", commit_properties=commit)
     assert isinstance(error, ValueError)
@@ -313,7 +313,7 @@ def test_custom_metadata_is_checked(filled: Twins, custom: Any) -> None:
     filled.assert_alike()
 
 
-def test_writer_properties_shape_the_files(filled: Twins) -> None:
+def test_writer_properties_apply_to_data_files(filled: Twins) -> None:
     import pyarrow.parquet as pq
 
     shape = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=10)
@@ -325,7 +325,7 @@ def test_writer_properties_shape_the_files(filled: Twins) -> None:
     assert footer.row_group(0).column(0).compression == "ZSTD"
 
 
-def test_files_have_about_the_size_that_was_asked_for(filled: Twins) -> None:
+def test_target_file_size_splits_files(filled: Twins) -> None:
     import numpy
 
     numbers = numpy.random.default_rng(0).integers(0, 2**60, 400_000)

@@ -1,4 +1,4 @@
-"""NOT NULL, constraints, invariants and generated columns hold for every row that is written."""
+"""NOT NULL, constraints, invariants and generated columns are enforced for every written row."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def generated() -> Schema:
 # Constraints and invariants
 
 
-def test_a_constraint_must_be_true_for_every_row(catalog: Catalog) -> None:
+def test_constraint_must_be_true_for_every_row(catalog: Catalog) -> None:
     rule = {"delta.constraints.positive": "id > 0", "delta.constraints.named": "name <> 'zz'"}
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
     catalog.create_table("t", schema, properties=rule)
@@ -65,7 +65,7 @@ def test_a_constraint_must_be_true_for_every_row(catalog: Catalog) -> None:
     assert len(read(catalog)) == 1
 
 
-def test_an_invariant_must_be_true_for_every_row(catalog: Catalog) -> None:
+def test_invariant_must_be_true_for_every_row(catalog: Catalog) -> None:
     rule = json.dumps({"expression": {"expression": "a > 3"}})
     schema = Schema([Field("a", "long", metadata={"delta.invariants": rule})])
     catalog.create_table("t", schema)
@@ -74,7 +74,7 @@ def test_an_invariant_must_be_true_for_every_row(catalog: Catalog) -> None:
         write(catalog, pa.table({"a": [1, None]}))
 
 
-def test_a_stream_is_checked_batch_by_batch(catalog: Catalog) -> None:
+def test_stream_is_checked_batch_by_batch(catalog: Catalog) -> None:
     rule = {"delta.constraints.positive": "id >= 0"}
     catalog.create_table("t", pa.schema([("id", pa.int64())]), properties=rule)
     batches = [pa.record_batch({"id": [n] * 60_000}) for n in (1, 2, 3, -1, 5)]
@@ -88,7 +88,7 @@ def test_a_stream_is_checked_batch_by_batch(catalog: Catalog) -> None:
 # Generated columns
 
 
-def test_generated_columns_are_computed_when_they_are_missing(catalog: Catalog) -> None:
+def test_missing_generated_columns_are_computed(catalog: Catalog) -> None:
     catalog.create_table("t", generated())
     write(catalog, pa.table({"a": [5, None]}))
     write(catalog, pa.table({"twice": [12], "a": [6]}))
@@ -102,14 +102,14 @@ def test_generated_columns_are_computed_when_they_are_missing(catalog: Catalog) 
 
 
 @pytest.mark.parametrize("twice", [11, None])
-def test_generated_columns_are_checked_when_they_are_given(catalog: Catalog, twice: Any) -> None:
+def test_wrong_values_of_generated_columns_are_refused(catalog: Catalog, twice: Any) -> None:
     catalog.create_table("t", generated())
     rows = pa.table({"a": [5], "twice": pa.array([twice], pa.int64()), "text": ["5"]})
     with pytest.raises(InvalidDataError, match=REFUSED.format(1)):
         write(catalog, rows)
 
 
-def test_a_generated_column_may_partition_the_table(catalog: Catalog) -> None:
+def test_generated_column_can_be_a_partition_column(catalog: Catalog) -> None:
     day = Field("day", "date", metadata={"delta.generationExpression": "CAST(at AS DATE)"})
     catalog.create_table("t", Schema([Field("at", "timestamp"), day]), partition_by=["day"])
     from datetime import UTC, datetime
@@ -153,7 +153,7 @@ FINE = {"id": 1, "s": {"x": 1, "y": None}, "l": [1], "m": [("k", 1)]}
     ],
     ids=str,
 )
-def test_nulls_are_refused_where_the_schema_has_none(
+def test_null_in_not_null_field_is_refused(
     catalog: Catalog, change: dict[str, Any], broken: bool
 ) -> None:
     catalog.create_table("t", NESTED)
@@ -186,7 +186,7 @@ _rows = st.fixed_dictionaries(
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_rows, min_size=1, max_size=6), st.integers(0, 5))
-def test_rows_with_forbidden_nulls_are_found(rows: list[dict[str, Any]], start: int) -> None:
+def test_null_rows_finds_every_forbidden_null(rows: list[dict[str, Any]], start: int) -> None:
     from deltasql.model.schema.convert import schema_from_any
 
     batch = pa.RecordBatch.from_pylist(rows, ARROW).slice(start % len(rows))
@@ -206,6 +206,6 @@ def test_rows_with_forbidden_nulls_are_found(rows: list[dict[str, Any]], start: 
     assert found == expected
 
 
-def test_a_preview_shows_values_of_every_kind() -> None:
+def test_preview_shows_values_of_every_type() -> None:
     rows = pa.table({"b": [True], "s": [{"x": None, "y": [1, None]}], "raw": [b"\x01"]})
     assert preview(rows).splitlines()[3] == "| true | {x: , y: [1, ]} | 01  |"

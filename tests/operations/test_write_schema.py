@@ -1,4 +1,4 @@
-"""A write may change the schema of a table, if it says so."""
+"""A write can change the schema of a table with `schema_mode`."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ MERGES = {
 
 @pytest.mark.parametrize("name", MERGES)
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_merge_adds_columns_and_members(twins: Twins, name: str, mode: str) -> None:
+def test_schema_merge_adds_columns_and_struct_fields(twins: Twins, name: str, mode: str) -> None:
     before, data = MERGES[name]
     assert twins.write(before) is None
     assert twins.write(data, mode=mode, schema_mode="merge") is None
     twins.assert_alike()
 
 
-def test_rows_of_before_have_nulls_in_new_columns(twins: Twins) -> None:
+def test_existing_rows_have_nulls_in_new_columns(twins: Twins) -> None:
     assert twins.write(ROWS) is None
     schema = pa.schema([("id", pa.int64()), pa.field("more", pa.int64(), nullable=False)])
     data = pa.table([[3], [4]], schema=schema)
@@ -79,14 +79,14 @@ def test_rows_of_before_have_nulls_in_new_columns(twins: Twins) -> None:
     ],
     ids=lambda table: ",".join(table.column_names),
 )
-def test_overwrite_takes_the_schema_of_the_data(twins: Twins, data: pa.Table) -> None:
+def test_schema_overwrite_uses_the_schema_of_the_data(twins: Twins, data: pa.Table) -> None:
     assert twins.write(ROWS) is None
     assert twins.write(data, mode="overwrite", schema_mode="overwrite") is None
     twins.assert_alike()
 
 
 @pytest.mark.parametrize("schema_mode", ["merge", "overwrite"])
-def test_replaced_rows_may_bring_columns(twins: Twins, schema_mode: str) -> None:
+def test_overwrite_with_predicate_can_add_columns(twins: Twins, schema_mode: str) -> None:
     assert twins.write(ROWS) is None
     data = pa.table({"id": [1], "name": ["q"], "more": [1]})
     options = {"mode": "overwrite", "predicate": "id = 1", "schema_mode": schema_mode}
@@ -94,7 +94,7 @@ def test_replaced_rows_may_bring_columns(twins: Twins, schema_mode: str) -> None
     twins.assert_alike()
 
 
-def test_decimals_are_not_merged_into_fewer_digits(twins: Twins) -> None:
+def test_decimal_merge_that_loses_digits_is_refused(twins: Twins) -> None:
     from decimal import Decimal
 
     assert twins.write(pa.table({"d": pa.array([Decimal("1.2")], pa.decimal128(10, 2))})) is None
@@ -104,7 +104,7 @@ def test_decimals_are_not_merged_into_fewer_digits(twins: Twins) -> None:
     assert "Cannot merge field d" in str(error)
 
 
-def test_naive_timestamps_need_the_feature_or_a_change_of_schema(twins: Twins) -> None:
+def test_timestamps_without_zone_need_the_feature_or_a_schema_mode(twins: Twins) -> None:
     naive = pa.table({"at": [datetime(2024, 5, 1)]})
     assert twins.write(pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))})) is None
     error = twins.write(naive, mode="append")
@@ -119,7 +119,7 @@ def test_naive_timestamps_need_the_feature_or_a_change_of_schema(twins: Twins) -
     assert features == ["timestampNtz"]
 
 
-def test_a_mapped_table_gives_new_columns_names_of_their_own(twins: Twins) -> None:
+def test_column_mapping_gives_new_columns_unique_physical_names(twins: Twins) -> None:
     mapped = {"delta.columnMapping.mode": "name"}
     deltasql.write_deltalake(twins.uri, ROWS, configuration=mapped)
     wider = ROWS.append_column("the sum (net)", [[1, 2]])

@@ -1,4 +1,4 @@
-"""Several writes in one transaction: seen inside of it, by nobody else before the commit."""
+"""A transaction sees its own writes; other readers see them only after the commit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ids(tx: MultiTableTransaction, table: str = "t", predicate: str | None = Non
     return sorted(tx.read(table, ["id"], predicate)["id"].to_pylist())
 
 
-def test_a_transaction_sees_what_it_wrote(catalog: Catalog) -> None:
+def test_transaction_sees_its_own_writes(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.write("t", ROWS)
     with catalog.begin() as tx:
@@ -50,7 +50,7 @@ def test_a_transaction_sees_what_it_wrote(catalog: Catalog) -> None:
         assert ids(tx) == [2, 3, 3, 9]
 
 
-def test_tables_of_the_same_transaction_are_read_and_written(catalog: Catalog) -> None:
+def test_tables_created_in_a_transaction_can_be_read_and_written(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.create_table("a", ROWS.schema, partition_by=["name"])
         tx.write("a", ROWS)
@@ -65,7 +65,7 @@ def test_tables_of_the_same_transaction_are_read_and_written(catalog: Catalog) -
     assert catalog.table("b").snapshot().partition_columns == ("name",)
 
 
-def test_rows_can_be_staged_like_actions(catalog: Catalog) -> None:
+def test_stage_table_accepts_rows(catalog: Catalog) -> None:
     import pandas
     import polars
 
@@ -77,7 +77,7 @@ def test_rows_can_be_staged_like_actions(catalog: Catalog) -> None:
         assert ids(tx) == [1, 2, 3]
 
 
-def test_files_that_a_later_write_replaced_are_deleted(catalog: Catalog) -> None:
+def test_files_replaced_in_the_same_transaction_are_deleted(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.write("t", ROWS)
         tx.write("t", MORE, mode="overwrite")
@@ -87,7 +87,7 @@ def test_files_that_a_later_write_replaced_are_deleted(catalog: Catalog) -> None
 
 
 @pytest.mark.parametrize("partition_by", [None, ["name"]])
-def test_an_aborted_transaction_leaves_neither_files_nor_intents(
+def test_aborted_transaction_leaves_no_files_or_intents(
     catalog: Catalog, tmp_path: Path, partition_by: list[str] | None
 ) -> None:
     with pytest.raises(RuntimeError, match="no"), catalog.begin() as tx:
@@ -99,7 +99,7 @@ def test_an_aborted_transaction_leaves_neither_files_nor_intents(
     assert not catalog.exists("t")
 
 
-def test_a_refused_write_leaves_neither_files_nor_intents(catalog: Catalog, tmp_path: Path) -> None:
+def test_refused_write_leaves_no_files_or_intents(catalog: Catalog, tmp_path: Path) -> None:
     rule = {"delta.constraints.positive": "id > 0"}
     catalog.create_table("t", ROWS.schema, properties=rule)
     with pytest.raises(InvalidDataError), catalog.begin() as tx:
@@ -109,7 +109,7 @@ def test_a_refused_write_leaves_neither_files_nor_intents(catalog: Catalog, tmp_
     assert catalog.store.intents_before(2**60) == []
 
 
-def test_what_was_read_must_not_have_changed(catalog: Catalog) -> None:
+def test_concurrent_append_matching_a_read_predicate_conflicts(catalog: Catalog) -> None:
     catalog.create_table("t", ROWS.schema, properties={"delta.isolationLevel": "Serializable"})
     with catalog.begin() as tx:
         tx.write("t", ROWS)
@@ -120,7 +120,7 @@ def test_what_was_read_must_not_have_changed(catalog: Catalog) -> None:
             other.write("t", pa.table({"id": [1], "name": ["q"]}))
 
 
-def test_reading_a_column_that_there_is_not(catalog: Catalog) -> None:
+def test_read_of_unknown_column_is_refused(catalog: Catalog) -> None:
     catalog.create_table("t", ROWS.schema)
     with catalog.begin() as tx, pytest.raises(TxnLogSchemaError, match="No field named nam"):
         tx.read("t", ["nam"])
@@ -135,7 +135,7 @@ def test_plain_appends_do_not_start_an_engine(catalog: Catalog) -> None:
         assert tx._staging.engines == {}
 
 
-def test_stock_deltalake_reads_what_a_transaction_wrote(
+def test_deltalake_reads_tables_written_in_one_transaction(
     catalog_uri: object, tmp_path: Path
 ) -> None:
     import deltasql

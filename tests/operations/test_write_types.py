@@ -1,4 +1,4 @@
-"""Rows of every kind come out as stock deltalake would write them."""
+"""Values of every type are written as deltalake writes them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ NEW = {
 
 
 @pytest.mark.parametrize("name", NEW)
-def test_a_new_table_takes_the_types_of_the_data(twins: Twins, name: str) -> None:
+def test_new_table_has_the_types_of_the_data(twins: Twins, name: str) -> None:
     assert twins.write(NEW[name]) is None
     assert twins.write(NEW[name], mode="append") is None
     twins.assert_alike()
@@ -93,7 +93,7 @@ def test_a_new_table_takes_the_types_of_the_data(twins: Twins, name: str) -> Non
     ],
     ids=str,
 )
-def test_what_delta_cannot_hold_is_refused(twins: Twins, data: pa.Table) -> None:
+def test_types_without_a_delta_type_are_refused(twins: Twins, data: pa.Table) -> None:
     assert isinstance(twins.write(data), TxnLogError)
 
 
@@ -143,7 +143,7 @@ CASTS = {
 
 
 @pytest.mark.parametrize("name", CASTS)
-def test_values_are_cast_to_the_columns_of_the_table(twins: Twins, name: str) -> None:
+def test_values_are_cast_to_the_types_of_the_table(twins: Twins, name: str) -> None:
     given, present = CASTS[name]
     assert twins.write(present) is None
     twins.write(given, mode="append")
@@ -162,7 +162,7 @@ def test_values_are_cast_to_the_columns_of_the_table(twins: Twins, name: str) ->
     ids=lambda table: ",".join(table.column_names),
 )
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_columns_are_found_by_name(twins: Twins, data: pa.Table, mode: str) -> None:
+def test_columns_are_matched_by_name(twins: Twins, data: pa.Table, mode: str) -> None:
     assert twins.write(ROWS) is None
     twins.write(data, mode=mode)
     twins.assert_alike()
@@ -181,20 +181,20 @@ INPUTS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_whatever_speaks_arrow_is_written(twins: Twins, name: str) -> None:
+def test_any_arrow_input_can_be_written(twins: Twins, name: str) -> None:
     assert twins.write(INPUTS[name]) is None
     assert twins.write(INPUTS[name], mode="append") is None
     twins.assert_alike()
 
 
-def test_a_stream_is_read_once_and_in_bounded_memory(twins: Twins) -> None:
+def test_stream_is_read_once_in_bounded_memory(twins: Twins) -> None:
     batch = pa.record_batch({"id": pa.array(range(100_000), pa.int64())})
     most, count = 0, 60
 
     def stream() -> Any:
         nonlocal most
         for _ in range(count):
-            # A copy of its own, so that what is held can be seen.
+            # A separate copy, so that unreleased batches count as allocated memory.
             yield pa.record_batch({"id": pa.array(batch["id"].to_numpy().copy())})
             most = max(most, pa.total_allocated_bytes())
 

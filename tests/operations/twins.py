@@ -1,4 +1,4 @@
-"""The same call on a table of stock deltalake and on one of ours: what comes out must be alike."""
+"""Run the same call on a table of deltalake and on one of deltasql, and compare the results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import deltasql
 
 @dataclass(frozen=True)
 class Twins:
-    """Two tables that are told the same."""
+    """A table of deltalake and one of deltasql that get the same calls."""
 
     path: str
     uri: str
     location: str
 
     def write(self, data: Callable[[], object] | object, **options: Any) -> BaseException | None:
-        """Write to both; returns what ours raised, which it does if and only if stock does."""
+        """Write to both and return our error; assert that both writes fail or both succeed."""
         rows = data if callable(data) else lambda: data
         theirs = _outcome(lambda: deltalake.write_deltalake(self.path, rows(), **options))
         ours = _outcome(lambda: deltasql.write_deltalake(self.uri, rows(), **options))
@@ -31,7 +31,7 @@ class Twins:
         return ours
 
     def assert_alike(self) -> None:
-        """Compare versions, rows, schemas and what the last commit tells of itself."""
+        """Compare versions, rows, schemas and the commit info of the last commit."""
         theirs, ours = deltalake.DeltaTable(self.path), deltasql.DeltaTable(self.uri)
         mirror = deltalake.DeltaTable(self.location)
         assert ours.version() == theirs.version() == mirror.version()
@@ -42,12 +42,12 @@ class Twins:
 
 
 def rows(table: deltalake.DeltaTable) -> list[str]:
-    """Return all rows in an order of their own."""
+    """Return all rows, sorted."""
     return sorted(map(repr, table.to_pyarrow_table().to_pylist()))
 
 
 def told(table: deltalake.DeltaTable) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return operation, parameters and metrics of the last commit, but for times and places."""
+    """Return operation, parameters and metrics of the last commit, without times and locations."""
     last = table.history(1)[0]
     metrics = dict(last.get("operationMetrics", {}))
     metrics.pop("execution_time_ms", None)
@@ -58,13 +58,13 @@ def told(table: deltalake.DeltaTable) -> tuple[str, dict[str, Any], dict[str, An
 
 
 def properties(table: deltalake.DeltaTable) -> dict[str, str]:
-    """Return the configuration."""
+    """Return the table properties."""
     return dict(table.metadata().configuration)
 
 
 def _outcome(call: Callable[[], object]) -> BaseException | None:
     try:
         call()
-    except Exception as error:  # whatever it is, the other side must fail too
+    except Exception as error:  # any error: the other side must fail too
         return error
     return None

@@ -1,4 +1,4 @@
-"""A lake of the fixed set for each module that asks; an S3 server for those that need one."""
+"""The tables of the fixed set, built once per module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Tables on local disk, their log in SQLite."""
+    """A catalog in SQLite whose tables are on local disk."""
     folder = tmp_path_factory.mktemp("lake")
     for uri in new_catalog_uri("sqlite", folder):
         with open_mirrored(uri, folder / "lake") as catalog:

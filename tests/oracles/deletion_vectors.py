@@ -1,4 +1,4 @@
-"""Deletion vectors: enough of the format to make small ones and to read other writers' ones."""
+"""Deletion vectors: write small ones, and read those of other writers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?
 
 
 def inline_vector(rows: Iterable[int]) -> DeletionVector:
-    """Return a deletion vector that is kept in the log itself.
+    """Return an inline deletion vector.
 
     >>> sorted(deleted_rows(inline_vector([0, 7]), read=None))
     [0, 7]
@@ -29,7 +29,7 @@ def inline_vector(rows: Iterable[int]) -> DeletionVector:
 
 
 def file_vector(rows: Iterable[int], uri: str) -> tuple[DeletionVector, bytes]:
-    """Return a deletion vector that names a file by its absolute URI, and the file's content."""
+    """Return a deletion vector in a file with an absolute URI, and the content of that file."""
     deleted = sorted(rows)
     body = _bitmap(deleted)
     content = b"\x01" + struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
@@ -37,7 +37,7 @@ def file_vector(rows: Iterable[int], uri: str) -> tuple[DeletionVector, bytes]:
 
 
 def deleted_rows(vector: DeletionVector, read: Callable[[str], bytes]) -> set[int]:
-    """Return the positions of the rows that are deleted; `read` returns a file's content."""
+    """Return the positions of the deleted rows; `read` returns the content of a file."""
     if vector.storage_type == "i":
         return _positions(_decode(vector.path_or_inline_dv)[: vector.size_in_bytes])
     name = vector.path_or_inline_dv
@@ -49,7 +49,7 @@ def deleted_rows(vector: DeletionVector, read: Callable[[str], bytes]) -> set[in
 
 
 def _bitmap(deleted: list[int]) -> bytes:
-    """One roaring bitmap with one container of sorted positions below 65,536."""
+    """Return a roaring bitmap with one container of sorted positions below 65,536."""
     head = struct.pack("<iqi", _MAGIC, 1, 0)
     container = struct.pack(f"<{len(deleted)}H", *deleted)
     return head + struct.pack("<IIHHI", _NO_RUNS, 1, 0, len(deleted) - 1, 16) + container
@@ -79,7 +79,7 @@ def _read_map(body: bytes, place: int, base: int, found: set[int]) -> int:
     keys = [struct.unpack_from("<HH", body, place + 4 * number) for number in range(count)]
     place += 4 * count
     if not runs or count >= 4:
-        place += 4 * count  # the offsets of the containers, which follow each other anyway
+        place += 4 * count  # offsets of the containers, which are not needed
     for number, (key, size) in enumerate(keys):
         start = base + (key << 16)
         if runs and runs[number // 8] >> number % 8 & 1:

@@ -1,4 +1,4 @@
-"""The fixed set of tables, and which readers are known not to manage which of them."""
+"""The fixed set of tables, and the known failures of readers on them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TABLES: Mapping[str, Builder] = {
 }
 _LARGE = ("several_tables", "many_commits", "applications", "many_files")
 SMALL = [build for name, build in TABLES.items() if name not in _LARGE]
-"""One table each, made in a moment."""
+"""One small table each."""
 PLAIN = [
     tables.string_partitions,
     tables.partition_names,
@@ -59,7 +59,7 @@ PLAIN = [
     tables.decimals,
     tables.nested,
 ]
-"""Tables of rows that any writer can write again: no features, nothing in odd places."""
+"""Tables with rows that any writer can write: no features, no unusual paths."""
 READERS: Mapping[str, Callable[[], Reader]] = {
     "deltalake": Deltalake,
     "pyarrow": DeltalakeArrow,
@@ -70,7 +70,7 @@ READERS: Mapping[str, Callable[[], Reader]] = {
 _HIVE = "polars takes partition values from the names of folders, not from the log"
 _ABSOLUTE = "takes the absolute URI of a file for a path below the table"
 _FEATURES = "refuses the table feature by name"
-# What goes wrong there goes wrong with tables of any writer: wrong rows, or an error.
+# These readers fail on such tables of any writer: with wrong rows or an error.
 Excuses = Mapping[tuple[str, str], tuple[type[Exception], str]]
 EXCUSES: Excuses = {
     ("hive_null", "polars"): (AssertionError, _HIVE),
@@ -98,9 +98,9 @@ def table_and_reader(
     excuses: Excuses = EXCUSES,
     smoke: tuple[str, ...] | None = None,
 ) -> list[Any]:
-    """Return every pair of a table and a reader as a parameter, with its excuse if it has one.
+    """Return every pair of a table and a reader as a parameter, with its known failure as xfail.
 
-    `make test` has the tables in `smoke` only, by default all but those of many files.
+    `make test` runs only the tables in `smoke`; by default all but those with many files.
     """
     pairs = []
     for table in TABLES:
@@ -121,7 +121,7 @@ def table_and_reader(
 
 @dataclass(slots=True)
 class Lake:
-    """A catalog with tables of the fixed set, each built when it is first asked for."""
+    """A catalog with tables of the fixed set, each built on first use."""
 
     catalog: Catalog
     options: Mapping[str, str] = field(default_factory=dict)
@@ -136,18 +136,18 @@ class Lake:
         return self.built[name]
 
     def reader(self, name: str) -> Reader:
-        """Return a reader, the same one at every call."""
+        """Return a reader, the same one in every call."""
         if name not in self.readers:
             self.readers[name] = READERS[name]()
         return self.readers[name]
 
     def place(self, table: Written) -> Place:
-        """Return where a reader finds a table."""
+        """Return the location of a table, for a reader."""
         return Place(table.table.location, self.options)
 
 
 def checked_versions(table: Written) -> list[int]:
-    """Return the versions to compare: all, or those around checkpoints in a long log."""
+    """Return the versions to compare: all, or in a long log those around checkpoints."""
     last = len(table.states) - 1
     if table.name == "many_files":
         return [last]

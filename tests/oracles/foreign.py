@@ -1,4 +1,4 @@
-"""A table that delta-spark wrote, brought into a catalog commit by commit."""
+"""A table that delta-spark wrote, loaded into a catalog commit by commit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
-# Deletion vectors, column mapping with a rename, constraints, a generated partition column,
-# change data, an added column: all that one table may have.
+# Deletion vectors, column mapping with a rename, constraints, a generated partition column, change
+# data and an added column, all in one table.
 _STATEMENTS = (
     """CREATE TABLE delta.`{place}` (
          id BIGINT NOT NULL, `the name` STRING, at TIMESTAMP,
@@ -44,13 +44,13 @@ _STATEMENTS = (
 
 
 def write_foreign(spark: SparkSession, place: Path) -> None:
-    """Let delta-spark write a table, a commit per statement."""
+    """Write a table with delta-spark, one commit per statement."""
     for statement in _STATEMENTS:
         spark.sql(statement.format(place=place))
 
 
 def bring_in(catalog: Catalog, spark: SparkSession, source: Path, root: Path) -> Written:
-    """Stage every commit of a foreign table into one of ours, with the same files."""
+    """Stage every commit of a foreign table in a table of the catalog, with the same files."""
     copy_table(source, root)
     shutil.rmtree(root / LOG)
     reader = DeltaSpark(spark)

@@ -1,4 +1,4 @@
-"""deltasql's own answer: the files that SQL lists, read by pyarrow."""
+"""deltasql's own result: the files that SQL lists, read with pyarrow."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 def own_rows(table: CatalogTable, version: int) -> Rows:
-    """Return the rows of a version: its files by SQL, their content by pyarrow."""
+    """Return the rows of a version: files from SQL, content read with pyarrow."""
     snapshot = table.snapshot(version)
     rows = _read(snapshot, table.catalog.config.storage)
     return rows_of(schema_to_arrow(snapshot.schema), rows)
 
 
 def own_log(table: CatalogTable, version: int) -> Log:
-    """Return what SQL knows of a version beside the rows."""
+    """Return the state of a version in SQL without the rows."""
     snapshot = table.snapshot(version)
     metadata, protocol = snapshot.metadata, snapshot.protocol
     return Log(
@@ -69,7 +69,7 @@ def own_log(table: CatalogTable, version: int) -> Log:
 
 
 def own_state(table: CatalogTable, version: int) -> dict[str, Any]:
-    """Return a version's whole state as the actions that a checkpoint would hold."""
+    """Return the whole state of a version as the actions of a checkpoint."""
     snapshot = table.snapshot(version)
     return {
         "metaData": snapshot.metadata.body(),
@@ -87,7 +87,7 @@ def _adds(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
             "partitionValues": json.loads(row["partition"]),
             "size": row["size"],
             "modificationTime": row["modification_time"],
-            "dataChange": False,  # in a state, unlike in a commit, it says nothing
+            "dataChange": False,  # in a state, unlike in a commit, it has no meaning
             "stats": row["stats"] or None,
             "tags": json.loads(row["tags"] or "null"),
             "deletionVector": json.loads(row["deletion_vector"] or "null"),
@@ -117,7 +117,7 @@ def _read(snapshot: Snapshot, settings: StorageSettings) -> Iterator[dict[str, A
 
 @lru_cache(maxsize=1000)
 def _content(storage: Storage, name: str) -> list[dict[str, Any]]:
-    # A file handle, since pyarrow would take partition values from the names of folders.
+    # A file handle: with a path, pyarrow would take partition values from folder names.
     with storage.open_input(name) as opened:
         rows: list[dict[str, Any]] = pq.read_table(opened).to_pylist()
     return rows
@@ -129,7 +129,7 @@ def _logical_partition(snapshot: Snapshot, file: Mapping[str, Any]) -> dict[str,
 
 
 def _partition(snapshot: Snapshot, file: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the partition values of a file, typed, under their physical names."""
+    """Return the typed partition values of a file by physical name."""
     mode = column_mapping_mode(snapshot.metadata.configuration)
     texts = json.loads(file["partition"])
     values = {}
@@ -139,7 +139,7 @@ def _partition(snapshot: Snapshot, file: Mapping[str, Any]) -> dict[str, Any]:
         physical = found.physical_name(mode)
         text = texts[physical] or None
         if text and pa.types.is_timestamp(kind) and kind.tz and not text.endswith("Z"):
-            text += "Z"  # a moment that tells no zone is in UTC
+            text += "Z"  # a timestamp without a zone is in UTC
         values[physical] = pa.scalar(text, pa.string()).cast(kind).as_py()
     return values
 
@@ -151,7 +151,7 @@ def _partition_types(schema: str, names: tuple[str, ...]) -> list[tuple[str, pa.
 
 
 def _logical(value: Any, kind: DataType, mode: str | None) -> Any:
-    """Give a value of a file the names of the schema; a column that came later is null."""
+    """Rename a value of a file to the names of the schema; a missing column is null."""
     match kind:
         case _ if value is None:
             return None
@@ -168,6 +168,6 @@ def _logical(value: Any, kind: DataType, mode: str | None) -> Any:
                 for key, each in value
             ]
         case "timestamp" if value.tzinfo is None:
-            return value.replace(tzinfo=UTC)  # the oldest of Parquet's timestamps has no zone
+            return value.replace(tzinfo=UTC)  # INT96 has no zone
         case _:
             return value

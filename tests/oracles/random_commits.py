@@ -1,4 +1,4 @@
-"""Random sequences of commits over a few tables, and what every version must look like."""
+"""Random sequences of commits to a few tables, and the expected content of every version."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NAMES = ("a", "b", "c")
 APPS = ("etl", "job é")
 DOMAINS = ("acme.x", "acme.y")
 _TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)
-# A folder's name may be 255 bytes long, and an encoded letter takes up to 12 of them.
+# A folder name has at most 255 bytes, and an encoded character takes up to 12 of them.
 parts = st.one_of(st.sampled_from([each for each in STRINGS if len(each or "") < 100]), _TEXT)
 
 
 @dataclass(slots=True)
 class Random:
-    """Draws commits and runs them; `written` remembers every version of every table."""
+    """Draws commits and runs them; `written` records every version of every table."""
 
     catalog: Catalog
     namespace: str
@@ -37,7 +37,7 @@ class Random:
     rows: int = 0
 
     def step(self) -> None:
-        """Commit something, to one table or to several."""
+        """Commit a random change to one or several tables."""
         missing = [name for name in NAMES if name not in self.written]
         known = st.lists(
             st.sampled_from(sorted(self.written) or [""]), unique=True, min_size=1, max_size=2
@@ -50,7 +50,7 @@ class Random:
         for name, (removed, added) in changes.items():
             self._note(name, removed, added)
 
-    # Each change stages something and returns the paths it removes and the rows it adds
+    # Each change stages something, and returns the removed paths and the added rows
 
     def _change(self, tx: MultiTableTransaction, name: str) -> tuple[set[str], list[Row]]:
         if name not in self.written:
@@ -97,7 +97,7 @@ class Random:
         return paths, []
 
     def _rewrite(self, tx: MultiTableTransaction, name: str) -> tuple[set[str], list[Row]]:
-        """Put a file in the place of another without a change of data."""
+        """Replace a file without a data change."""
         chosen = self._some_paths(name)
         path = next(each for each in self.contents[name] if each in chosen)
         (old,) = [add for add in self.written[name].live() if add.path == path]
@@ -137,10 +137,10 @@ class Random:
         tx.stage_table(self.written[name].name, [action], operation="DOMAIN")
         return set(), []
 
-    # Words of the changes
+    # Helpers of the changes
 
     def _note(self, name: str, removed: set[str], added: list[Row]) -> None:
-        """Note the rows of each new file: those with its partition value."""
+        """Record the rows of each new file: those with its partition value."""
         table, contents = self.written[name], self.contents[name]
         for path in removed:
             del contents[path]

@@ -1,4 +1,4 @@
-"""Independent readers of a published table, all answering in one normal form."""
+"""Independent readers of a published table, with results in one normal form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A published table: its folder or bucket, and what a reader needs to get in."""
+    """A published table: its folder or bucket, and the storage options for a reader."""
 
     location: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -35,28 +35,28 @@ class Reader(Protocol):
 
 
 def stock_table(place: Place, version: int | None = None) -> deltalake.DeltaTable:
-    """Open a table with stock deltalake."""
+    """Open a table with deltalake."""
     return deltalake.DeltaTable(
         place.location, version=version, storage_options=dict(place.options) or None
     )
 
 
 class Deltalake:
-    """Stock deltalake by its own scan, which knows column mapping and deletion vectors."""
+    """deltalake's own scan, which supports column mapping and deletion vectors."""
 
     def rows(self, place: Place, version: int) -> Rows:
         return arrow_rows(pa.table(stock_table(place, version).scan()))
 
 
 class DeltalakeArrow:
-    """Stock deltalake through a pyarrow dataset, the way most Python code reads it."""
+    """deltalake with a pyarrow dataset, as most Python code reads it."""
 
     def rows(self, place: Place, version: int) -> Rows:
         return arrow_rows(stock_table(place, version).to_pyarrow_table())
 
 
 class Polars:
-    """polars, which takes the list of files from deltalake and reads them itself."""
+    """polars, which gets the list of files from deltalake and reads them itself."""
 
     def rows(self, place: Place, version: int) -> Rows:
         frame = polars.read_delta(
@@ -66,7 +66,7 @@ class Polars:
 
 
 class DuckDb:
-    """DuckDB's `delta_scan`, which is the Delta kernel in Rust with DuckDB's Parquet reader."""
+    """DuckDB's `delta_scan`: the Delta kernel in Rust with DuckDB's Parquet reader."""
 
     def __init__(self) -> None:
         for extension in ("delta", "httpfs"):
@@ -84,7 +84,7 @@ class DuckDb:
         return arrow_rows(found.to_arrow_table())
 
     def query(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-        """Ask something else than rows."""
+        """Run another query."""
         return self._connection.execute(sql, values).fetchall()
 
     def _let_in(self, place: Place) -> None:
@@ -102,7 +102,7 @@ class DuckDb:
 
 
 class DeltaSpark:
-    """delta-spark, the implementation that the protocol was written after."""
+    """delta-spark, the reference implementation of the protocol."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -112,7 +112,7 @@ class DeltaSpark:
         return arrow_rows(reader.load(place.location).where(where).toArrow())
 
     def log(self, place: Place, version: int) -> dict[str, Any]:
-        """Return the state that delta-spark replays: every field of every live file and more."""
+        """Return the state that delta-spark replays, with every field of every live file."""
         jvm: Any = self._spark._jvm
         none = jvm.scala.Option.empty()
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
@@ -134,7 +134,7 @@ class DeltaSpark:
 
 
 def stock_log(place: Place, version: int, apps: Iterable[str] = ()) -> Log:
-    """Return what stock deltalake knows of a version beside the rows."""
+    """Return the state of a version in deltalake without the rows."""
     table = stock_table(place, version)
     metadata, protocol = table.metadata(), table.protocol()
     adds = pa.table(table.get_add_actions())

@@ -1,4 +1,4 @@
-"""The normal form in which the answers of different readers are compared."""
+"""The normal form in which results of different readers are compared."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a version: columns by name with their types, rows in an order of their own."""
+    """The rows of a version: columns with types, sorted by name, and rows, sorted."""
 
     columns: tuple[tuple[str, str], ...]
     rows: tuple[str, ...]
 
 
 def rows_of(schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> Rows:
-    """Bring rows that were given as Python values into the normal form."""
+    """Convert Python rows to the normal form."""
     names = sorted(schema.names)
     columns = tuple((name, type_text(schema.field(name).type)) for name in names)
     return Rows(
@@ -33,12 +33,12 @@ def rows_of(schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> Rows:
 
 
 def arrow_rows(table: pa.Table) -> Rows:
-    """Bring an Arrow table into the normal form."""
+    """Convert an Arrow table to the normal form."""
     return rows_of(table.schema, table.to_pylist())
 
 
 def type_text(kind: pa.DataType) -> str:
-    """Name a type, however its values are laid out in memory.
+    """Return the name of a type, independent of its memory layout.
 
     A map counts as the list of its entries: not every reader has maps.
 
@@ -67,7 +67,7 @@ def type_text(kind: pa.DataType) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Write a value so that equal texts are equal values: NaN equals NaN, -0.0 is not 0.0.
+    """Return a text that is equal for equal values: NaN equals NaN, -0.0 is not 0.0.
 
     >>> value_text([(1, float("nan")), (2, -0.0)])
     '[{key:1,value:nan},{key:2,value:-0.0}]'
@@ -91,7 +91,7 @@ def value_text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a version's log says, beside the rows."""
+    """The content of a version's log without the rows."""
 
     version: int
     schema: str

@@ -1,4 +1,4 @@
-"""The fixed set, first half: tables that deltasql's own writer fills."""
+"""The fixed set, part one: tables that deltasql's writer fills."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UTC_TIME = pa.timestamp("us", "UTC")
 
 
 def string_partitions(catalog: Catalog) -> list[Written]:
-    """Partition values with everything that paths, URLs and folders give a meaning to."""
+    """Partition values with every character that is special in paths, URLs or folders."""
     schema = pa.schema([("id", pa.int64()), ("p", pa.string()), ("q", pa.string())])
     table = create(catalog, "string_partitions", schema, partition_by=["p", "q"])
     rows = [
@@ -39,7 +39,7 @@ def string_partitions(catalog: Catalog) -> list[Written]:
 
 
 def partition_names(catalog: Catalog) -> list[Written]:
-    """A partition column whose name is not ASCII, and one in mixed case."""
+    """A partition column with a non-ASCII name, and one in mixed case."""
     schema = pa.schema([("id", pa.int64()), ("straße-日", pa.string()), ("Day", pa.date32())])
     table = create(catalog, "partition_names", schema, partition_by=["straße-日", "Day"])
     rows = [{"id": 1, "straße-日": "é", "Day": date(2024, 1, 1)}, {"id": 2}]
@@ -49,7 +49,7 @@ def partition_names(catalog: Catalog) -> list[Written]:
 
 
 def hive_null(catalog: Catalog) -> list[Written]:
-    """The text that stands for null in a folder's name, as a value."""
+    """Hive's folder name for null as a value."""
     schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
     table = create(catalog, "hive_null", schema, partition_by=["p"])
     table.append([{"id": 1, "p": "__HIVE_DEFAULT_PARTITION__"}, {"id": 2, "p": None}])
@@ -94,7 +94,7 @@ def negative_decimal(catalog: Catalog) -> list[Written]:
 
 
 def binary_partition(catalog: Catalog) -> list[Written]:
-    """Bytes as a partition value: Delta keeps them as text."""
+    """Bytes as a partition value, which Delta stores as text."""
     schema = pa.schema([("id", pa.int64()), ("key", pa.binary())])
     table = create(catalog, "binary_partition", schema, partition_by=["key"])
     table.append([{"id": 1, "key": b"ab/c"}, {"id": 2, "key": "é".encode()}, {"id": 3}])
@@ -102,7 +102,7 @@ def binary_partition(catalog: Catalog) -> list[Written]:
 
 
 def primitives(catalog: Catalog) -> list[Written]:
-    """Every primitive type at its extremes, and null."""
+    """Every primitive type with its extremes and null."""
     schema = pa.schema(
         [
             *(("flag", pa.bool_()), ("tiny", pa.int8()), ("small", pa.int16())),
@@ -157,7 +157,7 @@ def zoneless(catalog: Catalog) -> list[Written]:
 
 
 def decimals(catalog: Catalog) -> list[Written]:
-    """Decimals of all storage widths, full of nines."""
+    """Decimals of all storage widths, with nines in all digits."""
     kinds = [(1, 0), (9, 2), (10, 10), (18, 6), (19, 3), (28, 28), (38, 0), (38, 18), (38, 38)]
     names = {f"d{precision}_{scale}": (precision, scale) for precision, scale in kinds}
     schema = pa.schema([(name, pa.decimal128(*kind)) for name, kind in names.items()])
@@ -171,7 +171,7 @@ def decimals(catalog: Catalog) -> list[Written]:
 
 
 def nested(catalog: Catalog) -> list[Written]:
-    """Structs, lists and maps in each other: empty, null, and with null in them."""
+    """Nested structs, lists and maps: empty, null, and with null values."""
     point = pa.struct([("x", pa.float64()), ("tag", pa.string())])
     schema = pa.schema(
         [
@@ -205,7 +205,7 @@ def nested(catalog: Catalog) -> list[Written]:
 
 
 def rewritten(catalog: Catalog) -> list[Written]:
-    """Files that are removed, replaced, compacted without a change of data, and restored."""
+    """Files that are removed, replaced, compacted without a data change, and restored."""
     schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
     table = create(catalog, "rewritten", schema, partition_by=["part"])
     rows = [{"id": number, "part": "ab"[number % 2]} for number in range(8)]
@@ -230,7 +230,7 @@ def rewritten(catalog: Catalog) -> list[Written]:
 
 
 def evolved(catalog: Catalog) -> list[Written]:
-    """Columns, nullability, properties and descriptions that change between the rows."""
+    """Columns, nullability, properties and descriptions that change between writes."""
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("Näme", pa.string())])
     table = create(catalog, "evolved", schema, description="before")
     table.append([{"id": 1, "Näme": "a"}])
@@ -249,7 +249,7 @@ def evolved(catalog: Catalog) -> list[Written]:
 
 
 def several_tables(catalog: Catalog) -> list[Written]:
-    """Commits over three tables at once, one of which is created by such a commit."""
+    """Commits to three tables at once, one of which creates a table."""
     schema = pa.schema([("id", pa.int64())])
     orders, stock = (create(catalog, f"crm.{name}", schema) for name in ("orders", "stock"))
     with catalog.begin() as tx:
@@ -269,7 +269,7 @@ def several_tables(catalog: Catalog) -> list[Written]:
 
 
 def many_commits(catalog: Catalog, commits: int = 200) -> list[Written]:
-    """Two hundred commits, a removal in every tenth, with several checkpoints."""
+    """Two hundred commits, with a removal in every tenth, and several checkpoints."""
     schema = pa.schema([("id", pa.int64()), ("part", pa.int32())])
     properties = {"delta.checkpointInterval": "30"}
     table = create(catalog, "many_commits", schema, partition_by=["part"], properties=properties)

@@ -1,4 +1,4 @@
-"""The fixed set, second half: files that pyarrow wrote, brought in as Delta actions."""
+"""The fixed set, part two: files that pyarrow wrote, staged as Delta actions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANY = 10_000
 
 
 def flat_paths(catalog: Catalog) -> list[Written]:
-    """Partition values that no path repeats, and files in odd places."""
+    """Partition values that are not in the paths, and files at unusual paths."""
     schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
     table = create(catalog, "flat_paths", schema, partition_by=["part"])
     names = ["x.parquet", "deep/er/x y.parquet", "part=wrong/é %25+&.parquet"]
@@ -43,7 +43,7 @@ def absolute_path(catalog: Catalog) -> list[Written]:
 
 
 def mapped_partition(catalog: Catalog) -> list[Written]:
-    """A partition column under another name in the log."""
+    """A partition column with another physical name."""
     table = create(
         catalog,
         "mapped_partition",
@@ -58,7 +58,7 @@ def mapped_partition(catalog: Catalog) -> list[Written]:
 
 
 def column_mapping(catalog: Catalog) -> list[Written]:
-    """Columns under other names in the files; renamed, dropped and added without rewriting."""
+    """Columns with other physical names; renamed, dropped and added without a rewrite."""
     table = create(
         catalog,
         "column_mapping",
@@ -76,7 +76,7 @@ def column_mapping(catalog: Catalog) -> list[Written]:
     )
     rows = [{"key": row["id"], "the day, ok?": row["the day, ok?"]} for row in table.rows]
     known = dict(table.table.snapshot().metadata.configuration)
-    # The name of the column that went is given to the one that stays.
+    # A remaining column gets the name of the dropped one.
     table.alter(
         _mapped(("key", "long", "c1"), ("the day, ok?", "string", "c2"), ("id", "date", "c6")),
         configuration={**known, "delta.columnMapping.maxColumnId": "6"},
@@ -89,7 +89,7 @@ def column_mapping(catalog: Catalog) -> list[Written]:
 
 
 def rules(catalog: Catalog) -> list[Written]:
-    """CHECK constraints, a generated column, NOT NULL and an invariant, all kept by the files."""
+    """CHECK constraints, a generated column, NOT NULL and an invariant; the files satisfy them."""
     schema = _schema(
         ("id", "long", False, {}),
         ("day", "date", True, {"delta.generationExpression": "CAST(at AS DATE)"}),
@@ -110,7 +110,7 @@ def rules(catalog: Catalog) -> list[Written]:
 
 
 def deletion_vectors(catalog: Catalog) -> list[Written]:
-    """Rows deleted by vectors in the log and in files, deleted further, and compacted away."""
+    """Rows deleted by inline vectors and by vectors in files, deleted further, and compacted."""
     schema = pa.schema([("id", pa.int64())])
     properties = {"delta.enableDeletionVectors": "true"}
     table = create(catalog, "deletion_vectors", schema, properties=properties)
@@ -130,7 +130,7 @@ def deletion_vectors(catalog: Catalog) -> list[Written]:
 
 
 def change_data(catalog: Catalog) -> list[Written]:
-    """A commit with change data beside its files, which no reader of rows may count."""
+    """A commit with a change data file, which a reader of rows must ignore."""
     schema = pa.schema([("id", pa.int64())])
     properties = {"delta.enableChangeDataFeed": "true"}
     table = create(catalog, "change_data", schema, properties=properties)
@@ -145,7 +145,7 @@ def change_data(catalog: Catalog) -> list[Written]:
 
 
 def applications(catalog: Catalog) -> list[Written]:
-    """Versions of applications, metadata domains that come and go, tags on files."""
+    """Application transactions, metadata domains that are added and removed, and tags."""
     schema = pa.schema([("id", pa.int64())])
     properties = {"delta.feature.domainMetadata": "supported"}
     table = create(catalog, "applications", schema, properties=properties)
@@ -205,7 +205,7 @@ _INNER = {
 
 
 def _mapped(*columns: tuple[str, Any, str]) -> str:
-    """Return a schema with physical names; the number in one is the column's id."""
+    """Return a schema with physical names; the number in each is the column's id."""
     fields = []
     for name, kind, physical in columns:
         metadata = {

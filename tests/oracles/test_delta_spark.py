@@ -1,4 +1,4 @@
-"""delta-spark reads what deltasql published, and deltasql keeps what delta-spark wrote."""
+"""delta-spark reads tables of deltasql, and deltasql loads tables of delta-spark unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BEYOND = "delta-spark as a second opinion, beyond the smoke set"
 SMOKE = ("column_mapping", "deletion_vectors")
-# Tables whose versions differ by more than rows that were added; a read takes a second.
+# Tables whose versions differ by more than added rows; a read takes a second.
 CHANGED = {
     *("rewritten", "evolved", "several_tables", "column_mapping", "rules"),
     *("deletion_vectors", "change_data", "applications"),
@@ -38,7 +38,7 @@ _EXCUSES = {
     "polars": (DeltaProtocolError, _FEATURES),
     "duckdb": (AssertionError, _LOGICAL),
 }
-# Compiling code for a query pays off for more rows than these.
+# Code generation only pays off for more rows.
 SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -49,7 +49,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def delta_spark(spark: SparkSession) -> Iterator[DeltaSpark]:
-    """delta-spark, set up for tables of a few rows."""
+    """delta-spark, configured for small tables."""
     before = {name: spark.conf.get(name, None) for name in SMALL}
     for name, value in SMALL.items():
         spark.conf.set(name, value)
@@ -64,7 +64,7 @@ def delta_spark(spark: SparkSession) -> Iterator[DeltaSpark]:
 @pytest.mark.parametrize(
     "name", smoke([name for name in TABLES if name != "many_files"], SMOKE, BEYOND)
 )
-def test_delta_spark_sees_the_rows_of_every_version(
+def test_delta_spark_reads_the_rows_of_every_version(
     lake: Lake, delta_spark: DeltaSpark, name: str
 ) -> None:
     for table in lake.tables(name):
@@ -75,8 +75,8 @@ def test_delta_spark_sees_the_rows_of_every_version(
 
 
 @pytest.mark.everything(BEYOND)
-def test_delta_spark_sees_the_rows_of_many_files(lake: Lake, delta_spark: DeltaSpark) -> None:
-    """A tenth of them: opening all takes it half a minute."""
+def test_delta_spark_reads_the_rows_of_many_files(lake: Lake, delta_spark: DeltaSpark) -> None:
+    """A tenth of them: delta-spark takes half a minute to open all."""
     (table,) = lake.tables("many_files")
     for version in (1, 2):
         where = f"part = {version - 1}"
@@ -86,7 +86,7 @@ def test_delta_spark_sees_the_rows_of_many_files(lake: Lake, delta_spark: DeltaS
 
 
 @pytest.mark.parametrize("name", smoke(TABLES, SMOKE[:1], BEYOND))
-def test_delta_spark_restores_the_whole_state_from_a_checkpoint(
+def test_delta_spark_reads_the_whole_state_from_a_checkpoint(
     lake: Lake, delta_spark: DeltaSpark, name: str, tmp_path: Path
 ) -> None:
     for number, table in enumerate(lake.tables(name)):
@@ -99,7 +99,7 @@ def test_delta_spark_restores_the_whole_state_from_a_checkpoint(
 def foreign(
     delta_spark: DeltaSpark, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Written]:
-    """A table of delta-spark in a catalog of ours."""
+    """A table of delta-spark in a catalog."""
     folder = tmp_path_factory.mktemp("foreign")
     write_foreign(spark, folder / "source")
     for uri in new_catalog_uri("sqlite", folder):
@@ -108,7 +108,7 @@ def foreign(
 
 
 @pytest.mark.everything(BEYOND)
-def test_foreign_table_is_the_same_for_its_writer(
+def test_delta_spark_reads_its_own_table_unchanged(
     foreign: Written, delta_spark: DeltaSpark
 ) -> None:
     place = Place(foreign.table.location)
@@ -127,14 +127,14 @@ def _readers() -> list[Any]:
 
 @pytest.mark.everything(BEYOND)
 @pytest.mark.parametrize("reader", _readers())
-def test_foreign_table_is_the_same_for_every_reader(foreign: Written, reader: str) -> None:
+def test_every_reader_reads_a_delta_spark_table_unchanged(foreign: Written, reader: str) -> None:
     for version, expected in enumerate(foreign.states):
         found = READERS[reader]().rows(Place(foreign.table.location), version)
         assert found == expected, version
 
 
 @pytest.mark.everything(BEYOND)
-def test_foreign_table_is_the_same_for_deltalake(foreign: Written) -> None:
+def test_deltalake_reads_the_state_of_a_delta_spark_table(foreign: Written) -> None:
     for version in range(len(foreign.states)):
         expected = own_log(foreign.table, version)
         assert stock_log(Place(foreign.table.location), version) == expected

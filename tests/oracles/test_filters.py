@@ -1,4 +1,4 @@
-"""Statistics never hide a row: a reader that filters on a value finds the row that has it."""
+"""Statistics never hide a row: a reader that filters by a value finds the row with it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def catalog(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_filter_finds_the_row_of_each_extreme(catalog: Catalog, kind: str) -> None:
+def test_filter_finds_the_row_of_each_extreme_value(catalog: Catalog, kind: str) -> None:
     arrow_type, values = VALUES[kind]
     table = create(catalog, "t", pa.schema([("id", pa.int64()), ("v", arrow_type)]))
     for number, value in enumerate(values):
@@ -72,7 +72,7 @@ def test_filter_finds_the_row_of_each_extreme(catalog: Catalog, kind: str) -> No
         assert frame.collect()["id"].to_list() == [number]
 
 
-def test_statistics_reach_into_structs(catalog: Catalog) -> None:
+def test_statistics_include_struct_fields(catalog: Catalog) -> None:
     inner = pa.struct([("n", pa.int64()), ("tags", pa.list_(pa.string()))])
     table = create(catalog, "t", pa.schema([("id", pa.int64()), ("s", inner), ("e", inner)]))
     table.append([{"id": 1, "s": {"n": 5, "tags": ["a"]}}, {"id": 2, "s": None}])

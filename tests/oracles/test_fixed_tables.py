@@ -1,4 +1,4 @@
-"""A table that deltasql published holds the same rows for every reader, at every version."""
+"""Every reader reads the same rows of a published table, at every version."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MANY = "readers of more tables"
 
 
 @pytest.mark.parametrize("name", sorted(TABLES.keys() - {"many_files"}))
-def test_sql_holds_the_rows_that_were_written(lake: Lake, name: str) -> None:
+def test_sql_has_the_written_rows(lake: Lake, name: str) -> None:
     for table in lake.tables(name):
         assert table.table.version() == len(table.states) - 1
         for version in checked_versions(table):
@@ -44,7 +44,7 @@ def test_sql_holds_the_rows_that_were_written(lake: Lake, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reader"), table_and_reader("deltalake", "pyarrow", "polars", "duckdb")
 )
-def test_reader_sees_the_rows_of_every_version(lake: Lake, name: str, reader: str) -> None:
+def test_reader_reads_the_rows_of_every_version(lake: Lake, name: str, reader: str) -> None:
     for table in lake.tables(name):
         for version in checked_versions(table):
             found = lake.reader(reader).rows(lake.place(table), version)
@@ -52,7 +52,7 @@ def test_reader_sees_the_rows_of_every_version(lake: Lake, name: str, reader: st
 
 
 @pytest.mark.parametrize("name", smoke(TABLES, TABLES.keys() - {"many_files"}, MANY))
-def test_deltalake_knows_of_every_version_what_sql_knows(lake: Lake, name: str) -> None:
+def test_deltalake_reads_the_state_of_every_version(lake: Lake, name: str) -> None:
     for table in lake.tables(name):
         for version in checked_versions(table):
             expected = own_log(table.table, version)
@@ -67,7 +67,9 @@ def test_deltalake_knows_of_every_version_what_sql_knows(lake: Lake, name: str) 
         smoke=("primitives", "nested", "rewritten", "column_mapping", "deletion_vectors"),
     ),
 )
-def test_reader_needs_only_a_checkpoint(lake: Lake, name: str, reader: str, tmp_path: Path) -> None:
+def test_reader_can_start_from_a_checkpoint(
+    lake: Lake, name: str, reader: str, tmp_path: Path
+) -> None:
     for number, table in enumerate(lake.tables(name)):
         alone = checkpoint_alone(table, tmp_path / str(number))
         last = len(table.states) - 1
@@ -76,7 +78,7 @@ def test_reader_needs_only_a_checkpoint(lake: Lake, name: str, reader: str, tmp_
 
 
 @pytest.mark.parametrize("name", smoke(TABLES, TABLES.keys() - {"many_files"}, MANY))
-def test_checkpoints_and_commits_tell_deltalake_the_same(
+def test_checkpoints_and_commits_give_deltalake_the_same_state(
     lake: Lake, name: str, tmp_path: Path
 ) -> None:
     for number, table in enumerate(lake.tables(name)):
@@ -96,7 +98,7 @@ def test_long_log_has_checkpoints_at_its_interval(lake: Lake) -> None:
     ]
 
 
-def test_duckdb_knows_the_domains_of_every_version(lake: Lake) -> None:
+def test_duckdb_reads_the_domains_of_every_version(lake: Lake) -> None:
     (table,) = lake.tables("applications")
     reader = lake.reader("duckdb")
     assert isinstance(reader, DuckDb)
@@ -120,7 +122,7 @@ def test_duckdb_knows_the_domains_of_every_version(lake: Lake) -> None:
         pytest.param("100% #1", "polars", marks=pytest.mark.xfail(reason=_ENCODED, strict=True)),
     ],
 )
-def test_location_may_have_any_name(
+def test_location_can_have_any_name(
     lake: Lake, tmp_path: Path, sqlite_uri: DeltaSqlUri, folder: str, reader: str
 ) -> None:
     with open_mirrored(sqlite_uri, tmp_path / folder) as catalog:
@@ -144,12 +146,12 @@ def test_every_database_publishes_the_same_tables(catalog_uri: DeltaSqlUri, tmp_
 
 
 def checkpoint_alone(table: Written, target: Path) -> Path:
-    """Copy a table and leave of its log a checkpoint of the last version and that version."""
+    """Copy a table with only a checkpoint of its last version and that version in its log."""
     last = len(table.states) - 1
     store, row = table.catalog.store, table.table.row
     copy = copy_table(row.location, target)
     if last not in checkpoint_versions(copy):
         write_checkpoint(store, row, open_storage(str(copy)), last)
     forget_commits_below(copy, last)
-    forget_checksums(copy)  # they repeat parts of the state
+    forget_checksums(copy)  # they contain parts of the state
     return copy

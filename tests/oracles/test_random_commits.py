@@ -1,4 +1,4 @@
-"""After any sequence of commits stock deltalake sees what deltasql sees, at every version."""
+"""After any sequence of commits, deltalake reads the state of deltasql at every version."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ pytestmark = pytest.mark.two_databases
 
 EXAMPLES = {"sqlite": 12, "postgres": 8, "duckdb": 5}
 STEPS = 12
-# Shrinking a failure takes minutes on a real database: ask for it, with the seed that was printed.
+# Shrinking a failure takes minutes on a real database: it runs only with the printed seed.
 PHASES = tuple(Phase) if "DELTASQL_SEED" in os.environ else (Phase.generate,)
 
 
-def test_any_sequence_of_commits_is_published_faithfully(
+def test_any_sequence_of_commits_is_published_correctly(
     backend: str, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
@@ -43,7 +43,7 @@ def test_any_sequence_of_commits_is_published_faithfully(
 
 
 @pytest.mark.everything("random commits to S3; test_s3_tables has fixed ones")
-def test_any_sequence_of_commits_is_published_faithfully_to_s3(
+def test_any_sequence_of_commits_is_published_correctly_to_s3(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     with open_mirrored(sqlite_uri, s3_location, storage={"options": s3_options}) as catalog:
@@ -51,7 +51,7 @@ def test_any_sequence_of_commits_is_published_faithfully_to_s3(
 
 
 def run(catalog: Catalog, copies: str, options: dict[str, str], tries: int) -> None:
-    """Run random sequences, each in a namespace of its own, and compare afterwards."""
+    """Run random sequences, each in its own namespace, and compare the results."""
     chosen = random.randrange(2**32) if os.environ.get("DELTASQL_EXPLORE") else 20261115
     seed = int(os.environ.get("DELTASQL_SEED", chosen))
     print(f"DELTASQL_SEED={seed}")
@@ -61,7 +61,7 @@ def run(catalog: Catalog, copies: str, options: dict[str, str], tries: int) -> N
         max_examples=tries,
         deadline=None,
         database=None,
-        derandomize=False,  # the seed says which examples
+        derandomize=False,  # the seed determines the examples
         print_blob=True,
         phases=PHASES,
         suppress_health_check=list(HealthCheck),
@@ -78,7 +78,7 @@ def run(catalog: Catalog, copies: str, options: dict[str, str], tries: int) -> N
 
 
 def compare(table: Written, copies: str, options: dict[str, str]) -> None:
-    """Compare every version with what deltalake finds there, with and without checkpoints."""
+    """Compare every version with deltalake's result, with and without checkpoints."""
     last = len(table.states) - 1
     assert table.table.version() == last
     location = table.table.location
@@ -99,13 +99,13 @@ def compare(table: Written, copies: str, options: dict[str, str]) -> None:
     if checkpoints:
         first = max(checkpoints)
         gone = {name for name in commits if number_of(name) < first}
-        # A checksum repeats parts of the state, and some readers take them from there.
+        # A checksum contains parts of the state, and some readers use it.
         gone |= {name for name in names if name.endswith(".crc")}
         check(table, copy("with", lambda name: name not in gone), range(first, last + 1))
 
 
 def check(table: Written, place: Place, versions: range) -> None:
-    """Compare versions of a table with what deltalake finds at a place."""
+    """Compare versions of a table with deltalake's result at a location."""
     for version in versions:
         expected = own_log(table.table, version)
         assert stock_log(place, version, expected.apps) == expected
@@ -113,12 +113,12 @@ def check(table: Written, place: Place, versions: range) -> None:
 
 
 def copy_log(source: Storage, target: Storage, keep: Callable[[str], bool]) -> None:
-    """Copy a table's files, and of its log what is to be kept."""
+    """Copy the data files of a table, and the log files to keep."""
     for file in source.list():
         if not file.name.startswith("_delta_log/") or keep(file.name):
             target.copy_from(source, file.name)
 
 
 def number_of(name: str) -> int:
-    """Return the version in the name of a file of the log."""
+    """Return the version in the name of a log file."""
     return int(name.partition("/")[2].partition(".")[0])

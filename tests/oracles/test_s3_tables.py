@@ -1,4 +1,4 @@
-"""A table in an object store holds the same rows for every reader, at every version."""
+"""Every reader reads the same rows of a table in an object store, at every version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.s3 import new_bucket, options_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Ten thousand requests say nothing that a hundred do not.
+# Ten thousand requests show nothing that a hundred do not.
 LOCAL = ("many_files",)
 BUILDERS = {**TABLES, "many_commits": partial(many_commits, commits=65)}
 EXCUSES = {
@@ -31,7 +31,7 @@ SMOKE = ("string_partitions", "primitives", "rewritten", "deletion_vectors")
 
 @pytest.fixture(scope="module")
 def s3_lake(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Tables in a bucket, their log in SQLite."""
+    """A catalog in SQLite whose tables are in a bucket."""
     options = options_for(s3_server)
     for uri in new_catalog_uri("sqlite", tmp_path_factory.mktemp("s3")):
         place = f"{new_bucket(s3_server)}/lake"
@@ -48,7 +48,7 @@ def s3_lake(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         smoke=SMOKE,
     ),
 )
-def test_reader_sees_the_rows_of_every_version(s3_lake: Lake, name: str, reader: str) -> None:
+def test_reader_reads_the_rows_of_every_version(s3_lake: Lake, name: str, reader: str) -> None:
     for table in s3_lake.tables(name):
         for version in checked_versions(table)[-5:]:
             found = s3_lake.reader(reader).rows(s3_lake.place(table), version)
@@ -58,9 +58,7 @@ def test_reader_sees_the_rows_of_every_version(s3_lake: Lake, name: str, reader:
 @pytest.mark.parametrize(
     ("name", "reader"), table_and_reader("deltalake", without=LOCAL, smoke=SMOKE)
 )
-def test_deltalake_knows_of_every_version_what_sql_knows(
-    s3_lake: Lake, name: str, reader: str
-) -> None:
+def test_deltalake_reads_the_state_of_every_version(s3_lake: Lake, name: str, reader: str) -> None:
     for table in s3_lake.tables(name):
         for version in checked_versions(table)[-5:]:
             assert own_rows(table.table, version) == table.states[version]

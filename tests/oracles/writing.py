@@ -1,4 +1,4 @@
-"""Tables written through deltasql that remember which rows every version must hold."""
+"""Tables written through deltasql that record the expected rows of every version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class Written:
-    """A table and what its versions must look like."""
+    """A table and the expected content of its versions."""
 
     catalog: Catalog
     name: str
@@ -47,19 +47,19 @@ class Written:
         return self.catalog.table(self.name)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write rows with deltasql's own writer."""
+        """Append rows with deltasql's writer."""
         with self.catalog.begin() as tx:
             tx.write(self.name, self.arrow(rows))
         self.became([*self.rows, *rows])
 
     def overwrite(self, rows: Sequence[Row]) -> None:
-        """Replace all rows with deltasql's own writer."""
+        """Replace all rows with deltasql's writer."""
         with self.catalog.begin() as tx:
             tx.write(self.name, self.arrow(rows), mode="overwrite")
         self.became(rows)
 
     def stage(self, actions: Iterable[Action], rows: Sequence[Row], **options: Any) -> None:
-        """Commit actions that were made elsewhere; `rows` is what the table holds afterwards."""
+        """Commit actions; `rows` is the content of the table afterwards."""
         with self.catalog.begin() as tx:
             tx.stage_table(self.name, list(actions), **options)
         self.became(rows)
@@ -67,7 +67,7 @@ class Written:
     def alter(
         self, schema: object = None, /, rows: Sequence[Row] | None = None, **changes: Any
     ) -> None:
-        """Change the metadata: another schema, or fields of the metaData action."""
+        """Change the metadata: the schema, or fields of the metaData action."""
         snapshot = self.table.snapshot()
         metadata: Metadata = replace(snapshot.metadata, **changes)
         if schema is not None:
@@ -80,7 +80,7 @@ class Written:
         self.stage([metadata, *upgrade], after, operation="SET TBLPROPERTIES")
 
     def became(self, rows: Sequence[Row]) -> None:
-        """Note what the next version must hold: columns without a value are null."""
+        """Record the expected content of the next version: columns without a value are null."""
         names = self.schema.names
         self.rows = [{name: self._stored(row, name) for name in names} for row in rows]
         self.states.append(rows_of(self.schema, self.rows))
@@ -92,7 +92,7 @@ class Written:
     def file(
         self, rows: pa.Table, *, partition: Mapping[str, str | None] | None = None, **fields: Any
     ) -> AddFile:
-        """Put a Parquet file at the table's location, without deltasql's writer."""
+        """Write a Parquet file to the table's location, without deltasql's writer."""
         self.files += 1
         name = fields.pop("name", f"elsewhere-{self.files}.parquet")
         buffer = BytesIO()
@@ -105,7 +105,7 @@ class Written:
         )
 
     def put(self, name: str, data: bytes) -> None:
-        """Put a file at the table's location."""
+        """Write a file to the table's location."""
         open_storage(self.table.location, self.catalog.config.storage).put(name, data)
 
     def uri(self, name: str) -> str:
@@ -115,7 +115,7 @@ class Written:
         return f"{root}/{quote(name)}"
 
     def live(self) -> list[AddFile]:
-        """Return the live files, the oldest first."""
+        """Return the live files, oldest first."""
         rows = self.table.snapshot().scan().arrow.sort_by("file_id").to_pylist()
         return [
             AddFile(
@@ -129,7 +129,7 @@ class Written:
         ]
 
     def _stored(self, row: Row, name: str) -> Any:
-        # Delta has no empty string as a partition value: it is null.
+        # Delta has no empty string as a partition value: it becomes null.
         value = row.get(name)
         return None if value == "" and name in self.partition_by else value
 

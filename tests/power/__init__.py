@@ -1,1 +1,1 @@
-"""What a power loss can leave behind: file system calls recorded, worst states built from them."""
+"""Power loss: file system calls are recorded, and the worst possible disk states are built."""

@@ -1,7 +1,7 @@
 """A disk as a power loss may leave it, built from recorded file system calls.
 
-POSIX promises little: the content of a file is safe after an fsync of the file, a name after an
-fsync of the folder that holds it. Whatever was not flushed may be there or not, each on its own.
+POSIX guarantees little: the content of a file is safe after an fsync of the file, a name after an
+fsync of its folder. Everything that was not flushed may exist or not, independently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SOURCE = Path(__file__).with_name("recorder.c")
 
 
 class Call(NamedTuple):
-    """One recorded call; the path is the new one where there are two."""
+    """One recorded call; `path` is the new path of a call with two."""
 
     name: str
     inode: int
@@ -27,7 +27,7 @@ class Call(NamedTuple):
 
 
 def compile_recorder(folder: Path) -> Path:
-    """Compile the library that records; raises where there is no C compiler."""
+    """Compile the recorder library; raise if there is no C compiler."""
     library = folder / "recorder.so"
     compiler = os.environ.get("CC", "cc")
     command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]
@@ -36,7 +36,7 @@ def compile_recorder(folder: Path) -> Path:
 
 
 def read_calls(log: Path) -> list[Call]:
-    """Read what the library recorded."""
+    """Read the recorded calls."""
     return [
         Call(name, int(inode), int(size), path, other)
         for name, inode, size, path, other in (
@@ -47,9 +47,9 @@ def read_calls(log: Path) -> list[Call]:
 
 @dataclass(slots=True)
 class Disk:
-    """The files below a folder, and what of them a power loss now would leave.
+    """The files below a folder, and what would remain of them after a power loss.
 
-    A folder has the number 0; everything else is known by its inode.
+    A folder has the number 0; everything else is identified by its inode.
     """
 
     root: str
@@ -59,7 +59,7 @@ class Disk:
     safe_names: dict[str, int] = field(default_factory=dict)
     """Every name as of the last flush of its folder."""
     unflushed: set[int] = field(default_factory=set)
-    """Files whose content is not, or not all, on the disk."""
+    """Files whose content is not completely on the disk."""
 
     def apply(self, call: Call) -> None:
         match call.name:
@@ -87,7 +87,7 @@ class Disk:
                 self._flush_folder(call.path)
 
     def is_safe(self, path: str) -> bool:
-        """Tell whether a file and the folders above it survive a power loss."""
+        """Return whether a file and the folders above it survive a power loss."""
         return (
             path in self.safe_names
             and self.safe_names[path] not in self.unflushed
@@ -103,7 +103,7 @@ class Disk:
         }
 
     def kept(self) -> dict[str, int]:
-        """Return the files of the state in which every name that may be there is there."""
+        """Return the files of the state in which every name that may exist exists."""
         return {path: inode for path, inode in self.names.items() if inode}
 
     def build(self, files: dict[str, int], folder: Path) -> None:
@@ -132,5 +132,5 @@ class Disk:
 
 
 def is_temporary(path: str) -> bool:
-    """Tell whether a name is one that no reader looks at: a file being written, or a lock."""
+    """Return whether readers ignore a name: a file being written, or a lock."""
     return os.path.basename(path).startswith(".")

@@ -1,7 +1,7 @@
 """Count the flushes of a commit, and measure commits when every flush takes 5 ms longer.
 
-`python -m tests.power.measure [commits] [milliseconds]` prints a table for docs. The table has one
-data file per commit, of one row; SQLite with `synchronous = full`.
+`python -m tests.power.measure [commits] [milliseconds]` prints a table for the docs. Each commit
+adds one data file of one row; SQLite uses `synchronous = full`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WARM = 5
 
 
 def work(folder: Path, mode: str, commits: int) -> None:
-    """Commit again and again; marks among the calls say where the counted commits begin."""
+    """Commit repeatedly; marks among the recorded calls delimit the counted commits."""
     row = pa.table({"id": [1]})
     with deltasql.connect(
         f"deltasql://sqlite/{folder}/meta.db",

@@ -1,4 +1,4 @@
-/* Preloaded with LD_PRELOAD: records the file system calls of a process, whoever makes them.
+/* Preloaded with LD_PRELOAD: records the file system calls of a process and its libraries.
  *
  * Environment:
  *   RECORDER_LOG    file to which one line per call is appended
@@ -72,7 +72,7 @@ static void absolute(int folder, const char *name, char *path) {
     strncat(path, name, PATH_MAX - strlen(path) - 1);
 }
 
-/* A file that is known by its descriptor: what was written, what was flushed. */
+/* Record a write or a flush of a file that is given by its descriptor. */
 static void on_fd(const char *call, int fd) {
     int before = errno;
     char path[PATH_MAX];
@@ -83,7 +83,7 @@ static void on_fd(const char *call, int fd) {
     errno = before;
 }
 
-/* A name that a file has got; its content is kept in the vault. */
+/* Record a new name of a file, and keep its content in the vault. */
 static void on_name(const char *call, const char *path, const char *from) {
     int before = errno;
     struct stat found;

@@ -1,7 +1,7 @@
-"""Writes of Spark, run in a process whose file system calls, and its JVM's, are recorded.
+"""Spark writes, in a process whose file system calls, and those of its JVM, are recorded.
 
 `python -m tests.power.spark_workload FOLDER` works below FOLDER/lake. A mark among the recorded
-calls stands where SQL begins to name the files.
+calls shows where SQL begins to reference the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main(folder: Path) -> None:
     )
     lake = Lake(folder)
     lake.root.mkdir()
-    # Executors write what has been repartitioned; values of these folders have to be renamed.
+    # Executors write repartitioned rows; folders of these values must be renamed.
     rows = spark.range(6).selectExpr("id", "concat('é/%', id % 2) AS day").repartition(2)
     with lake.open("spark") as catalog, hooked(mark_ratified):
         with catalog.begin() as tx:

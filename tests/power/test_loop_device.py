@@ -1,7 +1,7 @@
-"""A real file system that loses power: what was acknowledged as published is there afterwards.
+"""A real file system loses power: versions that were reported as published survive.
 
 ext4 on a loop device is shut down by force while a process commits. Nothing is written back, not
-even the journal: what had not been flushed is lost, as after a power loss.
+even the journal: everything that was not flushed is lost, as after a power loss.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_acknowledged_versions_survive_a_power_loss(device: Device, mode: str) -
             worker.kill()
             told = worker.stdout.read().splitlines()
             worker.wait()
-    # What it reported before it noticed counts as well.
+    # Versions that it reported before it noticed the power loss count as well.
     for line in told:
         committed, published = map(int, line.split())
     with device.mounted():

@@ -1,9 +1,9 @@
-"""After a power loss a named file is never empty or short, and what SQL calls published is there.
+"""After a power loss, no named file is empty or truncated, and published versions exist.
 
-A process does everything that writes files of a lake while a preloaded library records its file
-system calls, made by Python, Arrow or anybody else. From these calls follow the worst states that
-POSIX allows at each moment. deltasql writes no multi-part and no V2 checkpoints, so there are none
-among the kinds of files.
+A process runs everything that writes files of a lake while a preloaded library records its file
+system calls, from Python, Arrow or any other code. The worst states that POSIX allows at each point
+in time follow from these calls. deltasql writes no multi-part and no V2 checkpoints, so they are
+not among the kinds of files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 COMMITS_OF_SPARK = 4
 COMMIT = re.compile(r"(?P<place>.*)/_delta_log/(?P<version>\d{20})\.json")
 CHECKPOINT = re.compile(r"(?P<place>.*)/_delta_log/(?P<version>\d{20})\.checkpoint\.parquet")
-# Every kind of file that a lake gets from deltasql, each by its name.
+# Every kind of file that deltasql writes to a lake, by its name.
 KINDS = {
     "commit": r"_delta_log/\d{20}\.json",
     "checksum": r"_delta_log/\d{20}\.crc",
@@ -46,7 +46,7 @@ KINDS = {
 
 @dataclass
 class Recorded:
-    """What one run of the workload did."""
+    """The recorded calls of one run of the workload."""
 
     folder: Path
     calls: list[Call]
@@ -65,7 +65,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 
 def record(module: str, folder: Path) -> Recorded:
-    """Run a module and record what it and its children do below a folder."""
+    """Run a module and record the calls of it and its children below a folder."""
     if not sys.platform.startswith("linux"):
         pytest.skip("calls are recorded by LD_PRELOAD, which is Linux's")
     if shutil.which(os.environ.get("CC", "cc")) is None:
@@ -85,7 +85,7 @@ def record(module: str, folder: Path) -> Recorded:
     return Recorded(folder, read_calls(folder / "calls"))
 
 
-def test_a_named_file_is_never_empty_or_short(recorded: Recorded) -> None:
+def test_named_file_is_never_empty_or_truncated(recorded: Recorded) -> None:
     disk, others, by_others = recorded.disk(), set[int](), False
     wrong: dict[str, None] = {}
     for call in recorded.calls:
@@ -114,7 +114,7 @@ def test_every_kind_of_file_is_recorded(recorded: Recorded) -> None:
     assert set(seen) == set(KINDS)
 
 
-def test_what_sql_calls_published_survives(recorded: Recorded) -> None:
+def test_published_versions_survive_a_power_loss(recorded: Recorded) -> None:
     disk, marks = recorded.disk(), 0
     for call in recorded.calls:
         disk.apply(call)
@@ -157,7 +157,7 @@ def _files(recorded: Recorded, inode: int) -> list[str]:
     return [unquote(path) for path in added if "://" not in path]
 
 
-def test_no_commit_is_deleted_before_its_checkpoint_survives(recorded: Recorded) -> None:
+def test_commit_file_is_deleted_only_after_its_checkpoint_is_durable(recorded: Recorded) -> None:
     disk, deleted, by_others = recorded.disk(), 0, False
     for call in recorded.calls:
         if call.name == "mark" and call.path.startswith("others"):
@@ -176,8 +176,10 @@ def test_no_commit_is_deleted_before_its_checkpoint_survives(recorded: Recorded)
     assert deleted
 
 
-def test_stock_deltalake_reads_the_worst_states(recorded: Recorded, tmp_path: Path) -> None:
-    """The last time that each place was published, with as few and with as many names."""
+def test_deltalake_reads_the_worst_states_after_a_power_loss(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    """At the last publish of each location, with the fewest and with the most names."""
     last = {
         call.path.split("|")[1]: number
         for number, call in enumerate(recorded.calls)
@@ -196,7 +198,7 @@ def test_stock_deltalake_reads_the_worst_states(recorded: Recorded, tmp_path: Pa
             disk.build(ours, state)
             found = deltalake.DeltaTable(str(state / below))
             assert found.version() >= int(version), (place, kind)
-            if "/exports/log" not in place:  # it names files of another place
+            if "/exports/log" not in place:  # it references files of another location
                 real = deltalake.DeltaTable(place, version=found.version())
                 rows = found.to_pyarrow_table().num_rows
                 assert rows == real.to_pyarrow_table().num_rows, (place, kind)
@@ -205,8 +207,8 @@ def test_stock_deltalake_reads_the_worst_states(recorded: Recorded, tmp_path: Pa
 
 
 @pytest.mark.everything("starts a JVM of its own, whose calls are recorded")
-def test_files_of_spark_executors_survive_before_sql_names_them(tmp_path: Path) -> None:
-    """Spark waits for no disk; the driver flushes its files before the commit."""
+def test_files_of_spark_executors_are_durable_before_the_commit(tmp_path: Path) -> None:
+    """Spark does not flush; the driver flushes its files before the commit."""
     found = record("tests.power.spark_workload", tmp_path)
     disk, commits, jvm = found.disk(), 0, set[int]()
     for call in found.calls:

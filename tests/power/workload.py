@@ -1,7 +1,7 @@
-"""Everything that writes files of a lake, run in a process whose file system calls are recorded.
+"""Everything that writes files of a lake, in a process whose file system calls are recorded.
 
 `python -m tests.power.workload FOLDER` works below FOLDER/lake, with its databases in FOLDER. Marks
-among the recorded calls say what was promised at that moment.
+among the recorded calls state what was guaranteed at that point.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VERSIONS = 7
 
 
 def mark(kind: str, place: str = "", version: int = 0) -> None:
-    """Record a mark: the file need not be there."""
+    """Record a mark; the file does not exist."""
     with suppress(FileNotFoundError):
         os.open(f"/recorder-mark/{kind}|{place}|{version}", os.O_RDONLY)
 
@@ -57,21 +57,21 @@ def mark_published() -> None:
 
 
 def mark_ratified(phase: str) -> None:
-    """Mark a moment at which SQL names data files."""
+    """Mark the point at which SQL references data files."""
     if phase == "ratified":
         mark("ratified")
 
 
 @contextmanager
 def by_others() -> Iterator[None]:
-    """What somebody else does to a lake, who flushes nothing."""
+    """Mark the changes of another program, which flushes nothing."""
     mark("others begin")
     yield
     mark("others end")
 
 
 class Lake:
-    """A folder with a catalog of its own for each kind of work."""
+    """A folder with a separate catalog for each kind of work."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "lake"
@@ -105,7 +105,7 @@ def in_sync(lake: Lake) -> None:
     with lake.filled("sync") as catalog:
         catalog.mirror.compact_log("t", 1, 3)
         catalog.mirror.write_manifests(catalog.table("t").snapshot())
-    with lake.open("sync") as catalog:  # a new process knows nothing of what is published
+    with lake.open("sync") as catalog:  # a new process does not know what is published
         append(catalog, VERSIONS)
 
 
@@ -192,7 +192,7 @@ def cleaned(lake: Lake) -> None:
 
 
 def commit_by_path(place: Path, version: int) -> None:
-    """Put the commit of a writer into a log that does not know of SQL, and waits for no disk."""
+    """Write a commit file as another program would, without SQL and without a flush."""
     before = (place / f"{version - 1:020d}.json").read_text().splitlines()
     actions = [json.loads(line) for line in before]
     (info,) = [each["commitInfo"] for each in actions if "commitInfo" in each]

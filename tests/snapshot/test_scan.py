@@ -1,4 +1,4 @@
-"""A scan finds what a look at every live file would find, and never less than what matches."""
+"""A scan finds the files that a check of every live file finds, and every file with a match."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from deltasql.model.schema.schema import StructType
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
 
-LATE = ("s", "d")  # columns that the table does not have at first
+LATE = ("s", "d")  # columns that are added later
 FEW_INDEXED = {"delta.dataSkippingNumIndexedCols": "2"}
 NOON = datetime(2020, 1, 1, 12)
 
 
 @dataclass
 class Lake:
-    """A table of many commits, and which files and rows it should have."""
+    """A table with many commits, and the files and rows that it should have."""
 
     catalog: Catalog
     partitions: tuple[str, ...]
@@ -83,7 +83,7 @@ class Lake:
 
 
 def spread(number: int, dice: random.Random, without: tuple[str, ...] = ()) -> list[Row]:
-    """Two rows of one of many files, each in its own place of every column."""
+    """Return two rows of a file; the files differ in every column."""
     partition = {"k": dice.choice(["a", "ab", "b", None]), "y": number % 7}
     rows = []
     for step in range(2):
@@ -104,7 +104,7 @@ def spread(number: int, dice: random.Random, without: tuple[str, ...] = ()) -> l
 
 
 def build(lake: Lake, dice: random.Random) -> None:
-    """Commits of one file and of hundreds; columns come, their index ends and comes again."""
+    """Commit single files and hundreds; add columns, drop their index and add it again."""
 
     def single(number: int, without: tuple[str, ...] = ()) -> None:
         for _ in range(number):
@@ -147,7 +147,7 @@ def lake(
             catalog.create_table("t", early, partition_by=partitions)
             lake = Lake(catalog, partitions)
             with pytest.MonkeyPatch.context() as patch:
-                # Small ranges, so that a thousand files make as many as millions would.
+                # Small ranges, so that a thousand files give as many ranges as millions would.
                 indexed = functools.partial(_core.index_files, range_size=16)
                 patch.setattr(_core, "index_files", indexed)
                 build(lake, random.Random(20240501))
@@ -156,7 +156,7 @@ def lake(
 
 @pytest.fixture(scope="module")
 def database(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The rows themselves, to ask which files hold one that matches."""
+    """The rows in DuckDB, to find the files with a match."""
     schema = pa.schema([*ARROW, ("path", pa.string())])
     with duckdb.connect() as connection:
         connection.register("arrow_rows", pa.Table.from_pylist(lake.rows, schema=schema))
@@ -181,7 +181,7 @@ LITERALS = {
 
 @st.composite
 def selective(draw: st.DrawFn) -> str:
-    """A condition that few of the spread files meet."""
+    """A condition that few of the files satisfy."""
     name = draw(st.sampled_from(list(LITERALS)))
     one = draw(LITERALS[name])
     form = draw(st.integers(0, 4))
@@ -222,13 +222,13 @@ def with_match(database: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-def test_a_scan_equals_a_look_at_every_live_file(
+def test_scan_equals_a_check_of_every_live_file(
     lake: Lake, database: duckdb.DuckDBPyConnection, sql: str, choice: int
 ) -> None:
     versions = sorted(lake.versions)
     version = versions[-1] if choice % 3 else versions[choice % len(versions)]
     if any(name in sql for name in LATE) and version < versions[10]:
-        version = versions[-1]  # the column is not there yet
+        version = versions[-1]  # the column does not exist yet
     live = lake.versions[version]
     snapshot = lake.catalog.table("t").snapshot(version)
     found = set(snapshot.scan(sql).paths())
@@ -246,14 +246,14 @@ def test_every_version_lists_its_live_files(lake: Lake) -> None:
     for version, live in lake.versions.items():
         scan = lake.catalog.table("t").scan(version=version)
         assert set(scan.paths()) == live.keys()
-        # Without statistics, the same of every file that is read.
+        # Without statistics, and otherwise the same columns.
         to_read = scan.to_read
         assert to_read.combine_chunks().equals(
             scan.arrow.select(to_read.column_names).combine_chunks()
         )
 
 
-def test_the_index_spares_the_look_at_every_file(lake: Lake, monkeypatch: Any) -> None:
+def test_selective_scan_does_not_fetch_every_file(lake: Lake, monkeypatch: Any) -> None:
     snapshot = lake.catalog.table("t").snapshot()
     by_index, by_partition = "i = 2000 AND s LIKE 'k0200%'", "y = 3"
     selective_predicate = by_partition if lake.partitions else by_index
@@ -264,7 +264,7 @@ def test_the_index_spares_the_look_at_every_file(lake: Lake, monkeypatch: Any) -
     assert set(snapshot.scan(selective_predicate).paths()) == wanted != set()
 
 
-def test_a_nested_column_is_planned_through_its_index(catalog: Catalog) -> None:
+def test_scan_on_a_nested_column_uses_its_index(catalog: Catalog) -> None:
     point = pa.struct([("x", pa.int64()), ("label", pa.string())])
     catalog.create_table("t", pa.schema([("point", point)]))
     order = random.Random(1).sample(range(50), 50)

@@ -1,4 +1,4 @@
-"""A table at a version: found by number or moment, described as it was, listed from the cache."""
+"""A snapshot: selected by version or timestamp, with the state of that version, and cached."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def commit(catalog: Catalog, *actions: Any, table: str = "t") -> int:
 
 @pytest.fixture
 def table(catalog: Catalog) -> str:
-    """Version 0 creates, 1 and 2 add a file each, 3 removes the first."""
+    """A table: version 0 creates it, 1 and 2 add a file each, 3 removes the first."""
     catalog.create_table("t", SCHEMA)
     commit(catalog, add_file("a"))
     commit(catalog, add_file("b"))
@@ -58,7 +58,7 @@ def paths(snapshot: Snapshot) -> list[str]:
     return sorted(snapshot.scan().paths())
 
 
-# Which version
+# Selecting a version
 
 
 def test_every_version_lists_its_own_files(catalog: Catalog, table: str) -> None:
@@ -69,13 +69,15 @@ def test_every_version_lists_its_own_files(catalog: Catalog, table: str) -> None
 
 
 @pytest.mark.parametrize("version", [4, 99, -1])
-def test_a_version_that_does_not_exist_is_named(catalog: Catalog, table: str, version: int) -> None:
+def test_error_names_unknown_version_and_the_latest(
+    catalog: Catalog, table: str, version: int
+) -> None:
     with pytest.raises(VersionNotFoundError) as caught:
         catalog.table(table).snapshot(version)
     assert (caught.value.version, caught.value.latest) == (version, 3)
 
 
-def test_a_moment_finds_the_version_in_force(catalog: Catalog, table: str) -> None:
+def test_timestamp_selects_the_version_at_that_time(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     for version in range(4):
         at = handle.snapshot(version).committed_at
@@ -87,35 +89,35 @@ def test_a_moment_finds_the_version_in_force(catalog: Catalog, table: str) -> No
     assert handle.snapshot(timestamp=at + timedelta(days=9)).version == 3
 
 
-def test_a_moment_without_a_zone_is_utc(catalog: Catalog, table: str) -> None:
+def test_timestamp_without_zone_is_utc(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     naive = handle.snapshot(2).committed_at.replace(tzinfo=None)
     assert handle.snapshot(timestamp=naive).version == 2
 
 
-def test_a_moment_before_the_first_commit_has_no_version(catalog: Catalog, table: str) -> None:
+def test_timestamp_before_the_first_commit_is_refused(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     first = handle.snapshot(0).committed_at
     with pytest.raises(VersionNotFoundError, match=r"history\(\)"):
         handle.snapshot(timestamp=first - TICK)
 
 
-def test_commit_times_never_go_back(catalog: Catalog, table: str) -> None:
+def test_commit_timestamps_increase(catalog: Catalog, table: str) -> None:
     times = [row.committed_at_ms for row in catalog.table(table).history()]
     assert times == sorted(set(times), reverse=True)
 
 
-def test_a_dropped_table_does_not_open(catalog: Catalog, table: str) -> None:
+def test_snapshot_of_a_dropped_table_is_refused(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     catalog.drop(table)
     with pytest.raises(TxnLogTableNotFoundError):
         handle.snapshot()
 
 
-# What the table was
+# State of the table
 
 
-def test_schema_and_protocol_are_those_of_the_version(catalog: Catalog, table: str) -> None:
+def test_snapshot_has_schema_and_protocol_of_its_version(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     before = handle.snapshot()
     wider = replace(before.metadata, schema_string=WIDER.to_json(), description="wider")
@@ -132,7 +134,7 @@ def test_schema_and_protocol_are_those_of_the_version(catalog: Catalog, table: s
     assert isinstance(old.metadata, Metadata)
 
 
-def test_applications_and_domains_are_those_of_the_version(catalog: Catalog) -> None:
+def test_snapshot_has_transactions_and_domains_of_its_version(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA, properties={"delta.feature.domainMetadata": "supported"})
     commit(catalog, SetTransaction("etl", 1), DomainMetadata("d", "one"))
     commit(catalog, SetTransaction("etl", 2), SetTransaction("other", 7))
@@ -157,19 +159,19 @@ def test_totals_count_live_files_only(catalog: Catalog, table: str) -> None:
     assert handle.snapshot().totals() == Totals(2, 105, None)
 
 
-def test_totals_may_be_more_than_a_number_of_one_file(catalog: Catalog, table: str) -> None:
+def test_totals_can_exceed_64_bits(catalog: Catalog, table: str) -> None:
     before = catalog.table(table).snapshot().totals()
     for number in range(4):
         stats = f'{{"numRecords":{2**62}}}'
         commit(catalog, AddFile(f"large {number}", {}, 2**62, 0, stats=stats))
     found = catalog.table(table).snapshot().totals()
     assert found.num_files == before.num_files + 4
-    # SQLite tells what is beyond its own numbers as a real number.
+    # SQLite returns sums outside its integer range as floats.
     assert found.size_bytes == pytest.approx(before.size_bytes + 4 * 2**62, rel=1e-15)
     assert found.num_records == pytest.approx(4 * 2**62, rel=1e-15)
 
 
-def test_history_is_paged_newest_first(
+def test_history_is_paged_latest_first(
     catalog: Catalog, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deltasql.snapshot.snapshot.HISTORY_PAGE", 3)
@@ -184,10 +186,10 @@ def test_history_is_paged_newest_first(
     assert [row.version for row in catalog.table(table).snapshot(1).history()] == [1, 0]
 
 
-# The catalog at a moment
+# The catalog at a timestamp
 
 
-def test_a_commit_over_tables_is_seen_whole_or_not_at_all(catalog: Catalog) -> None:
+def test_catalog_as_of_shows_multi_table_commits_atomically(catalog: Catalog) -> None:
     for name in ("x", "y"):
         catalog.create_table(name, SCHEMA)
     moments: list[datetime] = []
@@ -208,10 +210,10 @@ def test_a_commit_over_tables_is_seen_whole_or_not_at_all(catalog: Catalog) -> N
         assert at["x"].schema == catalog.table("x").snapshot().schema
 
 
-def test_tables_created_later_or_dropped_earlier_are_absent(catalog: Catalog) -> None:
+def test_catalog_as_of_omits_later_and_dropped_tables(catalog: Catalog) -> None:
     catalog.create_table("early", SCHEMA)
     first = catalog.table("early").snapshot().committed_at
-    while datetime.now(UTC) <= first + TICK:  # a moment has a millisecond
+    while datetime.now(UTC) <= first + TICK:  # timestamps have millisecond precision
         pass
     catalog.create_table("crm.late", SCHEMA)
     second = catalog.table("crm.late").snapshot().committed_at
@@ -229,7 +231,7 @@ def test_tables_created_later_or_dropped_earlier_are_absent(catalog: Catalog) ->
 
 
 def fresh(catalog: Catalog, version: int | None = None, name: str = "t") -> Snapshot:
-    """A snapshot with a cache of its own: what the database says."""
+    """Return a snapshot with an empty cache: the content of the database."""
     row = catalog.table(name).row
     return open_snapshot(catalog.store, row, FileCache(2**30, 10), version=version)
 
@@ -238,13 +240,13 @@ def held(cache: FileCache) -> list[tuple[int, int]]:
     return [(key[0], entry.version) for key, entry in cache._entries.items()]
 
 
-def test_a_warm_read_is_the_same_arrow(catalog: Catalog, table: str) -> None:
+def test_cached_read_returns_the_same_table(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     assert handle.files() is handle.files()
     assert handle.files().equals(fresh(catalog).files())
 
 
-def test_a_new_head_refreshes_the_entry(catalog: Catalog, table: str) -> None:
+def test_new_head_refreshes_the_cache_entry(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     before = handle.files()
     commit(catalog, add_file("c"))
@@ -253,7 +255,7 @@ def test_a_new_head_refreshes_the_entry(catalog: Catalog, table: str) -> None:
     assert [version for _, version in held(catalog.cache)] == [4]
 
 
-def test_what_is_known_of_all_files_is_not_fetched_in_part(catalog: Catalog, table: str) -> None:
+def test_cached_files_serve_partial_listings(catalog: Catalog, table: str) -> None:
     snapshot = catalog.table(table).snapshot()
     cold = fresh(catalog)
     brief, to_read = cold.file_paths(), cold.files_to_read()
@@ -263,14 +265,14 @@ def test_what_is_known_of_all_files_is_not_fetched_in_part(catalog: Catalog, tab
     assert len(held(catalog.cache)) == 1
 
 
-def test_an_older_version_does_not_evict_a_newer(catalog: Catalog, table: str) -> None:
+def test_older_version_does_not_evict_a_newer_one(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     newest = handle.files()
     assert handle.files(1)["path"].to_pylist() == ["a"]
     assert handle.files() is newest
 
 
-def test_the_least_recently_used_table_goes_first(catalog: Catalog) -> None:
+def test_cache_evicts_the_least_recently_used_table(catalog: Catalog) -> None:
     cache = FileCache(2**30, max_entries=2)
     rows = [catalog.create_table(name, SCHEMA).row for name in ("x", "y", "z")]
     x, y, z = (open_snapshot(catalog.store, row, cache) for row in rows)
@@ -279,7 +281,7 @@ def test_the_least_recently_used_table_goes_first(catalog: Catalog) -> None:
     assert [table_id for table_id, _ in held(cache)] == [x.table.table_id, z.table.table_id]
 
 
-def test_the_cache_stays_within_its_bytes(catalog: Catalog, table: str) -> None:
+def test_cache_stays_within_its_size_limit(catalog: Catalog, table: str) -> None:
     size = fresh(catalog).files().nbytes
     none, enough = FileCache(size - 1, 10), FileCache(size, 10)
     row = catalog.table(table).row
@@ -302,8 +304,8 @@ def shared(
 
 steps = st.lists(
     st.tuples(
-        st.integers(0, 3),  # files added
-        st.lists(st.integers(0, 20), max_size=3),  # which of the live ones go
+        st.integers(0, 3),  # number of added files
+        st.lists(st.integers(0, 20), max_size=3),  # which live files to remove
         st.sampled_from([Snapshot.files, Snapshot.file_paths, Snapshot.files_to_read, None]),
     ),
     min_size=1,
@@ -319,7 +321,7 @@ _numbers = iter(range(10**9))
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-def test_refreshing_step_by_step_equals_a_cold_read(shared: Catalog, steps: list[Any]) -> None:
+def test_incremental_cache_refresh_equals_a_cold_read(shared: Catalog, steps: list[Any]) -> None:
     name = f"t{next(_numbers)}"
     handle = shared.create_table(name, SCHEMA)
     live: list[str] = []

@@ -1,4 +1,4 @@
-"""Writers, readers, a reconciler, optimize and vacuum at once, for long.
+"""Writers, readers, a reconciler, optimize and vacuum run concurrently for a long time.
 
-`python -m tests.soak --minutes 10` runs it and writes the report.
+`python -m tests.soak --minutes 10` runs them and writes the report.
 """

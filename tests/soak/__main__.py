@@ -1,6 +1,6 @@
-"""Run all roles for long on one database after the other, and write the page: `make soak`.
+"""Run all roles on one database after the other, and write the page: `make soak`.
 
-What is wrong is printed, and left where it says.
+Problems are printed, together with the folder that contains the records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TITLES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "duckdb": "DuckDB, in t
 
 
 def main(arguments: list[str]) -> int:
-    """Run it; 1 if something was lost, torn or failed."""
+    """Run the soak; return 1 if something was lost, partial or failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="on each database")
     parser.add_argument("--seed", default=secrets.token_hex(4))

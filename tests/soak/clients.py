@@ -1,4 +1,4 @@
-"""Writers and readers: what they do at random, until the time is over."""
+"""Writers and readers that run random operations until the time is over."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tests.soak.record import Operation, Recorder
 
 SOME = 5
-"""Operations of a client, however slow the machine."""
+"""The minimum number of operations of a client, on any machine."""
 _MOST_LISTINGS = 20
-# How deltalake tells that a version is not there while a later one is.
+# Messages of deltalake about a missing version before a later one.
 _GAP = re.compile(
     r"found gap: .*?(\d{20})\.json.*? -> .*?(\d{20})\.json"
     r"|Gap between checkpoint version (\d+) and next commit (\d+)"
@@ -33,13 +33,13 @@ _GAP = re.compile(
 
 
 class Torn(AssertionError):
-    """A reader saw what no snapshot can have."""
+    """A reader saw a state that no snapshot can have."""
 
 
 def write(catalog: Catalog, recorder: Recorder, number: int, seed: str, end: float) -> None:
     """Order, correct, cancel and take from stock."""
     rng = random.Random(f"{seed}-{recorder.client}")
-    orders: list[int] = []  # those that are there and answered
+    orders: list[int] = []  # existing orders whose commit was acknowledged
     for seq in count():
         if seq >= SOME and time.monotonic() > end:
             return
@@ -125,7 +125,7 @@ _STEPS = {
 
 
 def read(catalog: Catalog, recorder: Recorder, number: int, seed: str, end: float) -> None:
-    """Add up all tables of one moment, look up one order, read a table as others do."""
+    """Sum up all tables in one snapshot, look up one order, or read a table with deltalake."""
     rng = random.Random(f"{seed}-{recorder.client}")
     for step in count():
         if step >= SOME and time.monotonic() > end:
@@ -159,7 +159,7 @@ def _look_up(catalog: Catalog, done: Operation, rng: random.Random) -> None:
 
 
 def _outside(catalog: Catalog, done: Operation, rng: random.Random) -> None:
-    """Read the published log with a library that knows nothing of SQL."""
+    """Read the published log with a library that does not use SQL."""
     name = rng.choice(TABLES)
     try:
         table = _opened(catalog.table(name).location, done)
@@ -167,7 +167,7 @@ def _outside(catalog: Catalog, done: Operation, rng: random.Random) -> None:
         rows = table.to_pyarrow_table().num_rows
     except (FileNotFoundError, Torn):
         raise
-    except Exception as error:  # however deltalake tells that a file is gone
+    except Exception as error:  # any error by which deltalake reports a missing file
         raise OSError(f"deltalake: {error}") from error
     told = pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()
     if rows != sum(told):
@@ -175,10 +175,10 @@ def _outside(catalog: Catalog, done: Operation, rng: random.Random) -> None:
 
 
 def _opened(location: str, done: Operation) -> deltalake.DeltaTable:
-    """Open a published log; a listing that missed a file is made again.
+    """Open a published log; repeat a listing that missed a file.
 
-    A folder that grows while it is listed may show a new file and not one that was there before
-    it, on any disk and for any writer. What is said to be missing must be there.
+    A folder that grows while it is listed may show a new file and miss an older one, on any disk
+    and with any writer. The file that is reported as missing must exist.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What must be true when all have stopped."""
+"""The checks after all processes have stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Verdict:
-    """What is wrong, and how much there was to look at."""
+    """The problems, and the counts of what was checked."""
 
     problems: list[str]
     commits: int = 0
@@ -37,7 +37,7 @@ class Verdict:
 
 
 def judge(catalog: Catalog, operations: Sequence[Operation]) -> Verdict:
-    """Publish what is left, and compare the end with what the clients were told."""
+    """Publish the rest, and compare the final state with the acknowledgements of the clients."""
     catalog.mirror.run(once=True)
     audit(catalog)
     rows = {name: _read(catalog, name) for name in TABLES}
@@ -69,7 +69,7 @@ def _read(catalog: Catalog, name: str) -> pa.Table:
 
 
 def _log(catalog: Catalog, name: str) -> dict[str, list[int]]:
-    """Return the versions of every transaction, from the published files alone."""
+    """Return the versions of every transaction, from the published files only."""
     found: dict[str, list[int]] = defaultdict(list)
     paths = (Path(catalog.table(name).location) / "_delta_log").glob("*[0-9].json")
     for path in paths:
@@ -98,7 +98,7 @@ def _acknowledged(
 def _orders(
     operations: Sequence[Operation], logs: Mapping[str, Mapping[str, list[int]]], rows: pa.Table
 ) -> Iterator[str]:
-    """Only its writer touches an order, so what each was told gives what must be there."""
+    """Only its writer changes an order, so the acknowledgements determine the expected rows."""
     expected: dict[tuple[int, int], list[int]] = {}
     for each in operations:
         happened = each.outcome == DONE or (
@@ -132,7 +132,7 @@ def _outside(catalog: Catalog, rows: Mapping[str, pa.Table]) -> Iterator[str]:
 
 
 def _strays(catalog: Catalog, name: str) -> Iterator[str]:
-    """Yield data files that are neither in the log nor announced."""
+    """Yield data files that are neither in the log nor have an intent."""
     root = Path(catalog.table(name).location)
     [(table_id,)] = _rows(catalog, f"SELECT table_id FROM dl_tables WHERE name = '{name}'")
     where = f"WHERE table_id = {table_id}"

@@ -1,4 +1,4 @@
-"""Those who keep the tables in shape while others use them: reconciler, optimize, vacuum."""
+"""Maintenance during the soak: reconciler, optimize and vacuum."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOK_S = 0.5
 
 
 def reconcile(catalog: Catalog, recorder: Recorder, number: int, seed: str, end: float) -> None:
-    """Publish what the writers leave, and write down how far the mirror is behind."""
+    """Publish the commits of the writers, and record the lag of the mirror."""
     stop = threading.Event()
     with recorder.operation("reconcile"):
         failures: list[BaseException] = []
@@ -60,7 +60,7 @@ def optimize(catalog: Catalog, recorder: Recorder, number: int, seed: str, end: 
 
 
 def vacuum(catalog: Catalog, recorder: Recorder, number: int, seed: str, end: float) -> None:
-    """Delete what is no longer needed, known from SQL, and every other time by a listing."""
+    """Delete unneeded files, found in SQL and every second time by a listing."""
     hours = recorder.place.retention_s / 3600
     for full in _alternating(end):
         for name in TABLES:
@@ -78,6 +78,6 @@ def vacuum(catalog: Catalog, recorder: Recorder, number: int, seed: str, end: fl
 
 def _alternating(end: float) -> Iterator[bool]:
     for number in count():
-        if number >= 2 and time.monotonic() > end:  # one of each in any case
+        if number >= 2 and time.monotonic() > end:  # at least one of each
             return
         yield number % 2 == 1

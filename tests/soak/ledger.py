@@ -1,8 +1,8 @@
-"""The tables of the soak, and what must hold in every snapshot of them.
+"""The tables of the soak, and the invariants of every snapshot of them.
 
 An order and its payment are written, changed and deleted in one transaction; what is taken from
-stock is written down in the same transaction. So, of one moment, orders and payments add up to the
-same, and stock and moves to what there was at the start.
+stock is recorded in the same transaction. So in one snapshot, orders and payments have the same
+sum, and stock and moves add up to the initial stock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TABLES = tuple(SCHEMAS)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a soak runs, and how old a version may get before a vacuum takes its files."""
+    """The catalog and folder of a soak, and the retention of its vacuum."""
 
     uri: DeltaSqlUri
     folder: Path
@@ -45,11 +45,11 @@ class Place:
 
     @property
     def pause_s(self) -> float:
-        """How long optimize and vacuum rest between two tables."""
+        """The pause of optimize and vacuum between two tables."""
         return self.retention_s / 12
 
     def open(self, mirror: str = "off") -> Catalog:
-        """Open the catalog with few connections and threads, for there are many of us."""
+        """Open the catalog with few connections and threads, since there are many processes."""
         return deltasql.connect(
             self.uri,
             mirror={"mode": mirror},
@@ -60,7 +60,7 @@ class Place:
 
 
 def create(catalog: Catalog) -> None:
-    """Create the tables, and fill the shelves."""
+    """Create the tables and the initial stock."""
     for name, schema in SCHEMAS.items():
         catalog.create_table(name, schema, partition_by=["shelf"] if name == "stock" else None)
     skus = range(SKUS)
@@ -70,12 +70,12 @@ def create(catalog: Catalog) -> None:
 
 
 def amounts(writer: int, seq: int) -> list[int]:
-    """What the lines of an order cost."""
+    """Return the amounts of the lines of an order."""
     return [(31 * writer + 17 * seq + line) % 1000 for line in range(LINES)]
 
 
 def contradictions(rows: Mapping[str, pa.Table]) -> list[str]:
-    """Return what does not hold of the rows of one moment."""
+    """Return the invariants that the rows of one snapshot violate."""
     found = []
     ordered, paid = _sum(rows["orders"], "amount"), _sum(rows["payments"], "amount")
     if ordered != paid:

@@ -1,4 +1,4 @@
-"""What a client of the soak did, a line for each operation."""
+"""The record of a soak client: one line per operation."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ DONE, REFUSED, UNKNOWN, OUTLIVED, ERROR = "done", "refused", "unknown", "outlive
 
 @dataclass(slots=True)
 class Operation:
-    """One operation; `said` is what it meant to change and `versions` what it read.
+    """One operation; `said` is what it intended to change and `versions` what it read.
 
-    `again` counts listings that missed a file, and were made again.
+    `again` counts listings that missed a file and were repeated.
     """
 
     client: str
@@ -46,7 +46,7 @@ class Operation:
 
 
 class Recorder:
-    """Times the operations of a client and writes each down when it has ended."""
+    """Measures the operations of a client and records each when it has ended."""
 
     def __init__(self, client: str, out: TextIO, place: Place, catalog: Catalog) -> None:
         self.client, self.place = client, place
@@ -54,7 +54,7 @@ class Recorder:
 
     @contextmanager
     def operation(self, kind: str) -> Iterator[Operation]:
-        """Run the block as one operation; what it raises is how it ended."""
+        """Run the block as one operation; an exception determines its outcome."""
         done = Operation(self.client, kind, time.time())
         start = time.perf_counter()
         try:
@@ -72,7 +72,7 @@ class Recorder:
         self._out.flush()
 
     def _has_outlived(self, done: Operation, error: Exception) -> bool:
-        """Was a version that it read gone for longer than a vacuum waits?"""
+        """Return whether a version that it read was replaced longer ago than the retention."""
         if not isinstance(error, TxnLogError | OSError):
             return False
         for name, version in done.versions.items():
@@ -86,7 +86,7 @@ class Recorder:
 
 
 def load(folder: Path) -> list[Operation]:
-    """Read what all clients did, in the order of each client."""
+    """Read the records of all clients, in the order of each client."""
     found = []
     for path in sorted(folder.glob("*.jsonl")):
         for text in path.read_text().split("\n")[:-1]:

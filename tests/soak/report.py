@@ -31,7 +31,7 @@ _MEANS = {
 
 
 def figures(soak: Soak, **about: Any) -> dict[str, Any]:
-    """Return everything that the page tells, as JSON can hold it."""
+    """Return all figures of the page in a form that JSON can represent."""
     lags = [each.said[0] for each in soak.operations if each.kind == "lag" and each.said]
     outcomes = Counter(each.outcome for each in soak.operations)
     errors = Counter(
@@ -79,7 +79,7 @@ def _round(value: float) -> float:
 
 
 def _use(processes: Sequence[Sequence[Sample]]) -> dict[str, Any]:
-    """Compare what processes used in the second fifth of their time with the last fifth."""
+    """Compare the resources of processes in the second fifth of their time with the last fifth."""
     early, late, most, descriptors = [], [], 0.0, [0, 0]
     for samples in processes:
         fifth = len(samples) // 5
@@ -102,7 +102,7 @@ def _use(processes: Sequence[Sequence[Sample]]) -> dict[str, Any]:
 
 
 def tables(found: dict[str, Any]) -> str:
-    """Return the part of the page about one database."""
+    """Return the section of the page about one database."""
     out = found["outcomes"]
     lines = [
         f"### {found['title']}",

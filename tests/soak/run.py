@@ -1,4 +1,4 @@
-"""Let all roles loose on a catalog at once, and watch what they use of the machine."""
+"""Runs all roles on a catalog concurrently, and samples the resources that they use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one process used at a moment."""
+    """The resources of one process at one time."""
 
     at_s: float
     resident: int
@@ -46,7 +46,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Soak:
-    """What was done, what was used, and what is true of the result."""
+    """The operations, the resources, and the checks of the final state."""
 
     seconds: float
     operations: list[Operation]
@@ -58,7 +58,7 @@ class Soak:
 def run(
     place: Place, *, seed: str, seconds: float, writers: int, readers: int, threads: bool = False
 ) -> Soak:
-    """Run every role in processes of its own, or in threads where a database belongs to one."""
+    """Run every role in separate processes, or in threads for a single-process database."""
     with place.open("sync") as catalog:
         create(catalog)
         roles = [("writer", n) for n in range(writers)] + [("reader", n) for n in range(readers)]
@@ -98,11 +98,11 @@ def _in_processes(
 def _process(
     place: Place, role: str, number: int, seed: str, ready: Barrier, seconds: float
 ) -> None:
-    # Every second writer publishes its commits itself, so that two try at once; the others leave it
-    # to the reconciler.
+    # Every second writer publishes its own commits, so that two publishers compete; the reconciler
+    # publishes the others.
     mirror = "sync" if role == "writer" and number % 2 else "off"
     with place.open(mirror) as catalog:
-        ready.wait(timeout=600)  # on a busy machine some start long before others
+        ready.wait(timeout=600)  # on a busy machine, some start long before others
         _work(catalog, place, role, number, seed, time.monotonic() + seconds)
 
 
@@ -140,7 +140,7 @@ def _sample(pid: int | None) -> Sample | None:
         with open(f"/proc/{pid}/statm") as pages:
             resident = int(pages.read().split()[1]) * _PAGE
         return Sample(time.time(), resident, len(os.listdir(f"/proc/{pid}/fd")))
-    except (OSError, IndexError):  # gone meanwhile, or a system without /proc
+    except (OSError, IndexError):  # the process has ended, or the system has no /proc
         return None
 
 

@@ -1,4 +1,4 @@
-"""All roles at once for some seconds: nothing is lost, torn or left behind."""
+"""All roles run concurrently for some seconds: nothing is lost, partial or left behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECONDS = 5.0
 @pytest.mark.everything("half a minute of writing")
 @pytest.mark.one_database
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_nothing_is_lost_while_all_work_at_once(backend: str, tmp_path: Path) -> None:
+def test_no_commit_is_lost_while_all_roles_run_concurrently(backend: str, tmp_path: Path) -> None:
     for uri in new_catalog_uri(backend, tmp_path):
         place = Place(uri, tmp_path, retention_s=2)
         soak = run(place, seed="fixed", seconds=_SECONDS, writers=3, readers=1)
@@ -36,7 +36,7 @@ def test_nothing_is_lost_while_all_work_at_once(backend: str, tmp_path: Path) ->
 
 
 def _is_found_when_wrong(place: Place) -> None:
-    """The judge knows a lost commit, a row that nobody wrote and a file that is nobody's."""
+    """Check that the judge finds a lost commit, a row without a writer and an unreferenced file."""
     operations = load(place.folder)
     lost = next(each for each in operations if each.kind == "order" and each.outcome == DONE)
     with place.open("sync") as catalog:

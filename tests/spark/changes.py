@@ -1,4 +1,4 @@
-"""Random rows and random changes, in SQL that means the same to every engine and to delta-spark."""
+"""Random rows and changes, in SQL that means the same in every engine and in delta-spark."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _VALUES: tuple[st.SearchStrategy[Any], ...] = (
     ),
 )
 ROWS = st.lists(st.tuples(*_VALUES), min_size=2, max_size=8)
-# One row for each id, so that no two source rows want the same target row.
+# Unique ids, so that no two source rows match the same target row.
 SOURCE = st.lists(st.tuples(*_VALUES), min_size=1, max_size=6, unique_by=lambda row: row[0])
 CONDITION = st.sampled_from(
     [
@@ -98,7 +98,7 @@ ALONE = st.lists(
     st.sampled_from([("delete", "t.v > 2"), ("update", "t.g = 'b'"), ("update", None)]), max_size=2
 )
 MERGE = st.tuples(SOURCE, MATCHED, INSERTS, ALONE).filter(
-    # Only the last clause of a kind may have no condition, and there must be one.
+    # Only the last clause of a kind may have no condition, and one clause must exist.
     lambda merge: (
         any(merge[1:]) and all(condition for clauses in merge[1:] for _, condition in clauses[:-1])
     )
@@ -106,7 +106,7 @@ MERGE = st.tuples(SOURCE, MATCHED, INSERTS, ALONE).filter(
 
 
 def arrow(rows: Sequence[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> pa.Table:
-    """Return rows as Arrow; a column more than they have holds 'new'."""
+    """Return rows as Arrow; columns that the rows lack hold 'new'."""
     wide = [(*row, *["new"] * (len(schema) - len(row))) for row in rows]
     columns = list(zip(*wide, strict=True)) or [()] * len(schema)
     arrays = [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)]
@@ -119,7 +119,7 @@ def add_clauses(
     inserts: Sequence[tuple[str, str | None]],
     alone: Sequence[tuple[str, str | None]],
 ) -> Any:
-    """Add clauses to a merge of deltasql's."""
+    """Add clauses to a merge of deltasql."""
     for kind, condition in matched:
         if kind == "update_all":
             merger.when_matched_update_all(condition)
@@ -146,7 +146,7 @@ def merge_sql(
     inserts: Sequence[tuple[str, str | None]],
     alone: Sequence[tuple[str, str | None]],
 ) -> str:
-    """Return the same merge as a statement of Spark's SQL; the source is {source}."""
+    """Return the same merge as Spark SQL, with the placeholder {source}."""
     actions = {
         "update_all": "UPDATE SET *",
         "insert_all": "INSERT *",

@@ -1,4 +1,4 @@
-"""What tests of Spark begin with: an empty catalog whose commits are published."""
+"""Fixtures for Spark tests: an empty catalog whose commits are published."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 @pytest.fixture
 def table(spark: SparkSession, lake: Catalog) -> DeltaTable:
-    """Four rows, in the catalog of the session."""
+    """A table of four rows in the catalog of the session."""
     set_catalog(spark, lake)
     with lake.begin() as tx:
         tx.write("t", spark.createDataFrame(ROWS, ["key", "value"]).coalesce(1))
@@ -38,6 +38,6 @@ def table(spark: SparkSession, lake: Catalog) -> DeltaTable:
 
 @pytest.fixture
 def source(spark: SparkSession) -> DataFrame:
-    """Rows to merge: two keys of the table, two others."""
+    """Rows to merge: two keys of the table and two new ones."""
     rows = [("a", -1), ("b", 0), ("e", -5), ("f", -6)]
     return spark.createDataFrame(rows, ["k", "v"]).coalesce(1)

@@ -1,5 +1,6 @@
-"""Runs the data source as Spark does, step by step, without a JVM: each object is pickled between
-the steps, since Spark takes them from process to process.
+"""Runs the data source step by step as Spark does, without a JVM.
+
+Each object is pickled between the steps, since Spark sends them between processes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 def moved(thing: T) -> T:
-    """Take an object to another process."""
+    """Return a copy of an object as another process would receive it."""
     found: T = cloudpickle.loads(cloudpickle.dumps(thing))
     return found
 
@@ -56,14 +57,14 @@ def writer(
 
 
 def save(uri: str, *tasks: pa.Table, overwrite: bool = False, **options: object) -> None:
-    """Write as `df.write.format("deltasql").options(…).save(uri)` does, a task for each table."""
+    """Write as `df.write.format("deltasql").options(…).save(uri)` does, with one task per table."""
     planned = writer(uri, tasks[0].schema, overwrite=overwrite, **options)
     messages = [moved(moved(planned).write(iter(task.to_batches()))) for task in tasks]
     moved(planned).commit(messages)
 
 
 class Stream:
-    """A streaming query on the source; its offset is what a checkpoint would hold."""
+    """A streaming query on the source; its offset is the content of a checkpoint."""
 
     def __init__(self, uri: str, offset: dict[str, Any] | None = None, **options: object) -> None:
         made = source(uri, **options)
@@ -72,7 +73,7 @@ class Stream:
         self.offset = self.reader.initialOffset() if offset is None else offset
 
     def batch(self, limit: object = None) -> list[dict[str, Any]] | None:
-        """Return the rows of the next batch, None when nothing is new."""
+        """Return the rows of the next batch, or None if there are no new rows."""
         chosen: Any = limit or self.reader.getDefaultReadLimit()
         end = self.reader.latestOffset(self.offset, chosen)
         if end == self.offset:
@@ -89,7 +90,7 @@ class Stream:
         ).to_pylist()
 
     def ids(self) -> list[list[int]]:
-        """Return the ids of all batches until nothing is new, those without rows left out."""
+        """Return the ids of all non-empty batches until there are no new rows."""
         found = []
         while (rows := self.batch()) is not None:
             found.append(sorted(row["id"] for row in rows))

@@ -1,6 +1,6 @@
-"""Spark with executors in processes of their own; `test_cluster` runs this in a fresh process.
+"""Spark with executors in separate processes; `test_cluster` runs this file in a new process.
 
-A master and two workers on addresses of their own, since Spark runs a task twice only on two hosts.
+A master and two workers on different addresses: Spark runs speculative tasks only on another host.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 def with_a_bad_task(frame: DataFrame, marks: Path, trouble: str) -> DataFrame:
-    """Return the same rows, of which the last part is in trouble at its first attempt.
+    """Return the same rows; the first attempt of the last task fails, dies or hangs.
 
-    Rows were handed to the writer by then. Every attempt leaves a mark.
+    It does so after it has passed its rows to the writer. Every attempt creates a marker file.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Inside of the function, so that executors need not have the tests.
+        # Imported here, so that executors do not need the tests.
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -121,7 +121,7 @@ def with_a_bad_task(frame: DataFrame, marks: Path, trouble: str) -> DataFrame:
 
 
 @pytest.mark.parametrize("trouble", ["fails", "dies", "lags"])
-def test_rows_of_a_task_that_ran_twice_are_there_once(
+def test_rows_of_a_task_that_ran_twice_are_written_once(
     spark: SparkSession, lake: Catalog, tmp_path: Path, trouble: str
 ) -> None:
     rows = spark.range(0, 400, 1, 4).selectExpr("id", "id % 3 AS p")
@@ -135,8 +135,8 @@ def test_rows_of_a_task_that_ran_twice_are_there_once(
     assert sorted(ids) == list(range(400))
     root = Path(lake.table("t").location)
     live = set(lake.table("t").snapshot().files()["path"].to_pylist())
-    # An attempt that was told to stop may still write into the folder of attempts, or leave it:
-    # a walk goes on where a folder is gone.
+    # A cancelled attempt may still write to `_temporary` or leave it behind; os.walk ignores
+    # folders that disappear.
     found = {
         Path(folder, name).relative_to(root) for folder, _, names in os.walk(root) for name in names
     }
@@ -145,7 +145,7 @@ def test_rows_of_a_task_that_ran_twice_are_there_once(
     assert lake.store.intents_before(2**60) == []
 
 
-def test_two_tables_are_there_although_an_executor_died_between_them(
+def test_two_table_commit_succeeds_after_a_lost_executor(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     rows = spark.range(0, 400, 1, 4).selectExpr("id", "id % 3 AS p")
@@ -169,7 +169,7 @@ def test_two_tables_are_there_although_an_executor_died_between_them(
 
 @contextmanager
 def telling(lake: Catalog) -> Iterator[None]:
-    """Check that an error names the table and what to do, and that nothing is left behind."""
+    """Check that an error names the table and the remedy, and that no intents remain."""
     try:
         yield
     except TxnLogEngineError as error:
@@ -181,7 +181,7 @@ def telling(lake: Catalog) -> Iterator[None]:
         raise
 
 
-def test_a_merge_that_loses_an_executor_happens_whole_or_not_at_all(
+def test_merge_that_loses_an_executor_is_atomic(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     with lake.begin() as tx:
@@ -196,7 +196,7 @@ def test_a_merge_that_loses_an_executor_happens_whole_or_not_at_all(
             merger = tx.merge("t", bad, "t.id = s.id", "s", "t")
             merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
-    with suppress(TxnLogEngineError), telling(lake):  # rows that it had computed are gone with it
+    with suppress(TxnLogEngineError), telling(lake):  # the computed rows are lost with the executor
         merge()
     if lake.table("t").version() == 0:
         merge()

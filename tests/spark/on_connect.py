@@ -71,7 +71,7 @@ class TestOnConnect(EngineProtocol):
     [tables.typed_partitions, tables.nested, tables_staged.deletion_vectors],
     ids=lambda make: make.__name__,
 )
-def test_tables_are_read_and_written(
+def test_connect_reads_and_writes_tables(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:
     [written] = make(lake)
@@ -85,9 +85,7 @@ def test_tables_are_read_and_written(
 
 
 @pytest.mark.everything("Spark Connect, beyond a smoke test")
-def test_rows_of_a_user_keep_the_meaning_they_have_in_the_session(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_frames_are_evaluated_with_the_session_settings(spark: SparkSession, lake: Catalog) -> None:
     odd = {name: ODD[name] for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")}
     with settings(spark, odd), lake.begin() as tx:
         frame = spark.sql(
@@ -99,7 +97,9 @@ def test_rows_of_a_user_keep_the_meaning_they_have_in_the_session(
 
 
 @pytest.mark.everything("Spark Connect, beyond a smoke test")
-def test_every_mode_writes_and_every_version_is_read(spark: SparkSession, lake: Catalog) -> None:
+def test_connect_writes_in_every_mode_and_reads_every_version(
+    spark: SparkSession, lake: Catalog
+) -> None:
     uri = lake.uri.with_table("t").to_string()
     write = partial(deltasql.spark.write, uri=uri)
     columns = ("id", "id % 2 = 0 AS even")
@@ -125,7 +125,7 @@ def test_every_mode_writes_and_every_version_is_read(spark: SparkSession, lake: 
     assert ids(version=1, predicate="NOT even AND id > 1") == [3, 5]
 
 
-def test_a_transaction_is_all_or_nothing(spark: SparkSession, lake: Catalog) -> None:
+def test_connect_transaction_is_atomic(spark: SparkSession, lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("orders", spark.range(4))
         tx.write("audit", pa.table({"n": [4]}))
@@ -146,7 +146,7 @@ def test_a_transaction_is_all_or_nothing(spark: SparkSession, lake: Catalog) -> 
 
 
 @pytest.mark.everything("Spark Connect, beyond a smoke test")
-def test_a_merge_runs(spark: SparkSession, lake: Catalog) -> None:
+def test_merge_runs_on_connect(spark: SparkSession, lake: Catalog) -> None:
     lake.create_table("t", pa.schema([("id", pa.int64()), ("v", pa.string())]))
     with lake.begin() as tx:
         tx.write("t", spark.range(10).selectExpr("id", "'old' AS v"))
@@ -162,7 +162,9 @@ def test_a_merge_runs(spark: SparkSession, lake: Catalog) -> None:
 
 
 @pytest.mark.everything("Spark Connect, beyond a smoke test")
-def test_a_delta_table_takes_columns_and_text(spark: SparkSession, lake: Catalog) -> None:
+def test_delta_table_accepts_columns_and_sql_strings_on_connect(
+    spark: SparkSession, lake: Catalog
+) -> None:
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
@@ -202,7 +204,7 @@ def test_a_delta_table_takes_columns_and_text(spark: SparkSession, lake: Catalog
 
 
 @pytest.mark.everything("Spark Connect, beyond a smoke test")
-def test_the_format_and_the_stream_writer_work(
+def test_data_source_and_stream_writer_work_on_connect(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     lake.create_table("t", pa.schema([("id", pa.int64())]))
@@ -217,7 +219,7 @@ def test_the_format_and_the_stream_writer_work(
 
 
 @pytest.mark.everything("Spark Connect, beyond a smoke test")
-def test_a_query_from_table_to_tables_runs_on_the_server(
+def test_streaming_query_between_tables_runs_on_the_server(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     for number in range(4):
@@ -240,7 +242,7 @@ def test_a_query_from_table_to_tables_runs_on_the_server(
 
 
 @pytest.mark.everything("Spark Connect, beyond a smoke test")
-def test_a_bucket_is_reached_with_the_options_of_the_client(
+def test_connect_uses_the_storage_options_of_the_client(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     with open_mirrored(sqlite_uri, s3_location, storage={"options": s3_options}) as lake:

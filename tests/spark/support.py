@@ -1,4 +1,4 @@
-"""What tests with Spark share."""
+"""Helpers for Spark tests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# Workers run the Python of the tests, which has Arrow.
+# Workers use the Python of the tests, which has Arrow.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 ROWS = [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
-"""Of the fixture `table`: key and value."""
+"""Key and value of the rows in the fixture `table`."""
 ODD = {
     "spark.sql.session.timeZone": "Asia/Tokyo",
     "spark.sql.ansi.enabled": "false",
@@ -31,12 +31,12 @@ ODD = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
 }
-"""Settings of a session that must not change a row."""
+"""Settings of a session that must not change any result."""
 
 
 @contextmanager
 def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of the session for a while."""
+    """Change settings of the session within a block."""
     before = {name: str(spark.conf.get(name)) for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)

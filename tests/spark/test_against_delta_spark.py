@@ -1,4 +1,4 @@
-"""Merges, updates and deletes leave the rows that delta-spark leaves, on the same random data."""
+"""Merges, updates and deletes give the same rows as delta-spark, on the same random data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STEP = st.one_of(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_changes_leave_the_rows_that_delta_spark_leaves(
+def test_changes_give_the_same_rows_as_delta_spark(
     spark: SparkSession, first: list[Any], steps: list[Any], parts: list[str]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -65,13 +65,13 @@ def test_changes_leave_the_rows_that_delta_spark_leaves(
                 own = deltasql.spark.read(spark, catalog.table("t").uri).toArrow()
                 theirs = spark.read.format("delta").load(stock).toArrow()
                 assert arrow_rows(own) == arrow_rows(theirs), step
-            # delta-spark reads our table as we do.
+            # delta-spark reads the published table with the same rows.
             head = catalog.table("t").snapshot().version
             assert DeltaSpark(spark).rows(place, head) == arrow_rows(theirs)
 
 
 def take(spark: SparkSession, tx: deltasql.MultiTableTransaction, stock: str, step: Any) -> None:
-    """Take a step on our table and on delta-spark's."""
+    """Apply one change to the deltasql table and to the delta-spark table."""
     match step:
         case ("delete", condition):
             spark.sql(f"DELETE FROM {stock} WHERE {condition}")
@@ -97,7 +97,7 @@ def take(spark: SparkSession, tx: deltasql.MultiTableTransaction, stock: str, st
     ],
     ids=repr,
 )
-def test_a_merge_is_ambiguous_where_delta_spark_says_so(
+def test_merge_is_ambiguous_exactly_when_delta_spark_raises(
     spark: SparkSession, catalog_of_sqlite: Catalog, tmp_path: Any, clauses: list[Any]
 ) -> None:
     rows = [(1, "a", 1, None, None, None, None), (2, "b", 5, None, None, None, None)]

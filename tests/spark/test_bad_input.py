@@ -1,4 +1,4 @@
-"""What is wrong on Spark ends in a typed error with the table in it; nothing is left behind."""
+"""Invalid input on Spark raises a typed error that names the table, and leaves no files."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def fill(catalog: Catalog) -> None:
 
 
 def sales(spark: SparkSession, first: int, last: int) -> DataFrame:
-    """Return rows that fit the table."""
+    """Return rows with the schema of the table."""
     frame = spark.range(first, last, 1, 3)
     return frame.selectExpr("id", "'new' AS v", "CAST(NULL AS DECIMAL(5,2)) AS n")
 
 
 def state(catalog: Catalog) -> tuple[object, ...]:
-    """Return all that a failure must not change: version, rows, files, intents."""
+    """Return the state that a failure must not change: version, rows, files and intents."""
     root = Path(catalog.table("sales").location)
     files = sorted(str(path) for path in root.rglob("*.parquet"))
     with catalog.begin() as tx:
@@ -71,7 +71,7 @@ def state(catalog: Catalog) -> tuple[object, ...]:
 def refused(
     catalog: Catalog, kind: type[TxnLogError], act: Callable[[deltasql.MultiTableTransaction], Any]
 ) -> TxnLogError:
-    """Do something that must fail, and return the error: it tells the table and what to do."""
+    """Run something that must fail; return its error, which names the table and a remedy."""
     before = state(catalog)
     with pytest.raises(kind) as caught, catalog.begin() as tx:
         act(tx)
@@ -93,7 +93,7 @@ MISFITS = {
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_rows_of_another_shape_are_refused(spark: SparkSession, lake: Catalog) -> None:
+def test_rows_with_another_schema_are_rejected(spark: SparkSession, lake: Catalog) -> None:
     def check(name: str) -> None:
         frame = spark.sql(MISFITS[name])
         refused(lake, TxnLogSchemaError, lambda tx: tx.write("sales", frame))
@@ -109,7 +109,7 @@ ODDITIES = {
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_no_table_is_made_of_what_it_cannot_hold(spark: SparkSession, lake: Catalog) -> None:
+def test_no_table_is_created_for_unsupported_columns(spark: SparkSession, lake: Catalog) -> None:
     def check(name: str) -> None:
         with pytest.raises(TxnLogError, match="Help: "):
             deltasql.spark.write(spark.sql(ODDITIES[name]), lake.uri.with_table("new").to_string())
@@ -126,7 +126,7 @@ BROKEN = {
 }
 
 
-def test_rows_that_break_a_rule_are_refused(spark: SparkSession, lake: Catalog) -> None:
+def test_rows_with_invalid_values_are_rejected(spark: SparkSession, lake: Catalog) -> None:
     def check(name: str) -> None:
         frame = spark.sql(BROKEN[name])
         refused(lake, TxnLogError, lambda tx: tx.write("sales", frame))
@@ -135,7 +135,7 @@ def test_rows_that_break_a_rule_are_refused(spark: SparkSession, lake: Catalog) 
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_source_with_a_key_twice_is_ambiguous(spark: SparkSession, lake: Catalog) -> None:
+def test_merge_source_with_duplicate_keys_is_ambiguous(spark: SparkSession, lake: Catalog) -> None:
     source = sales(spark, 1, 2).unionAll(sales(spark, 1, 2))
 
     def merge(tx: deltasql.MultiTableTransaction) -> None:
@@ -146,7 +146,7 @@ def test_a_source_with_a_key_twice_is_ambiguous(spark: SparkSession, lake: Catal
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_names_that_a_table_does_not_have_are_told(spark: SparkSession, lake: Catalog) -> None:
+def test_unknown_column_is_named_in_the_error(spark: SparkSession, lake: Catalog) -> None:
     source = spark.range(1)
     for act in (
         lambda tx: tx.delete("sales", "idd = 1", engine="spark"),
@@ -158,7 +158,7 @@ def test_names_that_a_table_does_not_have_are_told(spark: SparkSession, lake: Ca
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_frame_of_another_session_is_refused(spark: SparkSession, lake: Catalog) -> None:
+def test_frame_of_another_session_is_rejected(spark: SparkSession, lake: Catalog) -> None:
     other = sales(spark.newSession(), 5, 6)
 
     def both(tx: deltasql.MultiTableTransaction) -> None:
@@ -175,7 +175,7 @@ def test_a_frame_of_another_session_is_refused(spark: SparkSession, lake: Catalo
 
 
 def dies(frame: DataFrame) -> DataFrame:
-    """Return rows whose last part takes its Python process down, after others were written."""
+    """Return rows whose last partition kills its Python process after others were written."""
 
     def die(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -187,13 +187,13 @@ def dies(frame: DataFrame) -> DataFrame:
 
 
 def raises(frame: DataFrame) -> DataFrame:
-    """Return rows of which one is an error."""
+    """Return rows of which one raises an error."""
     failing = "CASE WHEN id = 39 THEN raise_error('row 39') ELSE id END AS id"
     return frame.selectExpr(failing, "v", "n")
 
 
 @pytest.mark.parametrize("broken", [dies, raises], ids=lambda each: each.__name__)
-def test_a_task_that_fails_leaves_nothing(
+def test_failed_task_leaves_no_files(
     spark: SparkSession, lake: Catalog, broken: Callable[[DataFrame], DataFrame]
 ) -> None:
     frame = broken(sales(spark, 10, 40))
@@ -205,14 +205,14 @@ def test_a_task_that_fails_leaves_nothing(
 
     refused(lake, TxnLogEngineError, merge)
     before = state(lake)
-    # The session and the table go on.
+    # The session and the table still work.
     with lake.begin() as tx:
         tx.write("sales", sales(spark, 4, 5))
     assert lake.table("sales").snapshot().version == before[0] + 1  # type: ignore[operator]
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_database_that_dies_in_mid_job_has_nothing_of_it(
+def test_files_are_deleted_when_the_database_fails_before_commit(
     spark: SparkSession, postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {
@@ -232,14 +232,14 @@ def test_a_database_that_dies_in_mid_job_has_nothing_of_it(
                 tx.commit()
             far.close()
         assert direct.table("sales").snapshot().version == version
-        # Nothing was sent that the database could commit, so what Spark wrote is deleted.
+        # No COMMIT was sent, so the files that Spark wrote are deleted.
         root = Path(direct.table("sales").location)
         live = set(direct.table("sales").snapshot().files()["path"].to_pylist())
         assert {str(path.relative_to(root)) for path in root.rglob("*.parquet")} == live
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_database_that_is_dead_before_the_files_are_written(
+def test_write_fails_cleanly_when_the_database_fails_before_it(
     spark: SparkSession, postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Executors that are lost, tasks that are tried again or run twice."""
+"""Lost executors, retried tasks and tasks that run twice."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SUITE = Path(__file__).with_name("on_cluster.py")
 @pytest.mark.everything("a cluster with executors of its own")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a second local address")
 @pytest.mark.timeout(1000)
-def test_tasks_that_are_repeated_leave_their_rows_once() -> None:
-    # The session of the other tests has its executor in its own process.
+def test_repeated_tasks_write_their_rows_once() -> None:
+    # The session of the other tests runs its executor in its own process.
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert answer.returncode == 0, answer.stdout[-5000:] + answer.stderr[-2000:]

@@ -1,6 +1,6 @@
-"""Spark Connect: nothing goes through py4j, all the same rows.
+"""Spark Connect, without py4j, gives the same rows.
 
-Everything there is on Connect runs in one process with one server.
+All Connect tests run in one process with one server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SUITE = Path(__file__).with_name("on_connect.py")
 
 
 @pytest.mark.timeout(1000)
-def test_the_engine_runs_on_spark_connect() -> None:
+def test_engine_runs_on_spark_connect() -> None:
     # A process has classic Spark or Connect, never both.
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
     answer = subprocess.run(

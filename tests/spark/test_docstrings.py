@@ -1,4 +1,4 @@
-"""What `help(deltasql.spark)` shows runs: the code in the docstrings of its public names."""
+"""The code in the docstrings of the public names of `deltasql.spark` runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine on Spark keeps the guarantees of every engine, whatever the session's settings."""
+"""The Spark engine keeps the guarantees of every engine, with any session settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TestOnSpark(EngineProtocol):
-    """Another zone, no ANSI mode, case-sensitive names, other defaults for files and types."""
+    """Another time zone, no ANSI mode, case-sensitive names, other defaults for files and types."""
 
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Iterator[Engine]:
@@ -31,7 +31,7 @@ class TestOnSpark(EngineProtocol):
             yield engine
             assert {name: spark.conf.get(name) for name in ODD} == ODD
 
-    def test_threads_leave_the_settings_as_they_were(self, engine: Engine) -> None:
+    def test_threads_keep_the_session_settings(self, engine: Engine) -> None:
         rows = engine.rows(pa.table({"id": [1, 2]}))
 
         def count(_: int) -> int:
@@ -40,7 +40,7 @@ class TestOnSpark(EngineProtocol):
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(count, range(8))) == [2] * 8
 
-    def test_small_rows_that_were_kept_are_sent_to_large_ones(
+    def test_small_stored_rows_are_broadcast_in_joins(
         self, engine: Engine, spark: SparkSession
     ) -> None:
         ids = engine.rows(pa.table({"id": [1, 2, 3]}))
@@ -54,7 +54,7 @@ class TestOnSpark(EngineProtocol):
         assert "BroadcastHashJoin" in plan
         assert "SortMergeJoin" not in plan
 
-    def test_what_is_made_of_small_rows_is_not_forced_upon_executors(
+    def test_results_computed_from_small_rows_are_not_broadcast(
         self, engine: Engine, spark: SparkSession
     ) -> None:
         ids = engine.rows(pa.table({"id": [1, 2, 3]}))
@@ -70,7 +70,7 @@ class TestOnSpark(EngineProtocol):
         assert "BroadcastHashJoin" not in plan
 
 
-def test_rows_that_were_kept_are_let_go_at_the_end(spark: SparkSession) -> None:
+def test_stored_rows_are_released_when_the_engine_closes(spark: SparkSession) -> None:
     context: Any = spark.sparkContext
 
     def held() -> set[int]:

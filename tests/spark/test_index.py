@@ -1,4 +1,4 @@
-"""Filters that come after the read still save files, on classic Spark."""
+"""Filters that are applied after the read still skip files, on classic Spark."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def frame_of(spark: SparkSession, written: Written) -> DataFrame:
 
 
 def files_read(frame: DataFrame) -> int:
-    """Run a query and return how many files it opens."""
+    """Run a query and return the number of files that it reads."""
     frame.collect()
     return files_planned(frame)
 
 
 def files_planned(frame: DataFrame) -> int:
-    """Return how many files a query would open."""
+    """Return the number of files that a query would read."""
     jvm_frame: Any = frame._jdf
     jvm_frame.queryExecution().toRdd()
     plan = jvm_frame.queryExecution().executedPlan()
@@ -85,9 +85,7 @@ SCHEMA = pa.schema(
 @pytest.mark.parametrize(
     "zone", smoke(["UTC", "America/New_York"], ["America/New_York"], "a second time zone")
 )
-def test_filters_of_all_kinds_save_files_and_no_row_is_lost(
-    spark: SparkSession, lake: Catalog, zone: str
-) -> None:
+def test_filters_skip_files_and_lose_no_rows(spark: SparkSession, lake: Catalog, zone: str) -> None:
     written = create(lake, "t", SCHEMA, partition_by=["part"])
     for row in ROWS:
         written.append([row])
@@ -117,9 +115,7 @@ def test_filters_of_all_kinds_save_files_and_no_row_is_lost(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_columns_that_were_renamed_are_pruned_by_their_physical_names(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_filters_on_renamed_columns_use_physical_names(spark: SparkSession, lake: Catalog) -> None:
     from tests.oracles import tables_staged
 
     [written] = tables_staged.column_mapping(lake)
@@ -127,7 +123,7 @@ def test_columns_that_were_renamed_are_pruned_by_their_physical_names(
     assert frame.where("key = 3").count() == 1
 
 
-def test_a_frame_outlives_the_catalog_it_was_read_from(
+def test_frame_works_after_its_catalog_is_closed(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as lake:
@@ -138,7 +134,7 @@ def test_a_frame_outlives_the_catalog_it_was_read_from(
     assert [row["id"] for row in frame.where("id > 1").collect()] == [2]
 
 
-def test_a_frame_stays_at_its_version_after_a_refresh(spark: SparkSession, lake: Catalog) -> None:
+def test_frame_keeps_its_version_after_a_refresh(spark: SparkSession, lake: Catalog) -> None:
     written = create(lake, "t", pa.schema([("id", pa.int64())]))
     written.append([{"id": 1}])
     frame = frame_of(spark, written).persist()
@@ -149,7 +145,9 @@ def test_a_frame_stays_at_its_version_after_a_refresh(spark: SparkSession, lake:
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_equal_reads_share_nothing_by_mistake(spark: SparkSession, lake: Catalog) -> None:
+def test_reads_of_tables_with_equal_schemas_stay_separate(
+    spark: SparkSession, lake: Catalog
+) -> None:
     one, two = (create(lake, name, pa.schema([("id", pa.int64())])) for name in ("one", "two"))
     one.append([{"id": 1}])
     two.append([{"id": 2}])
@@ -160,7 +158,7 @@ def test_equal_reads_share_nothing_by_mistake(spark: SparkSession, lake: Catalog
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_more_partitions_take_no_more_calls(
+def test_py4j_calls_do_not_grow_with_partitions(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from py4j.clientserver import ClientServerConnection
@@ -170,7 +168,7 @@ def test_more_partitions_take_no_more_calls(
 
     def counted(connection: Any, command: str) -> Any:
         nonlocal calls
-        # What Python's garbage collector lets go of is told to the JVM at any time.
+        # Python's garbage collector sends release commands to the JVM at any time.
         calls += not command.startswith("m\nd\n")
         return send(connection, command)
 
@@ -188,13 +186,13 @@ def test_more_partitions_take_no_more_calls(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_long_list_of_files_comes_whole(
+def test_long_file_list_reaches_the_jvm_complete(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
     written = create(lake, "t", schema, partition_by=["part"])
     written.append([{"id": 0, "part": "real"}])
-    # Above what the JVM unpacks on one core; nobody opens these.
+    # More files than the JVM unpacks on one core; they are never opened.
     numbers = range(1, 6000)
     with lake.begin() as tx:
         tx.stage_table(
@@ -221,7 +219,7 @@ def test_a_long_list_of_files_comes_whole(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_partitions_of_all_types_are_found_by_their_values(
+def test_filters_on_partition_columns_of_every_type_skip_files(
     spark: SparkSession, lake: Catalog
 ) -> None:
     values: dict[str, tuple[pa.DataType, Any, str]] = {
@@ -257,13 +255,13 @@ def test_partitions_of_all_types_are_found_by_their_values(
         assert files_read(frame.where(f"{name} {condition}")) == 1, name
         [found] = frame.where(f"{name} {condition}").collect()
         assert found["id"] == 1, name
-        if name != "p_at":  # collected in the zone of this process
+        if name != "p_at":  # collect() returns it in the zone of this process
             assert found[name] == value, name
         assert frame.where(f"{name} IS NULL").collect()[0]["id"] == 2, name
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_column_with_the_name_of_a_hidden_one_prunes_nothing_for_it(
+def test_filters_on_hidden_metadata_columns_do_not_use_table_columns(
     spark: SparkSession, lake: Catalog
 ) -> None:
     schema = pa.schema(
@@ -287,7 +285,7 @@ def test_a_column_with_the_name_of_a_hidden_one_prunes_nothing_for_it(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_query_goes_on_when_files_cannot_be_pruned(
+def test_query_succeeds_when_data_skipping_fails(
     spark: SparkSession, lake: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     written = create(lake, "t", pa.schema([("id", pa.int64())]))
@@ -313,7 +311,7 @@ def test_a_query_goes_on_when_files_cannot_be_pruned(
     ("name", "value"),
     [("_COMPILER", "org.elsewhere.SimpleCompiler"), ("_CLASS", "deltasql.AnotherClass")],
 )
-def test_without_a_compiler_files_are_read_by_their_names(
+def test_without_a_compiler_files_are_listed_by_name(
     spark: SparkSession,
     lake: Catalog,
     monkeypatch: pytest.MonkeyPatch,
@@ -336,7 +334,7 @@ def test_without_a_compiler_files_are_read_by_their_names(
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_where_no_file_can_be_handed_over_the_gateway_takes_the_list(
+def test_file_list_is_sent_through_py4j_without_a_shared_folder(
     spark: SparkSession,
     lake: Catalog,
     tmp_path: Path,
@@ -356,7 +354,7 @@ def test_where_no_file_can_be_handed_over_the_gateway_takes_the_list(
 
 
 @given(st.lists(st.text("a.0/_~%2eF: ö", max_size=6), min_size=1))
-def test_names_that_look_plain_are_uris_as_they_are(names: list[str]) -> None:
+def test_plain_names_are_valid_uris(names: list[str]) -> None:
     paths = pa.array(names, pa.string())
     assert spark_index._are_uris(paths) or not spark_index._are_plain(paths)
 
@@ -364,7 +362,7 @@ def test_names_that_look_plain_are_uris_as_they_are(names: list[str]) -> None:
 @pytest.mark.parametrize(
     "name", [".a", "a/.b", "../a", "/a", "a//b", "a/", "", "a b", "a%20b", "a:b", "ä"]
 )
-def test_names_that_are_not_plain_are_found_among_others(name: str) -> None:
+def test_names_that_need_encoding_are_detected(name: str) -> None:
     plain = ["part=1/a-0.parquet", "b_1.parquet"]
     assert spark_index._are_plain(pa.array(plain))
     assert not spark_index._are_plain(pa.array([plain[0], name, plain[1]]))
@@ -372,7 +370,7 @@ def test_names_that_are_not_plain_are_found_among_others(name: str) -> None:
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_thousand_odd_names_ask_the_session_once(
+def test_encoding_a_thousand_names_reads_the_session_settings_once(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
@@ -391,7 +389,7 @@ def test_a_thousand_odd_names_ask_the_session_once(
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a%20b.parquet"])
-def test_who_serves_a_bucket_is_not_encoded(spark: SparkSession, name: str) -> None:
+def test_authority_of_a_url_is_not_encoded(spark: SparkSession, name: str) -> None:
     server = "abfss://lake@account.dfs.core.windows.net"
     start, uris = spark_index._uris(spark, f"{server}/a b/t", pa.chunked_array([[name]]))
     assert f"{start}{uris[0].as_py()}" == f"{server}/a%20b/t/{name}"

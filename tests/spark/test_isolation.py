@@ -1,4 +1,4 @@
-"""The Spark session of a user is the user's: no verb changes its settings, views or cached rows."""
+"""No operation changes the settings, views or cached rows of the user's Spark session."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ QUERY = """
 SELECT current_timezone(), CAST(TIMESTAMP '2024-05-01T23:00:00Z' AS STRING), CAST('x' AS INT),
   '\\d', typeof(CAST('2024-05-01' AS TIMESTAMP))
 """
-"""Its answer depends on the time zone, ANSI mode, escapes and the type of timestamps."""
+"""The result depends on the time zone, ANSI mode, escapes and the timestamp type."""
 
 
 @pytest.fixture
 def mine(spark: SparkSession, lake: Catalog) -> SparkSession:
-    """A session with settings that differ from all of ours."""
+    """A session whose settings all differ from those that deltasql uses."""
     session = spark.newSession()
     for name, value in ODD.items():
         session.conf.set(name, value)
@@ -39,7 +39,7 @@ def mine(spark: SparkSession, lake: Catalog) -> SparkSession:
 
 
 class Watch:
-    """Queries a session again and again in a thread, and counts what differs from the start."""
+    """Queries a session repeatedly in a thread and counts differences from the start."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -80,13 +80,13 @@ class Watch:
         assert not thread.is_alive()
 
     def beside(self, verb: Callable[[], object]) -> None:
-        """Run a verb while the session is watched, until at least one look has ended."""
+        """Run an operation while the session is watched, until at least one query has finished."""
         self._looked.clear()
         verb()
         assert self._looked.wait(60)
 
 
-def test_queries_beside_every_verb_see_the_session_unchanged(
+def test_concurrent_queries_see_the_session_unchanged_by_every_operation(
     mine: SparkSession, lake: Catalog
 ) -> None:
     def rows(first: int, end: int) -> Any:
@@ -122,9 +122,7 @@ def test_queries_beside_every_verb_see_the_session_unchanged(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_merge_leaves_the_cached_rows_of_its_source_cached(
-    mine: SparkSession, lake: Catalog
-) -> None:
+def test_merge_keeps_its_source_cached(mine: SparkSession, lake: Catalog) -> None:
     deltasql.spark.write(mine.range(4), lake.uri.with_table("t").to_string())
     source = mine.range(2, 6).selectExpr("id").persist()
     try:

@@ -1,4 +1,4 @@
-"""Care for tables runs on Spark as it does on DuckDB: one plan, the engine is a word."""
+"""Table maintenance on Spark follows the same plan as on DuckDB."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def fill(lake: Catalog, files: int = 4, rows: int = 50) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_z_order_brings_near_rows_together(
-    spark: SparkSession, lake: Catalog, engine: str
-) -> None:
+def test_z_order_clusters_rows(spark: SparkSession, lake: Catalog, engine: str) -> None:
     fill(lake)
     with lake.begin() as tx:
         before = tx.read("t").sort_by("id")
@@ -82,7 +80,7 @@ def test_a_z_order_brings_near_rows_together(
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_ranks_follow_the_order_of_values_of_any_type(spark: SparkSession, engine: str) -> None:
+def test_ranks_follow_the_order_of_values_of_every_type(spark: SparkSession, engine: str) -> None:
     moments = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(600)]
     data = pa.table(
         {
@@ -101,7 +99,7 @@ def test_ranks_follow_the_order_of_values_of_any_type(spark: SparkSession, engin
         found = made.collect(made.ranked(made.rows(data), keys, 16))
     for name in data.column_names:
         both = zip(found[name].to_pylist(), found[f"rank {name}"].to_pylist(), strict=True)
-        # Nulls come first; what is no number is the largest one.
+        # Nulls come first, NaN is the largest number.
         pairs = sorted(both, key=lambda pair: (pair[0] is not None, pair[0] != pair[0], pair[0]))
         ranks = [rank for _, rank in pairs]
         assert ranks == sorted(ranks), name
@@ -114,7 +112,7 @@ def test_ranks_follow_the_order_of_values_of_any_type(spark: SparkSession, engin
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_sample_of_long_values_has_a_bound(spark: SparkSession) -> None:
+def test_samples_of_long_values_are_truncated(spark: SparkSession) -> None:
     text = "lpad(CAST(id AS STRING), 5, '0') || repeat('x', 5000)"
     frame = spark.range(0, 500, 1, 2).selectExpr(
         "id", f"{text} AS t", f"CAST({text} AS BINARY) AS b"
@@ -131,9 +129,7 @@ def test_a_sample_of_long_values_has_a_bound(spark: SparkSession) -> None:
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_z_order_on_spark_brings_rows_to_no_single_task(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_z_order_on_spark_distributes_rows_over_tasks(spark: SparkSession, lake: Catalog) -> None:
     with SparkEngine(lake.config, spark) as engine:
         rows = engine.rows(spark.range(0, 100_000, 1, 4).selectExpr("id", "hash(id) AS h"))
         keys = {"a": exp.column("id"), "b": exp.column("h")}
@@ -148,7 +144,7 @@ def test_a_z_order_on_spark_brings_rows_to_no_single_task(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_filtered_compaction_leaves_other_partitions_alone(
+def test_filtered_compaction_keeps_other_partitions(
     spark: SparkSession, lake: Catalog, engine: str
 ) -> None:
     fill(lake)
@@ -158,7 +154,7 @@ def test_a_filtered_compaction_leaves_other_partitions_alone(
     assert len(lake.table("t").snapshot().files()) == 5
 
 
-def test_a_full_vacuum_finds_what_spark_left_behind(spark: SparkSession, lake: Catalog) -> None:
+def test_full_vacuum_finds_unreferenced_files_of_spark(spark: SparkSession, lake: Catalog) -> None:
     fill(lake)
     with lake.begin() as tx:
         tx.optimize("t", engine="spark")
@@ -173,7 +169,7 @@ def test_a_full_vacuum_finds_what_spark_left_behind(spark: SparkSession, lake: C
 
 @pytest.fixture
 def crowded(lake: Catalog) -> Path:
-    """The folder of a table with many folders; in some of them lie strays and another table."""
+    """The folder of a table with many subfolders, unreferenced files and a nested table."""
     parts = pa.table({"id": range(40), "p": range(40)})
     for mode in ("append", "overwrite"):
         with lake.begin() as tx:
@@ -192,7 +188,7 @@ def crowded(lake: Catalog) -> Path:
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_executors_list_for_a_full_vacuum_what_the_driver_lists(
+def test_full_vacuum_lists_the_same_files_on_executors_and_driver(
     spark: SparkSession, lake: Catalog, crowded: Path
 ) -> None:
     told: list[Progress] = []
@@ -209,7 +205,7 @@ def test_executors_list_for_a_full_vacuum_what_the_driver_lists(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_vacuum_deletes_what_executors_found_and_tells_how_far_it_is(
+def test_vacuum_on_executors_deletes_files_and_reports_progress(
     spark: SparkSession, lake: Catalog, crowded: Path
 ) -> None:
     live = set(lake.table("t").snapshot().files()["path"].to_pylist())
@@ -226,7 +222,7 @@ def test_a_vacuum_deletes_what_executors_found_and_tells_how_far_it_is(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_where_executors_cannot_list_the_driver_does(
+def test_driver_lists_files_when_executors_cannot(
     spark: SparkSession,
     lake: Catalog,
     crowded: Path,
@@ -235,7 +231,7 @@ def test_where_executors_cannot_list_the_driver_does(
 ) -> None:
     options = {"retention_hours": 0, "enforce_retention_duration": False, "full": True}
     here = lake.vacuum("t", **options)
-    # As on workers that have no Python.
+    # As on workers without Python.
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")
     with caplog.at_level("WARNING", logger="deltasql"):
         there = lake.vacuum("t", engine="spark", session=spark, **options)
@@ -244,7 +240,7 @@ def test_where_executors_cannot_list_the_driver_does(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_whoever_stops_an_optimize_while_it_tells_leaves_no_file_behind(
+def test_optimize_stopped_in_its_progress_callback_leaves_no_files(
     spark: SparkSession, lake: Catalog
 ) -> None:
     fill(lake)
@@ -265,7 +261,7 @@ def test_whoever_stops_an_optimize_while_it_tells_leaves_no_file_behind(
 @pytest.mark.parametrize(
     "kind", smoke(["compaction", "z-order"], ["compaction"], "a z-order on Spark once more")
 )
-def test_optimize_tells_how_far_it_is(spark: SparkSession, lake: Catalog, kind: str) -> None:
+def test_optimize_reports_progress_on_spark(spark: SparkSession, lake: Catalog, kind: str) -> None:
     fill(lake)
     set_catalog(spark, lake)
     told: list[tuple[int, int]] = []
@@ -294,7 +290,7 @@ def test_optimize_tells_how_far_it_is(spark: SparkSession, lake: Catalog, kind: 
     ),
     ids=lambda make: make.__name__,
 )
-def test_data_as_it_was_written_has_no_differences(
+def test_verify_data_finds_no_differences_in_written_data(
     spark: SparkSession, lake: Catalog, engine: str, make: object
 ) -> None:
     [written] = make(lake)  # type: ignore[operator]
@@ -305,7 +301,7 @@ def test_data_as_it_was_written_has_no_differences(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_data_that_is_not_what_the_log_tells_is_found(
+def test_verify_data_finds_differences_between_log_and_files(
     spark: SparkSession, lake: Catalog, engine: str
 ) -> None:
     rows = [(number, "a", None, 1.5, None, None, None) for number in range(10)]

@@ -43,9 +43,7 @@ def ids(spark: SparkSession, name: str) -> list[int]:
     return sorted(row[0] for row in spark.sql(f"SELECT id FROM {name}").collect())
 
 
-def test_views_show_the_moment_and_are_refreshed_by_another_call(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_views_keep_their_version_until_the_next_call(spark: SparkSession, lake: Catalog) -> None:
     append(lake, "orders", 1)
     append(lake, "crm.it's odd", 2)
     names = mirror_spark(spark, lake, using_delta=False)
@@ -65,7 +63,7 @@ def test_views_show_the_moment_and_are_refreshed_by_another_call(
     assert not spark.catalog.tableExists("orders")
 
 
-def test_only_the_tables_asked_for_become_views(spark: SparkSession, lake: Catalog) -> None:
+def test_only_requested_tables_become_views(spark: SparkSession, lake: Catalog) -> None:
     for name in ("one", "two"):
         append(lake, name, 1)
     assert mirror_spark(spark, lake, tables=["two"], using_delta=False) == {"two": "two"}
@@ -74,7 +72,7 @@ def test_only_the_tables_asked_for_become_views(spark: SparkSession, lake: Catal
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_two_tables_never_share_a_view(spark: SparkSession, lake: Catalog) -> None:
+def test_tables_with_the_same_view_name_are_rejected(spark: SparkSession, lake: Catalog) -> None:
     for name in ("crm.sales", "crm__Sales"):
         lake.create_table(name, IDS)
     with pytest.raises(TxnLogEngineError, match=r"crm\.sales and crm__Sales|crm__Sales and crm\.s"):
@@ -82,15 +80,13 @@ def test_two_tables_never_share_a_view(spark: SparkSession, lake: Catalog) -> No
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_view_has_no_database(spark: SparkSession, lake: Catalog) -> None:
+def test_views_reject_a_database(spark: SparkSession, lake: Catalog) -> None:
     with pytest.raises(TxnLogConfigError, match="cannot be in the database 'x'"):
         mirror_spark(spark, lake, database="x", using_delta=False)
 
 
 @pytest.mark.everything("delta-spark as a reader, beyond the smoke set")
-def test_with_delta_spark_they_are_tables_that_follow_every_commit(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_delta_spark_tables_show_every_commit(spark: SparkSession, lake: Catalog) -> None:
     append(lake, "orders", 1)
     append(lake, "crm.sales", 2)
     assert mirror_spark(spark, lake, tables=["crm.sales"]) == {"crm.sales": "crm.sales"}
@@ -106,13 +102,15 @@ def test_with_delta_spark_they_are_tables_that_follow_every_commit(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_name_that_spark_has_no_place_for_is_told(spark: SparkSession, lake: Catalog) -> None:
+def test_table_name_that_spark_does_not_support_is_rejected(
+    spark: SparkSession, lake: Catalog
+) -> None:
     lake.create_table("it's odd", IDS)
     with pytest.raises(TxnLogEngineError, match="letters, digits and _ only"):
         mirror_spark(spark, lake)
 
 
-def test_a_table_that_has_the_name_is_not_taken_for_ours(
+def test_existing_spark_table_with_the_same_name_is_rejected(
     spark: SparkSession, lake: Catalog
 ) -> None:
     append(lake, "orders", 1)
@@ -143,7 +141,7 @@ print(json.dumps([names, [[str(row.day), row.ids] for row in rows], delta]))
 
 
 @pytest.mark.everything("starts a JVM of its own")
-def test_nothing_but_pyspark_is_needed(lake: Catalog, sqlite_uri: DeltaSqlUri) -> None:
+def test_views_need_only_pyspark(lake: Catalog, sqlite_uri: DeltaSqlUri) -> None:
     schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
     lake.create_table("orders", schema, partition_by=["day"])
     for day in ("mon", "tue"):

@@ -1,4 +1,4 @@
-"""Spark has no timestamps with nanoseconds: such tables are refused by name, never cut."""
+"""Spark has no nanosecond timestamps: tables with them are rejected, never truncated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST = 1_700_000_000_123_456_789
 
 @pytest.fixture
 def uri(lake: Catalog) -> Iterator[str]:
-    """A table of one moment."""
+    """A table with one nanosecond timestamp."""
     deltalake.enable_nanosecond_timestamps()
     with lake.begin() as tx:
         tx.write("t", pa.table({"id": [1], "at": pa.array([FIRST], pa.timestamp("ns", "UTC"))}))
@@ -33,7 +33,9 @@ def uri(lake: Catalog) -> Iterator[str]:
     deltalake._disable_nanosecond_timestamps()
 
 
-def test_spark_refuses_nanoseconds_by_name(spark: SparkSession, lake: Catalog, uri: str) -> None:
+def test_spark_rejects_nanosecond_columns_by_name(
+    spark: SparkSession, lake: Catalog, uri: str
+) -> None:
     refused = pytest.raises(UnsupportedFeatureError, match=r"'at'.*nanoseconds.*Spark")
     with refused:
         read(spark, uri)
@@ -52,15 +54,15 @@ def test_spark_refuses_nanoseconds_by_name(spark: SparkSession, lake: Catalog, u
         table.update(set={"id": "id + 1"})
 
 
-def test_delta_spark_refuses_the_published_table(
+def test_delta_spark_rejects_the_published_table(
     spark: SparkSession, lake: Catalog, uri: str
 ) -> None:
-    """Nobody reads the nanoseconds cut: delta-spark does not know the type."""
+    """delta-spark does not know the type, so it never truncates the nanoseconds."""
     with pytest.raises(Exception, match=r"(?i)timestamp_?nanos"):
         spark.read.format("delta").load(lake.table("t").location).collect()
 
 
-def test_the_data_source_refuses_nanoseconds_by_name(spark: SparkSession, uri: str) -> None:
+def test_data_source_rejects_nanosecond_columns(spark: SparkSession, uri: str) -> None:
     register(spark)
     with pytest.raises(Exception, match=r"nanoseconds.*Spark"):
         spark.read.format("deltasql").load(uri).collect()

@@ -1,4 +1,4 @@
-"""register(spark): the format, names and views of a catalog in a session, with a real Spark."""
+"""`register(spark)`: the data source, table names and views of a catalog in a Spark session."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from deltasql import Catalog
 
 
-def test_tables_are_views_and_follow_when_registered_again(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_register_creates_views_and_refreshes_them(spark: SparkSession, lake: Catalog) -> None:
     for name in ("j_sales", "crm.j_clients"):
         with lake.begin() as tx:
             tx.write(name, pa.table({"id": [1, 2]}))
@@ -46,7 +44,7 @@ def test_tables_are_views_and_follow_when_registered_again(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_rows_go_in_and_out_through_the_format_in_an_odd_session(
+def test_data_source_keeps_values_with_unusual_session_settings(
     spark: SparkSession, lake: Catalog
 ) -> None:
     made = [
@@ -69,7 +67,9 @@ def test_rows_go_in_and_out_through_the_format_in_an_odd_session(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_what_spark_takes_of_modes_and_options(spark: SparkSession, lake: Catalog) -> None:
+def test_data_source_supports_append_overwrite_and_options(
+    spark: SparkSession, lake: Catalog
+) -> None:
     deltasql.spark.register(spark)
     uri = lake.uri.with_table("t").to_string()
 
@@ -96,7 +96,7 @@ def test_what_spark_takes_of_modes_and_options(spark: SparkSession, lake: Catalo
     assert table.version() == 3
 
 
-def test_a_task_that_fails_commits_nothing(spark: SparkSession, lake: Catalog) -> None:
+def test_failed_task_commits_nothing(spark: SparkSession, lake: Catalog) -> None:
     deltasql.spark.register(spark, lake, views=False)
     lake.create_table("t", pa.schema([("id", pa.int64())]))
     broken = spark.range(10).selectExpr("IF(id = 7, raise_error('broken'), id) AS id")
@@ -105,12 +105,12 @@ def test_a_task_that_fails_commits_nothing(spark: SparkSession, lake: Catalog) -
     assert lake.table("t").version() == 0
 
 
-def test_every_reading_call_raises_where_there_is_no_catalog_and_creates_none(
+def test_reads_of_a_missing_catalog_raise_and_create_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     uri = f"deltasql://sqlite/{tmp_path}/typo.db"
     table = f"{uri}?table=t"
-    deltasql.spark.register(spark)  # the format alone
+    deltasql.spark.register(spark)  # only the data source
     kept = catalog_of(spark)
     calls: dict[str, Callable[[], object]] = {
         "register": lambda: deltasql.spark.register(spark, uri),
@@ -138,7 +138,7 @@ def test_every_reading_call_raises_where_there_is_no_catalog_and_creates_none(
     assert deltasql.spark.register(spark, uri) == {"t": "t"}
 
 
-def test_create_or_replace_that_loses_to_another_writer_is_a_conflict(
+def test_create_or_replace_conflicts_with_a_concurrent_create(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deltasql.spark.register(spark, lake, views=False)
@@ -147,7 +147,7 @@ def test_create_or_replace_that_loses_to_another_writer_is_a_conflict(
     commit = builder._commit
 
     def late(*given: Any, **options: Any) -> None:
-        """Let another writer create the table after this one found none."""
+        """Let another writer create the table after this one found that it does not exist."""
         monkeypatch.undo()
         DeltaTable.create(spark).tableName("j_race").addColumn("id", "BIGINT").execute()
         commit(*given, **options)

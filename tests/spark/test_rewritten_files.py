@@ -1,4 +1,4 @@
-"""Every reader gets the same rows of files that delete, update and merge rewrote."""
+"""Every reader returns the same rows of files that delete, update and merge rewrote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GROUP = 250
 
 
 def table(rows: range) -> pa.Table:
-    """Return rows of every shape that columns have, with nulls in all of them."""
+    """Return rows with columns of several types and nulls in all but the id."""
 
     def some(values: list[object], each: int) -> list[object]:
         return [None if n % each == 0 else value for n, value in zip(rows, values, strict=True)]
@@ -56,7 +56,9 @@ def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.usefixtures("_small_row_groups")
-def test_every_reader_gets_the_rows_of_rewritten_files(spark: SparkSession, lake: Catalog) -> None:
+def test_every_reader_returns_the_rows_of_rewritten_files(
+    spark: SparkSession, lake: Catalog
+) -> None:
     first = table(range(2 * ROWS))
     kept = {row["id"]: row for row in first.to_pylist()}
     states = [dict(kept)]

@@ -1,4 +1,4 @@
-"""Tables in S3 on Spark, through Hadoop's own client and a real server."""
+"""Tables in S3 on Spark, through Hadoop's S3 client and a real server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OTHERS = ("endpoint", "endpoint.region", "path.style.access")
 def lake(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> Iterator[Catalog]:
-    # A session that reached the bucket by chance would prove nothing.
+    # The options are only in the catalog: the session alone must not reach the bucket.
     with open_mirrored(sqlite_uri, s3_location, storage={"options": s3_options}) as opened:
         yield opened
 
@@ -44,7 +44,7 @@ def ids(rows: Iterable[object]) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in rows), key=str)  # type: ignore[call-overload]
 
 
-def test_a_table_in_a_bucket_is_written_changed_read_and_cleaned(
+def test_table_in_s3_is_written_changed_read_and_vacuumed(
     spark: SparkSession, lake: Catalog, s3_options: dict[str, str]
 ) -> None:
     before = dict(spark.conf.getAll)
@@ -85,7 +85,7 @@ def test_a_table_in_a_bucket_is_written_changed_read_and_cleaned(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_location_may_begin_with_s3a(
+def test_location_may_start_with_s3a(
     spark: SparkSession,
     sqlite_uri: DeltaSqlUri,
     s3_location: str,
@@ -106,12 +106,12 @@ def test_a_location_may_begin_with_s3a(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_the_key_that_a_session_has_for_a_bucket_is_left_alone(
+def test_bucket_credentials_of_the_session_are_kept(
     spark: SparkSession, lake: Catalog, s3_location: str
 ) -> None:
     bucket = f"fs.s3a.bucket.{s3_location.split('/')[2]}"
     own = {
-        f"spark.hadoop.{bucket}.access.key": "mine",  # as a session is started with
+        f"spark.hadoop.{bucket}.access.key": "mine",  # as set when a session is started
         f"{bucket}.access.key": "mine",
         f"{bucket}.secret.key": "also mine",
     }
@@ -129,7 +129,7 @@ def test_the_key_that_a_session_has_for_a_bucket_is_left_alone(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_other_credentials_for_a_bucket_are_told_once(
+def test_different_credentials_for_a_bucket_are_logged_once(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     def key(name: str) -> StorageSettings:

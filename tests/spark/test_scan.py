@@ -1,4 +1,4 @@
-"""Spark's own Parquet scan of a snapshot's files gives the rows of that version, exactly."""
+"""Spark's Parquet scan of a snapshot's files returns exactly the rows of that version."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def rows(spark: SparkSession, written: Written, version: int | None = None, **ho
 @pytest.mark.parametrize(
     "make", smoke(SMALL, SMOKE, BEYOND, named=True), ids=lambda make: make.__name__
 )
-def test_rows_are_those_of_the_version(
+def test_scan_returns_the_rows_of_the_version(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:
     for written in make(lake):
@@ -70,7 +70,7 @@ def test_rows_are_those_of_the_version(
             assert rows(spark, written, version) == written.states[version], version
 
 
-def test_stock_deltalake_reads_the_same(spark: SparkSession, lake: Catalog) -> None:
+def test_deltalake_returns_the_same_rows(spark: SparkSession, lake: Catalog) -> None:
     [written] = tables.nested(lake)
     stock = deltalake.DeltaTable(written.table.location).to_pyarrow_table()
     assert rows(spark, written) == arrow_rows(stock)
@@ -86,7 +86,7 @@ def test_stock_deltalake_reads_the_same(spark: SparkSession, lake: Catalog) -> N
         named=True,
     ),
 )
-def test_the_time_zone_of_the_session_changes_no_value(
+def test_session_time_zone_does_not_change_values(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:
     [written] = make(lake)
@@ -95,7 +95,7 @@ def test_the_time_zone_of_the_session_changes_no_value(
 
 
 @pytest.mark.everything("tables of delta-spark, beyond the smoke set")
-def test_a_table_of_delta_spark_reads_as_delta_spark_reads_it(
+def test_imported_delta_spark_table_reads_the_same_as_in_delta_spark(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     source = tmp_path / "source"
@@ -124,7 +124,7 @@ def test_a_table_of_delta_spark_reads_as_delta_spark_reads_it(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_columns_that_come_and_grow_are_null_in_older_files(
+def test_added_columns_and_fields_are_null_in_older_files(
     spark: SparkSession, lake: Catalog
 ) -> None:
     written = create(lake, "grown", pa.schema([("id", pa.int32()), ("s", _struct("a"))]))
@@ -157,7 +157,7 @@ def test_old_timestamps_are_utc_in_any_session(spark: SparkSession, lake: Catalo
         assert rows(spark, written) == written.states[-1]
 
 
-def test_a_table_without_files_has_its_columns(spark: SparkSession, lake: Catalog) -> None:
+def test_table_without_files_has_its_schema(spark: SparkSession, lake: Catalog) -> None:
     schema = pa.schema([("id", pa.int64()), ("m", pa.map_(pa.string(), pa.date32()))])
     frame = read_snapshot(spark, create(lake, "t", schema).table.snapshot(), lake.config)
     assert frame.schema.simpleString() == "struct<id:bigint,m:map<string,date>>"
@@ -167,7 +167,7 @@ def test_a_table_without_files_has_its_columns(spark: SparkSession, lake: Catalo
 # Which rows
 
 
-def test_read_takes_versions_moments_columns_and_predicates(
+def test_read_accepts_versions_timestamps_columns_and_predicates(
     spark: SparkSession, lake: Catalog
 ) -> None:
     schema = pa.schema([("id", pa.int64()), ("the.part", pa.string()), ("_metadata", pa.int64())])
@@ -191,7 +191,7 @@ def test_read_takes_versions_moments_columns_and_predicates(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_moment_in_a_predicate_is_utc_in_any_session(spark: SparkSession, lake: Catalog) -> None:
+def test_timestamp_in_a_predicate_is_utc_in_any_session(spark: SparkSession, lake: Catalog) -> None:
     written = create(lake, "t", pa.schema([("at", pa.timestamp("us", "UTC"))]))
     for hour in (0, 6, 12, 18):
         written.append([{"at": datetime(2024, 5, 1, hour, tzinfo=UTC)}])
@@ -205,7 +205,7 @@ def test_a_moment_in_a_predicate_is_utc_in_any_session(spark: SparkSession, lake
             assert len(rows(spark, written, predicate=text).rows) == count, text
 
 
-def test_a_predicate_saves_files(spark: SparkSession, lake: Catalog) -> None:
+def test_predicate_skips_files(spark: SparkSession, lake: Catalog) -> None:
     written = create(lake, "t", IDS)
     for number in range(4):
         written.append([{"id": number}])
@@ -218,7 +218,7 @@ def test_a_predicate_saves_files(spark: SparkSession, lake: Catalog) -> None:
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_names_are_no_patterns(spark: SparkSession, lake: Catalog) -> None:
+def test_file_names_are_not_glob_patterns(spark: SparkSession, lake: Catalog) -> None:
     written = create(
         lake, "stars", pa.schema([("id", pa.int64()), ("p", pa.int64())]), partition_by=["p"]
     )
@@ -233,14 +233,14 @@ def test_names_are_no_patterns(spark: SparkSession, lake: Catalog) -> None:
     names += ["a\\b.parquet", "100%25 é\u3000+.parquet", 'it\'s "#".parquet']
     for number, name in enumerate(names):
         file = written.file(pa.table({"id": [number]}), name=name, partition={"p": str(number)})
-        if number > 1:  # the first two lie there without belonging to the table
+        if number > 1:  # the first two files exist but are not part of the table
             written.stage([file], [*written.rows, {"id": number, "p": number}])
     assert rows(spark, written) == written.states[-1]
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("name", ["_x.parquet", ".x.parquet", "d/_x.parquet"])
-def test_names_that_spark_leaves_out_of_listings_are_read(
+def test_file_names_that_spark_hides_are_read(
     spark: SparkSession, lake: Catalog, name: str
 ) -> None:
     written = create(lake, "t", IDS)
@@ -251,7 +251,7 @@ def test_names_that_spark_leaves_out_of_listings_are_read(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_name_that_hadoop_cannot_open_is_refused(spark: SparkSession, lake: Catalog) -> None:
+def test_file_name_that_hadoop_cannot_open_is_rejected(spark: SparkSession, lake: Catalog) -> None:
     written = create(lake, "t", IDS)
     written.stage([written.file(pa.table({"id": [1]}), name="a:b.parquet")], [{"id": 1}])
     for read in (rows, listed_by_name):
@@ -260,7 +260,7 @@ def test_a_name_that_hadoop_cannot_open_is_refused(spark: SparkSession, lake: Ca
 
 
 def listed_by_name(spark: SparkSession, written: Written) -> Rows:
-    """Read as Spark Connect does: the names of the files are all that it is given."""
+    """Read as Spark Connect does, from file names only."""
     snapshot = written.table.snapshot()
     listed = snapshot.scan().arrow.drop_columns(["size"])
     settings = written.catalog.config.storage
@@ -279,7 +279,7 @@ def test_files_listed_by_name_give_the_same_rows(
         assert listed_by_name(spark, written) == written.states[-1]
 
 
-def test_a_missing_file_is_an_error_although_the_session_forgives_it(
+def test_missing_file_raises_even_with_ignore_missing_files(
     spark: SparkSession, lake: Catalog
 ) -> None:
     written = create(lake, "t", IDS)
@@ -295,9 +295,7 @@ def test_a_missing_file_is_an_error_although_the_session_forgives_it(
             listed_by_name(spark, written)
 
 
-def test_a_thousand_files_start_no_job_and_leave_the_session_as_it_was(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_reading_a_thousand_files_starts_no_listing_job(spark: SparkSession, lake: Catalog) -> None:
     written = create(lake, "t", IDS)
     add = written.file(pa.table({"id": [1]}), name="0.parquet")
     root = Path(written.table.location)
@@ -308,20 +306,20 @@ def test_a_thousand_files_start_no_job_and_leave_the_session_as_it_was(
     spark.sparkContext.setJobGroup("listing", "listing")
     try:
         frame = read_snapshot(spark, written.table.snapshot(), lake.config)
-    finally:  # the session is that of other tests too
+    finally:  # other tests use the same session
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     assert list(spark.sparkContext.statusTracker().getJobIdsForGroup("listing")) == []
     assert spark.conf.get(THRESHOLD) == before
     assert frame.count() == 1000
 
 
-def test_object_stores_are_called_as_hadoop_calls_them(spark: SparkSession) -> None:
+def test_object_store_urls_use_the_schemes_of_hadoop(spark: SparkSession) -> None:
     assert spark_path(spark, "s3://b/x") == "s3a://b/x"
     assert spark_path(spark, "gs://b/x") == "gs://b/x"
     assert spark_path(spark, "/a b/x") == "file:///a b/x"
 
 
-def test_pyspark_missing_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyspark_error_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(MissingDriverError, match=r"pip install '\.\[spark\]'"):
         engine.scan(None, None)  # type: ignore[arg-type]

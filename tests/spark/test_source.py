@@ -1,4 +1,4 @@
-"""format("deltasql"): the rows of every table, and one commit for every write."""
+"""The data source `deltasql` reads every table and makes one commit per write."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def found(lake: Catalog, name: str) -> list[int]:
 
 
 def files_of(lake: Catalog, name: str) -> set[str]:
-    """Return all data files below a table's folder, whether they belong to it or not."""
+    """Return all data files below a table's folder, also unreferenced ones."""
     root = Path(lake.table(name).location)
     return {str(path.relative_to(root)) for path in root.rglob("*.parquet")}
 
@@ -65,7 +65,7 @@ def test_every_version_of_every_table_is_read(
 
 
 @pytest.mark.parametrize("make", PLAIN, ids=lambda make: make.__name__)
-def test_what_is_written_is_read_back_by_others(
+def test_rows_written_by_the_data_source_are_read_by_deltalake(
     lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:
     [written] = make(lake)
@@ -78,14 +78,14 @@ def test_what_is_written_is_read_back_by_others(
     assert Deltalake().rows(Place(place), 0) == written.states[-1]
 
 
-def test_a_moment_names_the_version_of_then(lake: Catalog) -> None:
+def test_timestamp_as_of_selects_the_version_at_that_time(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1))
     at = lake.table("t").snapshot().committed_at.isoformat()
     save(uri(lake, "t"), ids(2))
     assert load(uri(lake, "t"), timestampAsOf=at)["id"].to_pylist() == [1]
 
 
-def test_rows_are_those_of_the_version_that_was_loaded(lake: Catalog) -> None:
+def test_reader_returns_the_version_at_load_time(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1))
     made = source(uri(lake, "t"))
     schema = made.schema()
@@ -97,7 +97,7 @@ def test_rows_are_those_of_the_version_that_was_loaded(lake: Catalog) -> None:
     assert [row.as_py() for row in rows] == [1]
 
 
-def test_all_tasks_are_one_commit(lake: Catalog) -> None:
+def test_all_tasks_of_a_write_are_one_commit(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1, 2), ids(3), ids())
     save(uri(lake, "t"), ids(4), userMetadata="nightly")
     assert found(lake, "t") == [1, 2, 3, 4]
@@ -106,7 +106,7 @@ def test_all_tasks_are_one_commit(lake: Catalog) -> None:
     assert first.info.operation_metrics["num_added_rows"] == 3
 
 
-def test_tasks_that_were_repeated_do_not_count_and_leave_nothing(lake: Catalog) -> None:
+def test_files_of_repeated_tasks_are_deleted(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(0))
     planned = writer(uri(lake, "t"), IDS)
     lost = planned.write(iter(ids(1, 2).to_batches()))
@@ -118,7 +118,7 @@ def test_tasks_that_were_repeated_do_not_count_and_leave_nothing(lake: Catalog) 
     assert not lake.store.intents_before(2**60)
 
 
-def test_a_write_that_failed_leaves_no_file(lake: Catalog) -> None:
+def test_aborted_write_leaves_no_files(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(0))
     before = files_of(lake, "t")
     planned = writer(uri(lake, "t"), IDS)
@@ -127,7 +127,7 @@ def test_a_write_that_failed_leaves_no_file(lake: Catalog) -> None:
     assert (files_of(lake, "t"), found(lake, "t")) == (before, [0])
 
 
-def test_a_write_for_columns_that_changed_meanwhile_is_a_conflict(lake: Catalog) -> None:
+def test_write_conflicts_with_a_concurrent_schema_change(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(0))
     planned = writer(uri(lake, "t"), IDS)
     done = planned.write(iter(ids(1).to_batches()))
@@ -140,7 +140,7 @@ def test_a_write_for_columns_that_changed_meanwhile_is_a_conflict(lake: Catalog)
     assert not files_of(lake, "t") & (before - set(lake.table("t").files(0)["path"].to_pylist()))
 
 
-def test_overwrite_replaces_all_or_what_replace_where_says(lake: Catalog) -> None:
+def test_overwrite_replaces_all_rows_or_those_of_replace_where(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1, 2, 3, 4), partitionBy="part")
     save(uri(lake, "t"), ids(5, 7), overwrite=True, replaceWhere="part = 1")
     assert found(lake, "t") == [2, 4, 5, 7]
@@ -153,7 +153,7 @@ def test_overwrite_replaces_all_or_what_replace_where_says(lake: Catalog) -> Non
     assert lake.table("t").snapshot().partition_columns == ("part",)
 
 
-def test_replace_where_on_a_table_with_change_data_names_the_call_that_can(lake: Catalog) -> None:
+def test_replace_where_on_a_change_data_feed_table_names_the_alternative(lake: Catalog) -> None:
     lake.create_table("t", IDS, properties={"delta.enableChangeDataFeed": "true"})
     save(uri(lake, "t"), ids(1, 2, 3))
     with pytest.raises(TxnLogEngineError, match=r"deltasql\.spark\.write"):
@@ -161,7 +161,7 @@ def test_replace_where_on_a_table_with_change_data_names_the_call_that_can(lake:
     assert found(lake, "t") == [1, 2, 3]
 
 
-def test_columns_follow_only_when_asked(lake: Catalog) -> None:
+def test_schema_changes_only_when_requested(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1))
     wider = ids(2).append_column("more", pa.array(["x"]))
     with pytest.raises(TxnLogSchemaError):
@@ -173,7 +173,7 @@ def test_columns_follow_only_when_asked(lake: Catalog) -> None:
     assert load(uri(lake, "t")).to_pylist() == [{"id": "a"}]
 
 
-def test_new_columns_of_a_mapped_table_are_in_files_as_in_the_log(lake: Catalog) -> None:
+def test_new_columns_of_a_column_mapped_table_use_physical_names(lake: Catalog) -> None:
     lake.create_table("t", IDS, properties={"delta.columnMapping.mode": "name"})
     save(uri(lake, "t"), ids(1))
     save(uri(lake, "t"), ids(2).append_column("more", pa.array(["x"])), mergeSchema=True)
@@ -181,7 +181,7 @@ def test_new_columns_of_a_mapped_table_are_in_files_as_in_the_log(lake: Catalog)
     assert rows == {1: None, 2: "x"}
 
 
-def test_the_rules_of_a_table_hold_in_every_task(lake: Catalog) -> None:
+def test_tasks_apply_generated_columns_and_constraints(lake: Catalog) -> None:
     [written] = tables_staged.rules(lake)
     at = pa.scalar("2024-03-01T10:00:00Z").cast(pa.timestamp("us", "UTC"))
     row = {"id": [3], "at": pa.array([at]), "n": pa.array([5], pa.int32())}
@@ -192,7 +192,7 @@ def test_the_rules_of_a_table_hold_in_every_task(lake: Catalog) -> None:
         save(written.table.uri, pa.table({**row, "id": [-1]}))
 
 
-def test_a_write_of_an_application_counts_once(lake: Catalog) -> None:
+def test_write_with_a_transaction_version_is_applied_once(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1), txnAppId="job", txnVersion=7)
     for version in (7, 6):
         save(uri(lake, "t"), ids(2), txnAppId="job", txnVersion=version)
@@ -201,7 +201,7 @@ def test_a_write_of_an_application_counts_once(lake: Catalog) -> None:
     assert len(files_of(lake, "t")) == 2
 
 
-def test_of_two_writes_of_one_application_at_once_one_counts(lake: Catalog) -> None:
+def test_concurrent_writes_of_one_application_id_conflict(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(0))
     both = [writer(uri(lake, "t"), IDS, txnAppId="job", txnVersion=1) for _ in range(2)]
     first, second = (each.write(iter(ids(1).to_batches())) for each in both)
@@ -212,8 +212,8 @@ def test_of_two_writes_of_one_application_at_once_one_counts(lake: Catalog) -> N
 
 
 @pytest.mark.parametrize("options", [{}, {"replaceWhere": "id < 100"}])
-def test_of_two_overwrites_at_once_one_counts(lake: Catalog, options: dict[str, Any]) -> None:
-    save(uri(lake, "t"), ids())  # an empty table has no file that both could remove
+def test_concurrent_overwrites_conflict(lake: Catalog, options: dict[str, Any]) -> None:
+    save(uri(lake, "t"), ids())  # an empty table has no files that both would remove
     both = [writer(uri(lake, "t"), IDS, overwrite=True, **options) for _ in range(2)]
     first, second = (each.write(iter(ids(n).to_batches())) for n, each in enumerate(both))
     both[0].commit([first])
@@ -222,7 +222,7 @@ def test_of_two_overwrites_at_once_one_counts(lake: Catalog, options: dict[str, 
     assert found(lake, "t") == [0]
 
 
-def test_changes_of_versions_are_read(lake: Catalog) -> None:
+def test_change_data_feed_of_versions_is_read(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1, 2))
     save(uri(lake, "t"), ids(3))
     with lake.begin() as tx:
@@ -244,7 +244,7 @@ def test_changes_of_versions_are_read(lake: Catalog) -> None:
         ({"path": "sales"}, TxnLogUriError, "register"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
+def test_invalid_options_are_rejected(
     lake: Catalog, options: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     save(uri(lake, "t"), ids(1))
@@ -253,7 +253,7 @@ def test_options_that_make_no_sense_are_refused(
         load(given.pop("path", uri(lake, "t")), **given)
 
 
-def test_a_catalog_in_postgresql_is_read_and_written(
+def test_data_source_reads_and_writes_a_postgres_catalog(
     postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(postgres_uri, tmp_path / "lake") as opened:
@@ -264,7 +264,7 @@ def test_a_catalog_in_postgresql_is_read_and_written(
         assert not opened.store.intents_before(2**60)
 
 
-def test_no_worker_that_reads_gets_the_address_of_the_database(lake: Catalog) -> None:
+def test_read_workers_do_not_get_the_database_uri(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1))
     made, streamed = source(uri(lake, "t")), source(uri(lake, "t"))
     reader = made.reader(made.schema())

@@ -1,4 +1,4 @@
-"""`deltasql.spark.DeltaTable` takes what delta-spark's users write, and gives the same answers."""
+"""`deltasql.spark.DeltaTable` accepts the calls of delta-spark and returns the same results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lake(spark: SparkSession, lake: Catalog) -> Catalog:
-    """The catalog of the session."""
+    """The catalog, registered in the session."""
     set_catalog(spark, lake)
     return lake
 
@@ -47,7 +47,7 @@ def rows(table: DeltaTable) -> list[tuple[Any, ...]]:
 # Opening
 
 
-def test_a_table_is_found_by_uri_by_name_and_by_path(
+def test_table_is_found_by_name_and_path(
     spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:
     known = lake.table("t")
@@ -62,7 +62,7 @@ def test_a_table_is_found_by_uri_by_name_and_by_path(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_what_is_no_table_is_refused_as_delta_spark_does(
+def test_missing_table_raises_the_error_of_delta_spark(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     with pytest.raises(AnalysisException, match="is not a Delta table") as caught:
@@ -78,7 +78,7 @@ def test_what_is_no_table_is_refused_as_delta_spark_does(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_rows_go_by_an_alias(table: DeltaTable) -> None:
+def test_alias_qualifies_columns(table: DeltaTable) -> None:
     found = table.alias("x").toDF().select("x.key", "x.value")
     assert sorted(tuple(row) for row in found.collect()) == ROWS
     assert len(table.toDF().alias("y").where("y.value > 2").collect()) == 2
@@ -88,14 +88,14 @@ def test_rows_go_by_an_alias(table: DeltaTable) -> None:
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_names_may_be_qualified_by_the_alias_or_the_table(table: DeltaTable) -> None:
+def test_columns_may_be_qualified_by_alias_or_table_name(table: DeltaTable) -> None:
     table.alias("x").delete("x.key = 'a' OR X.value = 9")
     table.alias("x").update(F.col("x.key") == "b", {"x.value": F.col("x.value") + 1})
     table.update("t.key = 'c'", {"value": "t.value * 2"})
     assert rows(table) == [("b", 3), ("c", 6), ("d", 4)]
 
 
-def test_rows_are_deleted_by_text_and_by_column(table: DeltaTable) -> None:
+def test_delete_accepts_sql_strings_and_columns(table: DeltaTable) -> None:
     table.delete("key = 'a'")
     assert rows(table) == ROWS[1:]
     table.delete(F.col("key") == F.lit("b"))
@@ -106,7 +106,7 @@ def test_rows_are_deleted_by_text_and_by_column(table: DeltaTable) -> None:
     assert rows(table) == []
 
 
-def test_rows_are_updated_by_text_and_by_column(table: DeltaTable) -> None:
+def test_update_accepts_sql_strings_and_columns(table: DeltaTable) -> None:
     table.update("key = 'a' or key = 'b'", {"value": "1"})
     table.update(condition=F.expr("key = 'c'"), set={"value": F.lit(7) + F.col("value")})
     table.update(set={"key": F.upper(F.concat(F.col("key"), F.lit("'x")))})
@@ -160,7 +160,7 @@ BAD_CALLS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_bad_calls_are_refused_with_the_kind_of_error_of_delta_spark(table: DeltaTable) -> None:
+def test_invalid_calls_raise_the_error_types_of_delta_spark(table: DeltaTable) -> None:
     version = table.history(1).first()["version"]  # type: ignore[index]
 
     def check(case: tuple[Callable[[Any], Any], type[Exception], str]) -> None:
@@ -172,7 +172,7 @@ def test_bad_calls_are_refused_with_the_kind_of_error_of_delta_spark(table: Delt
     check_each(BAD_CALLS, check, name=itemgetter(2))
 
 
-# Looking after the table
+# Maintenance
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
@@ -199,7 +199,7 @@ def test_history_and_detail_have_the_columns_of_delta_spark(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_optimize_tells_what_delta_spark_tells(
+def test_optimize_returns_the_metrics_of_delta_spark(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     place = str(tmp_path / "delta")
@@ -237,7 +237,7 @@ def test_optimize_tells_what_delta_spark_tells(
     assert sorted(tuple(row) for row in many.toDF().collect()) == sorted(ROWS * 2)
 
 
-def test_a_table_is_restored_to_a_version_and_to_a_moment(table: DeltaTable) -> None:
+def test_table_is_restored_to_a_version_and_to_a_timestamp(table: DeltaTable) -> None:
     table.delete("key = 'a'")
     table.delete("key = 'b'")
     [row] = table.restoreToVersion(0).collect()
@@ -249,7 +249,7 @@ def test_a_table_is_restored_to_a_version_and_to_a_moment(table: DeltaTable) -> 
     assert table.history(1).first()["operation"] == "RESTORE"  # type: ignore[index]
 
 
-def test_vacuum_deletes_what_no_version_needs_any_more(
+def test_vacuum_deletes_files_that_no_version_needs(
     spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:
     table.delete("key = 'a'")
@@ -271,7 +271,7 @@ def test_vacuum_deletes_what_no_version_needs_any_more(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_manifests_protocol_and_features_change(lake: Catalog, table: DeltaTable) -> None:
+def test_manifest_protocol_and_feature_calls_work(lake: Catalog, table: DeltaTable) -> None:
     table.generate("symlink_format_manifest")
     manifest = Path(lake.table("t").location) / "_symlink_format_manifest" / "manifest"
     assert len(manifest.read_text().splitlines()) == 1
@@ -287,7 +287,9 @@ def test_manifests_protocol_and_features_change(lake: Catalog, table: DeltaTable
 # Builders
 
 
-def test_a_table_is_built_column_by_column(spark: SparkSession, lake: Catalog) -> None:
+def test_builder_creates_a_table_with_all_column_options(
+    spark: SparkSession, lake: Catalog
+) -> None:
     made = (
         DeltaTable.create(spark)
         .tableName("made")
@@ -316,9 +318,7 @@ def test_a_table_is_built_column_by_column(spark: SparkSession, lake: Catalog) -
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_partition_columns_that_are_never_null_are_told_so(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_partition_columns_keep_not_null(spark: SparkSession, lake: Catalog) -> None:
     made = (
         DeltaTable.create(spark)
         .tableName("made")
@@ -342,7 +342,7 @@ def test_partition_columns_that_are_never_null_are_told_so(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_capitals_in_a_name_make_no_other_table_unless_the_session_says_so(
+def test_table_names_are_case_insensitive_unless_configured(
     spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:
     assert rows(DeltaTable.forName(spark, "T")) == ROWS
@@ -362,7 +362,7 @@ def test_capitals_in_a_name_make_no_other_table_unless_the_session_says_so(
     assert rows(DeltaTable.forName(spark, "T")) == []
 
 
-def test_builders_create_replace_and_leave_alone(
+def test_builders_create_replace_or_keep_a_table(
     spark: SparkSession, lake: Catalog, table: DeltaTable, tmp_path: Path
 ) -> None:
     with pytest.raises(AnalysisException, match="already exists"):
@@ -405,7 +405,7 @@ BAD_BUILDS: list[tuple[Callable[[Any], Any], type[Exception]]] = [
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_builders_refuse_bad_arguments(spark: SparkSession, lake: Catalog) -> None:
+def test_builders_reject_invalid_arguments(spark: SparkSession, lake: Catalog) -> None:
     def check(numbered: tuple[int, tuple[Callable[[Any], Any], type[Exception]]]) -> None:
         call, kind = numbered[1]
         with pytest.raises(kind):
@@ -414,7 +414,7 @@ def test_builders_refuse_bad_arguments(spark: SparkSession, lake: Catalog) -> No
     check_each(enumerate(BAD_BUILDS), check, name=itemgetter(0))
 
 
-def test_a_merge_of_ambiguous_rows_is_refused(table: DeltaTable, spark: SparkSession) -> None:
+def test_ambiguous_merge_is_rejected(table: DeltaTable, spark: SparkSession) -> None:
     twice = spark.createDataFrame([("a", 1), ("a", 2)], ["k", "v"])
     with pytest.raises(UnsupportedOperationException, match="multiple source rows") as caught:
         table.merge(twice, "key = k").whenMatchedUpdate(set={"value": "v"}).execute()
@@ -425,7 +425,7 @@ def test_a_merge_of_ambiguous_rows_is_refused(table: DeltaTable, spark: SparkSes
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_clone_shares_the_files_or_has_its_own(
+def test_shallow_and_deep_clones_are_independent_tables(
     spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:
     table.delete("key = 'a'")
@@ -446,7 +446,9 @@ def test_a_clone_shares_the_files_or_has_its_own(
     assert sorted(tuple(row) for row in again.collect()) == [ROWS[0], *ROWS[2:]]
 
 
-def test_parquet_files_become_a_table(spark: SparkSession, lake: Catalog, tmp_path: Path) -> None:
+def test_convert_to_delta_converts_parquet_files(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
     frame = spark.createDataFrame(ROWS, ["key", "value"]).coalesce(1)
     frame.write.parquet(str(tmp_path / "plain"))
     frame.write.partitionBy("value").parquet(str(tmp_path / "parts"))

@@ -1,4 +1,4 @@
-"""Our classes take the calls that delta-spark's take: the same methods and arguments."""
+"""The classes have the same methods and arguments as those of delta-spark."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def arguments(kind: type, name: str) -> str:
     shown = []
     for each in given if isinstance(bound, staticmethod) else given[1:]:
         if each.kind is each.KEYWORD_ONLY and each.default is not each.empty:
-            continue  # one of ours: no call of delta-spark's users has it
+            continue  # a deltasql extension, which delta-spark does not have
         star = "*" if each.kind is each.VAR_POSITIONAL else ""
         default = "" if each.default is each.empty else f"={each.default!r}"
         shown.append(f"{star}{each.name}{default}")
@@ -100,13 +100,11 @@ def test_methods_and_arguments_are_those_of_delta_spark(kind: str) -> None:
     assert {name: arguments(ours, name) for name in DELTA_SPARK[kind]} == DELTA_SPARK[kind]
 
 
-def test_the_module_offers_every_class_of_the_other() -> None:
+def test_module_exports_every_class_of_delta_tables() -> None:
     assert {*DELTA_SPARK, "IdentityGenerator"} <= set(tables.__all__)
 
 
-def test_a_conflict_is_caught_by_the_names_of_delta_spark(
-    lake: Catalog, table: tables.DeltaTable
-) -> None:
+def test_conflict_is_an_exception_of_delta_spark(lake: Catalog, table: tables.DeltaTable) -> None:
     others = iter(["key = 'a'"])
 
     def delete_meanwhile(phase: str) -> None:
@@ -124,7 +122,7 @@ def test_a_conflict_is_caught_by_the_names_of_delta_spark(
     assert caught.value.getCondition() == "DELTA_CONCURRENT_APPEND"
 
 
-def test_a_clustered_table_is_one_for_delta_spark(spark: SparkSession, lake: Catalog) -> None:
+def test_clustered_table_is_clustered_for_delta_spark(spark: SparkSession, lake: Catalog) -> None:
     set_catalog(spark, lake)
     builder = tables.DeltaTable.create(spark).tableName("c").addColumn("id", "bigint")
     made = builder.addColumn("day", "date").clusterBy("day", "id").execute()

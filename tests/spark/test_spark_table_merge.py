@@ -1,4 +1,4 @@
-"""Merges through `deltasql.spark.DeltaTable` leave the rows that delta-spark leaves."""
+"""Merges through `deltasql.spark.DeltaTable` give the same rows as delta-spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lake(spark: SparkSession, lake: Catalog) -> Catalog:
-    """The catalog of the session."""
+    """The catalog, registered in the session."""
     set_catalog(spark, lake)
     return lake
 
@@ -47,7 +47,7 @@ def every_clause(table: DeltaTable, source: DataFrame) -> DataFrame:
     )
 
 
-def test_every_clause_applies_in_its_order(table: DeltaTable, source: DataFrame) -> None:
+def test_merge_clauses_apply_in_order(table: DeltaTable, source: DataFrame) -> None:
     [counts] = every_clause(table, source).collect()
     assert rows(table) == [("a", -1), ("c", 30), ("e", -5), ("new f", None)]
     assert counts.asDict() == {
@@ -62,7 +62,7 @@ def test_every_clause_applies_in_its_order(table: DeltaTable, source: DataFrame)
     assert "predicate" in told["operationParameters"]
 
 
-def test_aliases_name_the_sides(table: DeltaTable, source: DataFrame) -> None:
+def test_aliases_distinguish_target_and_source(table: DeltaTable, source: DataFrame) -> None:
     named = source.toDF("key", "value").alias("s")
     (
         table.alias("t")
@@ -74,7 +74,7 @@ def test_aliases_name_the_sides(table: DeltaTable, source: DataFrame) -> None:
     assert rows(table) == [("a", 0), ("b", 2), ("c", 3), ("d", 4), ("e", -5)]
 
 
-def test_columns_of_data_frames_name_the_sides(table: DeltaTable, source: DataFrame) -> None:
+def test_frame_columns_distinguish_target_and_source(table: DeltaTable, source: DataFrame) -> None:
     other = source.toDF("key", "value")
     mine = table.toDF()
     (
@@ -86,13 +86,15 @@ def test_columns_of_data_frames_name_the_sides(table: DeltaTable, source: DataFr
     assert rows(table) == [("a", 0), ("b", 2), ("c", 3), ("d", 4), ("e", None), ("f", None)]
 
 
-def test_all_columns_are_taken_by_name(spark: SparkSession, table: DeltaTable) -> None:
+def test_update_all_matches_columns_by_name(spark: SparkSession, table: DeltaTable) -> None:
     source = spark.sql("SELECT 9 AS VALUE, 'x' AS extra, 'a' AS Key")
     table.merge(source.alias("s"), "t.key = s.key").whenMatchedUpdateAll().execute()
     assert rows(table) == [("a", 9), ("b", 2), ("c", 3), ("d", 4)]
 
 
-def test_a_table_evolves_with_the_source(spark: SparkSession, table: DeltaTable) -> None:
+def test_merge_with_schema_evolution_adds_source_columns(
+    spark: SparkSession, table: DeltaTable
+) -> None:
     source = spark.sql("SELECT 'a' AS key, 'x' AS extra UNION ALL SELECT 'z', 'y'").alias("s")
     merged = table.alias("t").merge(source, "t.key = s.key").withSchemaEvolution()
     merged.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
@@ -114,7 +116,7 @@ NO_MERGES: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_merges_that_mean_nothing_are_refused(table: DeltaTable, source: DataFrame) -> None:
+def test_invalid_merges_are_rejected(table: DeltaTable, source: DataFrame) -> None:
     def check(case: tuple[Callable[[Any], Any], str]) -> None:
         add, words = case
         with pytest.raises(AnalysisException, match=words):
@@ -154,7 +156,9 @@ WRONG: list[tuple[Callable[[Any, Any], Any], type[Exception], str]] = [
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_wrong_arguments_are_named(table: DeltaTable, source: DataFrame) -> None:
+def test_invalid_merge_arguments_are_named_in_the_error(
+    table: DeltaTable, source: DataFrame
+) -> None:
     def check(case: tuple[Callable[[Any, Any], Any], type[Exception], str]) -> None:
         call, kind, words = case
         with pytest.raises(kind, match=words):
@@ -188,7 +192,7 @@ EXPRESSIONS: dict[str, Callable[[], Any]] = {
     "name",
     smoke(EXPRESSIONS, ("case", "struct", "lambda", "text"), "more of Spark's expressions"),
 )
-def test_columns_mean_what_they_mean_in_spark(table: DeltaTable, name: str) -> None:
+def test_column_expressions_evaluate_as_in_spark(table: DeltaTable, name: str) -> None:
     column = EXPRESSIONS[name]()
     before = table.toDF().select(column.alias("key"), "value").collect()
     table.update(set={"key": column})

@@ -1,4 +1,4 @@
-"""Inside of a transaction Spark reads what the transaction did so far, and nothing of others."""
+"""In a transaction, Spark reads the transaction's own changes on one snapshot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_transaction_reads_its_own_changes_and_one_snapshot(
         assert catalog.table("t").snapshot().totals().num_records == 1
 
 
-def test_frames_of_a_transaction_are_of_one_moment(
+def test_frames_of_a_transaction_share_one_snapshot(
     spark: SparkSession, sqlite_uri: DeltaSqlUri
 ) -> None:
     def grow(number: int) -> None:

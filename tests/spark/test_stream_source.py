@@ -1,4 +1,4 @@
-"""A stream hands out a snapshot, then version after version: each row once, in every batch size."""
+"""A stream returns a snapshot, then each version: every row once, for every batch size."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def uri(lake: Catalog) -> str:
 
 
 def append(lake: Catalog, *numbers: int) -> None:
-    """Append rows: a file for the even ones and one for the odd ones."""
+    """Append rows: one file for the even ids and one for the odd ids."""
     with lake.begin() as tx:
         tx.write("t", pa.table({"id": numbers, "part": [n % 2 for n in numbers]}, SCHEMA))
 
@@ -51,7 +51,7 @@ def delete(lake: Catalog, predicate: str) -> None:
         tx.delete("t", predicate)
 
 
-def test_a_stream_begins_with_the_snapshot_and_goes_on_with_what_follows(lake: Catalog) -> None:
+def test_stream_starts_with_the_snapshot_and_continues_with_new_versions(lake: Catalog) -> None:
     append(lake, 1, 2)
     delete(lake, "id = 1")
     append(lake, 3)
@@ -65,9 +65,7 @@ def test_a_stream_begins_with_the_snapshot_and_goes_on_with_what_follows(lake: C
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 1000])
-def test_no_batch_has_more_files_than_asked_for_and_no_row_is_lost(
-    lake: Catalog, most: int
-) -> None:
+def test_max_files_per_trigger_limits_batches_and_loses_no_rows(lake: Catalog, most: int) -> None:
     append(lake, 1, 2)
     append(lake, 3, 4)
     stream = Stream(uri(lake), maxFilesPerTrigger=most)
@@ -78,19 +76,19 @@ def test_no_batch_has_more_files_than_asked_for_and_no_row_is_lost(
     assert max(map(len, batches)) == min(most, 7)
 
 
-def test_a_file_larger_than_a_batch_still_comes(lake: Catalog) -> None:
+def test_file_larger_than_max_bytes_per_trigger_is_read(lake: Catalog) -> None:
     append(lake, 1, 2, 3)
     assert sorted(Stream(uri(lake), maxBytesPerTrigger=1).ids()) == [[1, 3], [2]]
 
 
-def test_all_that_there_is_comes_at_once_when_spark_asks_for_it(lake: Catalog) -> None:
+def test_read_all_available_ignores_the_batch_limit(lake: Catalog) -> None:
     append(lake, 1, 2)
     append(lake, 3)
     rows = Stream(uri(lake), maxFilesPerTrigger=1).batch(ReadAllAvailable())
     assert sorted(row["id"] for row in rows or []) == [1, 2, 3]
 
 
-def test_what_is_there_when_a_query_begins_is_its_end(lake: Catalog) -> None:
+def test_available_now_stops_at_the_version_at_query_start(lake: Catalog) -> None:
     append(lake, 1)
     stream = Stream(uri(lake))
     stream.reader.prepareForTriggerAvailableNow()
@@ -98,7 +96,7 @@ def test_what_is_there_when_a_query_begins_is_its_end(lake: Catalog) -> None:
     assert stream.ids() == [[1]]
 
 
-def test_a_batch_that_is_repeated_after_a_restart_has_the_same_rows(lake: Catalog) -> None:
+def test_repeated_batch_has_the_same_rows_after_a_restart(lake: Catalog) -> None:
     append(lake, 1, 2)
     stream = Stream(uri(lake), maxFilesPerTrigger=1)
     append(lake, 3, 4)
@@ -116,9 +114,7 @@ def test_a_batch_that_is_repeated_after_a_restart_has_the_same_rows(lake: Catalo
 @pytest.mark.parametrize(
     ("begin", "expected"), [(1, [1, 2, 3, 4]), (2, [3, 4]), (4, []), ("latest", [])]
 )
-def test_a_stream_can_begin_at_a_version(
-    lake: Catalog, begin: int | str, expected: list[int]
-) -> None:
+def test_stream_starts_at_a_version(lake: Catalog, begin: int | str, expected: list[int]) -> None:
     append(lake, 1, 2)
     append(lake, 3)
     append(lake, 4)
@@ -128,7 +124,7 @@ def test_a_stream_can_begin_at_a_version(
     assert stream.ids() == [[5]]
 
 
-def test_a_stream_can_begin_at_a_moment(lake: Catalog) -> None:
+def test_stream_starts_at_a_timestamp(lake: Catalog) -> None:
     append(lake, 1)
     append(lake, 2)
     at = lake.table("t").snapshot().committed_at.isoformat()
@@ -138,7 +134,7 @@ def test_a_stream_can_begin_at_a_moment(lake: Catalog) -> None:
         Stream(uri(lake), startingTimestamp="2999-01-01")
 
 
-def test_deletes_are_refused_or_left_out(lake: Catalog) -> None:
+def test_stream_rejects_or_ignores_deletes(lake: Catalog) -> None:
     append(lake, 1, 2)
     delete(lake, "part = 1")
     append(lake, 3)
@@ -149,7 +145,7 @@ def test_deletes_are_refused_or_left_out(lake: Catalog) -> None:
         assert Stream(uri(lake), startingVersion=1, **{option: True}).ids() == [[1, 2, 3]]
 
 
-def test_changes_are_refused_or_left_out_or_come_again(lake: Catalog) -> None:
+def test_stream_rejects_skips_or_repeats_changed_rows(lake: Catalog) -> None:
     append(lake, 1, 3)
     delete(lake, "id = 1")
     append(lake, 4)
@@ -160,7 +156,7 @@ def test_changes_are_refused_or_left_out_or_come_again(lake: Catalog) -> None:
     assert Stream(uri(lake), startingVersion=1, skipChangeCommits=True).ids() == [[1, 3, 4]]
 
 
-def test_files_that_are_only_put_together_are_no_change(lake: Catalog) -> None:
+def test_stream_ignores_compactions(lake: Catalog) -> None:
     append(lake, 1)
     append(lake, 3)
     with lake.begin() as tx:
@@ -169,7 +165,7 @@ def test_files_that_are_only_put_together_are_no_change(lake: Catalog) -> None:
     assert Stream(uri(lake), startingVersion=1).ids() == [[1, 3, 5]]
 
 
-def test_versions_without_rows_make_no_batch(lake: Catalog) -> None:
+def test_versions_without_rows_give_no_batch(lake: Catalog) -> None:
     append(lake, 1, 3)
     stream = Stream(uri(lake), skipChangeCommits=True)
     assert stream.ids() == [[1, 3]]
@@ -185,7 +181,9 @@ def told(rows: list[dict[str, Any]] | None) -> list[tuple[int, str, int]]:
 
 
 @pytest.mark.parametrize("keeps_change_data", [False, True])
-def test_a_change_feed_tells_deletes_and_updates(lake: Catalog, keeps_change_data: bool) -> None:
+def test_change_feed_stream_returns_deletes_and_inserts(
+    lake: Catalog, keeps_change_data: bool
+) -> None:
     if keeps_change_data:
         lake.create_table(
             "f", SCHEMA, properties={"delta.enableChangeDataFeed": "true"}, partition_by=["part"]
@@ -202,14 +200,14 @@ def test_a_change_feed_tells_deletes_and_updates(lake: Catalog, keeps_change_dat
     assert stream.batch() is None
 
 
-def test_a_feed_takes_whole_versions(lake: Catalog) -> None:
+def test_change_feed_batches_contain_whole_versions(lake: Catalog) -> None:
     append(lake, 1, 2)
     append(lake, 3, 4)
     stream = Stream(uri(lake), readChangeFeed=True, startingVersion=1, maxFilesPerTrigger=1)
     assert stream.ids() == [[1, 2], [3, 4]]
 
 
-def test_new_columns_end_a_stream_which_goes_on_when_it_is_loaded_again(lake: Catalog) -> None:
+def test_schema_change_stops_a_stream_until_it_is_reloaded(lake: Catalog) -> None:
     append(lake, 1)
     stream = Stream(uri(lake))
     append(lake, 2)
@@ -222,7 +220,7 @@ def test_new_columns_end_a_stream_which_goes_on_when_it_is_loaded_again(lake: Ca
     assert again.batch() == [{"id": 3, "part": 1, "more": "x"}]
 
 
-def test_new_columns_after_versions_without_rows_end_a_stream(lake: Catalog) -> None:
+def test_schema_change_after_versions_without_rows_stops_a_stream(lake: Catalog) -> None:
     append(lake, 1)
     stream = Stream(uri(lake), ignoreDeletes=True)
     stream.batch()
@@ -233,7 +231,7 @@ def test_new_columns_after_versions_without_rows_end_a_stream(lake: Catalog) -> 
         stream.batch()
 
 
-def test_a_checkpoint_of_another_table_is_refused(lake: Catalog) -> None:
+def test_checkpoint_of_another_table_is_rejected(lake: Catalog) -> None:
     append(lake, 1)
     offset = Stream(uri(lake)).offset
     lake.drop("t")
@@ -242,12 +240,12 @@ def test_a_checkpoint_of_another_table_is_refused(lake: Catalog) -> None:
         Stream(uri(lake), offset).batch()
 
 
-def test_a_stream_has_no_version_to_stay_at(lake: Catalog) -> None:
+def test_stream_rejects_version_as_of(lake: Catalog) -> None:
     with pytest.raises(TxnLogConfigError, match="startingVersion"):
         Stream(uri(lake), versionAsOf=0)
 
 
-def test_versions_whose_files_are_gone_are_named(lake: Catalog, tmp_path: Path) -> None:
+def test_stream_error_names_versions_with_deleted_files(lake: Catalog, tmp_path: Path) -> None:
     append(lake, 1)
     stream = Stream(uri(lake), ignoreDeletes=True)
     delete(lake, "id = 1")

@@ -1,4 +1,4 @@
-"""A stream commits each batch to all of its tables exactly once, whatever is repeated."""
+"""A stream commits each batch to all its tables exactly once, even if batches are repeated."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def append(lake: Catalog, *numbers: int) -> None:
 PARTS: dict[str, Any] = {"all": None, "odd": lambda df: df.where("id % 2 = 1")}
 
 
-def test_a_batch_that_comes_again_is_left_out_in_every_table(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_repeated_batch_is_skipped_in_every_table(spark: SparkSession, lake: Catalog) -> None:
     write = deltasql.spark.stream_writer(PARTS, app_id="s", catalog=lake)
     for batch in (0, 0, 1, 1, 0):
         write(spark.range(batch * 10, batch * 10 + 3), batch)
@@ -52,7 +50,9 @@ def test_a_batch_that_comes_again_is_left_out_in_every_table(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_function_may_choose_its_tables_by_the_batch(spark: SparkSession, lake: Catalog) -> None:
+def test_batch_function_may_write_different_tables_per_batch(
+    spark: SparkSession, lake: Catalog
+) -> None:
     def each(tx: MultiTableTransaction, df: DataFrame, batch_id: int) -> None:
         tx.write(f"t{batch_id}", df)
         if batch_id:
@@ -65,7 +65,7 @@ def test_a_function_may_choose_its_tables_by_the_batch(spark: SparkSession, lake
     assert (found(lake, "t0"), found(lake, "t1")) == ([0, 1, 2], [1, 2])
 
 
-def test_a_batch_that_fails_half_way_is_nowhere_and_can_be_repeated(
+def test_failed_batch_commits_nothing_and_can_be_repeated(
     spark: SparkSession, lake: Catalog
 ) -> None:
     broken = "IF(id = 1, raise_error('broken'), id) AS id"
@@ -77,7 +77,7 @@ def test_a_batch_that_fails_half_way_is_nowhere_and_can_be_repeated(
     assert found(lake, "good") == [0, 1, 2]
 
 
-def test_of_two_drivers_with_the_same_batch_one_counts(spark: SparkSession, lake: Catalog) -> None:
+def test_same_batch_of_two_drivers_is_committed_once(spark: SparkSession, lake: Catalog) -> None:
     lake.create_table("t", IDS)
     both_staged = Barrier(2)
 
@@ -96,15 +96,13 @@ def test_of_two_drivers_with_the_same_batch_one_counts(spark: SparkSession, lake
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_streams_of_other_names_do_not_hinder_each_other(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_streams_with_different_app_ids_are_independent(spark: SparkSession, lake: Catalog) -> None:
     for name in ("one", "two"):
         deltasql.spark.stream_writer("t", app_id=name, catalog=lake)(spark.range(1), 5)
     assert found(lake, "t") == [0, 0]
 
 
-def test_batches_count_once_in_every_database(catalog: Catalog) -> None:
+def test_repeated_batches_are_committed_once_on_every_database(catalog: Catalog) -> None:
     def each(tx: MultiTableTransaction, df: Any, batch_id: int) -> None:
         tx.write("t", df)
         if batch_id != 1:
@@ -115,13 +113,13 @@ def test_batches_count_once_in_every_database(catalog: Catalog) -> None:
         write(pa.table({"id": [batch]}, IDS), batch)
     assert found(catalog, "t") == [0, 1, 2]
     assert (found(catalog, "only_0"), found(catalog, "only_2")) == ([0], [2])
-    # A table of an old batch that is gone says no less that the batch was done.
+    # A dropped table of an old batch does not make the batch run again.
     catalog.drop("only_2")
     write(pa.table({"id": [2]}, IDS), 2)
     assert found(catalog, "t") == [0, 1, 2]
 
 
-def test_a_batch_that_meets_a_conflict_is_tried_again_from_the_state_of_then(
+def test_batch_with_a_conflict_is_retried_on_a_new_snapshot(
     catalog: Catalog,
 ) -> None:
     catalog.create_table("t", IDS)
@@ -142,9 +140,7 @@ def test_a_batch_that_meets_a_conflict_is_tried_again_from_the_state_of_then(
     assert found(catalog, "t") == [7]
 
 
-def test_a_writer_that_travels_to_another_process_knows_its_catalog(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_pickled_stream_writer_keeps_its_catalog(spark: SparkSession, lake: Catalog) -> None:
     writer = deltasql.spark.stream_writer({"all": None}, app_id="s", catalog=lake)
     sent: Any = pickle.loads(pickle.dumps(writer))
     for _ in range(2):
@@ -154,7 +150,7 @@ def test_a_writer_that_travels_to_another_process_knows_its_catalog(
     assert lake.table("all").version() == 0
 
 
-def test_a_writer_makes_no_catalog_where_it_arrives(tmp_path: Path) -> None:
+def test_unpickled_stream_writer_does_not_create_a_catalog(tmp_path: Path) -> None:
     file = tmp_path / "meta.db"
     with deltasql.connect(f"deltasql://sqlite/{file}", create=True) as catalog:
         writer = deltasql.spark.stream_writer("t", app_id="s", catalog=catalog)
@@ -165,14 +161,14 @@ def test_a_writer_makes_no_catalog_where_it_arrives(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_a_writer_to_a_catalog_in_memory_stays_where_it_is() -> None:
+def test_stream_writer_of_an_in_memory_catalog_cannot_be_pickled() -> None:
     with deltasql.connect("deltasql://duckdb/:memory:") as catalog:
         writer = deltasql.spark.stream_writer("t", app_id="s", catalog=catalog)
         with pytest.raises(TxnLogConfigError, match="in the memory of this process"):
             pickle.dumps(writer)
 
 
-def test_a_stream_needs_a_name_and_a_function_its_own_arguments() -> None:
+def test_stream_writer_rejects_a_missing_app_id_and_unused_options() -> None:
     with pytest.raises(TxnLogConfigError, match="app_id"):
         deltasql.spark.stream_writer("t", app_id="")
     with pytest.raises(TxnLogConfigError, match="schema_mode"):
@@ -180,10 +176,10 @@ def test_a_stream_needs_a_name_and_a_function_its_own_arguments() -> None:
 
 
 def run(spark: SparkSession, checkpoint: Path, uri: str, writer: Any, **options: object) -> None:
-    """Run a stream from `source` until nothing is new.
+    """Run a stream from `source` until there are no new rows.
 
-    Spark gives a Python worker ten seconds to start, and fails; the checkpoint says where the
-    stream goes on when it is started again.
+    Spark fails if a Python worker does not start within ten seconds. A restarted stream continues
+    at its checkpoint.
     """
     for attempt in range(3):
         try:
@@ -209,7 +205,7 @@ def _run_once(
     assert query.awaitTermination(120)
 
 
-def test_a_query_from_table_to_tables_goes_on_after_restarts(
+def test_streaming_query_continues_after_restarts(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     append(lake, 1, 2)
@@ -221,7 +217,7 @@ def test_a_query_from_table_to_tables_goes_on_after_restarts(
     run(spark, checkpoint, uri, write, maxFilesPerTrigger=1)
     assert (found(lake, "all"), lake.table("all").version()) == ([1, 2, 3], 1)
     append(lake, 4, 5)
-    # As if the driver had died after the commit: Spark does not know that the batch is done.
+    # As if the driver died after the commit: Spark does not know that the batch is committed.
     last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
@@ -232,7 +228,7 @@ def test_a_query_from_table_to_tables_goes_on_after_restarts(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_query_begins_at_a_version_and_its_checkpoint_says_where_it_goes_on(
+def test_restarted_query_continues_at_its_checkpoint(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     for number in range(4):
@@ -283,7 +279,7 @@ stream.start().awaitTermination()
 
 
 @pytest.mark.everything("a JVM is started and killed")
-def test_a_driver_killed_after_the_commit_and_before_the_checkpoint_loses_and_repeats_nothing(
+def test_driver_killed_between_commit_and_checkpoint_loses_and_repeats_nothing(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     for number in range(4):

@@ -1,4 +1,4 @@
-"""What Spark cannot read gets an error of ours that names the culprit and says what to do."""
+"""Errors about files that Spark cannot read name the file or column and a remedy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def check_named(read: Callable[[], object], kind: type[TxnLogError], *words: str
         assert word in str(failure.value), str(failure.value)
 
 
-def test_the_culprit_is_named(spark: SparkSession, lake: Catalog, tmp_path: Path) -> None:
+def test_read_error_names_the_unreadable_file_or_column(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
     def made(name: str, *actions: dict[str, object]) -> HandMade:
         table = HandMade(tmp_path / name)
         table.commit(*actions, table.add("a.parquet", ROWS), table.add("b.parquet", ROWS))
@@ -94,10 +96,10 @@ def test_the_culprit_is_named(spark: SparkSession, lake: Catalog, tmp_path: Path
 
 
 @pytest.mark.everything("Python workers of the data source, which reads by DuckDB")
-def test_the_data_source_names_the_culprit(
+def test_data_source_error_names_the_unreadable_file(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
-    """Spark makes an error of its own of it, with our text in it."""
+    """Spark raises its own error, which contains the text of ours."""
     deltasql.spark.register(spark)
     table = HandMade(tmp_path / "t")
     table.commit(PROTOCOL, IDS, table.add("a.parquet", ROWS))

@@ -1,4 +1,4 @@
-"""What Spark writes is read back equal by everyone, and nothing of a failed write is visible."""
+"""Every reader returns the rows that Spark wrote, and a failed write is not visible."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 READERS = {"deltalake": Deltalake, "arrow": DeltalakeArrow, "duckdb": DuckDb, "polars": Polars}
 EXCUSED = {("hive_null", "polars")}
-"""polars takes partition values from the names of folders."""
+"""polars takes partition values from folder names."""
 
 
 def uri(lake: Catalog, name: str) -> str:
@@ -53,7 +53,7 @@ def ids(spark: SparkSession, lake: Catalog, name: str) -> list[int]:
 
 
 def files_of(lake: Catalog, name: str) -> list[Path]:
-    """Return all files below a table's folder, whether they belong to it or not."""
+    """Return all files below a table's folder, also unreferenced ones."""
     root = Path(lake.table(name).location)
     found = [path for path in root.rglob("*") if path.is_file()]
     return [path.relative_to(root) for path in found if "_delta_log" not in path.parts]
@@ -65,7 +65,7 @@ def files_of(lake: Catalog, name: str) -> list[Path]:
     smoke(PLAIN, ("typed_partitions", "nested"), "more kinds of tables", named=True),
     ids=lambda make: make.__name__,
 )
-def test_every_reader_gets_the_rows_that_were_written_in_an_odd_session(
+def test_every_reader_returns_rows_written_with_unusual_session_settings(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:
     [written] = make(lake)
@@ -85,9 +85,7 @@ def test_every_reader_gets_the_rows_that_were_written_in_an_odd_session(
     assert len(files_of(lake, "copy")) == len(lake.table("copy").snapshot().files())
 
 
-def test_a_transaction_takes_frames_of_spark_and_arrow_for_several_tables(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_transaction_accepts_spark_and_arrow_frames(spark: SparkSession, lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("orders", spark.range(3))
         tx.write("stock", pa.table({"id": [7]}))
@@ -98,7 +96,9 @@ def test_a_transaction_takes_frames_of_spark_and_arrow_for_several_tables(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_conditions_have_escapes_and_formats_of_spark(spark: SparkSession, lake: Catalog) -> None:
+def test_predicates_use_the_escapes_and_formats_of_spark(
+    spark: SparkSession, lake: Catalog
+) -> None:
     place = uri(lake, "t")
     rows = spark.range(3).selectExpr("id", r"concat('C:\\n', id) AS s", "DATE '2024-05-01' AS day")
     deltasql.spark.write(rows, place)
@@ -111,7 +111,7 @@ def test_conditions_have_escapes_and_formats_of_spark(spark: SparkSession, lake:
     assert [row.id for row in equal.collect()] == [2]
 
 
-def test_modes_are_those_of_deltalake(spark: SparkSession, lake: Catalog) -> None:
+def test_spark_write_modes_are_those_of_deltalake(spark: SparkSession, lake: Catalog) -> None:
     place = uri(lake, "t")
     assert deltasql.spark.write(spark.range(3), place, mode="error") == 0
     with pytest.raises(TableExistsError, match="A table already exists at"):
@@ -133,9 +133,7 @@ def test_modes_are_those_of_deltalake(spark: SparkSession, lake: Catalog) -> Non
     assert [tuple(row) for row in found] == [(0, None), (0, "x")]
 
 
-def test_a_write_with_an_application_version_happens_once(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_write_with_an_app_version_is_applied_once(spark: SparkSession, lake: Catalog) -> None:
     place = uri(lake, "t")
     again = {"app_id": "etl", "app_version": 5}
     assert deltasql.spark.write(spark.range(2), place, **again) == 0
@@ -145,9 +143,7 @@ def test_a_write_with_an_application_version_happens_once(
     assert len(ids(spark, lake, "t")) == 4
 
 
-def test_a_failed_write_leaves_nothing_visible_and_no_file(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_failed_write_leaves_no_commit_and_no_files(spark: SparkSession, lake: Catalog) -> None:
     place = uri(lake, "t")
     deltasql.spark.write(spark.range(2), place)
     before = files_of(lake, "t")
@@ -161,7 +157,7 @@ def test_a_failed_write_leaves_nothing_visible_and_no_file(
     assert lake.store.intents_before(2**60) == []
 
 
-def test_an_overwrite_of_an_empty_table_conflicts_with_another(
+def test_concurrent_overwrites_of_an_empty_table_conflict(
     spark: SparkSession, lake: Catalog
 ) -> None:
     deltasql.spark.write(spark.range(0), uri(lake, "t"))
@@ -176,7 +172,7 @@ def test_an_overwrite_of_an_empty_table_conflicts_with_another(
             emptied.delete("t")
 
 
-def test_a_conflict_discards_what_spark_wrote(spark: SparkSession, lake: Catalog) -> None:
+def test_files_of_a_conflicting_write_are_deleted(spark: SparkSession, lake: Catalog) -> None:
     deltasql.spark.write(spark.range(2), uri(lake, "t"))
     tx = lake.begin()
     tx.write("t", spark.range(5), mode="overwrite")
@@ -191,7 +187,7 @@ def test_a_conflict_discards_what_spark_wrote(spark: SparkSession, lake: Catalog
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_the_folder_of_a_write_is_known_before_a_file_is_in_it(
+def test_intent_for_the_folder_of_a_spark_write_is_recorded_first(
     spark: SparkSession, lake: Catalog
 ) -> None:
     deltasql.spark.write(spark.range(2), uri(lake, "t"))
@@ -208,7 +204,7 @@ def test_the_folder_of_a_write_is_known_before_a_file_is_in_it(
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("folder", ["_temporary/0/_temporary/attempt_late", "__magic_job-1/late"])
-def test_what_an_overtaken_attempt_still_writes_is_no_part_of_the_table(
+def test_files_of_a_late_task_attempt_are_not_part_of_the_table(
     spark: SparkSession, lake: Catalog, folder: str
 ) -> None:
     deltasql.spark.write(spark.range(2).coalesce(1), uri(lake, "t"))
@@ -222,7 +218,7 @@ def test_what_an_overtaken_attempt_still_writes_is_no_part_of_the_table(
             shutil.copy(Path(root, done), attempt / "part-late.parquet")
         yield from batches
 
-    # As if it wrote when the job had put its own folder away.
+    # As if the attempt wrote after the job removed its temporary folder.
     late = "mapreduce.fileoutputcommitter.cleanup.skipped"
     spark.conf.set(late, "true")
     try:
@@ -239,7 +235,7 @@ def test_what_an_overtaken_attempt_still_writes_is_no_part_of_the_table(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_frames_of_another_session_are_refused(spark: SparkSession, lake: Catalog) -> None:
+def test_second_session_in_a_transaction_is_rejected(spark: SparkSession, lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", spark.range(1))
         with pytest.raises(TxnLogEngineError, match="another Spark session"):
@@ -247,7 +243,7 @@ def test_frames_of_another_session_are_refused(spark: SparkSession, lake: Catalo
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_what_cannot_be_written_is_told(spark: SparkSession, lake: Catalog) -> None:
+def test_invalid_spark_writes_raise_clear_errors(spark: SparkSession, lake: Catalog) -> None:
     with pytest.raises(TxnLogEngineError, match="no Spark DataFrame but Table"):
         deltasql.spark.write(pa.table({"id": [1]}), uri(lake, "t"))  # type: ignore[arg-type]
     with pytest.raises(TxnLogUriError, match="names a catalog"):
@@ -258,7 +254,7 @@ def test_what_cannot_be_written_is_told(spark: SparkSession, lake: Catalog) -> N
     assert not lake.exists("t")
 
 
-def test_rules_of_a_table_are_kept(spark: SparkSession, lake: Catalog) -> None:
+def test_spark_writes_enforce_constraints(spark: SparkSession, lake: Catalog) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     lake.create_table("t", schema, properties={"delta.constraints.small": "id < 10"})
     frame = spark.range(3)
@@ -270,7 +266,7 @@ def test_rules_of_a_table_are_kept(spark: SparkSession, lake: Catalog) -> None:
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_random_rows_are_computed_once(spark: SparkSession, lake: Catalog) -> None:
+def test_nondeterministic_rows_are_computed_once(spark: SparkSession, lake: Catalog) -> None:
     frame = spark.range(1000).selectExpr("id", "rand() AS r")
     deltasql.spark.write(frame, uri(lake, "t"))
     found = deltasql.spark.read(spark, lake.table("t").uri)
@@ -278,7 +274,7 @@ def test_random_rows_are_computed_once(spark: SparkSession, lake: Catalog) -> No
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_few_rows_take_one_job_and_one_file(spark: SparkSession, lake: Catalog) -> None:
+def test_small_write_takes_one_job_and_one_file(spark: SparkSession, lake: Catalog) -> None:
     frame = spark.range(0, 100, 1, 4).selectExpr("id", "id % 2 AS p")
     deltasql.spark.write(frame, uri(lake, "t"), partition_by="p")
     tracker: Any = spark.sparkContext.statusTracker()
@@ -287,7 +283,7 @@ def test_a_few_rows_take_one_job_and_one_file(spark: SparkSession, lake: Catalog
     try:
         deltasql.spark.write(frame.where("p = 1"), uri(lake, "t"))
         deadline = time.monotonic() + 60
-        while not tracker.getJobIdsForGroup(group):  # Spark tells of its jobs a little later
+        while not tracker.getJobIdsForGroup(group):  # Spark reports its jobs with a delay
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
@@ -298,15 +294,13 @@ def test_a_few_rows_take_one_job_and_one_file(spark: SparkSession, lake: Catalog
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_rows_that_were_parted_by_the_user_keep_their_parts(
-    spark: SparkSession, lake: Catalog
-) -> None:
+def test_repartitioned_frame_keeps_its_partitions(spark: SparkSession, lake: Catalog) -> None:
     deltasql.spark.write(spark.range(100).repartitionByRange(3, "id"), uri(lake, "t"))
     assert len(lake.table("t").snapshot().files()) == 3
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_rows_that_fail_are_not_computed_twice(
+def test_failing_rows_are_not_computed_twice(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -323,7 +317,7 @@ def test_rows_that_fail_are_not_computed_twice(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_few_rows_that_the_driver_does_not_take_are_written_by_executors(
+def test_rows_too_large_for_the_driver_are_written_by_executors(
     spark: SparkSession, lake: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     frame = spark.range(0, 900, 1, 2).selectExpr("id", "repeat(CAST(id AS STRING), 2000) AS text")
@@ -351,7 +345,7 @@ def test_few_rows_that_the_driver_does_not_take_are_written_by_executors(
         ("'x'", 11, 1),
     ],
 )
-def test_values_without_a_bound_do_not_go_through_the_driver(
+def test_values_of_unbounded_size_are_written_by_executors(
     spark: SparkSession, lake: Catalog, value: str, rows: int, files: int
 ) -> None:
     deltasql.spark.write(
@@ -362,7 +356,7 @@ def test_values_without_a_bound_do_not_go_through_the_driver(
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("most", [3_000, 0], ids=["driver", "executors"])
-def test_statistics_of_a_file_hold_for_all_its_row_groups(
+def test_file_statistics_cover_all_row_groups(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(spark_write, "_BY_DRIVER", most)
@@ -389,10 +383,10 @@ def test_statistics_of_a_file_hold_for_all_its_row_groups(
     assert low["text"] == "z" * 32
     assert high["text"] > "z" * 40
     assert math.copysign(1, low["zero"]) == -1
-    # A footer does not tell of NaN, which is above all numbers.
+    # A Parquet footer does not record NaN, which is greater than all numbers.
     assert low["nan"] == 0
     assert not {"nan", "zero"} & {*high}
-    # No room in the footer, nothing to compare, or a value that JSON does not have.
+    # Too long for the footer, all null, or a value that JSON cannot represent.
     assert not {"inf", "huge", "none"} & {*low, *high}
     place = lake.table("t").uri
     for condition, count in (
@@ -406,7 +400,9 @@ def test_statistics_of_a_file_hold_for_all_its_row_groups(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_a_compaction_makes_as_few_files_as_it_may(spark: SparkSession, lake: Catalog) -> None:
+def test_compaction_on_spark_writes_one_file_per_partition(
+    spark: SparkSession, lake: Catalog
+) -> None:
     frame = spark.range(0, 40, 1, 4).selectExpr("id", "id % 2 AS p")
     deltasql.spark.write(frame.localCheckpoint(), uri(lake, "t"), partition_by="p")
     assert len(lake.table("t").snapshot().files()) == 8
@@ -416,7 +412,7 @@ def test_a_compaction_makes_as_few_files_as_it_may(spark: SparkSession, lake: Ca
     assert ids(spark, lake, "t") == list(range(40))
 
 
-def test_deletes_updates_and_merges_run_on_spark(spark: SparkSession, lake: Catalog) -> None:
+def test_merge_on_spark_updates_and_inserts_rows(spark: SparkSession, lake: Catalog) -> None:
     frame: DataFrame = spark.range(0, 100, 1, 2).selectExpr("id", "id % 3 AS p", "'old' AS v")
     deltasql.spark.write(frame, uri(lake, "t"), partition_by="p")
     source = spark.range(95, 105).selectExpr("id", "id % 3 AS p", "'new' AS v")

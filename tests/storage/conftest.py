@@ -1,4 +1,4 @@
-"""One storage of each kind: the same promises hold for all of them."""
+"""One storage of each kind: the same guarantees hold for all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = ("local", "local with names", "s3")
 
 @pytest.fixture
 def s3_settings(s3_options: dict[str, str]) -> StorageSettings:
-    """Settings that reach the S3 server."""
+    """Settings that reach the S3 test server."""
     return StorageSettings(options=s3_options, timeout_s=60, retries=2)
 
 
@@ -26,25 +26,25 @@ def s3_settings(s3_options: dict[str, str]) -> StorageSettings:
 def storage(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Storage:
-    """An empty storage; the folder's name needs decoding where it is a URL."""
+    """An empty storage; as a URL, the name of its folder needs decoding."""
     if request.param == "s3":
         settings = request.getfixturevalue("s3_settings")
         return open_storage(f"{request.getfixturevalue('s3_location')}/100%25 of it", settings)
     if request.param == "local with names":
-        # A disk that knows no file without a name.
+        # A file system that does not support unnamed files.
         monkeypatch.setattr(local_files, "_UNNAMED", 0)
     return open_storage(str(tmp_path / "100% of it"))
 
 
 @pytest.fixture
 def s3_storage(s3_location: str, s3_settings: StorageSettings) -> Storage:
-    """An empty storage in the S3 server."""
+    """An empty storage on the S3 test server."""
     return open_storage(s3_location, s3_settings)
 
 
 @pytest.fixture
 def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that files have by the time they are flushed."""
+    """The paths of files at the time that they are flushed."""
     seen: list[str] = []
     flush = os.fsync
 

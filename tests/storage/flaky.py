@@ -1,4 +1,4 @@
-"""A server before the S3 server that loses answers, fails or says nothing, as told."""
+"""A proxy for the S3 server that loses answers, fails or does not answer, as configured."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 Trouble = Literal[
     "lose the answer",
     "fail",  # too busy
-    "break",  # a mistake of its own
+    "break",  # an internal error
     "be silent",
     "conflict",
-    "be late",  # what was asked for happens when nobody waits for it any more
-    "do it twice",  # as a middleman that repeats it; told is how the second time went
-    "answer twice",  # the second answer comes before anybody asks again
+    "be late",  # the request is executed after the client has stopped waiting
+    "do it twice",  # like a proxy that repeats the request; the answer is that of the second one
+    "answer twice",  # the second answer arrives before the next request
 ]
 _LATE_S = 2.0
 _REFUSALS = {"fail": 503, "break": 500, "conflict": 409}
 
 
 class FlakyServer:
-    """Passes requests on; each trouble in `troubles` befalls one request of that method.
+    """Forwards requests; each entry of `troubles` affects one request with that method.
 
-    Those in `strikes` befall the requests of these numbers, whatever they ask for.
+    Entries of `strikes` affect requests by their number, whatever the method.
     """
 
     def __init__(self, upstream: str) -> None:

@@ -1,4 +1,4 @@
-"""Files copied between storages of every kind: the way of a replica."""
+"""Files are copied between storages of every kind, as for a replica."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pair(
     return source, target
 
 
-def test_a_copy_has_the_same_name_and_bytes(pair: tuple[Storage, Storage]) -> None:
+def test_copy_has_the_same_name_and_content(pair: tuple[Storage, Storage]) -> None:
     source, target = pair
     source.put(NAME, DATA)
     target.copy_from(source, NAME)
@@ -47,7 +47,9 @@ def test_a_copy_has_the_same_name_and_bytes(pair: tuple[Storage, Storage]) -> No
     assert [file.name for file in target.list()] == [NAME]
 
 
-def test_a_copy_is_independent_and_replaces(pair: tuple[Storage, Storage]) -> None:
+def test_copy_replaces_the_target_and_is_independent_of_the_source(
+    pair: tuple[Storage, Storage],
+) -> None:
     source, target = pair
     source.put(NAME, b"new")
     target.put(NAME, b"old")
@@ -56,7 +58,7 @@ def test_a_copy_is_independent_and_replaces(pair: tuple[Storage, Storage]) -> No
     assert target.read(NAME) == b"new"
 
 
-def test_a_copy_of_nothing_changes_nothing(pair: tuple[Storage, Storage]) -> None:
+def test_copy_of_a_missing_file_changes_nothing(pair: tuple[Storage, Storage]) -> None:
     source, target = pair
     target.put(NAME, b"old")
     with pytest.raises(FileNotFoundError):
@@ -65,7 +67,7 @@ def test_a_copy_of_nothing_changes_nothing(pair: tuple[Storage, Storage]) -> Non
     assert [file.name for file in target.list()] == [NAME]
 
 
-def test_what_the_store_cannot_copy_by_itself_goes_through_this_process(
+def test_object_too_large_for_a_server_copy_is_copied_by_the_client(
     s3_storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_store, "_LARGEST_COPY", 5)

@@ -1,4 +1,4 @@
-"""Deletion of data: one class decides, and everything that deletes asks it."""
+"""One class decides which data may be deleted, and every deletion uses it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from deltasql.storage import Storage
 
 PACKAGE = Path(deltasql.__file__).parent
-# Methods that only files have, and methods that other things have too, but not these receivers.
+# Methods that only files have; methods that other objects have too; and receivers that are no
+# files.
 OF_FILES = {"delete_many", "unlink", "rmtree", "rmdir", "removedirs"}
 OF_FILES_TOO = {"delete", "rename"}
 NO_FILES = {"tx", "catalog"}
-# Who may call something that takes a file away, and which file. Of data files there is one.
+# Code that may delete or move a file, and which file. Only one entry deletes data files.
 CALLERS = {
     "storage/deletion.py::delete_data": "data files, of those that `Deletable` allows",
     "storage/local.py": "what the interface does on a disk",
@@ -44,7 +45,7 @@ CALLERS = {
 
 
 def callers(path: Path) -> Iterator[str]:
-    """Yield the functions of a module in which something is called that takes a file away."""
+    """Yield the functions of a module that call something that deletes or moves a file."""
 
     def visit(node: ast.AST, inside: str) -> Iterator[str]:
         for child in ast.iter_child_nodes(node):
@@ -62,7 +63,7 @@ def callers(path: Path) -> Iterator[str]:
     return visit(ast.parse(path.read_text("utf-8")), "")
 
 
-def test_every_deletion_of_data_asks_the_same_class() -> None:
+def test_every_data_deletion_goes_through_delete_data() -> None:
     modules = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
     found = {f"{module}::{name}" for module, path in modules.items() for name in callers(path)}
     found = {each if each in CALLERS else each.partition("::")[0] for each in found}
@@ -111,7 +112,7 @@ def names(root: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("through_link", [False, True])
-def test_only_files_of_the_table_itself_may_be_deleted(
+def test_only_files_of_the_table_are_deleted(
     root: Path, tmp_path: Path, through_link: bool
 ) -> None:
     place = root
@@ -140,18 +141,20 @@ def test_only_files_of_the_table_itself_may_be_deleted(
     assert (tmp_path / "outside/part.parquet").exists()
 
 
-def test_hidden_files_go_from_the_folder_of_an_engine_alone(root: Path) -> None:
+def test_hidden_files_are_deleted_only_in_engine_folders(root: Path) -> None:
     storage = open_storage(str(root))
     deletable = Deletable(storage, partition_columns=None, engine_folders=["run/"])
     wanted = ["run/_SUCCESS", "run/_temporary/0/part.parquet", "run/_delta_log/0.json"]
-    assert delete_data(storage, [*wanted, "_hidden/part.parquet"], deletable) == []  # it has a log
+    assert (
+        delete_data(storage, [*wanted, "_hidden/part.parquet"], deletable) == []
+    )  # the folder contains a log
     (root / "run/_delta_log/0.json").unlink()
     (root / "run/_delta_log").rmdir()
     deletable = Deletable(storage, partition_columns=None, engine_folders=["run/"])
     assert delete_data(storage, [*wanted, "_hidden/part.parquet"], deletable) == wanted[:2]
 
 
-def test_a_log_that_is_a_link_is_no_data(tmp_path: Path) -> None:
+def test_log_behind_a_symbolic_link_is_not_deleted(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path / "t"))
     for name in ("log/0.json", "f"):
         storage.put(name, b"1")
@@ -161,7 +164,7 @@ def test_a_log_that_is_a_link_is_no_data(tmp_path: Path) -> None:
     assert "symbolic link" in (deletable.refusal("log/0.json") or "")
 
 
-def test_files_of_tables_in_an_object_store_are_told_apart_by_their_logs(
+def test_files_of_other_tables_in_an_object_store_are_not_deleted(
     s3_storage: Storage,
 ) -> None:
     own = ["f.parquet", "p=1/f.parquet", "p=2/q=1/f.parquet", "_change_data/p=1/f.parquet"]

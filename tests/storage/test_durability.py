@@ -1,4 +1,4 @@
-"""What survives a power loss: content before the name, and the name when the call returns."""
+"""Power loss: content is flushed before a file is named, folders before the call returns."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def disk(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Storage:
     if not request.param:
-        monkeypatch.setattr(local_files, "_UNNAMED", 0)  # as on a disk without such files
+        monkeypatch.setattr(local_files, "_UNNAMED", 0)  # like a file system without unnamed files
     (tmp_path / "source" / "log").mkdir(parents=True)
     (tmp_path / "source" / "log" / "a").write_bytes(b"rows")
     return open_storage(str(tmp_path))
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_file_is_flushed_before_it_has_its_name_and_its_folders_after(
+def test_file_is_flushed_before_it_gets_its_name_and_its_folders_after(
     disk: Storage, flushed: list[str], way: str
 ) -> None:
     root = disk.location
@@ -60,14 +60,14 @@ def test_a_file_is_flushed_before_it_has_its_name_and_its_folders_after(
     assert content != f"{root}/log/a"
     assert folders == [f"{root}/log", root, root.rpartition("/")[0]]
     assert disk.read("log/a") == b"rows"
-    # What is above was flushed by this process.
+    # This process has already flushed the folders above.
     flushed.clear()
     WAYS[way](disk, "log/a")
     assert flushed[1:] == ([] if way == "put_if_absent" else [f"{root}/log"])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_flush_of_a_folder_can_be_shared(disk: Storage, flushed: list[str], way: str) -> None:
+def test_one_folder_flush_serves_several_files(disk: Storage, flushed: list[str], way: str) -> None:
     root = disk.location
     for name in ("log/a", "log/b"):
         if way == "copy_from":
@@ -80,7 +80,9 @@ def test_the_flush_of_a_folder_can_be_shared(disk: Storage, flushed: list[str], 
     assert flushed.count(f"{root}/log") == 1
 
 
-def test_files_of_others_are_flushed_with_their_folders(tmp_path: Path, flushed: list[str]) -> None:
+def test_files_written_by_other_programs_are_flushed_with_their_folders(
+    tmp_path: Path, flushed: list[str]
+) -> None:
     disk = open_storage(str(tmp_path))
     (tmp_path / "log").mkdir()
     for name in ("log/a", "log/b"):
@@ -91,10 +93,10 @@ def test_files_of_others_are_flushed_with_their_folders(tmp_path: Path, flushed:
 
 
 @pytest.mark.parametrize("synchronous", ["full", "normal", "off"])
-def test_data_files_are_on_the_disk_before_the_commit(
+def test_data_files_are_flushed_before_the_commit(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, flushed: list[str], synchronous: str
 ) -> None:
-    """Whatever the database does: the published log names these files, and it is flushed."""
+    """With any setting of the database: the published log, which is flushed, names these files."""
     lake = tmp_path / "lake"
     with deltasql.connect(
         sqlite_uri, store={"synchronous": synchronous}, table={"data_root": str(lake)}
@@ -114,10 +116,10 @@ def test_new_folders_of_a_location_are_flushed(tmp_path: Path, flushed: list[str
     assert (tmp_path / "space" / "t").is_dir()
 
 
-def test_files_of_spark_are_on_the_disk_before_the_commit(
+def test_spark_files_are_flushed_before_the_commit(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path, flushed: list[str]
 ) -> None:
-    """With the folders that are new; tests/power records what the JVM does."""
+    """Includes the new folders; tests/power records the writes of the JVM."""
     rows = spark.range(4).repartition(1)
     with (
         deltasql.connect(sqlite_uri, table={"data_root": f"{tmp_path}/lake"}) as catalog,

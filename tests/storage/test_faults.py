@@ -1,4 +1,4 @@
-"""An object store that fails: repeated, told in our words, without a secret."""
+"""Failures of an object store are retried, then raised as typed errors without secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRET = options_for("")["AWS_SECRET_ACCESS_KEY"]
 
 @pytest.fixture
 def flaky(s3_server: str) -> Iterator[FlakyServer]:
-    """A server that passes on to the S3 server what is not in trouble."""
+    """A proxy that forwards requests to the S3 server and injects faults."""
     with FlakyServer(s3_server) as server:
         yield server
 
@@ -35,38 +35,32 @@ def through(flaky: FlakyServer, location: str, **settings: float) -> Storage:
 
 
 def told(error: BaseException) -> str:
-    """Everything that a log or a console could show of an error."""
+    """Return all text that a log or a console could show of an error."""
     return "".join(traceback.format_exception(error)) + repr(error)
 
 
-def test_a_put_whose_answer_is_lost_finds_its_own_file(
-    flaky: FlakyServer, s3_location: str
-) -> None:
+def test_put_with_a_lost_answer_finds_its_own_file(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location)
     flaky.troubles = [("PUT", "lose the answer")]
     assert storage.put_if_absent("_delta_log/0.json", b"mine") is False
     assert storage.read("_delta_log/0.json") == b"mine"
 
 
-def test_a_put_that_got_no_answer_and_no_effect_is_repeated(
-    flaky: FlakyServer, s3_location: str
-) -> None:
+def test_put_without_an_answer_and_effect_is_retried(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location, timeout_s=5)
     flaky.troubles = [("PUT", "be silent")]
     assert storage.put_if_absent("_delta_log/0.json", b"mine") is True
     assert storage.read("_delta_log/0.json") == b"mine"
 
 
-def test_a_rival_that_withdrew_does_not_count_as_a_winner(
-    flaky: FlakyServer, s3_location: str
-) -> None:
+def test_put_is_retried_after_a_409_conflict(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location)
     flaky.troubles = [("PUT", "conflict")]
     assert storage.put_if_absent("_delta_log/0.json", b"mine") is True
     assert storage.put_if_absent("_delta_log/0.json", b"other") is False
 
 
-def test_requests_that_fail_are_repeated(flaky: FlakyServer, s3_location: str) -> None:
+def test_failed_requests_are_retried(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location)
     flaky.troubles = [("PUT", "fail"), ("PUT", "fail"), ("PUT", "fail")]
     assert storage.put_if_absent("a", b"1") is True
@@ -82,7 +76,7 @@ def test_requests_that_fail_are_repeated(flaky: FlakyServer, s3_location: str) -
     assert flaky.troubles == []
 
 
-def test_a_streamed_file_survives_pieces_that_fail(flaky: FlakyServer, s3_location: str) -> None:
+def test_streamed_file_survives_failed_parts(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location)
     flaky.troubles = [
         ("POST", "fail"),
@@ -97,7 +91,7 @@ def test_a_streamed_file_survives_pieces_that_fail(flaky: FlakyServer, s3_locati
     assert flaky.troubles == []
 
 
-def test_the_reason_of_a_failed_stream_is_told_even_if_giving_up_fails(
+def test_failed_stream_raises_its_cause_even_if_the_abort_fails(
     flaky: FlakyServer, s3_location: str
 ) -> None:
     storage = through(flaky, s3_location, retries=0)
@@ -111,7 +105,7 @@ def test_the_reason_of_a_failed_stream_is_told_even_if_giving_up_fails(
     assert not storage.exists("big")
 
 
-def test_a_store_that_keeps_failing_is_told_after_the_retries(
+def test_persistent_failure_is_raised_after_the_retries(
     flaky: FlakyServer, s3_location: str
 ) -> None:
     storage = through(flaky, s3_location, retries=1)
@@ -130,9 +124,7 @@ def test_a_store_that_keeps_failing_is_told_after_the_retries(
     assert SECRET not in told(error)
 
 
-def test_a_silent_store_does_not_hold_us_longer_than_the_timeout(
-    flaky: FlakyServer, s3_location: str
-) -> None:
+def test_unresponsive_store_fails_after_the_timeout(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location, timeout_s=0.3, retries=1)
     flaky.troubles = [("GET", "be silent")] * 10
     begin = time.monotonic()
@@ -141,7 +133,7 @@ def test_a_silent_store_does_not_hold_us_longer_than_the_timeout(
     assert time.monotonic() - begin < 30
 
 
-def test_an_unreachable_store_is_told_without_secrets(s3_location: str) -> None:
+def test_unreachable_store_error_contains_no_secrets(s3_location: str) -> None:
     settings = StorageSettings(options=options_for("http://127.0.0.1:9"), timeout_s=1, retries=0)
     storage = open_storage(s3_location, settings)
     for ask in (
@@ -164,7 +156,7 @@ def test_an_unreachable_store_is_told_without_secrets(s3_location: str) -> None:
     assert SECRET not in f"{storage!r} {vars(storage)} {settings!r}"
 
 
-def test_a_missing_bucket_is_no_missing_file(s3_settings: StorageSettings) -> None:
+def test_missing_bucket_is_not_reported_as_a_missing_file(s3_settings: StorageSettings) -> None:
     storage = open_storage("s3://no-such-bucket/x", s3_settings)
     with pytest.raises(TxnLogStorageError, match="Create the bucket"):
         storage.put_if_absent("a", b"")
@@ -172,7 +164,7 @@ def test_a_missing_bucket_is_no_missing_file(s3_settings: StorageSettings) -> No
         list(storage.list())
 
 
-def test_a_store_without_conditional_puts_is_refused(
+def test_store_without_conditional_puts_is_rejected(
     s3_location: str, s3_options: dict[str, str]
 ) -> None:
     options = {**s3_options, "AWS_CONDITIONAL_PUT": "disabled"}
@@ -192,7 +184,7 @@ def test_a_store_without_conditional_puts_is_refused(
     ],
     ids=lambda wrong: str(next(iter(wrong))),
 )
-def test_options_that_cannot_work_are_told_by_key(
+def test_invalid_storage_options_are_reported_by_key(
     s3_location: str, s3_options: dict[str, str], wrong: dict[str, str | None]
 ) -> None:
     options = {name: value for name, value in {**s3_options, **wrong}.items() if value is not None}
@@ -202,7 +194,7 @@ def test_options_that_cannot_work_are_told_by_key(
     assert SECRET not in told(caught.value)
 
 
-def test_without_the_driver_the_command_to_install_it_is_told() -> None:
+def test_missing_s3_driver_error_names_the_install_command() -> None:
     code = (
         "import sys; sys.modules['obstore'] = None\n"
         "from deltasql.storage import open_storage\n"

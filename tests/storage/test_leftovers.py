@@ -1,4 +1,4 @@
-"""What failed leaves nothing behind, not even where no listing shows it."""
+"""Failed operations leave no files behind, not even hidden ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def disk(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Storage:
-    """A storage on disk, in both ways of putting a file aside until it is whole."""
+    """A storage on disk, for both ways to write a file before it gets its name."""
     if request.param == "hidden names":
         monkeypatch.setattr(local_files, "_UNNAMED", 0)
     return open_storage(str(tmp_path))
@@ -35,7 +35,7 @@ def fail(storage: Storage, name: str) -> None:
         raise KeyError
 
 
-def test_no_file_is_left_on_the_disk(disk: Storage) -> None:
+def test_failed_writes_leave_no_files_on_disk(disk: Storage) -> None:
     disk.put("a", b"1")
     disk.put("a", b"2")
     assert not disk.put_if_absent("a", b"3")
@@ -48,13 +48,13 @@ def test_no_file_is_left_on_the_disk(disk: Storage) -> None:
     assert on_disk(disk) == ["a"]
 
 
-def test_files_that_are_being_written_are_not_listed(disk: Storage) -> None:
+def test_unfinished_files_are_not_listed(disk: Storage) -> None:
     with disk.writer("a") as sink:
         sink.write(b"1")
         assert list(disk.list()) == []
 
 
-def test_files_have_the_rights_that_the_process_gives_to_new_ones(disk: Storage) -> None:
+def test_new_files_follow_the_umask(disk: Storage) -> None:
     before = os.umask(0o027)
     try:
         disk.put_if_absent("a", b"")
@@ -69,7 +69,7 @@ def test_files_have_the_rights_that_the_process_gives_to_new_ones(disk: Storage)
 
 
 @pytest.mark.skipif(not local_files._UNNAMED, reason="this system knows no files without a name")
-def test_a_killed_process_leaves_no_file_on_the_disk(tmp_path: Path) -> None:
+def test_killed_process_leaves_no_file_on_disk(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path))
     child = os.fork()
     if child == 0:
@@ -80,9 +80,7 @@ def test_a_killed_process_leaves_no_file_on_the_disk(tmp_path: Path) -> None:
     assert on_disk(storage) == []
 
 
-def test_no_piece_of_a_failed_upload_is_left_in_the_bucket(
-    s3_storage: Storage, s3_server: str
-) -> None:
+def test_failed_upload_leaves_no_parts_in_the_bucket(s3_storage: Storage, s3_server: str) -> None:
     bucket = s3_storage.location.split("/")[2]
     with s3_storage.writer("whole") as sink:
         sink.write(b"x" * 20_000_000)

@@ -1,4 +1,4 @@
-"""Locations, and a local disk that says no."""
+"""Locations, and errors of the local disk."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
         "memory://x",
     ],
 )
-def test_what_is_no_location_is_refused_without_secrets(location: str) -> None:
+def test_invalid_location_is_rejected_without_secrets(location: str) -> None:
     with pytest.raises(TxnLogConfigError, match="Help: ") as caught:
         parse_location(location)
     assert "hunter2" not in f"{caught.value} {caught.value!r}"
 
 
-def test_a_relative_path_follows_the_working_directory(
+def test_relative_path_follows_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in ("one", "two"):
@@ -51,11 +51,11 @@ def test_a_relative_path_follows_the_working_directory(
         ("FILE:///data", "/data"),
     ],
 )
-def test_paths_and_file_urls_name_folders(location: str, path: str) -> None:
+def test_paths_and_file_urls_are_parsed_to_folders(location: str, path: str) -> None:
     assert parse_location(location).path == path
 
 
-def test_a_disk_that_says_no_is_told_with_place_name_and_operation(tmp_path: Path) -> None:
+def test_disk_error_names_location_file_and_operation(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     storage = open_storage(str(tmp_path))
     for operation, ask in {

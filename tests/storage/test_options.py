@@ -1,4 +1,4 @@
-"""Options of object stores: as deltalake takes them, by location, or from the environment."""
+"""Options of object stores: in deltalake's spelling, per location, or from the environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("spell", [str.lower, str.upper, lambda name: name.removeprefix("AWS_")])
-def test_names_of_options_are_spelt_as_deltalake_allows(
+def test_option_names_accept_the_spellings_of_deltalake(
     s3_location: str, s3_options: dict[str, str], spell: object
 ) -> None:
     options = {spell(name): value for name, value in s3_options.items()}  # type: ignore[operator]
@@ -27,11 +27,11 @@ def test_names_of_options_are_spelt_as_deltalake_allows(
 
 
 def _ours(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What deltasql logged; threads of other libraries may have logged beside it."""
+    """Return the log records of deltasql, without those of other libraries."""
     return [record for record in caplog.records if record.name.startswith("deltasql")]
 
 
-def test_options_that_mean_nothing_here_are_ignored(
+def test_unused_options_are_ignored_or_logged(
     s3_location: str, s3_options: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {
@@ -57,18 +57,16 @@ def test_options_that_mean_nothing_here_are_ignored(
     assert "hunter2" not in f"{caplog.text} {vars(record)}"
 
 
-def test_what_is_not_given_comes_from_the_environment(
+def test_missing_options_come_from_the_environment(
     s3_location: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in s3_options.items():
         monkeypatch.setenv(name, value)
-    # Other settings, so that it is no client that was made before the variables were set.
+    # A different timeout, so that no client from before the variables were set is reused.
     assert open_storage(s3_location, StorageSettings(timeout_s=7.25)).put_if_absent("a", b"1")
 
 
-def test_clients_are_shared_by_locations_in_a_bucket(
-    s3_location: str, s3_options: dict[str, str]
-) -> None:
+def test_locations_in_a_bucket_share_a_client(s3_location: str, s3_options: dict[str, str]) -> None:
     one = open_storage(f"{s3_location}/a", StorageSettings(options=s3_options))
     two = open_storage(f"{s3_location}/b", StorageSettings(options=dict(s3_options)))
     other = open_storage(f"{s3_location}/b", StorageSettings(options=s3_options, retries=1))
@@ -76,7 +74,7 @@ def test_clients_are_shared_by_locations_in_a_bucket(
     assert vars(one)["_client"] is not vars(other)["_client"]
 
 
-def test_a_location_has_options_of_its_own(s3_server: str, s3_options: dict[str, str]) -> None:
+def test_location_has_its_own_options(s3_server: str, s3_options: dict[str, str]) -> None:
     lake, archive = new_bucket(s3_server), new_bucket(s3_server)
     with FlakyServer(s3_server) as second:
         other = {
@@ -92,7 +90,7 @@ def test_a_location_has_options_of_its_own(s3_server: str, s3_options: dict[str,
         assert "archivist" in second.users[0]
 
 
-def test_the_longest_prefix_wins_and_ends_at_a_folder() -> None:
+def test_options_of_the_longest_matching_folder_apply() -> None:
     settings = StorageSettings(
         options={"region": "general"},
         locations={
@@ -111,12 +109,12 @@ def test_the_longest_prefix_wins_and_ends_at_a_folder() -> None:
     }
     for location, region in expected.items():
         assert settings.plain_options(location) == {"region": region}
-    # What a location has of its own takes the place of the rest: credentials are never mixed.
+    # The options of a location replace the general ones: credentials are never mixed.
     alone = StorageSettings(options={"aws_session_token": "x"}, locations={"s3://b": {}})
     assert alone.plain_options("s3://b/t") == {}
 
 
-def test_options_of_locations_are_read_from_files_and_variables_and_masked(
+def test_location_options_are_read_from_files_and_variables_and_masked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -134,7 +132,7 @@ def test_options_of_locations_are_read_from_files_and_variables_and_masked(
     assert Config.load().storage.plain_options("s3://z/t") == {"region": "eu"}
 
 
-def test_catalogs_with_other_options_are_not_shared(tmp_path: Path) -> None:
+def test_catalogs_with_different_options_are_not_shared(tmp_path: Path) -> None:
     uri = f"deltasql://sqlite/{tmp_path}/meta.db"
     first = deltasql.begin(uri, storage={"locations": {"s3://a": {"k": "hunter2"}}})
     second = deltasql.begin(uri, storage={"locations": {"s3://a": {"k": "hunter3"}}})

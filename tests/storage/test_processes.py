@@ -1,4 +1,4 @@
-"""Storages among processes: races, forks, and a process that is killed half-way."""
+"""Storages in several processes: races, forks, and a process killed during a write."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TURNS = 8
-# An object store cannot be used in a fork of a process that has used one, as this one may have.
+# A forked child cannot use an object store if its parent has used one, as this process may have.
 SPAWN = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture(params=["local", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, str]]:
-    """A location and the options for it, to hand to another process."""
+    """A location and its options, to pass to another process."""
     if request.param == "local":
         return str(tmp_path / "lake"), {}
     return request.getfixturevalue("s3_location"), request.getfixturevalue("s3_options")
@@ -46,7 +46,9 @@ def race(place: tuple[str, dict[str, str]], me: int, gate: Any, results: Any) ->
             results.put((turn, me))
 
 
-def test_of_racing_processes_exactly_one_wins(place: tuple[str, dict[str, str]]) -> None:
+def test_exactly_one_of_racing_processes_wins_a_conditional_put(
+    place: tuple[str, dict[str, str]],
+) -> None:
     gate, results = SPAWN.Barrier(3), SPAWN.SimpleQueue()
     racers = [SPAWN.Process(target=race, args=(place, me, gate, results)) for me in range(3)]
     for racer in racers:
@@ -63,10 +65,10 @@ def test_of_racing_processes_exactly_one_wins(place: tuple[str, dict[str, str]])
 
 
 def in_forked_child(work: Callable[[], None]) -> None:
-    """Run in a fork of this process and of its threads' locks; it must end well and in time."""
+    """Run a function in a forked child, with a time limit; it must succeed."""
     child = os.fork()
     if child == 0:
-        signal.alarm(30)  # a request that waits forever ends here
+        signal.alarm(30)  # ends a request that never returns
         try:
             work()
             os._exit(0)
@@ -109,7 +111,7 @@ def test_fork_during_requests_of_other_threads_is_safe_on_local_disk(tmp_path: P
 
 
 def in_new_process(code: str, place: tuple[str, dict[str, str]]) -> str:
-    """Run code in an interpreter that has used no object store yet; return what it printed."""
+    """Run code in an interpreter that has not used an object store yet; return its output."""
     start = (
         "import multiprocessing, os, sys\n"
         "from tests.storage.test_processes import in_forked_child, opened\n"
@@ -129,7 +131,7 @@ def in_new_process(code: str, place: tuple[str, dict[str, str]]) -> str:
 def test_forked_child_that_is_first_to_use_an_object_store_works(
     s3_location: str, s3_options: dict[str, str]
 ) -> None:
-    """As the workers of PySpark, gunicorn and Airflow are."""
+    """As in workers of PySpark, gunicorn and Airflow."""
     code = """
         def write(number):
             storage.put(f"{number}", b"1")
@@ -145,7 +147,7 @@ def test_forked_child_that_is_first_to_use_an_object_store_works(
     assert in_new_process(code, (s3_location, s3_options)) == f"{[b'1'] * 4}\n8\n"
 
 
-def test_forked_child_of_a_process_that_used_an_object_store_is_refused(
+def test_forked_child_of_an_object_store_user_gets_an_error(
     s3_location: str, s3_options: dict[str, str]
 ) -> None:
     code = """
@@ -187,7 +189,7 @@ def write_half(place: tuple[str, dict[str, str]]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_process_killed_while_it_writes_leaves_nothing_visible(
+def test_process_killed_during_a_write_leaves_no_visible_file(
     place: tuple[str, dict[str, str]],
 ) -> None:
     writing = SPAWN.Process(target=write_half, args=(place,))

@@ -1,4 +1,4 @@
-"""What every storage promises, tried on local disk and on a real S3 server."""
+"""The guarantees of every storage, tested on local disk and on a real S3 server."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def names(storage: Storage, prefix: str = "", *, after: str | None = None) -> li
     return [file.name for file in storage.list(prefix, start_after=after)]
 
 
-def test_a_storage_is_one_by_its_methods(storage: Storage) -> None:
+def test_storage_implements_the_protocol(storage: Storage) -> None:
     assert isinstance(storage, Storage)
 
 
-def test_the_first_put_wins_and_the_second_changes_nothing(storage: Storage) -> None:
+def test_second_conditional_put_changes_nothing(storage: Storage) -> None:
     assert storage.put_if_absent(LOG, b"first") is True
     assert storage.put_if_absent(LOG, b"second, and longer") is False
     assert storage.read(LOG) == b"first"
     assert names(storage) == [LOG]
 
 
-def test_of_racing_threads_exactly_one_wins(storage: Storage) -> None:
+def test_exactly_one_of_racing_threads_wins_a_conditional_put(storage: Storage) -> None:
     racers = 6
     gate = threading.Barrier(racers)
 
@@ -71,7 +71,7 @@ def test_put_replaces_the_whole_file(storage: Storage) -> None:
     assert names(storage) == ["_delta_log/_last_checkpoint"]
 
 
-def test_readers_of_a_file_that_is_replaced_see_the_old_or_the_new_one(storage: Storage) -> None:
+def test_readers_of_a_replaced_file_see_the_old_or_the_new_content(storage: Storage) -> None:
     size = 200_000
     storage.put("x", b"0" * size)
     stop = threading.Event()
@@ -89,7 +89,7 @@ def test_readers_of_a_file_that_is_replaced_see_the_old_or_the_new_one(storage: 
         done.result()
 
 
-def test_an_empty_file_is_a_file(storage: Storage) -> None:
+def test_empty_files_are_stored(storage: Storage) -> None:
     assert storage.put_if_absent("empty", b"")
     storage.put("also", b"")
     with storage.writer("streamed"):
@@ -102,7 +102,7 @@ def test_an_empty_file_is_a_file(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("pieces", [3, 30])
-def test_a_streamed_file_is_invisible_until_it_is_whole(storage: Storage, pieces: int) -> None:
+def test_streamed_file_is_invisible_until_it_is_complete(storage: Storage, pieces: int) -> None:
     piece = bytes(range(256)) * 4096
     with storage.writer("part.bin") as sink:
         for number in range(pieces):
@@ -115,7 +115,7 @@ def test_a_streamed_file_is_invisible_until_it_is_whole(storage: Storage, pieces
 
 
 @pytest.mark.parametrize("pieces", [1, 30])
-def test_a_stream_that_fails_leaves_nothing(storage: Storage, pieces: int) -> None:
+def test_failed_stream_leaves_nothing(storage: Storage, pieces: int) -> None:
     def fail() -> None:
         with storage.writer("part.bin") as sink:
             for _ in range(pieces):
@@ -132,7 +132,7 @@ def test_a_stream_that_fails_leaves_nothing(storage: Storage, pieces: int) -> No
     assert names(storage) == ["part.bin"]
 
 
-def test_a_stream_replaces_what_has_the_name(storage: Storage) -> None:
+def test_stream_replaces_an_existing_file(storage: Storage) -> None:
     storage.put("x", b"before")
     with storage.writer("x") as sink:
         sink.write(b"after")
@@ -140,7 +140,7 @@ def test_a_stream_replaces_what_has_the_name(storage: Storage) -> None:
     assert storage.read("x") == b"after"
 
 
-def test_arrow_writes_and_reads_through_it(storage: Storage) -> None:
+def test_arrow_writes_and_reads_through_the_storage(storage: Storage) -> None:
     table = pa.table({"id": range(50_000), "text": [f"row {i}" for i in range(50_000)]})
     with storage.writer("day=1/part.parquet") as sink:
         pq.write_table(table, sink, row_group_size=10_000)
@@ -153,7 +153,7 @@ def test_arrow_writes_and_reads_through_it(storage: Storage) -> None:
         assert parquet.read() == table
 
 
-def test_any_part_of_a_file_can_be_read(storage: Storage) -> None:
+def test_input_file_supports_random_access(storage: Storage) -> None:
     data = b"".join(b"%07d\n" % number for number in range(300_000))
     with storage.writer("big") as sink:
         sink.write(data)
@@ -184,7 +184,9 @@ def test_any_part_of_a_file_can_be_read(storage: Storage) -> None:
     ],
     ids=["read", "open_input", "rename", "copy_from", "size"],
 )
-def test_a_missing_file_is_not_found(storage: Storage, ask: Callable[[Storage], object]) -> None:
+def test_missing_file_raises_file_not_found(
+    storage: Storage, ask: Callable[[Storage], object]
+) -> None:
     with pytest.raises(FileNotFoundError):
         ask(storage)
     storage.put("a/other", b"")
@@ -194,7 +196,7 @@ def test_a_missing_file_is_not_found(storage: Storage, ask: Callable[[Storage], 
     assert names(storage) == ["a/other"]
 
 
-def test_what_is_gone_may_be_deleted_again(storage: Storage) -> None:
+def test_deleting_a_missing_file_succeeds(storage: Storage) -> None:
     storage.delete("a/b")
     storage.put("a/b", b"1")
     storage.delete("a/b")
@@ -203,12 +205,12 @@ def test_what_is_gone_may_be_deleted_again(storage: Storage) -> None:
     assert names(storage) == []
 
 
-def test_a_folder_is_no_file_to_delete(storage: Storage) -> None:
+def test_deleting_a_folder_name_deletes_no_files(storage: Storage) -> None:
     storage.put("a/b", b"1")
     storage.delete("a")
     assert names(storage) == ["a/b"]
     storage.delete("a/b")
-    storage.delete_many(["a"])  # on a disk the folder is still there
+    storage.delete_many(["a"])  # on disk, the folder still exists
     assert names(storage) == []
 
 
@@ -222,8 +224,8 @@ def test_many_files_are_deleted_at_once(storage: Storage) -> None:
     assert names(storage) == kept
 
 
-def test_a_listing_is_sorted_by_name_and_reaches_into_folders(storage: Storage) -> None:
-    # A folder stands where its slash sorts: after "a-", before "a0".
+def test_listing_is_recursive_and_sorted_by_name(storage: Storage) -> None:
+    # A folder is sorted with its slash: after "a-", before "a0".
     expected = ["Z", "_x", "a!", "a-b", "a/1", "a/b/c", "a/b0", "a0", "aa/z", "ä", "東"]
     for name in reversed(expected):
         storage.put(name, name.encode())
@@ -231,7 +233,7 @@ def test_a_listing_is_sorted_by_name_and_reaches_into_folders(storage: Storage) 
     assert [file.size for file in storage.list()] == [len(name.encode()) for name in expected]
 
 
-def test_a_listing_stays_in_its_folder_and_starts_after_a_name(storage: Storage) -> None:
+def test_listing_is_limited_to_a_folder_and_starts_after_a_name(storage: Storage) -> None:
     for name in ["a/1", "a/2", "a/b/1", "a/b/2", "a/c", "ab/1", "b"]:
         storage.put(name, b"")
     assert names(storage, "a/") == names(storage, "a") == ["a/1", "a/2", "a/b/1", "a/b/2", "a/c"]
@@ -244,7 +246,7 @@ def test_a_listing_stays_in_its_folder_and_starts_after_a_name(storage: Storage)
     assert names(storage, after="b") == []
 
 
-def test_the_folders_of_a_folder_are_told_without_their_files(storage: Storage) -> None:
+def test_folders_lists_only_direct_subfolders(storage: Storage) -> None:
     assert list(storage.folders()) == []
     for name in ["a/1", "a/b/1", "a/c d/e/1", "ab/1", "x", "ä=%20/1"]:
         storage.put(name, b"")
@@ -254,7 +256,7 @@ def test_the_folders_of_a_folder_are_told_without_their_files(storage: Storage) 
     assert [*storage.list(start_after="ä=%20/")] == [*storage.list("ä=%20/")]
 
 
-def test_a_listing_of_more_than_one_page_is_whole(storage: Storage) -> None:
+def test_listing_of_several_pages_is_complete(storage: Storage) -> None:
     expected = [f"_delta_log/{number:020d}.json" for number in range(1005)]
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(lambda name: storage.put_if_absent(name, b"{}"), expected))
@@ -262,8 +264,8 @@ def test_a_listing_of_more_than_one_page_is_whole(storage: Storage) -> None:
     assert names(storage, "_delta_log/", after=expected[1001]) == expected[1002:]
 
 
-def test_a_listing_tells_when_a_file_was_written(storage: Storage) -> None:
-    # S3 tells whole seconds, and a kernel may be a few milliseconds behind.
+def test_listing_returns_modification_times(storage: Storage) -> None:
+    # S3 returns whole seconds, and the kernel clock may be a few milliseconds behind.
     before = int(time.time() - 0.02) * 1000
     storage.put("a", b"12")
     [file] = storage.list()
@@ -272,7 +274,7 @@ def test_a_listing_tells_when_a_file_was_written(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_a_name_is_taken_as_it_is(storage: Storage, name: str) -> None:
+def test_file_names_are_used_unchanged(storage: Storage, name: str) -> None:
     assert storage.put_if_absent(name, b"1")
     assert not storage.put_if_absent(name, b"2")
     assert storage.exists(name)
@@ -292,7 +294,7 @@ def test_a_name_is_taken_as_it_is(storage: Storage, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "\0"]
 )
-def test_a_name_that_leaves_the_root_is_refused(storage: Storage, name: str) -> None:
+def test_name_outside_the_root_is_rejected(storage: Storage, name: str) -> None:
     for ask in (storage.read, storage.exists, storage.delete, storage.open_input, storage.size):
         with pytest.raises(TxnLogStorageError, match="names no file below") as caught:
             ask(name)
@@ -306,7 +308,7 @@ def test_a_name_that_leaves_the_root_is_refused(storage: Storage, name: str) -> 
             list(storage.list("../"))
 
 
-def test_a_renamed_file_keeps_its_content_and_takes_the_place(storage: Storage) -> None:
+def test_rename_keeps_the_content_and_replaces_the_target(storage: Storage) -> None:
     storage.put("_delta_log/1.json", b"foreign")
     storage.put("aside/1.json", b"older")
     storage.rename("_delta_log/1.json", "aside/1.json")
@@ -324,7 +326,7 @@ def test_paths_of_actions_are_decoded_once(storage: Storage) -> None:
         assert caught.value.operation == "data_name"
 
 
-def test_an_absolute_path_of_an_action_names_a_file_below_the_root(storage: Storage) -> None:
+def test_absolute_path_of_an_action_is_resolved_below_the_root(storage: Storage) -> None:
     location = storage.location
     root = location if "://" in location else "file://" + location.replace("%", "%25")
     storage.put("a b.parquet", b"1")

@@ -1,4 +1,4 @@
-"""Tables in a bucket: written by transactions, read by stock deltalake."""
+"""Tables in a bucket, written by transactions and read by deltalake."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = pa.table(
 def catalog(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> Iterator[Catalog]:
-    """A catalog whose tables are placed in a bucket."""
+    """A catalog whose tables are in a bucket."""
     with deltasql.connect(
         sqlite_uri,
         storage={"options": s3_options},
@@ -43,7 +43,7 @@ def files(storage: Storage) -> list[str]:
     return [f.name for f in storage.list() if not f.name.startswith("_delta_log/")]
 
 
-def test_a_table_in_a_bucket_is_read_by_stock_deltalake(
+def test_table_in_a_bucket_is_read_by_deltalake(
     catalog: Catalog, s3_options: dict[str, str]
 ) -> None:
     catalog.create_table("crm.wo %25 rld", ROWS.schema, partition_by="place")
@@ -72,7 +72,7 @@ def test_a_table_in_a_bucket_is_read_by_stock_deltalake(
     assert rows.to_pylist() == ROWS.to_pylist()
 
 
-def test_files_in_a_bucket_are_found_by_the_paths_of_their_actions(
+def test_action_paths_resolve_to_files_in_the_bucket(
     catalog: Catalog, s3_settings: StorageSettings
 ) -> None:
     catalog.create_table("t", ROWS.schema, partition_by="place")
@@ -84,7 +84,7 @@ def test_files_in_a_bucket_are_found_by_the_paths_of_their_actions(
     assert len(paths) == 8
 
 
-def test_files_of_a_transaction_that_ends_in_nothing_are_deleted(
+def test_files_of_a_rolled_back_transaction_are_deleted(
     catalog: Catalog, s3_settings: StorageSettings
 ) -> None:
     catalog.create_table("t", ROWS.schema)
@@ -97,7 +97,7 @@ def test_files_of_a_transaction_that_ends_in_nothing_are_deleted(
     assert files(storage) == []
 
 
-def test_write_deltalake_takes_a_location_in_a_bucket(
+def test_write_deltalake_accepts_a_location_in_a_bucket(
     sqlite_uri: DeltaSqlUri,
     s3_location: str,
     s3_options: dict[str, str],

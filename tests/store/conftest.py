@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the store."""
+"""Fixtures for the store tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def guide() -> Iterator[Guide]:
-    """The guide for production, with roles and a schema of the test's own."""
+    """The commands of the production guide, with roles and a schema that only this test uses."""
     with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as connection:
         begun = Guide.begin(connection)
         try:

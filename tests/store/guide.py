@@ -1,4 +1,4 @@
-"""The guide for production with names of the test's own: its roles, its schema, its commands."""
+"""Runs the commands of the production guide with roles and a schema that only one test uses."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NAMES = re.compile(rf"\b({'|'.join(ROLES)}|lake_before|lake)\b(?!\.(?:dump|sql))
 
 @dataclass(slots=True)
 class Guide:
-    """The page, in one database."""
+    """The production guide, applied to one database."""
 
     connection: psycopg.Connection[Any]
     suffix: str
 
     @classmethod
     def begin(cls, connection: psycopg.Connection[Any]) -> Guide:
-        """Make the roles and the schema as the page says, as a superuser."""
+        """Create the roles and the schema as the guide says, as a superuser."""
         guide = cls(connection, uuid.uuid4().hex[:12])
         (roles,) = guide.blocks("sql")
         connection.execute(roles)  # type: ignore[call-overload]
@@ -43,7 +43,7 @@ class Guide:
         return guide
 
     def end(self) -> None:
-        """Remove what `begin` made."""
+        """Drop what `begin` created."""
         for schema in ("lake", "lake_before"):
             self.connection.execute(f"DROP SCHEMA IF EXISTS {schema}_{self.suffix} CASCADE")  # type: ignore[call-overload]
         for name in ROLES:
@@ -52,13 +52,13 @@ class Guide:
             self.connection.execute(f"DROP ROLE {name}_{self.suffix}")  # type: ignore[call-overload]
 
     def blocks(self, language: str) -> list[str]:
-        """Return the blocks of a language."""
+        """Return the code blocks of a language."""
         text = PAGE.read_text("utf-8")
         found = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         return [NAMES.sub(rf"\1_{self.suffix}", block) for block in found]
 
     def uri(self, role: str) -> DeltaSqlUri:
-        """The catalog as a role of the page names it."""
+        """Return the URI of the catalog for a role of the guide."""
         info = self.connection.info
         return DeltaSqlUri(
             backend="postgres",
@@ -71,16 +71,16 @@ class Guide:
         )
 
     def address(self, role: str) -> str:
-        """The same as `psql` takes it."""
+        """Return the same connection as a `psql` connection string."""
         uri = self.uri(role)
         login = f"user={uri.user} password={uri.password}"
         return f"host={uri.host} port={uri.port} dbname={uri.database} {login}"
 
     def init(self, data_root: str) -> str:
-        """Run `deltasql init` of the page as `ops`; return what it prints for people."""
+        """Run the guide's `deltasql init` as `ops`; return its messages."""
         (command,) = (b for b in self.blocks("text") if b.startswith("deltasql init"))
         _, *words = shlex.split(command)
-        # The server of the tests in the place of the page's; user, schema and password are its own.
+        # Use the test server instead of the server in the guide.
         words[1] = (
             replace(self.uri("ops"), password="***").to_string().replace("***", "${PASSWORD}")
         )
@@ -90,7 +90,7 @@ class Guide:
         return result.stderr
 
     def run(self, block: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run commands of the page in a folder, as they stand there."""
+        """Run commands of the guide unchanged in a folder."""
         return subprocess.run(
             ["bash", "-c", block],
             cwd=folder,

@@ -1,6 +1,6 @@
-"""A catalog in PostgreSQL comes back from a dump, by the commands of the guide for production.
+"""Dump and restore a PostgreSQL catalog with the commands of the production guide.
 
-With the roles that the guide names, and where something is wrong, nothing is lost.
+A failed dump or restore loses nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ exit 1
 
 @dataclass(slots=True)
 class Lake:
-    """A catalog with a table, as `etl` uses it, and the commands of the guide."""
+    """A catalog with one table that `etl` uses, and the commands of the guide."""
 
     guide: Guide
     folder: Path
@@ -56,7 +56,7 @@ class Lake:
         return list(found["id"].to_pylist())
 
     def dump(self, role: str = "ops", path: str = PATH) -> int:
-        """As the guide says, as `ops` or a superuser."""
+        """Run the guide's dump command as `ops` or as a superuser."""
         block = self.guide.blocks("bash")[0]
         database = self.guide.address(role) if role == "ops" else role
         done = self.guide.run(block, self.folder, DATABASE=database, PATH=path)
@@ -80,11 +80,11 @@ def lake(guide: Guide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     return lake
 
 
-def test_a_dump_and_the_published_logs_bring_a_catalog_back(lake: Lake) -> None:
+def test_dump_and_published_logs_restore_a_catalog(lake: Lake) -> None:
     superuser = os.environ["TEST_DATABASE_URL"]
     assert lake.dump("ops") == 0
     lake.dumped.write_bytes(b"the last one")
-    assert lake.dump(superuser) == 0  # in its place
+    assert lake.dump(superuser) == 0  # it replaces the last dump
     lake.write(3)  # after the backup
     assert lake.restore(superuser) == 0
     with lake.connect() as catalog:
@@ -92,7 +92,7 @@ def test_a_dump_and_the_published_logs_bring_a_catalog_back(lake: Lake) -> None:
         report = deltasql.rebuild(catalog, str(lake.folder / "data"))
         assert {each.name: each.state for each in report.tables}["orders"] == "continued"
         assert all(each.ok for each in catalog.mirror.verify(versions="all"))
-    lake.write(4)  # sequences came back too
+    lake.write(4)  # the sequences are restored too
     assert lake.ids() == lake.ids("analyst") == [1, 2, 3, 4]
     with lake.connect("ops") as catalog:
         assert catalog.inspect.doctor().ok
@@ -101,7 +101,7 @@ def test_a_dump_and_the_published_logs_bring_a_catalog_back(lake: Lake) -> None:
     assert lake.ids() == [1, 2, 3, 4]
 
 
-def test_a_catalog_that_is_gone_is_restored_too(lake: Lake) -> None:
+def test_dropped_catalog_is_restored(lake: Lake) -> None:
     assert lake.dump() == 0
     schema = lake.guide.uri("ops").search_path
     lake.guide.connection.execute(f"DROP SCHEMA {schema} CASCADE")  # type: ignore[call-overload]
@@ -109,14 +109,14 @@ def test_a_catalog_that_is_gone_is_restored_too(lake: Lake) -> None:
     assert lake.ids() == [1, 2]
 
 
-def test_restoring_as_a_role_that_may_not_changes_nothing(lake: Lake) -> None:
+def test_restore_without_privileges_changes_nothing(lake: Lake) -> None:
     assert lake.dump() == 0
     lake.write(3)
     assert lake.restore(lake.guide.address("ops")) != 0
     assert lake.ids() == [1, 2, 3]
 
 
-def test_restoring_a_dump_that_is_not_whole_changes_nothing(lake: Lake) -> None:
+def test_restoring_a_truncated_dump_changes_nothing(lake: Lake) -> None:
     assert lake.dump() == 0
     whole = lake.dumped.read_bytes()
     for part in (b"", whole[: len(whole) // 2], whole[:-100]):
@@ -125,7 +125,7 @@ def test_restoring_a_dump_that_is_not_whole_changes_nothing(lake: Lake) -> None:
         assert lake.ids() == [1, 2]
 
 
-def test_an_older_pg_dump_than_the_server_leaves_the_last_dump(lake: Lake, tmp_path: Path) -> None:
+def test_pg_dump_older_than_the_server_keeps_the_last_dump(lake: Lake, tmp_path: Path) -> None:
     assert lake.dump() == 0
     whole = lake.dumped.read_bytes()
     assert lake.dump(path=_with_old_pg_dump(tmp_path / "old")) != 0
@@ -134,7 +134,7 @@ def test_an_older_pg_dump_than_the_server_leaves_the_last_dump(lake: Lake, tmp_p
 
 
 def _with_old_pg_dump(folder: Path) -> str:
-    """Return a PATH with an older pg_dump: this machine's own, or one that does as it would."""
+    """Return a PATH with an older pg_dump: this machine's, or a script that fails like one."""
     folder.mkdir()
     found = shutil.which("pg_dump")
     old = folder / "pg_dump"

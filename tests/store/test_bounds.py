@@ -1,4 +1,4 @@
-"""The number of statements of an operation does not grow with what it works on."""
+"""The number of SQL statements of an operation does not grow with the size of its input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
 
 
 class Counted:
-    """A session that counts what is asked of it."""
+    """A session that counts its statements."""
 
     def __init__(self, session: Any, calls: list[str]) -> None:
         self._session, self._calls = session, calls
@@ -40,7 +40,7 @@ class Counted:
 
 @pytest.fixture
 def count(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """A function that runs another and returns how many statements it took."""
+    """A function that runs another function and returns how many statements it executed."""
     calls: list[str] = []
     dialect: Any = catalog.store.dialect
     session, arrow = dialect.session, dialect.arrow
@@ -67,7 +67,7 @@ def count(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def backend(request: pytest.FixtureRequest) -> str:
-    """Two databases: what is counted here is ours, DuckDB takes the same path as SQLite."""
+    """Two databases: DuckDB executes the same statements as SQLite."""
     return str(request.param)
 
 
@@ -93,7 +93,7 @@ def table(catalog: Catalog) -> str:
     return "t"
 
 
-def test_a_commit_of_many_files_takes_as_many_as_one(
+def test_commit_statements_do_not_grow_with_files(
     catalog: Catalog, table: str, count: Callable[..., int]
 ) -> None:
     one = count(commit, catalog, (table, files("one", 1)))
@@ -102,7 +102,7 @@ def test_a_commit_of_many_files_takes_as_many_as_one(
     assert many <= 11  # new partitions are looked up, numbered and inserted
 
 
-def test_an_append_of_rows_takes_a_fixed_number(
+def test_append_takes_a_fixed_number_of_statements(
     catalog: Catalog, table: str, backend: str, count: Callable[..., int]
 ) -> None:
     rows = pa.table({"id": [1, 2], "day": ["2024-01-00"] * 2}, SCHEMA)
@@ -112,7 +112,7 @@ def test_an_append_of_rows_takes_a_fixed_number(
             tx.write(table, rows)
 
     append()
-    # The table, the intent, the commit: on PostgreSQL each is one round trip.
+    # The table, the intent and the commit: each is one round trip on PostgreSQL.
     bound = {"postgres": 3, "sqlite": 15}[backend]
     assert count(append) <= bound
     for number in range(5):
@@ -120,7 +120,7 @@ def test_an_append_of_rows_takes_a_fixed_number(
     assert count(append) <= bound
 
 
-def test_removing_many_files_takes_as_many_as_one(
+def test_removing_many_files_takes_as_many_statements_as_one(
     catalog: Catalog, table: str, count: Callable[..., int]
 ) -> None:
     added = files("old", 2000)
@@ -130,7 +130,7 @@ def test_removing_many_files_takes_as_many_as_one(
     assert count(commit, catalog, (table, gone[1:])) == one <= 10
 
 
-def test_a_commit_over_tables_takes_a_fixed_number_for_each(
+def test_multi_table_commit_takes_a_fixed_number_of_statements_per_table(
     catalog: Catalog, count: Callable[..., int]
 ) -> None:
     names = [f"t{number}" for number in range(10)]
@@ -147,7 +147,7 @@ def test_a_commit_over_tables_takes_a_fixed_number_for_each(
     assert ten - one <= 9 * 5
 
 
-def test_rebasing_over_many_commits_takes_as_many_as_over_one(
+def test_rebase_statements_do_not_grow_with_winning_commits(
     catalog: Catalog, table: str, count: Callable[..., int]
 ) -> None:
     from deltasql.commit.staged import ReadSet
@@ -165,7 +165,7 @@ def test_rebasing_over_many_commits_takes_as_many_as_over_one(
     assert count(rebase, "many", first) == over_one <= over_none + 7
 
 
-def test_opening_takes_one_statement(
+def test_opening_a_snapshot_takes_one_statement(
     catalog: Catalog, table: str, count: Callable[..., int]
 ) -> None:
     handle = catalog.table(table)
@@ -190,7 +190,7 @@ def test_a_page_of_history_takes_one_statement(
 
 
 @pytest.mark.parametrize("predicate", [None, "day = '2024-01-03'", "id = 55", "id = 5 OR id = 9"])
-def test_planning_takes_a_fixed_number(
+def test_planning_a_scan_takes_a_fixed_number_of_statements(
     catalog: Catalog, table: str, predicate: str | None, count: Callable[..., int]
 ) -> None:
     def plan() -> None:
@@ -204,17 +204,17 @@ def test_planning_takes_a_fixed_number(
     assert count(plan) <= max(few, 5)
 
 
-def test_a_warm_listing_takes_only_the_opening(
+def test_cached_file_list_takes_one_statement(
     catalog: Catalog, table: str, count: Callable[..., int]
 ) -> None:
     handle = catalog.table(table)
     handle.files()
     assert count(handle.files) == 1
     commit(catalog, (table, files("more", 100)))
-    assert count(handle.files) == 3  # and what was removed and added since
+    assert count(handle.files) == 3  # plus the files that were removed and added since
 
 
-def test_listing_and_health_take_as_many_for_200_tables(
+def test_listing_and_health_statements_do_not_grow_with_tables(
     catalog: Catalog, count: Callable[..., int]
 ) -> None:
     with catalog.begin() as tx:
@@ -226,7 +226,7 @@ def test_listing_and_health_take_as_many_for_200_tables(
     assert count(catalog.health) <= 2
 
 
-def test_a_catalog_as_of_a_moment_takes_one_statement(
+def test_catalog_as_of_a_timestamp_takes_one_statement(
     catalog: Catalog, count: Callable[..., int]
 ) -> None:
     with catalog.begin() as tx:
@@ -237,7 +237,7 @@ def test_a_catalog_as_of_a_moment_takes_one_statement(
     assert len(catalog.as_of(moment)) == 50
 
 
-def test_describing_takes_a_fixed_number(
+def test_describe_takes_a_fixed_number_of_statements(
     catalog: Catalog, table: str, count: Callable[..., int]
 ) -> None:
     for number in range(10):

@@ -1,4 +1,4 @@
-"""Lists of files as rows and as Arrow: the same content, and the second driver only for many."""
+"""File lists read as rows or as Arrow are equal; ADBC is loaded only for many files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def catalog(postgres_uri: DeltaSqlUri) -> Iterator[Catalog]:
 
 @pytest.fixture
 def table(catalog: Catalog, tmp_path: Path) -> str:
-    """Version 1 adds many files, 2 removes a few, 3 adds odd ones."""
+    """Version 1 adds many files, 2 removes a few, 3 adds files with unusual values."""
     catalog.create_table(
         "t",
         pa.schema([("id", pa.int64())]),
@@ -76,7 +76,7 @@ def adbc(catalog: Catalog) -> Any:
 
 
 @pytest.mark.parametrize("columns", list(COLUMNS))
-def test_rows_and_arrow_are_the_same_list(catalog: Catalog, table: str, columns: str) -> None:
+def test_rows_and_arrow_give_the_same_file_list(catalog: Catalog, table: str, columns: str) -> None:
     for version in range(4):
         at = asked(catalog, version)
         many = from_arrow(catalog.store.arrow(columns, **at), columns)
@@ -85,7 +85,7 @@ def test_rows_and_arrow_are_the_same_list(catalog: Catalog, table: str, columns:
     assert adbc(catalog) is not None
 
 
-def test_arrow_is_read_again_when_its_connection_died(catalog: Catalog, table: str) -> None:
+def test_arrow_read_is_retried_after_a_lost_connection(catalog: Catalog, table: str) -> None:
     at = asked(catalog)
     wanted = catalog.store.arrow("files_brief", **at)
     with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as admin:
@@ -97,7 +97,7 @@ def test_arrow_is_read_again_when_its_connection_died(catalog: Catalog, table: s
     assert catalog.store.arrow("files_brief", **at).equals(wanted)
 
 
-def test_checkpoint_of_few_files_needs_no_second_driver(catalog: Catalog, tmp_path: Path) -> None:
+def test_checkpoint_of_few_files_does_not_load_adbc(catalog: Catalog, tmp_path: Path) -> None:
     catalog.create_table("t", pa.schema([("id", pa.int64())]), location=str(tmp_path))
     with catalog.begin() as tx:
         tx.stage_table("t", [add_file(f"part-{number}", 0, number) for number in range(FILES)])
@@ -105,12 +105,12 @@ def test_checkpoint_of_few_files_needs_no_second_driver(catalog: Catalog, tmp_pa
     catalog.mirror.checkpoint("t")
     assert adbc(catalog) is None
     found = pq.read_table(next((tmp_path / "_delta_log").glob("*.checkpoint.parquet")))
-    assert found.num_rows == FILES + 2  # with protocol and metadata
+    assert found.num_rows == FILES + 2  # plus protocol and metadata
     [report] = catalog.mirror.verify("t")
     assert report.ok, report.summary()
 
 
-def test_cold_list_of_few_files_loads_neither_pandas_nor_a_second_driver(
+def test_first_list_of_few_files_loads_neither_pandas_nor_adbc(
     catalog: Catalog, table: str, postgres_uri: DeltaSqlUri
 ) -> None:
     script = (
@@ -125,4 +125,4 @@ def test_cold_list_of_few_files_loads_neither_pandas_nor_a_second_driver(
     count, modules = json.loads(answer.stdout)
     assert count == FILES - 2
     assert not {"pandas", "adbc_driver_postgresql", "adbc_driver_manager"} & set(modules)
-    assert answer.stderr == b""  # a pool that nobody closed is quiet at exit
+    assert answer.stderr == b""  # a pool that was not closed logs nothing at exit

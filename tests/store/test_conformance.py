@@ -1,4 +1,4 @@
-"""Every action with every field survives stage, commit and read back, on each database."""
+"""Every field of every action is the same after stage, commit and read, on each database."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Lake:
-    """A table with every feature, on one database for all examples."""
+    """A table with every table feature, in one database for all examples."""
 
     catalog: Catalog
     name: str
@@ -88,7 +88,7 @@ def of(kind: type[Action], actions: list[Action]) -> list[Any]:
 
 
 def unlike(actions: list[Any]) -> list[Any]:
-    """The same files under paths of their own."""
+    """Return the same files under unique paths."""
     return [replace(each, path=f"{next(_numbers)}/{each.path}") for each in actions]
 
 
@@ -107,7 +107,7 @@ def by_path(actions: list[Any]) -> list[Any]:
 def test_added_files_keep_every_field(lake: Lake, adds: list[AddFile]) -> None:
     version = lake.commit([*adds])
     assert by_path(of(AddFile, lake.read(version))) == by_path(adds)
-    # A listing tells no empty text from a missing one.
+    # A file list does not distinguish an empty string from a missing one.
     listed = [file.to_action() for file in lake.catalog.table(lake.name).scan().files]
     paths = {add.path for add in adds}
     assert by_path([a for a in listed if a.path in paths]) == by_path(
@@ -144,7 +144,7 @@ def test_removed_files_keep_every_field(
     st.lists(some.domains, max_size=3, unique_by=lambda domain: domain.domain),
 )
 @EXAMPLES
-def test_the_other_actions_keep_every_field(
+def test_cdc_txn_and_domain_actions_keep_every_field(
     lake: Lake,
     cdc: list[AddCdcFile],
     txns: list[SetTransaction],
@@ -158,7 +158,7 @@ def test_the_other_actions_keep_every_field(
 
 @given(some.commit_infos)
 @EXAMPLES
-def test_commit_info_keeps_what_the_writer_said(lake: Lake, info: CommitInfo) -> None:
+def test_commit_info_keeps_the_fields_of_the_writer(lake: Lake, info: CommitInfo) -> None:
     version = lake.commit([info, SetTransaction("app", 1)])
     found = of(CommitInfo, lake.read(version))
     wanted = replace(
@@ -166,7 +166,7 @@ def test_commit_info_keeps_what_the_writer_said(lake: Lake, info: CommitInfo) ->
         operation=info.operation or "WRITE",
         operation_parameters=info.operation_parameters or {},
         engine_info=info.engine_info or ENGINE_INFO,
-        # What the commit itself fills in.
+        # Fields that the commit sets itself.
         timestamp=found[0].timestamp,
         in_commit_timestamp=found[0].in_commit_timestamp,
         isolation_level="WriteSerializable",
@@ -211,7 +211,7 @@ def test_protocol_keeps_every_field(lake: Lake, more: set[str], extra: dict[str,
     assert lake.catalog.table(lake.name).snapshot(version).protocol == protocol
 
 
-def test_what_a_database_cannot_hold_is_refused_and_nothing_is_kept(lake: Lake) -> None:
+def test_commit_with_an_unsupported_value_fails_as_a_whole(lake: Lake) -> None:
     before = lake.catalog.table(lake.name).version()
     bad = [SetTransaction("ok", 1), SetTransaction("nul \0 in a name", 1)]
     if lake.catalog.store.dialect.name != "postgres":
@@ -225,7 +225,7 @@ def test_what_a_database_cannot_hold_is_refused_and_nothing_is_kept(lake: Lake) 
     assert lake.catalog.table(lake.name).version() == before
 
 
-def test_a_numbered_protocol_has_no_lists(lake: Lake) -> None:
+def test_protocol_without_table_features_has_no_feature_lists(lake: Lake) -> None:
     catalog = lake.catalog
     name = f"plain_{next(_numbers)}"
     created = catalog.create_table(

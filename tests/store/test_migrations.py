@@ -1,4 +1,4 @@
-"""The schema: created when missing, brought up to date with its data, refused when not ours."""
+"""Schema migrations: create a new schema, upgrade an old one, reject an unknown one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LATEST = migrations.latest_version()
 SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
 
-# A table as release 1 of the schema held it: one file added, then removed by a compaction.
+# A table in schema version 1: one file is added, then removed by a compaction.
 VERSION_1_DATA = f"""
 INSERT INTO dl_tables (table_id, table_uuid, namespace, name, live_name, location, created_at_ms)
 VALUES (1, 'uuid-1', 'default', 'old', 'default/old', '/lake/old', 1);
@@ -68,7 +68,7 @@ def opened(uri: DeltaSqlUri, up_to: int | None) -> Iterator[Store]:
 
 
 def run(store: Store, script: str) -> None:
-    """Run SQL of the test itself, outside the named blocks."""
+    """Run SQL that is not one of the named statements."""
     with store.session() as session:
         session.begin()
         session.script(script)
@@ -86,14 +86,14 @@ def tables(store: Store) -> set[str]:
         return {row[0] for row in connection.execute(listing[store.dialect.name]).fetchall()}
 
 
-def test_a_fresh_database_gets_every_migration(catalog_uri: DeltaSqlUri) -> None:
+def test_new_database_gets_every_migration(catalog_uri: DeltaSqlUri) -> None:
     with opened(catalog_uri, None) as store:
         assert store.migrate() == list(range(1, LATEST + 1))
         assert {"dl_tables", "dl_add_files", "dl_migrations"} <= tables(store)
         assert [row[0] for row in store.query("applied_migrations")] == list(range(1, LATEST + 1))
 
 
-def test_opening_again_changes_nothing(catalog_uri: DeltaSqlUri) -> None:
+def test_migrating_again_changes_nothing(catalog_uri: DeltaSqlUri) -> None:
     with opened(catalog_uri, LATEST) as store:
         before = store.query("applied_migrations")
         assert store.migrate() == []
@@ -102,7 +102,7 @@ def test_opening_again_changes_nothing(catalog_uri: DeltaSqlUri) -> None:
         assert store.query("applied_migrations") == before
 
 
-def test_old_removals_changed_data_and_everything_reads(
+def test_catalog_of_schema_version_1_is_upgraded_and_readable(
     catalog_uri: DeltaSqlUri, backend: str
 ) -> None:
     with opened(catalog_uri, 1) as store:
@@ -126,7 +126,7 @@ def test_old_removals_changed_data_and_everything_reads(
         catalog.create_table("new", SCHEMA, location="/lake/new")
 
 
-# What release 2 of the schema knew of the mirror: a table half published, one not at all.
+# The mirror's rows in schema version 2: one table is half published, one not at all.
 VERSION_2_MIRROR = """
 INSERT INTO dl_tables (table_id, table_uuid, namespace, name, live_name, location, created_at_ms)
 VALUES (2, 'uuid-2', 'default', 'new', 'default/new', '/lake/new', 5);
@@ -138,7 +138,7 @@ INSERT INTO dl_mirror_status VALUES (1, 1, 'table', 'FAILED', 3, 'no space', 8);
 """
 
 
-def test_the_mirror_goes_on_where_the_earlier_schema_left_it(
+def test_upgrade_keeps_the_published_versions_of_the_mirror(
     catalog_uri: DeltaSqlUri, backend: str
 ) -> None:
     with opened(catalog_uri, 2) as store:
@@ -156,7 +156,7 @@ def test_the_mirror_goes_on_where_the_earlier_schema_left_it(
         assert complete.status == "COMPLETE"
 
 
-def test_a_newer_schema_is_refused(catalog_uri: DeltaSqlUri) -> None:
+def test_newer_schema_is_rejected(catalog_uri: DeltaSqlUri) -> None:
     with opened(catalog_uri, LATEST) as store:
         run(store, "INSERT INTO dl_migrations VALUES (99, 'from the future', 'x', 1)")
         with pytest.raises(SchemaVersionError) as caught:
@@ -166,7 +166,7 @@ def test_a_newer_schema_is_refused(catalog_uri: DeltaSqlUri) -> None:
         deltasql.connect(catalog_uri)
 
 
-def test_an_altered_migration_is_refused(catalog_uri: DeltaSqlUri) -> None:
+def test_migration_with_another_checksum_is_rejected(catalog_uri: DeltaSqlUri) -> None:
     with opened(catalog_uri, LATEST) as store:
         run(store, "UPDATE dl_migrations SET checksum = 'other' WHERE version = 1")
         with pytest.raises(MigrationError, match="differs") as caught:
@@ -174,12 +174,12 @@ def test_an_altered_migration_is_refused(catalog_uri: DeltaSqlUri) -> None:
     assert caught.value.migration == "0001_base"
 
 
-def test_line_ends_do_not_alter_a_migration() -> None:
+def test_line_endings_do_not_change_a_migration_checksum() -> None:
     for _, _, text in migrations.migration_files():
         assert migrations.checksum(text.replace("\n", "\r\n")) == migrations.checksum(text)
 
 
-def test_a_migration_that_fails_half_way_leaves_nothing(
+def test_failed_migration_is_rolled_back(
     catalog_uri: DeltaSqlUri, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = (
@@ -198,7 +198,7 @@ def test_a_migration_that_fails_half_way_leaves_nothing(
         assert store.migrate() == list(range(2, LATEST + 1))
 
 
-def test_stores_that_open_a_fresh_catalog_at_once_all_succeed(
+def test_concurrent_first_opens_all_succeed(
     catalog_uri: DeltaSqlUri,
 ) -> None:
     barrier = threading.Barrier(4)
@@ -224,7 +224,7 @@ def test_stores_that_open_a_fresh_catalog_at_once_all_succeed(
     assert sorted(applied) == [[], [], [], list(range(1, LATEST + 1))]
 
 
-def test_a_new_catalog_does_not_wait_for_one_in_another_schema(
+def test_migration_does_not_wait_for_one_in_another_schema(
     postgres_uri: DeltaSqlUri,
 ) -> None:
     with psycopg.connect(os.environ["TEST_DATABASE_URL"]) as elsewhere:

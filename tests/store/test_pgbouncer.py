@@ -1,4 +1,4 @@
-"""Behind PgBouncer in transaction mode, which is told or found: a session is not ours alone."""
+"""PgBouncer in transaction mode, configured or detected: sessions change between transactions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri, Pooler
 
 SCHEMA = pa.schema([("id", pa.int64())])
-# What many set up, so that clients with options can connect: PgBouncer drops them.
+# A common setting that lets clients with options connect: PgBouncer drops the options.
 DROPPING = "ignore_startup_parameters = options,extra_float_digits"
 CASES: dict[str, tuple[str, Pooler | None]] = {
     "found, refusing options": ("", None),
@@ -64,7 +64,7 @@ def test_tables_are_in_the_schema_of_the_uri(pooled: Catalog) -> None:
     assert found == [(schema,)]
 
 
-def test_writes_reads_and_changes_work_from_many_threads(pooled: Catalog) -> None:
+def test_writes_reads_and_deletes_work_from_many_threads(pooled: Catalog) -> None:
     pooled.create_table("t", SCHEMA)
 
     def write(number: int) -> None:
@@ -72,7 +72,7 @@ def test_writes_reads_and_changes_work_from_many_threads(pooled: Catalog) -> Non
             tx.write("t", pa.table({"id": [number]}))
         assert pooled.table("t").version() > 0
 
-    # More threads than server connections, each of which is used often enough to prepare.
+    # More threads than server connections, each used often enough to prepare statements.
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(write, range(24)))
     assert pooled.table("t").version() == 24
@@ -83,14 +83,14 @@ def test_writes_reads_and_changes_work_from_many_threads(pooled: Catalog) -> Non
 
 
 def test_many_files_are_committed_and_listed(pooled: Catalog) -> None:
-    """By COPY, and by ADBC."""
+    """Commits use COPY and lists use ADBC."""
     pooled.create_table("t", SCHEMA)
     append(pooled, *(f"file-{number}" for number in range(200)))
     at = {"table_id": 1, "version": 1, "first_file_id": 0, "next_file_id": 1_000}
     assert pooled.store.arrow("files_plain", **at).num_rows == 200
 
 
-def test_reads_of_async_code_work(pooled: Catalog) -> None:
+def test_async_reads_work(pooled: Catalog) -> None:
     pooled.create_table("t", SCHEMA)
     append(pooled, "a")
 
@@ -101,7 +101,7 @@ def test_reads_of_async_code_work(pooled: Catalog) -> None:
     assert asyncio.run(version()) == 1
 
 
-def test_nothing_is_left_in_sessions_that_others_use(pooled: Catalog) -> None:
+def test_shared_sessions_keep_no_settings_or_prepared_statements(pooled: Catalog) -> None:
     pooled.create_table("t", SCHEMA)
     for number in range(8):
         append(pooled, f"file-{number}")
@@ -119,7 +119,7 @@ def test_nothing_is_left_in_sessions_that_others_use(pooled: Catalog) -> None:
             assert found == (0, "0", '"$user", public')
 
 
-def test_commit_behind_a_lock_ends_in_time_and_names_the_session(
+def test_commit_blocked_by_a_lock_times_out_and_names_the_session(
     bouncer: PgBouncer, postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     name = f"deltasql {uuid.uuid4().hex[:8]}"
@@ -141,16 +141,14 @@ def test_commit_behind_a_lock_ends_in_time_and_names_the_session(
         assert catalog.table("t").version() == 2
 
 
-def test_schema_that_is_not_there_is_reported_on_connect(
+def test_missing_schema_is_reported_on_connect(
     bouncer: PgBouncer, postgres_uri: DeltaSqlUri
 ) -> None:
     with pytest.raises(StoreUnavailableError, match=r"'missing_schema' .* not in use"):
         deltasql.connect(bouncer.uri(postgres_uri, search_path="missing_schema"))
 
 
-def test_session_mode_is_used_like_the_server_itself(
-    postgres_uri: DeltaSqlUri, tmp_path: Path
-) -> None:
+def test_session_mode_prepares_statements(postgres_uri: DeltaSqlUri, tmp_path: Path) -> None:
     with pgbouncer(mode="session", pooler="none") as running:
         uri = running.uri(postgres_uri)
         with deltasql.connect(uri, table={"data_root": str(tmp_path)}) as catalog:

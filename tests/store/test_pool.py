@@ -1,4 +1,4 @@
-"""Connections: bounded, healthy when lent, replaced when lost, fork-safe, closed for good."""
+"""The connection pool is bounded, replaces broken connections, survives a fork and closes all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCHEMA = pa.schema([("id", pa.int64())])
 
 
 class Thing:
-    """What the pool lends here."""
+    """A fake connection."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -54,8 +54,10 @@ def pool_of(made: list[Thing], **options: float) -> Pool[Thing]:
     return Pool(connect, Thing.close, lambda thing: not thing.closed, **options)  # type: ignore[arg-type]
 
 
-def test_interrupt_at_any_instant_leaves_others_their_way_to_a_connection() -> None:
-    pool = pool_of([], max_size=1_000)  # each may cost a connection, none the lock
+def test_interrupt_never_blocks_other_threads_of_the_pool() -> None:
+    pool = pool_of(
+        [], max_size=1_000
+    )  # an interrupt may lose a connection, but must not keep the lock
 
     def use_connection() -> None:
         with pool.connection():
@@ -73,7 +75,7 @@ def test_interrupt_at_any_instant_leaves_others_their_way_to_a_connection() -> N
     assert at > 10
 
 
-def test_a_connection_is_used_again() -> None:
+def test_connection_is_reused() -> None:
     made: list[Thing] = []
     pool = pool_of(made)
     for _ in range(3):
@@ -82,7 +84,7 @@ def test_a_connection_is_used_again() -> None:
     assert len(made) == 1
 
 
-def test_a_dead_connection_is_replaced_when_borrowed() -> None:
+def test_closed_idle_connection_is_replaced() -> None:
     made: list[Thing] = []
     pool = pool_of(made)
     with pool.connection() as first:
@@ -93,7 +95,7 @@ def test_a_dead_connection_is_replaced_when_borrowed() -> None:
     assert pool.usage() == {"lent": 0, "idle": 1, "max": 8}
 
 
-def test_a_connection_that_breaks_while_lent_is_not_taken_back() -> None:
+def test_connection_that_breaks_in_use_is_not_reused() -> None:
     made: list[Thing] = []
     pool = pool_of(made)
     with pytest.raises(OSError, match="cut"), pool.connection() as thing:
@@ -102,7 +104,7 @@ def test_a_connection_that_breaks_while_lent_is_not_taken_back() -> None:
     assert pool.usage()["idle"] == 0
 
 
-def test_a_failed_statement_does_not_cost_the_connection() -> None:
+def test_connection_is_kept_after_a_failed_statement() -> None:
     made: list[Thing] = []
     pool = pool_of(made)
     with pytest.raises(ValueError, match="wrong"), pool.connection():
@@ -110,7 +112,7 @@ def test_a_failed_statement_does_not_cost_the_connection() -> None:
     assert pool.usage()["idle"] == 1
 
 
-def test_an_old_connection_is_replaced() -> None:
+def test_connection_past_its_lifetime_is_replaced() -> None:
     made: list[Thing] = []
     pool = pool_of(made, max_lifetime_s=0.0)
     for _ in range(2):
@@ -119,13 +121,13 @@ def test_an_old_connection_is_replaced() -> None:
     assert [thing.closed for thing in made] == [True, False]
 
 
-def test_an_empty_pool_says_so_in_time() -> None:
+def test_exhausted_pool_raises_store_busy_after_its_timeout() -> None:
     pool = pool_of([], max_size=1, timeout_s=0.05)
     with pool.connection(), pytest.raises(StoreBusyError, match=r"0\.05 s"), pool.connection():
         pass
 
 
-def test_a_failed_connect_gives_its_place_back() -> None:
+def test_failed_connect_frees_its_slot() -> None:
     def refuse() -> Thing:
         raise OSError("refused")
 
@@ -135,7 +137,7 @@ def test_a_failed_connect_gives_its_place_back() -> None:
             pass
 
 
-def test_threads_share_no_more_than_the_maximum() -> None:
+def test_threads_never_use_more_than_the_maximum() -> None:
     made: list[Thing] = []
     pool = pool_of(made, max_size=3)
     inside, most = 0, 0
@@ -160,7 +162,7 @@ def test_threads_share_no_more_than_the_maximum() -> None:
     assert len(made) <= 3
 
 
-def test_closing_closes_idle_ones_now_and_lent_ones_later() -> None:
+def test_close_closes_idle_connections_now_and_used_ones_on_return() -> None:
     made: list[Thing] = []
     pool = pool_of(made)
     with pool.connection() as lent:
@@ -195,7 +197,7 @@ def paths(catalog: Catalog) -> list[str]:
 
 
 def cut_connections(catalog: Catalog) -> None:
-    """End every idle connection of the catalog from outside."""
+    """Close every idle connection of the catalog from outside."""
     if catalog.store.dialect.name == "sqlite":
         for entry in catalog.store.dialect._pool._idle:  # type: ignore[attr-defined]
             entry.connection.close()
@@ -229,7 +231,7 @@ def test_lost_connections_are_replaced_without_an_error(
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_a_catalog_with_every_connection_lent_is_busy(
+def test_catalog_without_a_free_connection_is_busy(
     catalog_uri: DeltaSqlUri,
 ) -> None:
     pool = {"max_size": 2, "timeout_s": 3}
@@ -243,7 +245,7 @@ def test_a_catalog_with_every_connection_lent_is_busy(
         assert catalog.tables() == []
 
 
-def test_a_closed_catalog_refuses_everything(catalog: Catalog, table: str) -> None:
+def test_closed_catalog_rejects_every_call(catalog: Catalog, table: str) -> None:
     handle, tx = catalog.table(table), catalog.begin()
     tx.stage_table(table, [add_file("late")])
     snapshot = handle.snapshot()
@@ -264,7 +266,7 @@ def test_a_closed_catalog_refuses_everything(catalog: Catalog, table: str) -> No
             use()
 
 
-def test_an_unreachable_server_is_reported_fast_and_without_the_password() -> None:
+def test_unreachable_server_is_reported_quickly_without_the_password() -> None:
     uri = "deltasql://postgres/ann:s3cret-word@127.0.0.1:1/db?connect_timeout=2"
     start = time.monotonic()
     with pytest.raises(StoreUnavailableError) as caught:
@@ -277,7 +279,7 @@ def test_an_unreachable_server_is_reported_fast_and_without_the_password() -> No
         error = error.__cause__ or error.__context__
 
 
-def test_nothing_goes_on_connecting_or_talking_after_a_server_was_not_reached() -> None:
+def test_failed_connect_leaves_no_threads_or_output() -> None:
     code = """
 import threading, deltasql
 try:
@@ -289,7 +291,7 @@ except deltasql.exceptions.StoreUnavailableError:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_a_refused_login_is_reported_as_such(postgres_uri: DeltaSqlUri) -> None:
+def test_rejected_login_is_reported(postgres_uri: DeltaSqlUri) -> None:
     uri = DeltaSqlUri(
         backend="postgres",
         database="no_such_database",
@@ -302,7 +304,7 @@ def test_a_refused_login_is_reported_as_such(postgres_uri: DeltaSqlUri) -> None:
         deltasql.connect(uri)
 
 
-def test_a_thread_does_not_wait_for_ever_for_its_turn_in_duckdb(tmp_path: Path) -> None:
+def test_duckdb_writer_waits_at_most_the_busy_timeout(tmp_path: Path) -> None:
     uri = DeltaSqlUri(backend="duckdb", database=str(tmp_path / "meta.duckdb"))
     with deltasql.connect(uri, store={"busy_timeout_ms": 100}) as catalog:
         catalog.create_table("t", SCHEMA)
@@ -313,7 +315,7 @@ def test_a_thread_does_not_wait_for_ever_for_its_turn_in_duckdb(tmp_path: Path) 
         catalog.rename("t", "u")
 
 
-def test_a_second_process_gets_a_clear_error_from_duckdb(tmp_path: Path) -> None:
+def test_second_process_on_a_duckdb_file_gets_a_clear_error(tmp_path: Path) -> None:
     uri = f"deltasql://duckdb/{tmp_path}/meta.duckdb"
     code = f"import deltasql\ndeltasql.connect({uri!r})"
     with deltasql.connect(uri, create=True):
@@ -323,7 +325,7 @@ def test_a_second_process_gets_a_clear_error_from_duckdb(tmp_path: Path) -> None
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     for backend in ("sqlite", "duckdb"):
         path = tmp_path / f"notes.{backend}"
         path.write_text("these are notes, not a database\n" * 100)
@@ -336,7 +338,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 
 def in_child(work: Callable[[], None]) -> Callable[[], None]:
-    """Run something in a forked child; the result waits for it and reports its failure."""
+    """Run a function in a forked child; the result waits for it and reports its failure."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -372,7 +374,7 @@ def test_parent_and_forked_child_both_read_and_commit(catalog: Catalog, table: s
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_a_child_keeps_its_commits_when_the_parent_closes(
+def test_forked_child_keeps_committing_after_the_parent_closes(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     settings = {"mirror": {"mode": "off"}, "table": {"data_root": str(tmp_path)}}
@@ -395,7 +397,7 @@ def test_a_child_keeps_its_commits_when_the_parent_closes(
         assert paths(again) == ["after", "before"]
 
 
-def test_closing_one_catalog_does_not_unlock_another(
+def test_closing_one_catalog_keeps_the_locks_of_another(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     settings = {"mirror": {"mode": "off"}, "table": {"data_root": str(tmp_path)}}
@@ -415,7 +417,7 @@ def test_closing_one_catalog_does_not_unlock_another(
         assert paths(again) == ["elsewhere", "here"]
 
 
-def test_a_forked_child_is_told_that_duckdb_stays_behind(tmp_path: Path) -> None:
+def test_duckdb_catalog_in_a_forked_child_raises_a_clear_error(tmp_path: Path) -> None:
     with deltasql.connect(f"deltasql://duckdb/{tmp_path}/meta.duckdb", create=True) as catalog:
 
         def work() -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL through psycopg: values, errors, connections that are lost, shared or few."""
+"""PostgreSQL through psycopg: values, errors, and lost, shared and scarce connections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def catalog(postgres_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 @pytest.fixture
 def admin(catalog: Catalog, postgres_uri: DeltaSqlUri) -> Iterator[psycopg.Connection[Any]]:
-    """A connection of our own to the same schema."""
+    """A separate connection to the same schema."""
     with psycopg.connect(conninfo(postgres_uri, catalog.config), autocommit=True) as opened:
         opened.execute(f"SET search_path = {postgres_uri.search_path}")
         yield opened
@@ -63,7 +63,7 @@ def intents(catalog: Catalog) -> list[str]:
     return sorted(path for _, _, path, _ in catalog.store.intents_before(FUTURE_MS))
 
 
-def test_intents_keep_every_path_as_it_is(catalog: Catalog) -> None:
+def test_intents_keep_paths_unchanged(catalog: Catalog) -> None:
     paths = [
         "/lake/plain",
         '/lake/a "quoted" \\ name',
@@ -82,7 +82,7 @@ def test_many_intents_are_recorded_at_once(catalog: Catalog) -> None:
     assert intents(catalog) == sorted(paths)
 
 
-def test_refused_intent_is_an_error_and_the_next_one_is_recorded(
+def test_failed_intent_raises_and_the_next_one_is_recorded(
     catalog: Catalog, admin: psycopg.Connection[Any]
 ) -> None:
     with pytest.raises(TxnLogStoreError, match="NUL"):
@@ -106,7 +106,7 @@ def test_paths_do_not_depend_on_the_client_encoding(
         assert other.table("t").snapshot().scan().paths() == ["größe=😀,a"]
 
 
-def test_appends_go_on_after_a_rollback(catalog: Catalog) -> None:
+def test_appends_succeed_after_a_rollback(catalog: Catalog) -> None:
     """psycopg discards its prepared statements after a ROLLBACK."""
     catalog.create_table("t", SCHEMA)
     for number in range(4):
@@ -119,7 +119,7 @@ def test_appends_go_on_after_a_rollback(catalog: Catalog) -> None:
     assert catalog.table("t").version() == 12
 
 
-def test_appends_go_on_when_prepared_statements_are_gone(catalog: Catalog) -> None:
+def test_appends_succeed_after_deallocate_all(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
     for number in range(4):
         append(catalog, f"before-{number}")
@@ -150,14 +150,14 @@ def test_one_connection_serves_many_threads(postgres_uri: DeltaSqlUri, tmp_path:
         assert catalog.store.dialect.usage() == {"lent": 0, "idle": 1, "max": 1}
 
 
-def test_single_connection_that_is_lent_is_busy(postgres_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_pool_of_one_connection_in_use_is_busy(postgres_uri: DeltaSqlUri, tmp_path: Path) -> None:
     with open_catalog(postgres_uri, tmp_path, max_size=1, timeout_s=0.1) as catalog:
         with catalog.store.session(), pytest.raises(StoreBusyError, match=r"0\.1 s"):
             catalog.tables()
         assert catalog.tables() == []
 
 
-def test_closing_waits_for_nobody_and_closes_lent_connections_later(
+def test_close_does_not_wait_for_connections_in_use(
     postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     catalog = open_catalog(postgres_uri, tmp_path)
@@ -168,7 +168,7 @@ def test_closing_waits_for_nobody_and_closes_lent_connections_later(
     assert connection.closed
 
 
-def test_waiting_thread_is_told_that_the_store_is_closed(
+def test_thread_waiting_for_a_connection_gets_store_closed(
     postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     catalog = open_catalog(postgres_uri, tmp_path, max_size=1)
@@ -180,10 +180,10 @@ def test_waiting_thread_is_told_that_the_store_is_closed(
 
 
 class LeftBlockError(Exception):
-    """Ends a block in a forked child."""
+    """Leaves the session block in a forked child."""
 
 
-def test_fork_inside_a_session_leaves_the_connection_to_the_parent(catalog: Catalog) -> None:
+def test_fork_in_a_session_keeps_the_parents_transaction(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
     try:
         with catalog.store.session() as session:
@@ -204,7 +204,7 @@ def test_fork_inside_a_session_leaves_the_connection_to_the_parent(catalog: Cata
     assert catalog.table("t").version() == 1
 
 
-def test_server_that_went_away_is_reported_and_found_again(
+def test_catalog_reconnects_after_the_server_was_unreachable(
     postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with Proxy() as proxy, open_catalog(proxy.uri(postgres_uri), tmp_path) as catalog:
@@ -217,8 +217,8 @@ def test_server_that_went_away_is_reported_and_found_again(
         assert catalog.tables() == []
 
 
-def test_socket_above_1023_works(postgres_uri: DeltaSqlUri, tmp_path: Path) -> None:
-    """`select` would not take it."""
+def test_socket_number_above_1023_works(postgres_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    """`select` does not accept such a socket."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 4096:
         pytest.skip("this machine allows no socket above 1,023")

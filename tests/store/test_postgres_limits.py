@@ -1,4 +1,4 @@
-"""No wait for PostgreSQL is without a limit, and the error names who holds the lock."""
+"""Every wait for PostgreSQL has a limit, and the error names the session that holds the lock."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 SCHEMA = pa.schema([("id", pa.int64())])
-# Half of the lock timeout is left to ask who holds the lock, on a busy machine too.
+# Half of the lock timeout is left to look up the lock holder, even on a busy machine.
 LOCK_MS, STATEMENT_MS = 1_500, 300
-# Three waits for a lock, the pauses in between, and a busy machine.
+# Three waits for a lock, the backoff between them, and a margin for a busy machine.
 IN_TIME_S = 3 * LOCK_MS / 1000 + 3
 
 
@@ -45,7 +45,7 @@ def opened(uri: DeltaSqlUri, folder: Path, **store: Any) -> Iterator[Catalog]:
 
 @pytest.fixture
 def admin(postgres_uri: DeltaSqlUri) -> Iterator[psycopg.Connection[Any]]:
-    """A program that is not ours, in the schema of the catalog."""
+    """Another program with a session in the schema of the catalog."""
     with psycopg.connect(
         os.environ["TEST_DATABASE_URL"], autocommit=True, application_name="a long report"
     ) as connection:
@@ -59,7 +59,7 @@ def append(catalog: Catalog, *paths: str) -> None:
 
 
 def slow_heads(admin: psycopg.Connection[Any], seconds: float, *, times: int) -> None:
-    """Let the database take long to move a head, the first few times."""
+    """Make the first few updates of a head slow."""
     admin.execute("CREATE SEQUENCE moves")
     admin.execute(
         "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
@@ -72,7 +72,7 @@ def slow_heads(admin: psycopg.Connection[Any], seconds: float, *, times: int) ->
 
 
 @pytest.mark.parametrize("paths", [("a",), ("a", "b")], ids=["one file", "two files"])
-def test_commit_behind_a_lock_ends_in_time_and_names_the_session_that_holds_it(
+def test_blocked_commit_times_out_and_names_the_lock_holder(
     postgres_uri: DeltaSqlUri,
     tmp_path: Path,
     admin: psycopg.Connection[Any],
@@ -91,7 +91,7 @@ def test_commit_behind_a_lock_ends_in_time_and_names_the_session_that_holds_it(
         assert catalog.table("t").version() == 2
 
 
-def test_other_changes_behind_a_lock_end_in_time_and_name_the_session(
+def test_blocked_rename_times_out_and_names_the_lock_holder(
     postgres_uri: DeltaSqlUri, tmp_path: Path, admin: psycopg.Connection[Any]
 ) -> None:
     with opened(postgres_uri, tmp_path, lock_timeout_ms=LOCK_MS) as catalog:
@@ -102,10 +102,10 @@ def test_other_changes_behind_a_lock_end_in_time_and_name_the_session(
         catalog.rename("t", "u")
 
 
-def test_reads_behind_a_lock_end_in_time_and_name_the_session(
+def test_blocked_reads_time_out_and_name_the_lock_holder(
     postgres_uri: DeltaSqlUri, tmp_path: Path, admin: psycopg.Connection[Any]
 ) -> None:
-    """Those of ADBC too."""
+    """Includes reads through ADBC."""
     at = {"table_id": 1, "version": 1, "first_file_id": 0, "next_file_id": 10}
     with opened(postgres_uri, tmp_path, lock_timeout_ms=LOCK_MS) as catalog:
         append(catalog, "a")
@@ -120,7 +120,7 @@ def test_reads_behind_a_lock_end_in_time_and_name_the_session(
         assert catalog.store.arrow("files_plain", **at).num_rows == 1
 
 
-def test_commit_that_the_statement_timeout_stopped_is_tried_again(
+def test_commit_is_retried_after_a_statement_timeout(
     postgres_uri: DeltaSqlUri, tmp_path: Path, admin: psycopg.Connection[Any]
 ) -> None:
     with opened(postgres_uri, tmp_path, statement_timeout_ms=STATEMENT_MS) as catalog:
@@ -130,7 +130,7 @@ def test_commit_that_the_statement_timeout_stopped_is_tried_again(
         assert catalog.table("t").version() == 2
 
 
-def test_commit_that_the_statement_timeout_always_stops_is_store_busy(
+def test_repeated_statement_timeouts_raise_store_busy(
     postgres_uri: DeltaSqlUri, tmp_path: Path, admin: psycopg.Connection[Any]
 ) -> None:
     with opened(postgres_uri, tmp_path, statement_timeout_ms=STATEMENT_MS) as catalog:
@@ -144,7 +144,7 @@ def test_commit_that_the_statement_timeout_always_stops_is_store_busy(
         assert catalog.table("t").version() == 2
 
 
-def test_bulk_commits_and_bulk_reads_have_a_limit_of_their_own(
+def test_bulk_commits_and_reads_have_their_own_timeout(
     postgres_uri: DeltaSqlUri, tmp_path: Path, admin: psycopg.Connection[Any]
 ) -> None:
     with opened(
@@ -162,7 +162,7 @@ def test_bulk_commits_and_bulk_reads_have_a_limit_of_their_own(
     at = {"table_id": 1, "version": 1, "first_file_id": 0, "next_file_id": 10}
     with (
         opened(postgres_uri, tmp_path, bulk_timeout_ms=STATEMENT_MS) as catalog,
-        # The database makes no rows in time, and says so while they are fetched.
+        # The timeout is reported while rows are fetched.
         pytest.raises(StoreBusyError, match="statement timeout"),
     ):
         catalog.store.arrow("files_plain", **at)
@@ -176,7 +176,7 @@ def test_bulk_commits_and_bulk_reads_have_a_limit_of_their_own(
     ],
     ids=["defaults", "configured"],
 )
-def test_limit_of_a_role_counts_before_our_default_and_what_is_configured_before_it(
+def test_role_timeout_overrides_the_default_and_config_overrides_both(
     postgres_uri: DeltaSqlUri, tmp_path: Path, store: dict[str, int], expected: tuple[str, ...]
 ) -> None:
     role = f"limited_{uuid.uuid4().hex[:12]}"
@@ -200,7 +200,7 @@ def test_limit_of_a_role_counts_before_our_default_and_what_is_configured_before
             admin.execute(f"DROP ROLE {role}")
 
 
-def test_server_process_that_does_not_answer_costs_the_connection_and_not_for_ever(
+def test_connection_to_a_hung_server_process_is_replaced(
     postgres_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_limits, "_GRACE_S", 0.2)
@@ -219,7 +219,7 @@ def test_server_process_that_does_not_answer_costs_the_connection_and_not_for_ev
             os.kill(pid, signal.SIGCONT)
 
 
-def test_schema_that_is_not_there_is_reported_when_the_catalog_is_opened(
+def test_missing_schema_is_reported_when_the_catalog_is_opened(
     postgres_uri: DeltaSqlUri, admin: psycopg.Connection[Any]
 ) -> None:
     schema = f"new_{uuid.uuid4().hex[:12]}"
@@ -243,7 +243,7 @@ def test_schema_that_is_not_there_is_reported_when_the_catalog_is_opened(
         ("40P01", Fault.RETRY),
     ],
 )
-def test_faults_are_told_by_their_sqlstate(
+def test_errors_are_classified_by_sqlstate(
     postgres_uri: DeltaSqlUri, tmp_path: Path, state: str, fault: Fault
 ) -> None:
     with opened(postgres_uri, tmp_path) as catalog:

@@ -1,4 +1,4 @@
-"""The roles of the guide for production: each may do what the guide says, and no more."""
+"""The roles of the production guide have exactly the privileges that the guide states."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
 
 
-def test_each_role_may_do_what_the_guide_says(
+def test_each_role_has_the_privileges_of_the_guide(
     guide: Guide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(role: str, **options: Any) -> Catalog:
         return deltasql.connect(guide.uri(role), **options)
 
     with pytest.raises(TxnLogStoreError, match="permission denied"):
-        connect("etl", create=True)  # it may not make the tables
+        connect("etl", create=True)  # it may not create tables in the schema
     monkeypatch.setenv("PASSWORD", PASSWORD)
     printed = guide.init(f"{tmp_path}/the lake")
     (root,) = re.findall(r"export DELTASQL_TABLE__DATA_ROOT=(.*?)  #", printed)
@@ -64,7 +64,7 @@ def test_each_role_may_do_what_the_guide_says(
 
 
 def _use(catalog: Catalog) -> None:
-    """Do what a writer does: everything but changes of the schema."""
+    """Do everything that a writer may do, which excludes schema migrations."""
     with catalog.begin() as tx:
         tx.write("orders", pa.table({"id": [1, 2]}))
         tx.write("stock", pa.table({"id": [1]}))

@@ -1,4 +1,4 @@
-"""Bulk reads of SQLite give the module's rows, and leave its locks alone."""
+"""Bulk reads of SQLite return the same rows as the sqlite3 module and keep its locks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def by_the_module(connection: sqlite3.Connection, text: str) -> pa.Table:
     return sqlite_arrow._table(sqlite_arrow._rows(connection, text))
 
 
-def test_values_of_every_kind_are_the_same_on_both_ways(
+def test_bulk_read_returns_the_same_values_as_the_sqlite3_module(
     connection: sqlite3.Connection, path: Path, library: _core.SqliteLibrary
 ) -> None:
     found = sqlite_arrow._table(library.read(str(path), READ, 1000))
@@ -63,7 +63,7 @@ def test_values_of_every_kind_are_the_same_on_both_ways(
     assert found.schema.types[4:] == [pa.int64(), pa.string()]
 
 
-def test_no_rows_are_an_empty_table(
+def test_bulk_read_without_rows_returns_an_empty_table(
     connection: sqlite3.Connection, path: Path, library: _core.SqliteLibrary
 ) -> None:
     text = "SELECT a, b FROM t WHERE a = 7"
@@ -72,7 +72,7 @@ def test_no_rows_are_an_empty_table(
     assert found.num_rows == 0
 
 
-def test_many_chunks_stay_in_order(
+def test_bulk_read_keeps_the_row_order_over_many_chunks(
     connection: sqlite3.Connection, path: Path, library: _core.SqliteLibrary
 ) -> None:
     connection.execute("CREATE TABLE many (n INTEGER) STRICT")
@@ -83,19 +83,23 @@ def test_many_chunks_stay_in_order(
     assert found["n"].to_pylist() == list(range(150_000))
 
 
-def test_an_error_is_told_by_the_module(connection: sqlite3.Connection, path: Path) -> None:
+def test_bulk_read_error_is_raised_by_the_sqlite3_module(
+    connection: sqlite3.Connection, path: Path
+) -> None:
     with pytest.raises(sqlite3.OperationalError, match="no such column: nope"):
         sqlite_arrow.read_arrow(connection, path, "SELECT nope FROM t", busy_timeout_ms=10)
 
 
-def test_a_file_that_is_not_there_is_not_made(tmp_path: Path, library: _core.SqliteLibrary) -> None:
+def test_bulk_read_does_not_create_a_missing_file(
+    tmp_path: Path, library: _core.SqliteLibrary
+) -> None:
     missing = tmp_path / "missing.db"
     with pytest.raises(OSError, match="unable to open"):
         library.read(str(missing), "SELECT 1", 10)
     assert not missing.exists()
 
 
-def test_a_copy_of_sqlite_in_the_place_of_the_module_is_not_passed_by(
+def test_replaced_sqlite3_module_disables_the_native_bulk_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Other(sqlite3.Connection):
@@ -117,14 +121,14 @@ else:
 """
 
 
-def test_a_read_does_not_drop_the_lock_of_a_writer_in_the_same_process(
+def test_bulk_read_keeps_the_lock_of_a_writer_in_the_same_process(
     connection: sqlite3.Connection, path: Path
 ) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("INSERT INTO t (a) VALUES (5)")
     with closing(sqlite3.connect(path)) as reader:
         found = sqlite_arrow.read_arrow(reader, path, READ, busy_timeout_ms=10)
-    assert found.num_rows == len(ROWS)  # what is not committed is not seen
+    assert found.num_rows == len(ROWS)  # the uncommitted row is not visible
     other = subprocess.run(
         [sys.executable, "-c", TRIES_TO_WRITE, str(path)],
         capture_output=True,

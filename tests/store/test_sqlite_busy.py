@@ -1,4 +1,4 @@
-"""Another program has the SQLite file: statements wait up to the timeout, and the error says so."""
+"""When another program locks the SQLite file, statements wait for the timeout and then fail."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def session_on(path: Path, timeout_ms: int) -> Iterator[SqliteSession]:
 
 @contextmanager
 def taken(path: Path, what: str) -> Iterator[sqlite3.Connection]:
-    """Let another program have the write lock, or all of the file as one that repairs it may."""
+    """Give another program the write lock, or an exclusive lock on the whole file."""
     with closing(connected(path)) as other:
         if what == "all":
             other.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -109,7 +109,7 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize(("what", "use"), STATEMENTS)
-def test_statement_waits_for_another_program(
+def test_statement_waits_for_the_lock_of_another_program(
     path: Path, what: str, use: Callable[[SqliteSession], int]
 ) -> None:
     with session_on(path, LONG_MS) as session, taken_briefly(path, what):
@@ -117,7 +117,7 @@ def test_statement_waits_for_another_program(
 
 
 @pytest.mark.parametrize(("what", "use"), STATEMENTS[:-1])
-def test_statement_that_waited_for_the_timeout_fails_with_sqlites_error(
+def test_statement_fails_with_sqlites_error_after_the_timeout(
     path: Path, what: str, use: Callable[[SqliteSession], int]
 ) -> None:
     with (
@@ -128,7 +128,7 @@ def test_statement_that_waited_for_the_timeout_fails_with_sqlites_error(
         use(session)
 
 
-def test_transaction_that_waited_for_the_timeout_names_the_process_that_has_the_lock(
+def test_transaction_timeout_names_the_process_that_holds_the_lock(
     path: Path,
 ) -> None:
     with (
@@ -141,12 +141,12 @@ def test_transaction_that_waited_for_the_timeout_names_the_process_that_has_the_
         begin(session)
 
 
-def test_wait_for_the_turn_and_for_sqlites_lock_share_one_timeout(path: Path) -> None:
-    # Two waits, one after the other, would take turn_s longer than the timeout.
+def test_waits_for_the_queue_and_for_sqlites_lock_share_one_timeout(path: Path) -> None:
+    # Two separate timeouts would take turn_s longer than one.
     timeout_ms, turn_s = 4_000, 3.6
     turn = WriteQueue(str(path), 10)
     turn.acquire()
-    # Locks of threads know their thread, and files' locks their open file: freed from here.
+    # Another thread may not release the locks, so it closes the files instead.
     freeing = threading.Timer(turn_s, turn._close_files)
     freeing.start()
     with session_on(path, timeout_ms) as session, taken(path, "write"):
@@ -155,13 +155,15 @@ def test_wait_for_the_turn_and_for_sqlites_lock_share_one_timeout(path: Path) ->
             begin(session)
         waited = time.monotonic() - began
         assert timeout_ms / 1000 <= waited < timeout_ms / 1000 + turn_s
-        # The statements after it wait as long as ever.
+        # Later statements keep the whole timeout.
         (busy_timeout,) = session._connection.execute("PRAGMA busy_timeout").fetchone()
         assert busy_timeout == timeout_ms
     freeing.join()
 
 
-def test_commit_waits_for_another_program_once(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_commit_does_not_wait_for_the_timeout_twice(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     with deltasql.connect(
         sqlite_uri,
         mirror={"mode": "off"},
@@ -179,21 +181,21 @@ def test_commit_waits_for_another_program_once(sqlite_uri: DeltaSqlUri, tmp_path
         assert tx.versions == {"t": 1}
 
 
-def test_rows_that_wait_are_written_once(path: Path) -> None:
-    """Outside a transaction each row is one of its own, and the first may be in already."""
+def test_insert_that_waited_for_a_lock_writes_each_row_once(path: Path) -> None:
+    """Outside a transaction each row commits by itself: a retry could insert one twice."""
     with session_on(path, LONG_MS) as session, taken_briefly(path, "write"):
         insert_many(session)
         found = session._connection.execute("SELECT path FROM dl_staged_files ORDER BY path")
         assert found.fetchall() == [("a",), ("b",)]
 
 
-def test_other_errors_are_raised_at_once(path: Path) -> None:
+def test_other_errors_are_not_retried(path: Path) -> None:
     with session_on(path, LONG_MS) as session, pytest.raises(sqlite3.OperationalError, match="dl_"):
         session.query("applied_migrations")
 
 
 @pytest.mark.parametrize("timeout_ms", [0, SHORT_MS])
-def test_opening_a_catalog_that_another_program_locked_is_store_busy(
+def test_opening_a_locked_catalog_raises_store_busy(
     sqlite_uri: DeltaSqlUri, timeout_ms: int
 ) -> None:
     deltasql.connect(sqlite_uri, create=True).close()
@@ -204,7 +206,9 @@ def test_opening_a_catalog_that_another_program_locked_is_store_busy(
         deltasql.connect(sqlite_uri, store={"busy_timeout_ms": timeout_ms})
 
 
-def test_bulk_read_through_the_module_waits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bulk_read_through_the_sqlite3_module_waits_for_a_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_arrow, "_library", lambda: None)
     with closing(connected(path, LONG_MS)) as connection, taken_briefly(path, "all"):
         found = sqlite_arrow.read_arrow(

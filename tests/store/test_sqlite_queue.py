@@ -1,4 +1,4 @@
-"""The queue of writers to a SQLite file: fair, bounded, and nothing but fairness depends on it."""
+"""The queue of writers to a SQLite file is fair and bounded; commits are safe without it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def database(tmp_path: Path) -> str:
 
 
 def queue_on(database: str, timeout_s: float = LONG_S) -> WriteQueue:
-    """Return the queue as another process sees it: locks belong to the open files of one queue."""
+    """Return a queue that behaves as in another process: each queue locks its own open files."""
     return WriteQueue(database, timeout_s)
 
 
@@ -72,7 +72,7 @@ def _hold(database: str, has_turn: Any, may_go: Any) -> None:
 
 @contextmanager
 def held_by_process(database: str) -> Iterator[tuple[int, Any]]:
-    """Let another process have the turn; yields its pid, and the event that ends it."""
+    """Hold the writer lock in another process; yield its pid and the event that ends it."""
     has_turn, may_go = FORK.Event(), FORK.Event()
     process = FORK.Process(target=_hold, args=(database, has_turn, may_go))
     process.start()
@@ -91,10 +91,8 @@ def suspend(pid: int) -> None:
 
 
 @pytest.mark.parametrize("others", ["process", "thread"])
-def test_writer_that_commits_again_does_not_overtake_a_waiting_one(
-    database: str, others: str
-) -> None:
-    """However short the pause between its transactions is."""
+def test_writer_does_not_overtake_a_waiting_writer(database: str, others: str) -> None:
+    """Even if it starts its next transaction at once."""
     first, order = queue_on(database), []
     second = first if others == "thread" else queue_on(database)
 
@@ -117,7 +115,7 @@ def test_writer_that_commits_again_does_not_overtake_a_waiting_one(
     assert order == ["waiting", "again"] * 5
 
 
-def test_next_writer_leaves_the_queue_when_it_has_the_turn(database: str) -> None:
+def test_writer_leaves_the_queue_when_it_gets_the_writer_lock(database: str) -> None:
     with turn(queue_on(database)):
         assert is_locked(f"{database}-writer")
         assert not is_locked(f"{database}-queue")
@@ -134,13 +132,15 @@ def test_suspended_waiter_does_not_block_other_writers(database: str) -> None:
         suspend(process.pid)
     try:
         with turn(mine):
-            assert is_locked(f"{database}-queue")  # still its place in the queue
+            assert is_locked(
+                f"{database}-queue"
+            )  # the suspended process keeps its place in the queue
     finally:
         process.kill()
         process.join()
 
 
-def test_timeout_error_names_the_process_that_holds_the_queue(database: str) -> None:
+def test_timeout_error_names_the_process_that_holds_the_writer_lock(database: str) -> None:
     with held_by_process(database) as (pid, may_go):
         suspend(pid)
         named = rf"within 50 ms: process {pid} on {os.uname().nodename} holds it"
@@ -160,7 +160,7 @@ def test_killed_writer_does_not_block_other_writers(database: str) -> None:
             pass
 
 
-def test_thread_that_waits_too_long_for_another_gets_an_error(database: str) -> None:
+def test_thread_that_waits_too_long_for_another_thread_gets_store_busy(database: str) -> None:
     queue = queue_on(database, SHORT_S)
 
     def wait() -> None:
@@ -171,11 +171,11 @@ def test_thread_that_waits_too_long_for_another_gets_an_error(database: str) -> 
     with ThreadPoolExecutor(1) as other, turn(queue):
         with pytest.raises(StoreBusyError, match=named):
             other.submit(wait).result()
-        assert is_locked(f"{database}-writer")  # it is still ours
+        assert is_locked(f"{database}-writer")  # this thread still holds the lock
     wait()
 
 
-def test_threads_wait_until_the_transaction_of_another_ends(database: str) -> None:
+def test_thread_waits_until_the_transaction_of_another_thread_ends(database: str) -> None:
     queue, order = queue_on(database), []
     starting = threading.Barrier(2)
 
@@ -193,7 +193,7 @@ def test_threads_wait_until_the_transaction_of_another_ends(database: str) -> No
     assert order == ["first", "second"]
 
 
-def test_forked_process_does_not_share_the_turn_of_its_parent(database: str) -> None:
+def test_forked_process_does_not_share_the_writer_lock_of_its_parent(database: str) -> None:
     queue = queue_on(database, SHORT_S)
     with turn(queue):
         assert _exit_code(_expect_timeout, queue, os.getpid()) == 0
@@ -218,8 +218,8 @@ def _take_turn(queue: WriteQueue) -> None:
         pass
 
 
-def test_closing_keeps_the_files_open_while_a_thread_writes(database: str) -> None:
-    """Another file may get the number of one that is closed."""
+def test_close_keeps_the_lock_files_open_while_a_thread_writes(database: str) -> None:
+    """Another file could reuse the descriptor of a closed one."""
     queue = queue_on(database)
     with ThreadPoolExecutor(1) as other, turn(queue):
         other.submit(queue.close).result()
@@ -231,7 +231,7 @@ def test_closing_keeps_the_files_open_while_a_thread_writes(database: str) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 32, b"12", b"\xff\xfe host\n"])
-def test_unreadable_name_in_the_file_still_gives_an_error(database: str, content: bytes) -> None:
+def test_unreadable_holder_name_still_raises_store_busy(database: str, content: bytes) -> None:
     path = Path(f"{database}-writer")
     path.write_bytes(content)
     with path.open("ab") as file:
@@ -250,7 +250,7 @@ def test_commit_succeeds_when_queue_file_cannot_be_created(sqlite_uri: DeltaSqlU
         assert tx.versions == {"sales": 1}
 
 
-def test_commit_succeeds_when_the_disk_has_no_room_for_the_holders_name(database: str) -> None:
+def test_commit_succeeds_when_the_holder_name_cannot_be_written(database: str) -> None:
     assert _exit_code(_take_turn_without_room, database) == 0
 
 
@@ -263,9 +263,7 @@ def _take_turn_without_room(database: str) -> None:
 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback", "left", "failed"])
-def test_session_lets_the_next_thread_write_however_it_ends(
-    sqlite_uri: DeltaSqlUri, ends: str
-) -> None:
+def test_next_thread_can_write_however_a_session_ends(sqlite_uri: DeltaSqlUri, ends: str) -> None:
     with deltasql.connect(sqlite_uri, create=True, store={"busy_timeout_ms": 20_000}) as catalog:
         with (
             contextlib.suppress(sqlite3.OperationalError),
@@ -281,9 +279,7 @@ def test_session_lets_the_next_thread_write_however_it_ends(
 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback", "left"])
-def test_interrupt_at_any_instant_lets_other_writers_go_on(
-    sqlite_uri: DeltaSqlUri, ends: str
-) -> None:
+def test_interrupt_never_blocks_other_writers(sqlite_uri: DeltaSqlUri, ends: str) -> None:
     with (
         deltasql.connect(sqlite_uri, create=True, store={"busy_timeout_ms": 60_000}) as catalog,
         ThreadPoolExecutor(1) as other,
@@ -297,7 +293,7 @@ def test_interrupt_at_any_instant_lets_other_writers_go_on(
 
         dialect = catalog.store.dialect
         assert isinstance(dialect, SqliteDialect)
-        # Not where the queue of an earlier test is closed, whenever that is.
+        # Not WriteQueue.close: the garbage collector may close the queue of an earlier test here.
         of_queue = (WriteQueue.acquire, WriteQueue.release, WriteQueue._lock_files)
         functions = (sqlite_queue._lock, sqlite_queue._unlock, sqlite_queue._open, try_lock)
         for at in itertools.count():

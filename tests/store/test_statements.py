@@ -1,4 +1,4 @@
-"""Every SQL block runs on every database, is used, and takes its columns in order."""
+"""Every SQL statement runs on every database, is used, and inserts its columns in order."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ TEXTS = {
     "value",
     "writer_features",
 }
-# What only some databases need.
+# Statements that only some databases need.
 ONLY = {
     "append_one_file": {"postgres"},
     "has_ledger": {"sqlite", "duckdb"},
@@ -109,13 +109,13 @@ ONLY = {
     "restore_durability": {"sqlite"},
     "use_settings": {"postgres"},
 }
-# SQLite changes its durability between two transactions only.
+# SQLite changes its durability only between transactions.
 BETWEEN = {"relax_durability", "restore_durability"}
 BYTES = {"path_key", "min_key", "max_key", "low", "high"}
 
 
 def dummy(parameter: str, number: int = 1) -> Any:
-    """A value of the parameter's type; another number gives another value."""
+    """Return a value of the parameter's type; another number gives another value."""
     if parameter in INT_LISTS:
         return [1, 2]
     if parameter == "bounds":
@@ -140,7 +140,7 @@ def dummy(parameter: str, number: int = 1) -> Any:
 
 
 def parameters(name: str, backend: str) -> dict[str, Any]:
-    """Dummy values for everything a block mentions."""
+    """Return dummy values for the parameters of a statement."""
     text = statement(name, backend)
     listed = set(LIST_PARAMETER.findall(text))
     values = {each: dummy(each) for each in PARAMETER.findall(text)}
@@ -156,7 +156,7 @@ def undone(catalog: Catalog) -> Iterator[Any]:
         session.rollback()
 
 
-def test_every_block_has_a_form_for_every_database() -> None:
+def test_every_statement_has_a_variant_for_every_database() -> None:
     check_each(NAMES, check_forms)
 
 
@@ -165,15 +165,15 @@ def check_forms(name: str) -> None:
     unknown = variants.keys() - {None, *BACKENDS}
     assert not unknown
     assert None in variants or variants.keys() == set(BACKENDS) or variants.keys() == ONLY.get(name)
-    # Where every database has its own, the common form would never run.
+    # If every database has its own variant, the common one would never run.
     assert None not in variants or not variants.keys() > set(BACKENDS)
 
 
-def test_every_block_runs(catalog: Catalog, backend: str) -> None:
+def test_every_statement_runs(catalog: Catalog, backend: str) -> None:
     elsewhere = {name for name, only in ONLY.items() if backend not in only}
-    # The first number of a migration is taken; see the next test.
+    # Migration 1 is already recorded; the next test covers this insert.
     for name in sorted(set(NAMES) - {"insert_migration"} - elsewhere):
-        # Alone in its transaction: two blocks may insert the same dummy key.
+        # Each in its own transaction: two statements may insert the same dummy key.
         with catalog.store.session() as session:
             if backend != "sqlite" or name not in BETWEEN:
                 session.begin()
@@ -186,7 +186,7 @@ def test_every_block_runs(catalog: Catalog, backend: str) -> None:
 def test_every_insert_takes_rows_in_column_order(undone: Any, backend: str, rows: int) -> None:
     for place, name in enumerate(INSERTS):
         table, columns = insert_shape(name, backend)
-        # Other numbers for each: two blocks may insert into one table.
+        # Different numbers for each statement: two of them may insert into one table.
         numbers = range(10 + place * 1000, 10 + place * 1000 + rows)
         undone.insert(name, [tuple(dummy(c, i) for c in columns) for i in numbers])
         listed = undone._connection.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()
@@ -195,7 +195,7 @@ def test_every_insert_takes_rows_in_column_order(undone: Any, backend: str, rows
         assert [row for row in found if row in wanted] == wanted, name
 
 
-def test_placeholders_of_an_insert_are_its_columns() -> None:
+def test_insert_parameters_match_its_columns() -> None:
     check_each(product(INSERTS, BACKENDS), check_placeholders)
 
 
@@ -205,25 +205,25 @@ def check_placeholders(insert: tuple[str, str]) -> None:
     assert tuple(PARAMETER.findall(values)) == columns
 
 
-def test_every_bulk_read_gives_arrow(catalog: Catalog, backend: str) -> None:
+def test_every_bulk_read_returns_arrow(catalog: Catalog, backend: str) -> None:
     def check(name: str) -> None:
         assert catalog.store.arrow(name, **parameters(name, backend)).num_rows == 0
 
     check_each(BULK, check)
 
 
-def test_no_block_is_unused() -> None:
+def test_every_statement_is_used() -> None:
     source = "\n".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
     used = set(re.findall(r"[\"'](\w+)[\"']", source))
     assert sorted(set(NAMES) - used) == []
 
 
-def test_no_part_is_unused() -> None:
+def test_every_statement_part_is_used() -> None:
     text = " ".join(text for variants in blocks().values() for text in variants.values())
     assert {name for name in blocks("part") if f"{{use:{name}}}" not in text} == set()
 
 
-def test_no_block_is_written_twice() -> None:
+def test_no_statement_is_defined_twice() -> None:
     headers = [
         line
         for path in PACKAGE.glob("store/sql/*.sql")
@@ -233,7 +233,7 @@ def test_no_block_is_written_twice() -> None:
     assert sorted(headers) == sorted(set(headers))
 
 
-def test_no_statement_is_named_that_does_not_exist() -> None:
+def test_code_names_only_existing_statements() -> None:
     call = re.compile(r"\.(?:query|execute|insert|arrow)\(\s*\"([a-z_]+)\"")
     for path in PACKAGE.rglob("*.py"):
         assert set(call.findall(path.read_text("utf-8"))) <= set(NAMES), path

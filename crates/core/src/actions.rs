@@ -1,7 +1,7 @@
-//! Delta's actions as Rust values, and their JSON form.
+//! Delta's actions as Rust types, and their JSON form.
 //!
-//! Fields that this release does not know are kept in `extra`, kinds it does not know in `Unknown`.
-//! Keys beside an action, which readers have to ignore, are kept in its `extra` under `BESIDE`.
+//! Unknown fields are kept in `extra`, and unknown kinds of actions in `Unknown`. Other keys on the
+//! line of an action, which readers must ignore, are kept in its `extra` under `BESIDE`.
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 use crate::json::Json;
 use crate::{field_type, field_value, for_each_action};
 
-/// Partition values, tags, properties: text to text or null, in the order written.
+/// Partition values, tags or properties: a map from string to string or null that keeps its order.
 pub type StringMap = IndexMap<String, Option<String>>;
 pub type StringList = Vec<String>;
 
-/// The key of `extra` that holds what stood beside the action in its line.
+/// The key of `extra` for the other keys on the action's line.
 pub const BESIDE: &str = "deltasql.beside";
 
 macro_rules! define_actions {
@@ -96,7 +96,7 @@ macro_rules! write_field {
 
 for_each_action!(define_actions);
 
-/// The value of a field; null and absent are the same.
+/// A value that can be read from a field; null and a missing field are the same.
 trait Field<'de>: Sized {
     fn read<A: MapAccess<'de>>(map: &mut A) -> Result<Option<Self>, A::Error>;
 }
@@ -140,7 +140,7 @@ pub enum Action {
     CommitInfo(Box<CommitInfo>),
     Sidecar(Box<Sidecar>),
     CheckpointMetadata(Box<CheckpointMetadata>),
-    /// A kind that this release does not know: never needed to read a table, kept for others.
+    /// An unknown kind of action. Readers may ignore it; it is kept for other programs.
     Unknown {
         kind: String,
         body: Value,
@@ -148,7 +148,7 @@ pub enum Action {
 }
 
 impl DeletionVector {
-    /// The id that, with the path, names a logical file.
+    /// Return the unique id of the deletion vector, which with the path identifies a logical file.
     pub fn unique_id(&self) -> String {
         let base = format!("{}{}", self.storage_type, self.path_or_inline_dv);
         match self.offset {
@@ -159,7 +159,7 @@ impl DeletionVector {
 }
 
 impl Format {
-    /// The format of every table today.
+    /// Return the Parquet format, the only one that Delta defines.
     pub fn parquet() -> Self {
         Self {
             provider: "parquet".to_owned(),
@@ -170,7 +170,7 @@ impl Format {
 }
 
 impl Action {
-    /// The key under which the action stands in a commit file.
+    /// Return the key of the action in a commit file.
     pub fn kind(&self) -> &str {
         match self {
             Self::Add(_) => "add",
@@ -187,7 +187,7 @@ impl Action {
         }
     }
 
-    /// What this release does not know of the action.
+    /// Return the unknown fields of the action.
     fn extra(&self) -> Option<&Map<String, Value>> {
         match self {
             Self::Add(action) => Some(&action.extra),
@@ -220,7 +220,7 @@ impl Action {
         }
     }
 
-    /// Keys beside the action; one that names an action would make a second one of the line.
+    /// Return the other keys on the action's line, except names of actions: a line has one action.
     fn beside(&self) -> impl Iterator<Item = (&String, &Value)> {
         let kept = self.extra().and_then(|extra| extra.get(BESIDE));
         let kept = kept.and_then(Value::as_object).into_iter().flatten();
@@ -283,7 +283,7 @@ impl<'de> Visitor<'de> for ActionVisitor {
         let mut found: Option<Action> = None;
         let mut others: Vec<(String, Value)> = Vec::new();
         while let Some(JsonKey(kind)) = map.next_key()? {
-            // Some writers spell out the other kinds as null.
+            // Some writers write the other kinds as null.
             match (Action::read(&kind, &mut map)?, &found) {
                 (None, _) => {}
                 (Some(Action::Unknown { kind, body }), _) => others.push((kind, body)),
@@ -335,6 +335,6 @@ impl Serialize for Action {
     }
 }
 
-/// A JSON key, borrowed from the input when it has no escapes.
+/// A JSON key, borrowed from the input if it has no escapes.
 #[derive(serde::Deserialize)]
 struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);

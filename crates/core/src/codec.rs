@@ -1,13 +1,13 @@
-//! A commit file: one JSON action per line.
+//! Parse and encode commit files, which have one JSON action per line.
 use crate::actions::Action;
 use crate::error::Error;
 
-/// Columns are nested less deep by far; what is much deeper ends the stack of some readers.
+/// Columns are never nested this deep, and deeper JSON overflows the stack of some readers.
 const MAX_STATS_DEPTH: usize = 500;
-/// The longest line: a schema of ten thousand columns takes a few megabytes.
+/// The maximum length of a line: a schema of ten thousand columns takes a few megabytes.
 pub const MAX_LINE: usize = 64 << 20;
 
-/// Read the actions of a commit file; empty lines are passed over.
+/// Parse the actions of a commit file; empty lines are skipped.
 pub fn parse(data: &[u8]) -> Result<Vec<Action>, Error> {
     let mut actions = Vec::new();
     for (index, line) in data.split(|byte| *byte == b'\n').enumerate() {
@@ -29,7 +29,7 @@ pub fn parse(data: &[u8]) -> Result<Vec<Action>, Error> {
     Ok(actions)
 }
 
-/// Write the canonical commit file: commitInfo, protocol, metaData, then the rest in order.
+/// Encode the canonical commit file: commitInfo, protocol, metaData, then the rest in order.
 pub fn encode<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Vec<u8> {
     let mut ordered: Vec<&Action> = actions.into_iter().collect();
     ordered.sort_by_key(|action| rank(action));
@@ -40,15 +40,15 @@ pub fn encode<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Vec<u8> {
     out
 }
 
-/// Write one action and its line end.
+/// Append one action and a newline to `out`.
 pub fn encode_line(action: &Action, out: &mut Vec<u8>) {
-    // Keys are strings and the sink is memory: there is nothing left that can fail.
+    // This cannot fail: all keys are strings, and the output is in memory.
     if serde_json::to_writer(&mut *out, action).is_ok() {
         out.push(b'\n');
     }
 }
 
-/// Refuse statistics that are nested so deep that other readers of the log end on them.
+/// Reject statistics that are nested so deep that other readers of the log crash.
 fn check_stats(action: &Action, line: usize) -> Result<(), Error> {
     let stats = match action {
         Action::Add(add) => &add.stats,
@@ -65,7 +65,7 @@ fn check_stats(action: &Action, line: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the JSON text of statistics is nested deeper than it may be; texts within it are text.
+/// Return true if the JSON text of statistics is nested too deep; brackets in strings do not count.
 pub fn nests_too_deep(stats: &str) -> bool {
     if stats.len() <= MAX_STATS_DEPTH {
         return false;

@@ -1,4 +1,4 @@
-//! Reading Arrow columns of files whatever flavour of string or integer a database sends.
+//! The Arrow columns of a list of files, read from any string or integer type of a database.
 use std::sync::Arc;
 
 use arrow_array::builder::{BooleanBuilder, Int64Builder, StringBuilder};
@@ -11,7 +11,7 @@ use crate::actions::{AddFile, StringMap};
 use crate::error::Error;
 use crate::object_writer::ObjectWriter;
 
-/// The columns that a list of files may have; only `path` must be there. Others pass through.
+/// The columns that a list of files may have; only `path` is required. Other columns are kept.
 const COLUMNS: [(&str, DataType); 13] = [
     ("path", DataType::Utf8),
     ("partition", DataType::Utf8),
@@ -28,7 +28,7 @@ const COLUMNS: [(&str, DataType); 13] = [
     ("extra", DataType::Utf8),
 ];
 
-/// The schema with every known column in a type that this module reads.
+/// Return the schema with every known column in a type that this module reads.
 pub fn readable_schema(schema: &Schema) -> Result<SchemaRef, Error> {
     if schema.column_with_name("path").is_none() {
         let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
@@ -49,7 +49,7 @@ pub fn readable_schema(schema: &Schema) -> Result<SchemaRef, Error> {
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 
-/// Cast the columns that differ from the schema; the others are shared, not copied.
+/// Cast the columns whose type differs from the schema; the others are shared, not copied.
 pub fn readable_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Error> {
     let columns = batch.columns().iter().zip(schema.fields());
     let cast = columns.map(|(column, field)| {
@@ -62,7 +62,7 @@ pub fn readable_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     RecordBatch::try_new(Arc::clone(schema), columns).map_err(files_error)
 }
 
-/// A column of texts, whatever its layout.
+/// A string column of any Arrow string type.
 pub enum Texts<'a> {
     Small(&'a StringArray),
     Large(&'a LargeStringArray),
@@ -83,7 +83,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// The text of a row; an empty one stands for NULL where a database has only NOT NULL columns.
+    /// Return the text of a row; an empty string means NULL, since some columns are NOT NULL.
     pub fn get(&self, row: usize) -> Option<&'a str> {
         let value = match self {
             Self::Small(texts) => texts.is_valid(row).then(|| texts.value(row)),
@@ -105,7 +105,7 @@ pub fn boolean(batch: &RecordBatch, name: &str, row: usize) -> Option<bool> {
     (!column.is_null(row)).then(|| column.as_boolean().value(row))
 }
 
-/// One batch of all the files, under the names above.
+/// Return one batch with all files, with the columns of `COLUMNS`.
 pub fn batch_of(
     files: &[Arc<AddFile>],
     partition_columns: &[String],
@@ -142,7 +142,7 @@ pub fn batch_of(
     RecordBatch::try_new(file_schema(), columns).map_err(files_error)
 }
 
-/// The schema of `batch_of`.
+/// Return the schema of `batch_of`.
 pub fn file_schema() -> SchemaRef {
     let fields = COLUMNS.iter().map(|(name, data_type)| {
         let required = matches!(
@@ -154,7 +154,7 @@ pub fn file_schema() -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Partition values as canonical JSON: the partition columns in order, then what else is there.
+/// Return partition values as canonical JSON: the partition columns in order, then all others.
 pub fn partition_text(values: &StringMap, partition_columns: &[String]) -> String {
     let mut out = ObjectWriter::default();
     for column in partition_columns {
@@ -172,7 +172,7 @@ pub fn files_error(error: impl std::fmt::Display) -> Error {
     Error::Files(error.to_string())
 }
 
-/// Compact JSON; what is handed in has string keys only, so it always has a JSON form.
+/// Return compact JSON; this cannot fail, because all keys of `value` must be strings.
 pub fn json_text(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

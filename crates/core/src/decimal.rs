@@ -1,13 +1,15 @@
-//! Decimal text as an integer at a fixed scale, rounded down and up.
+//! Parse decimal text as an integer at a fixed scale, rounded down and up.
 
-/// The two neighbours of a number at some scale; equal when the number is exact there.
+/// A number rounded down and up to a scale; both are equal if the number is exact at that scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaled {
     pub floor: i128,
     pub ceil: i128,
 }
 
-/// Read `[-]digits[.digits][e±n]` as a multiple of 10^-scale; `None` when it is no number or too large.
+/// Parse `[-]digits[.digits][e±n]` as a multiple of 10^-scale.
+///
+/// Returns `None` if the text is not a number or the number is too large.
 pub fn parse_scaled(text: &str, scale: i32) -> Option<Scaled> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -32,7 +34,7 @@ pub fn parse_scaled(text: &str, scale: i32) -> Option<Scaled> {
         let digit = i128::from(byte - b'0');
         let is_fraction = index >= whole.len();
         match value.checked_mul(10).and_then(|v| v.checked_add(digit)) {
-            // A digit that no longer fits only matters below the scale: remember that it was there.
+            // The digit does not fit: record whether it makes the result inexact.
             None => {
                 inexact |= digit != 0;
                 shift = shift.checked_add(i32::from(!is_fraction))?;
@@ -59,7 +61,7 @@ pub fn parse_scaled(text: &str, scale: i32) -> Option<Scaled> {
     Some(Scaled { floor, ceil })
 }
 
-/// `value * 10^shift` rounded toward zero, and whether anything was cut.
+/// Return `value * 10^shift` rounded toward zero, and whether it was rounded.
 fn shift_by(value: i128, shift: i32) -> Option<(i128, bool)> {
     if value == 0 {
         return Some((0, false));

@@ -1,4 +1,4 @@
-//! A list of files as Arrow columns: a million files without a million objects.
+//! A list of files as Arrow columns, without one object per file.
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ use crate::json::Json;
 use crate::predicate::Predicate;
 use crate::prune::PartitionFacts;
 
-/// Small enough that the texts of a batch stay below Arrow's 2 GB.
+/// Small enough that the strings of a batch stay below Arrow's limit of 2 GB.
 const BATCH_ROWS: usize = 65_536;
-/// From here on the files are worth the price of threads.
+/// From this number of files on, several threads are faster.
 const PARALLEL_ROWS: usize = 20_000;
 
-/// Live files of a table, in the order they came.
+/// Live files of a table, in input order.
 #[derive(Clone, Debug)]
 pub struct FileList {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
-    /// The row at which each batch starts, and the number of all rows at the end.
+    /// The first row of each batch, and at the end the total number of rows.
     starts: Vec<usize>,
 }
 
 impl FileList {
-    /// Wrap Arrow batches with at least a `path` column.
+    /// Return a list of Arrow batches, which need at least a `path` column.
     pub fn try_new(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Self, Error> {
         let readable = readable_schema(schema)?;
         let cast = batches.iter().map(|batch| readable_batch(batch, &readable));
@@ -40,7 +40,7 @@ impl FileList {
         Ok(Self::of(readable, batches))
     }
 
-    /// Columns of the files of a replayed table.
+    /// Return a list of `add` actions.
     pub fn from_adds(adds: &[Arc<AddFile>], partition_columns: &[String]) -> Result<Self, Error> {
         let batches = adds
             .chunks(BATCH_ROWS)
@@ -49,7 +49,7 @@ impl FileList {
         Ok(Self::of(file_schema(), batches))
     }
 
-    /// Put partition values, as JSON, in the place of their ids in `partition_id`.
+    /// Replace the column `partition_id` with `partition`, which has the values as JSON.
     pub fn with_partitions(&self, partitions: &HashMap<i64, String>) -> Result<Self, Error> {
         let Some((position, _)) = self.schema.column_with_name("partition_id") else {
             return Ok(self.clone());
@@ -107,7 +107,7 @@ impl FileList {
         })
     }
 
-    /// The file at `index`, which must be in range.
+    /// Return the file at `index`, which must be in range.
     pub fn get(&self, index: usize) -> Result<AddFile, Error> {
         let batch_index = self.starts.partition_point(|start| *start <= index) - 1;
         let row = index - self.starts[batch_index];
@@ -134,7 +134,7 @@ impl FileList {
         })
     }
 
-    /// All files, in order.
+    /// Return all files, in order.
     pub fn adds(&self) -> Result<Vec<AddFile>, Error> {
         let mut adds = Vec::with_capacity(self.len());
         for batch in &self.batches {
@@ -143,7 +143,7 @@ impl FileList {
         Ok(adds)
     }
 
-    /// A list of files that left, as the actions that said so; every partition column has a value.
+    /// Return a list of tombstones as `remove` actions; every partition column gets a value.
     pub fn removes(&self, partition_columns: &[String]) -> Result<Vec<RemoveFile>, Error> {
         let rows = self.batches.iter();
         let rows = rows.flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
@@ -151,7 +151,7 @@ impl FileList {
             .collect()
     }
 
-    /// Which files may hold a row that satisfies the predicate, batch by batch.
+    /// Return for each batch which files may have a row that satisfies the predicate.
     pub fn mask(&self, predicate: &Predicate) -> Vec<BooleanArray> {
         let masks_of =
             |batches: &[RecordBatch]| batches.iter().map(|b| mask_of(b, predicate)).collect();
@@ -172,7 +172,7 @@ impl FileList {
         })
     }
 
-    /// Keep the files that may match.
+    /// Return the files that may match.
     pub fn prune(&self, predicate: &Predicate) -> Result<Self, Error> {
         let masks = self.mask(predicate);
         let kept = self.batches.iter().zip(&masks).map(|(batch, mask)| {
@@ -191,7 +191,7 @@ fn mask_of(batch: &RecordBatch, predicate: &Predicate) -> BooleanArray {
     let mut keep = Vec::with_capacity(batch.num_rows());
     for row in 0..batch.num_rows() {
         let asked = partitions.get(row).filter(|_| predicate.reads_partitions());
-        // Many files share a partition: its values are read once.
+        // Many files share a partition, so its values are parsed once.
         let facts = asked.map_or(&unknown, |text| {
             known
                 .entry(text)
@@ -217,7 +217,7 @@ fn adds_of(batch: &RecordBatch, adds: &mut Vec<AddFile>) -> Result<(), Error> {
     let at = |column: Option<&Int64Array>, row| {
         column.and_then(|column| column.is_valid(row).then(|| column.value(row)))
     };
-    // Many files share a partition: its values are read once.
+    // Many files share a partition, so its values are parsed once.
     let mut known: HashMap<&str, StringMap> = HashMap::new();
     for row in 0..batch.num_rows() {
         let owned = |column: &Texts<'_>| column.get(row).map(str::to_owned);
@@ -265,7 +265,7 @@ fn remove_of(
 ) -> Result<RemoveFile, Error> {
     let owned = |name| Texts::of(batch, name).get(row).map(str::to_owned);
     let extended_file_metadata = boolean(batch, "extended_file_metadata", row);
-    // Some writers tell the values without saying that they do. No values at all travel as `{}`.
+    // Some writers write the values without `extendedFileMetadata`. Missing values are `{}`.
     let told = parsed::<StringMap>(batch, "partition", row)?.unwrap_or_default();
     let partition_values = (extended_file_metadata == Some(true) || !told.is_empty()).then(|| {
         let mut values: StringMap = partition_columns

@@ -1,19 +1,19 @@
-//! Laying out the files of one commit for the skipping index.
+//! Order the files of one commit and compute the rows of the data skipping index.
 //!
-//! Files are put in an order where neighbours hold similar values, so that one index row can
-//! describe many of them and still tell something.
+//! Files with similar values are placed next to each other, so that one index row can describe
+//! many files with narrow bounds.
 use std::collections::HashSet;
 
 use crate::keys::{cut_high, cut_low, Key, KeyType, HIGHEST, LOWEST};
 use crate::stats::{FileStats, StatsColumns};
 
-/// Sorting by a column pays off when a file covers at most this part of the column's range.
+/// Files are sorted by a column if a file covers at most this part of the column's range.
 const CLUSTERED_WIDTH: f64 = 0.5;
 
-/// Starting a thread costs less than reading the statistics of so many files.
+/// From this number of files on, a second thread is faster.
 pub const PARALLEL_FROM: usize = 4096;
 
-/// A column of the skipping index.
+/// A column of the data skipping index.
 #[derive(Clone, Debug)]
 pub struct IndexColumn {
     pub id: i64,
@@ -21,7 +21,7 @@ pub struct IndexColumn {
     pub key_type: Option<KeyType>,
 }
 
-/// What the layout needs to know of a file.
+/// The properties of a file that the layout uses.
 #[derive(Clone, Copy, Debug)]
 pub struct FileInput<'a> {
     /// Position in the list of distinct partitions.
@@ -29,7 +29,7 @@ pub struct FileInput<'a> {
     pub stats: Option<&'a str>,
 }
 
-/// One row of the skipping index: the bounds of a column over a run of files.
+/// One row of the data skipping index: the bounds of a column over a range of file ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatsRow {
     pub column_id: i64,
@@ -41,12 +41,12 @@ pub struct StatsRow {
     pub num_records: Option<i64>,
 }
 
-/// The order of the files, and the index rows over them.
+/// The order of the files, and their index rows.
 #[derive(Debug)]
 pub struct Layout {
-    /// Input positions in file-id order.
+    /// Input positions, in the order of file ids.
     pub order: Vec<usize>,
-    /// By input position.
+    /// The number of rows of each file, in input order.
     pub num_records: Vec<Option<i64>>,
     pub rows: Vec<StatsRow>,
 }
@@ -58,7 +58,7 @@ enum Extent {
     Range(Key, Key),
 }
 
-/// Reads what the statistics of files say of the columns of the index.
+/// Parses the statistics of files for the columns of the index.
 #[derive(Clone, Debug, Default)]
 pub struct StatsReader {
     columns: Vec<IndexColumn>,
@@ -71,13 +71,15 @@ struct ColumnExtents {
     null_counts: Vec<Option<i64>>,
 }
 
-/// What the statistics of some files say, in their order.
+/// The statistics of some files, in input order.
 struct Facts {
     num_records: Vec<Option<i64>>,
     by_column: Vec<ColumnExtents>,
 }
 
-/// Order the files by the clustered column, else by partition, and summarise runs of `range_size` files.
+/// Order the files and compute one index row per column for each range of `range_size` files.
+///
+/// Files are ordered by the clustered column if there is one, and by partition otherwise.
 pub fn lay_out(
     files: &[FileInput<'_>],
     partitions: &[String],
@@ -121,9 +123,9 @@ impl StatsReader {
         &self.columns
     }
 
-    /// The index rows over files that are one run, so that there is no order to choose.
+    /// Return the index rows of files that fit into one range, without reordering them.
     ///
-    /// `num_records` takes the number of rows of each file.
+    /// The number of rows of each file is written to `num_records`.
     pub fn one_run<'a>(
         &self,
         files: impl IntoIterator<Item = Option<&'a str>>,
@@ -197,7 +199,7 @@ impl Run {
     }
 }
 
-/// Counts come from whoever wrote the log: a sum that no number holds is not known.
+/// Add two counts of a log; a sum that overflows is unknown.
 fn add((a, b): (i64, i64)) -> Option<i64> {
     a.checked_add(b)
 }
@@ -207,7 +209,7 @@ fn total(counts: impl IntoIterator<Item = Option<i64>>) -> Option<i64> {
     counts.try_fold(0, |sum, count| add((sum, count?)))
 }
 
-/// Read the statistics of all files, of many by two threads.
+/// Parse the statistics of all files, with two threads if there are many files.
 fn read_facts(files: &[FileInput<'_>], columns: &[IndexColumn]) -> Facts {
     if files.len() < PARALLEL_FROM {
         return read_some(files, columns);
@@ -315,7 +317,7 @@ fn file_order(
     match clustered(by_column) {
         Some(column) => order.sort_by(|&a, &b| {
             let low = |file: usize| low_of(&column.extents[file]);
-            // Partitions have an index of their own, so the values come first.
+            // The values come first, because partitions have an index of their own.
             (low(a), rank[files[a].partition]).cmp(&(low(b), rank[files[b].partition]))
         }),
         None if partitions.len() > 1 => order.sort_by_key(|&file| rank[files[file].partition]),
@@ -331,7 +333,7 @@ fn low_of(extent: &Extent) -> &[u8] {
     }
 }
 
-/// The column a point query on which touches the fewest files, if there is a good one.
+/// Return the column on which a point query reads the fewest files, if any is selective enough.
 fn clustered(by_column: &[ColumnExtents]) -> Option<&ColumnExtents> {
     by_column
         .iter()
@@ -341,7 +343,7 @@ fn clustered(by_column: &[ColumnExtents]) -> Option<&ColumnExtents> {
         .map(|(column, _)| column)
 }
 
-/// The expected share of files that a random value of the column falls into.
+/// Return the expected share of files whose range contains a random value of the column.
 fn spread(extents: &[Extent]) -> Option<f64> {
     let mut ranges = Vec::with_capacity(extents.len());
     for extent in extents {
@@ -364,7 +366,7 @@ fn spread(extents: &[Extent]) -> Option<f64> {
         .sum();
     let distinct = ranges.iter().map(|(low, _)| *low).collect::<HashSet<_>>();
     let width = covered / total / ranges.len() as f64;
-    // Few distinct values means many files per value, however narrow each file is.
+    // With few distinct values there are many files per value, even if each file is narrow.
     Some(width.max(1.0 / distinct.len() as f64))
 }
 
@@ -372,7 +374,7 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// The eight bytes behind the common prefix as a number.
+/// Return the eight bytes after the common prefix as a number.
 fn fraction(key: &[u8], common: usize) -> f64 {
     let mut bytes = [0; 8];
     for (slot, byte) in bytes.iter_mut().zip(key.iter().skip(common)) {

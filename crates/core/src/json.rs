@@ -1,8 +1,8 @@
-//! JSON values exactly as their text says them.
+//! Parse JSON values without interpreting the private keys of `serde_json`.
 //!
-//! Inside of `serde_json`, a number is an object with one private key, and so is raw text. A log may
-//! spell such a key out. Read as a plain `Value`, that object would become a number, or its text
-//! would be parsed anew, level below level, until the stack ends.
+//! `serde_json` represents a number, and raw text, as an object with one private key. A log may
+//! contain such a key. If it were parsed as a plain `Value`, that object would become a number, or
+//! its text would be parsed again, recursively, until the stack overflows.
 use std::cell::Cell;
 use std::fmt;
 
@@ -10,14 +10,14 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Seq
 use serde_json::{Map, Number, Value};
 
 const NUMBER: &str = "$serde_json::private::Number";
-/// Python makes no number of more: the time it takes grows with the square.
+/// Below Python's limit of 4300 digits: converting longer integers takes quadratic time.
 const MAX_DIGITS: usize = 4000;
 
-/// Any JSON, read from text.
+/// Any JSON value, parsed from text.
 pub struct Json(pub Value);
 
 impl Json {
-    /// The object, if it is one.
+    /// Return the object, or `None` if the value is not an object.
     pub fn into_object(self) -> Option<Map<String, Value>> {
         match self.0 {
             Value::Object(object) => Some(object),
@@ -32,8 +32,8 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Reads one value. Where it follows the key of a number, `marked` is there to be told of one: only
-/// `serde_json` hands over a string that it owns; a string of the text is borrowed.
+/// Parses one value. After the private key of a number, `marked` is set if the value is a number
+/// of `serde_json`: only `serde_json` passes an owned string; a string in the text is borrowed.
 struct Reader<'a> {
     marked: Option<&'a Cell<bool>>,
 }
@@ -115,7 +115,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// The key of an object; `None` for that of a number, which comes too often to be copied.
+/// Parses the key of an object; `None` is the key of a number, which is frequent and not copied.
 struct ObjectKey;
 
 impl<'de> DeserializeSeed<'de> for ObjectKey {

@@ -1,6 +1,6 @@
-//! Order-preserving byte keys: `memcmp` on keys agrees with the order of the values.
+//! Order-preserving byte keys: comparing keys with `memcmp` gives the order of the values.
 //!
-//! Every key starts with 0x01, so `b""` sorts below and `b"\xff"` above all of them.
+//! Every key starts with 0x01, so `b""` sorts below and `b"\xff"` above all keys.
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
@@ -17,17 +17,17 @@ pub const HIGHEST: &[u8] = b"\xff";
 
 const PREFIX: u8 = 0x01;
 const MAX_KEY_BYTES: usize = 64;
-/// Statistics cut timestamps to milliseconds.
+/// Statistics truncate timestamps to milliseconds.
 const CUT_MICROS: i64 = 999;
-/// A timestamp without a zone was written on a clock at most this far from UTC.
+/// The maximum offset from UTC of a timestamp that was written without a time zone.
 const ZONE_MICROS: i64 = 14 * 3600 * 1_000_000;
-/// From here on a decimal that went through a double may have changed.
+/// From this size on, a decimal that was converted to a double may have changed.
 const EXACT_IN_DOUBLE: u128 = 1_000_000_000_000_000;
 
-/// Nine digits tell any two 32-bit floats apart; no writer prints more of one as a float.
+/// Nine digits distinguish any two 32-bit floats, so no writer prints a float with more.
 const FLOAT_DIGITS: usize = 9;
 
-/// A Delta type whose values can be ordered as bytes.
+/// A Delta type whose values have order-preserving keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
     Integer,
@@ -43,7 +43,7 @@ pub enum KeyType {
     Boolean,
 }
 
-/// An interval of keys that holds a value.
+/// An interval of keys that contains a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub low: Key,
@@ -51,7 +51,7 @@ pub struct Bounds {
 }
 
 impl KeyType {
-    /// The key type of a Delta type name; `None` for binary, nested and unknown types.
+    /// Return the key type of a Delta type name; `None` for binary, nested and unknown types.
     pub fn of(delta_type: &str) -> Option<Self> {
         match delta_type {
             "byte" | "short" | "integer" | "long" => Some(Self::Integer),
@@ -83,12 +83,12 @@ impl KeyType {
         }
     }
 
-    /// Statistics of these types may leave NaN out, so their maximum does not bound NaN.
+    /// Return true if statistics of the type may leave out NaN, which is above the maximum.
     pub fn has_nan(self) -> bool {
         matches!(self, Self::Float | Self::Double)
     }
 
-    /// The key of a value written as text; `None` when the text is no exact value of the type.
+    /// Return the key of a value; `None` if the text is not an exact value of the type.
     pub fn encode(self, text: &str) -> Option<Key> {
         match self {
             Self::Float => text.parse::<f32>().ok().map(|v| double_key(f64::from(v))),
@@ -100,13 +100,14 @@ impl KeyType {
         }
     }
 
-    /// The interval that surely holds the literal `text` of a predicate.
+    /// Return an interval that contains the literal `text` of a predicate.
     ///
-    /// A literal that the type cannot hold (1.5 for a long) lies between its neighbours.
+    /// For a literal that the type cannot represent (1.5 for a long), it is the interval between
+    /// the nearest values of the type.
     pub fn literal(self, text: &str) -> Option<Bounds> {
         match self {
             Self::Float => {
-                // 1.1 may mean the float or the double of that name.
+                // 1.1 may be a float or a double, which are different values.
                 let narrow = self.encode(text)?;
                 let wide = double_key(text.parse().ok()?);
                 Some(Bounds {
@@ -132,7 +133,7 @@ impl KeyType {
         }
     }
 
-    /// The interval that holds a partition value.
+    /// Return an interval that contains a partition value.
     pub fn partition(self, text: &str) -> Option<Bounds> {
         match self {
             Self::Timestamp | Self::TimestampNanos => {
@@ -150,7 +151,7 @@ impl KeyType {
         }
     }
 
-    /// A key at or below every value that has `text` as its minimum statistic.
+    /// Return a key at or below every value of a column whose minimum is `text` in the statistics.
     pub fn stat_low(self, text: &str, quoted: bool) -> Option<Key> {
         match self {
             Self::Float | Self::Double if is_nan(text) => None,
@@ -164,7 +165,7 @@ impl KeyType {
         }
     }
 
-    /// A key at or above every value that has `text` as its maximum statistic.
+    /// Return a key at or above every value of a column whose maximum is `text` in the statistics.
     pub fn stat_high(self, text: &str, quoted: bool) -> Option<Key> {
         match self {
             Self::Double => self.stat_double(text).map(|(_, high)| high),
@@ -175,7 +176,7 @@ impl KeyType {
             }
             Self::TimestampNanos | Self::TimestampNanosNtz => {
                 let parsed = self.timestamp(text)?;
-                // Up to the last nanosecond before the next millisecond.
+                // The value may be anywhere in the truncated millisecond.
                 Some(self.moment_key(parsed, self.slack(parsed) + CUT_MICROS + 1))
             }
             _ => self.encode(text),
@@ -183,7 +184,7 @@ impl KeyType {
     }
 
     fn stat_decimal(self, text: &str, quoted: bool) -> Option<Scaled> {
-        // delta-rs squeezes a whole decimal into a long: these two stand for anything beyond.
+        // delta-rs writes integral decimals as 64-bit integers and clamps larger values to these.
         if !quoted && matches!(text, "9223372036854775807" | "-9223372036854775808") {
             return None;
         }
@@ -199,7 +200,8 @@ impl KeyType {
         })
     }
 
-    /// A short text may be a float of before the column became a double: 0.1 is then 0.10000000149.
+    /// Return the bounds of a double in the statistics. A short text may have been written when the
+    /// column was still a float: 0.1 then means 0.10000000149.
     fn stat_double(self, text: &str) -> Option<(Key, Key)> {
         let wide: f64 = text.parse().ok()?;
         let key = double_key(wide);
@@ -232,7 +234,7 @@ impl KeyType {
 
     fn timestamp(self, text: &str) -> Option<Timestamp> {
         let parsed = parse_timestamp(text)?;
-        // A wall clock has no offset; whoever wrote one meant something else.
+        // The meaning of an offset is not defined for a timestamp without a time zone.
         let is_wall = matches!(self, Self::TimestampNtz | Self::TimestampNanosNtz);
         (!is_wall || parsed.zone != Zone::Offset).then_some(parsed)
     }
@@ -245,7 +247,7 @@ impl KeyType {
         )
     }
 
-    /// The key of an instant that is moved by some microseconds, in the unit of the type.
+    /// Return the key of a timestamp plus `micros`, in the unit of the type.
     fn moment_key(self, parsed: Timestamp, micros: i64) -> Key {
         match self {
             Self::TimestampNanos | Self::TimestampNanosNtz => {
@@ -289,13 +291,13 @@ impl KeyType {
     }
 }
 
-/// Cut a key to the stored length; the result is at or below it.
+/// Truncate a key to the stored length, so that the result is at or below it.
 pub fn cut_low(mut key: Key) -> Key {
     key.truncate(1 + MAX_KEY_BYTES);
     key
 }
 
-/// Cut a key to the stored length; the result is at or above it.
+/// Truncate a key to the stored length, so that the result is at or above it.
 pub fn cut_high(mut key: Key) -> Key {
     if key.len() > 1 + MAX_KEY_BYTES {
         key.truncate(1 + MAX_KEY_BYTES);
@@ -304,9 +306,9 @@ pub fn cut_high(mut key: Key) -> Key {
     key
 }
 
-/// The path of a file in one spelling: `/p`, `file:/p` and `file:///p` are the same file.
+/// Return the canonical form of a path: `/p`, `file:/p` and `file:///p` are the same file.
 ///
-/// Paths inside of the table and those of other schemes are left as they are.
+/// Relative paths and paths with other schemes are not changed.
 pub fn canonical_path(path: &str) -> Cow<'_, str> {
     let Some(local) = local_path(path) else {
         return Cow::Borrowed(path);
@@ -324,7 +326,7 @@ pub fn canonical_path(path: &str) -> Cow<'_, str> {
     Cow::Owned(format!("file:///{}", parts.join("/")))
 }
 
-/// The absolute local path that a path names, if it does.
+/// Return the absolute local path of a path or `file:` URL; `None` for all other paths.
 fn local_path(path: &str) -> Option<&str> {
     if path.starts_with('/') {
         return Some(path);
@@ -343,7 +345,8 @@ fn local_path(path: &str) -> Option<&str> {
     .filter(|rest| rest.starts_with('/'))
 }
 
-/// The keys that earlier releases gave to a file with an absolute local path: one per spelling.
+/// Return the keys that earlier releases gave to a file with an absolute local path: they did not
+/// make the path canonical first.
 pub fn older_path_keys(path: &str, dv_unique_id: Option<&str>) -> Vec<[u8; 16]> {
     if local_path(path).is_none() {
         return Vec::new();
@@ -356,20 +359,21 @@ pub fn older_path_keys(path: &str, dv_unique_id: Option<&str>) -> Vec<[u8; 16]> 
     keys.into()
 }
 
-/// A short name of a logical file: 4 bytes of SHA-256 over its folder, then 12 over path and
-/// deletion vector id. Files of one folder are neighbours in an index, and so are a commit's.
+/// Return the key of a logical file: 4 bytes of the SHA-256 of its folder, then 12 bytes of the
+/// SHA-256 of its path and deletion vector id. Files of one folder are adjacent in an index, and
+/// so are most files of one commit.
 pub fn path_key(path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
     PathKeys::default().key(path, dv_unique_id)
 }
 
-/// Makes the short names of many files, which are often of the same folder.
+/// Computes the keys of many files; it caches the hash of the last folder.
 #[derive(Debug, Default)]
 pub struct PathKeys {
     folder: Option<(String, [u8; 4])>,
 }
 
 impl PathKeys {
-    /// The same as `path_key`.
+    /// Return the same key as `path_key`.
     pub fn key(&mut self, path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
         self.spelled_key(&canonical_path(path), dv_unique_id)
     }

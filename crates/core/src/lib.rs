@@ -1,4 +1,4 @@
-//! Delta log logic without I/O: actions, codec, replay, pruning.
+//! The logic of the Delta log without I/O: actions, JSON codec, replay, data skipping.
 pub mod actions;
 pub mod codec;
 pub mod columns;

@@ -1,5 +1,5 @@
-//! The files of many commits on their way into the store: numbered, laid out for the skipping
-//! index, and ended by one another.
+//! Prepare the files of many commits for the store: assign file ids, compute the data skipping
+//! index, and find the version that removes each file.
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
@@ -16,10 +16,10 @@ use crate::seen::{KeyHasher, SeenKeys};
 pub type FileKey = [u8; 16];
 type ByKey<T> = IndexMap<FileKey, T, BuildHasherDefault<KeyHasher>>;
 
-/// Files that one row of the skipping index describes.
+/// The number of files that one row of the data skipping index describes.
 const RANGE_SIZE: usize = 256;
 
-/// One life of a file.
+/// A file from the version that adds it to the version that removes it.
 #[derive(Debug)]
 pub struct LoadedFile {
     pub file_id: i64,
@@ -32,7 +32,7 @@ pub struct LoadedFile {
     pub removed_version: Option<i64>,
 }
 
-/// A remove action, kept as it was written.
+/// A `remove` action, unchanged.
 #[derive(Debug)]
 pub struct LoadedRemove {
     pub version: i64,
@@ -40,7 +40,7 @@ pub struct LoadedRemove {
     pub remove: Arc<RemoveFile>,
 }
 
-/// What one commit ended and began.
+/// The files that one commit removes and adds.
 #[derive(Debug)]
 struct Step {
     version: i64,
@@ -48,7 +48,7 @@ struct Step {
     added: Range<usize>,
 }
 
-/// A run of commits.
+/// The files of consecutive commits.
 #[derive(Debug)]
 pub struct Load {
     reader: StatsReader,
@@ -60,9 +60,9 @@ pub struct Load {
     partitions: Partitions,
     steps: Vec<Step>,
     names: PathKeys,
-    // Keys that earlier releases stored, with those that the same files have now.
+    // Maps keys of earlier releases to the keys that the same files have now.
     older: HashMap<FileKey, FileKey>,
-    // Used again by every commit: many are small.
+    // Reused for every commit, since many commits are small.
     told: ByKey<Arc<AddFile>>,
     num_records: Vec<Option<i64>>,
 }
@@ -85,14 +85,14 @@ impl Load {
         }
     }
 
-    /// Say what is indexed, and how the table is partitioned, from the next commit on.
+    /// Set the indexed columns and the partition columns for the following commits.
     pub fn set_columns(&mut self, columns: Vec<IndexColumn>, partition_columns: Vec<String>) {
         self.reader = StatsReader::new(columns);
         self.partition_columns = partition_columns;
         self.partitions.last = None;
     }
 
-    /// Take the files of the next commit; what it says twice of a file, it says last.
+    /// Append the files of the next commit; the last action for a file wins.
     pub fn append(
         &mut self,
         version: i64,
@@ -135,7 +135,7 @@ impl Load {
         key
     }
 
-    /// Keep remove actions that end nothing, numbered from `ordinal` on.
+    /// Keep `remove` actions without removing files, with ordinals that start at `ordinal`.
     pub fn keep_removes(
         &mut self,
         version: i64,
@@ -151,7 +151,7 @@ impl Load {
             }));
     }
 
-    /// Few files are one run of the index, so they stay in the order of their commit.
+    /// Add files that fit into one range of the index, so that they keep their order.
     fn add_one_run(&mut self, version: i64, adds: &mut ByKey<Arc<AddFile>>) {
         let mut num_records = std::mem::take(&mut self.num_records);
         let stats = adds.values().map(|add| add.stats.as_deref());
@@ -171,7 +171,7 @@ impl Load {
             .values()
             .map(|add| self.partitions.position(add, &self.partition_columns))
             .collect();
-        // Few of the partitions of all commits are those of one: only they are put in order.
+        // One commit has few of all partitions, so only these are sorted.
         let mut here = partitions.clone();
         here.sort_unstable();
         here.dedup();
@@ -201,7 +201,7 @@ impl Load {
             }
         }
         self.stats.extend(layout.rows);
-        // What a large commit took is not kept for small ones.
+        // Release the memory of a large commit.
         *adds = ByKey::default();
     }
 
@@ -225,14 +225,14 @@ impl Load {
         self.next_file_id += 1;
     }
 
-    /// The names of the files that the commits add or remove, in the order of an index; with `seen`
-    /// only of those that may have been there before.
+    /// Return the sorted keys of the files that the commits add or remove; with `seen`, only those
+    /// of files that may have been added before.
     pub fn keys(&self, seen: Option<&SeenKeys>) -> Vec<FileKey> {
         let removed = self.steps.iter().flat_map(|step| &step.removed);
         let added = self.files.iter().map(|file| &file.key);
         let wanted = |key: &&FileKey| seen.is_none_or(|seen| seen.may_have(key));
         let mut keys: Vec<FileKey> = removed.chain(added).filter(wanted).copied().collect();
-        // What was seen has the keys of this release.
+        // `seen` has only keys of this release.
         if seen.is_none() {
             keys.extend(self.older.keys());
         }
@@ -241,10 +241,10 @@ impl Load {
         keys
     }
 
-    /// Find out which files end, given those that live before the first commit.
+    /// Find the files that the commits remove, given the live files before the first commit.
     ///
-    /// Returns the ids of files of earlier commits with the versions that end them. A log may
-    /// remove a file that is not live: there is nothing to end then.
+    /// Returns the ids of files of earlier commits, with the versions that remove them. A log may
+    /// remove a file that is not live; this has no effect.
     pub fn resolve(&mut self, live: impl IntoIterator<Item = (FileKey, i64)>) -> Vec<(i64, i64)> {
         let mut living: HashMap<FileKey, Life, BuildHasherDefault<KeyHasher>> = live
             .into_iter()
@@ -282,7 +282,7 @@ impl Load {
         &self.partition_columns
     }
 
-    /// The distinct partitions, as JSON, in the order of first use.
+    /// Return the distinct partitions as JSON, in the order of first use.
     pub fn partitions(&self) -> &[String] {
         &self.partitions.texts
     }
@@ -309,7 +309,7 @@ enum Life {
 struct Partitions {
     texts: Vec<String>,
     positions: HashMap<String, usize>,
-    // The file before is often of the same partition.
+    // The previous file is often in the same partition.
     last: Option<(Arc<AddFile>, usize)>,
 }
 
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_ends_in_the_commit_that_removes_or_restates_it() {
+    fn a_file_is_removed_by_the_commit_that_removes_or_adds_it_again() {
         let mut load = Load::new(10);
         append(&mut load, 4, &add("a"));
         append(&mut load, 5, r#"{"remove":{"path":"a","dataChange":true}}"#);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remove_of_what_is_not_live_is_kept_and_ends_nothing() {
+    fn a_remove_of_a_file_that_is_not_live_is_kept_and_has_no_effect() {
         let mut load = Load::new(1);
         append(
             &mut load,
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_that_may_have_been_there_are_looked_up() {
+    fn only_files_that_may_have_been_added_before_are_looked_up() {
         let mut before = Load::new(1);
         append(&mut before, 0, &add("a"));
         let mut seen = SeenKeys::default();

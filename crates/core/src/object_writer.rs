@@ -1,7 +1,7 @@
-//! A JSON object of texts, written without a tree in between.
+//! Write a JSON object of strings without building a tree first.
 use crate::columns::json_text;
 
-/// Writes texts and nulls under their keys, in the order given.
+/// Writes a JSON object whose values are strings or nulls, in the order of the calls.
 #[derive(Default)]
 pub struct ObjectWriter {
     text: String,
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_needs_it_is_escaped() {
+    fn keys_and_values_are_escaped() {
         let mut out = ObjectWriter::default();
         out.entry("a", Some("x \"y\" \u{1}"));
         out.entry("b\\", None);

@@ -1,7 +1,7 @@
-//! Which files may hold a row that satisfies a predicate.
+//! Predicates for data skipping, compiled from JSON.
 //!
-//! The tree comes from Python as JSON, NOT already pushed down. The answer is "may match" unless it
-//! is certain that no row makes the predicate TRUE.
+//! Python sends the predicate tree with every NOT already pushed down to the leaves. A file may
+//! match unless it is certain that none of its rows makes the predicate TRUE.
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::keys::{Bounds, Key, KeyType};
 use crate::stats::StatsColumns;
 
-/// A compiled pruning tree.
+/// A compiled predicate.
 #[derive(Clone, Debug)]
 pub struct Predicate {
     pub(crate) root: Expr,
@@ -34,7 +34,7 @@ pub(crate) enum Expr {
     },
 }
 
-/// A question about the values of one column.
+/// A condition on the values of one column.
 #[derive(Clone, Debug)]
 pub(crate) enum Test {
     Equal(Bounds),
@@ -46,7 +46,7 @@ pub(crate) enum Test {
     In(Vec<Bounds>),
     Between(Bounds, Bounds),
     StartsWith(Key),
-    /// A comparison that cannot be decided; it still needs a value that is not null.
+    /// A comparison that statistics cannot decide; it is still never TRUE for null.
     Undecided,
     IsNull,
     IsNotNull,
@@ -74,7 +74,7 @@ struct Node {
 }
 
 impl Predicate {
-    /// Compile the JSON of a pruning tree.
+    /// Compile the JSON of a predicate tree.
     pub fn parse(json: &str) -> Result<Self, Error> {
         let node: Node = serde_json::from_str(json).map_err(|e| Error::Predicate(e.to_string()))?;
         let mut predicate = Self {
@@ -96,7 +96,7 @@ impl Predicate {
         })
     }
 
-    /// Partition tests come first: they are cheap and spare reading the statistics.
+    /// Compile nodes with partition tests first: they are cheap and may avoid parsing statistics.
     fn compile_all(&mut self, nodes: Vec<Node>) -> Result<Vec<Expr>, Error> {
         let compiled = nodes.into_iter().map(|node| self.compile(node));
         let mut exprs = compiled.collect::<Result<Vec<_>, _>>()?;
@@ -144,7 +144,7 @@ impl Expr {
 }
 
 impl Test {
-    /// The test of a leaf; `None` when nothing can make it TRUE, as a comparison with NULL.
+    /// Return the test of a leaf; `None` if it is never TRUE, like a comparison with NULL.
     fn of(node: &Node, key_type: Option<KeyType>) -> Result<Option<Self>, Error> {
         let bounds = |value: &Value| key_type.and_then(|t| literal(t, value));
         let compare = |make: fn(Bounds) -> Self| match &node.value {
@@ -182,7 +182,7 @@ impl Test {
     }
 }
 
-/// The bounds of a literal; `None` for NaN too, which statistics may have left out.
+/// Return the bounds of a literal; `None` also for NaN, which statistics may leave out.
 fn literal(key_type: KeyType, value: &Value) -> Option<Bounds> {
     let text = match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! Deciding a compiled predicate for one file.
+//! Evaluate a compiled predicate for one file, with its statistics and partition values.
 use std::cell::OnceCell;
 
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::keys::{Bounds, Key, KeyType};
 use crate::predicate::{Expr, Predicate, Test};
 use crate::stats::FileStats;
 
-/// The partition values that a predicate asks for.
+/// The values of a file's partition columns that a predicate uses.
 #[derive(Clone, Debug)]
 pub struct PartitionFacts(Vec<PartitionValue>);
 
@@ -19,17 +19,17 @@ enum PartitionValue {
     Text(String),
 }
 
-/// What is known of one column in one file.
+/// What is known about one column in one file.
 struct Facts<'a> {
     no_nulls: bool,
     all_null: bool,
-    /// A maximum that NaN may exceed.
+    /// The maximum may leave out NaN, which is larger.
     max_ignores_nan: bool,
     low: &'a dyn Fn() -> Option<Key>,
     high: &'a dyn Fn() -> Option<Key>,
 }
 
-/// The known ends of a column in a file.
+/// The known minimum and maximum of a column in a file.
 struct Extent {
     low: Option<Key>,
     high: Option<Key>,
@@ -52,7 +52,7 @@ impl Extent {
 }
 
 impl Predicate {
-    /// Read the partition values of a file once; files of one partition share them.
+    /// Parse the partition values of a file; files of the same partition share the result.
     pub fn partition_facts(&self, partition_json: Option<&str>) -> PartitionFacts {
         let object = match partition_json.map(serde_json::from_str) {
             Some(Ok(Json(Value::Object(object)))) => object,
@@ -68,12 +68,12 @@ impl Predicate {
         PartitionFacts(self.partitions.iter().map(value).collect())
     }
 
-    /// Whether partition values can change the answer.
+    /// Return true if the predicate uses partition columns.
     pub fn reads_partitions(&self) -> bool {
         !self.partitions.is_empty()
     }
 
-    /// False only if no row of the file can make the predicate TRUE.
+    /// Return false only if no row of the file can make the predicate TRUE.
     pub fn may_match(&self, stats: Option<&str>, partition: &PartitionFacts) -> bool {
         let file = File {
             predicate: self,

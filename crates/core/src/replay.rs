@@ -1,4 +1,4 @@
-//! Replaying commits into the state of a table: Delta's action reconciliation.
+//! Replay commits into the state of a table (Delta's action reconciliation).
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct TableState {
     tombstones: Newest<RemoveFile>,
 }
 
-/// The newest action per logical file, and the order in which they came.
+/// The latest action for each logical file, with the order in which the actions were applied.
 #[derive(Clone, Debug)]
 struct Newest<T> {
     by_key: HashMap<FileKey, (u64, Arc<T>)>,
@@ -56,7 +56,7 @@ impl<T> Newest<T> {
 }
 
 impl TableState {
-    /// Apply the commit of `version`, which must follow the current one.
+    /// Apply the commit of `version`, which must be the version after the current one.
     pub fn apply(&mut self, version: i64, actions: &[Action]) -> Result<(), Error> {
         if let Some(current) = self.version {
             if version != current + 1 {
@@ -68,8 +68,8 @@ impl TableState {
         }
         self.version = Some(version);
         self.commit_info = None;
-        // The order of actions in a commit means nothing, so removes go first: an add of the same
-        // logical file in the same commit restates it.
+        // The order of actions in a commit has no meaning. Removes are applied first, so that a
+        // file that the same commit removes and adds is live.
         for action in actions {
             if let Action::Remove(remove) = action {
                 let key = file_key(&remove.path, remove.deletion_vector.as_ref());
@@ -115,12 +115,12 @@ impl TableState {
         self.files.by_key.len()
     }
 
-    /// The live files, oldest first.
+    /// Return the live files, oldest first.
     pub fn files(&self) -> Vec<Arc<AddFile>> {
         self.files.in_order()
     }
 
-    /// Logical files that left the table, oldest first.
+    /// Return the removed logical files, oldest first.
     pub fn tombstones(&self) -> Vec<Arc<RemoveFile>> {
         self.tombstones.in_order()
     }

@@ -1,17 +1,17 @@
-//! The dictionary: every Delta action with every field, once.
+//! The table of all Delta actions and their fields.
 //!
-//! The codec here and the Python bindings are both made from this table, so a field added to it
-//! is read, written and shown everywhere. The order is the canonical order of the JSON keys and
-//! the order of the Python dataclasses' fields.
+//! The JSON codec and the Python bindings are both generated from this table, so a field that is
+//! added here is read and written everywhere. The order is the canonical order of the JSON keys
+//! and the order of the fields of the Python dataclasses.
 
-/// Hand the table of actions to the macro `$callback`.
+/// Call the macro `$callback` with the table of actions.
 ///
-/// A field is `[required]`, `[optional]`, or `[or value]` where the value stands in for an absent one.
+/// A field is `[required]`, `[optional]`, or `[or default]`.
 #[macro_export]
 macro_rules! for_each_action {
     ($callback:ident) => {
         $callback! {
-            /// Which rows of a file are deleted.
+            /// The deleted rows of a data file.
             DeletionVector {
                 [required] storage_type: String = "storageType",
                 [required] path_or_inline_dv: String = "pathOrInlineDv",
@@ -19,7 +19,7 @@ macro_rules! for_each_action {
                 [required] cardinality: i64 = "cardinality",
                 [optional] offset: i64 = "offset",
             }
-            /// A data file that joins the table.
+            /// A data file that is added to the table.
             AddFile {
                 [required] path: String = "path",
                 [required] partition_values: StringMap = "partitionValues",
@@ -33,7 +33,7 @@ macro_rules! for_each_action {
                 [optional] default_row_commit_version: i64 = "defaultRowCommitVersion",
                 [optional] clustering_provider: String = "clusteringProvider",
             }
-            /// A data file that leaves the table.
+            /// A data file that is removed from the table.
             RemoveFile {
                 [required] path: String = "path",
                 [optional] deletion_timestamp: i64 = "deletionTimestamp",
@@ -47,7 +47,7 @@ macro_rules! for_each_action {
                 [optional] base_row_id: i64 = "baseRowId",
                 [optional] default_row_commit_version: i64 = "defaultRowCommitVersion",
             }
-            /// A change-data file of this version.
+            /// A change data file of this version.
             AddCdcFile {
                 [required] path: String = "path",
                 [required] partition_values: StringMap = "partitionValues",
@@ -55,7 +55,7 @@ macro_rules! for_each_action {
                 [or false] data_change: bool = "dataChange",
                 [optional] tags: StringMap = "tags",
             }
-            /// The file format of a table: Parquet.
+            /// The file format of a table, which is always Parquet.
             Format {
                 [or "parquet".to_owned()] provider: String = "provider",
                 [or StringMap::new()] options: StringMap = "options",
@@ -63,7 +63,7 @@ macro_rules! for_each_action {
             /// Schema, partitioning and properties of the table.
             Metadata {
                 [required] id: String = "id",
-                // Some tables begin without a schema; they cannot be read before they have one.
+                // Some tables are created without a schema and cannot be read until they have one.
                 [or String::new()] schema_string: String = "schemaString",
                 [or Vec::new()] partition_columns: StringList = "partitionColumns",
                 [or StringMap::new()] configuration: StringMap = "configuration",
@@ -72,26 +72,26 @@ macro_rules! for_each_action {
                 [optional] description: String = "description",
                 [optional] created_time: i64 = "createdTime",
             }
-            /// What a reader and a writer must understand.
+            /// The protocol versions and table features that readers and writers must support.
             Protocol {
                 [required] min_reader_version: i64 = "minReaderVersion",
                 [required] min_writer_version: i64 = "minWriterVersion",
                 [optional] reader_features: StringList = "readerFeatures",
                 [optional] writer_features: StringList = "writerFeatures",
             }
-            /// The last version an application committed.
+            /// The last transaction version that an application committed.
             SetTransaction {
                 [required] app_id: String = "appId",
                 [required] version: i64 = "version",
                 [optional] last_updated: i64 = "lastUpdated",
             }
-            /// Configuration owned by one feature or application.
+            /// The configuration of one table feature or application.
             DomainMetadata {
                 [required] domain: String = "domain",
                 [required] configuration: String = "configuration",
                 [or false] removed: bool = "removed",
             }
-            /// Who committed what. Writers may store any JSON here, so no field has a fixed type.
+            /// Information about a commit. Writers may store any JSON: fields have no fixed type.
             CommitInfo {
                 [optional] timestamp: Value = "timestamp",
                 [optional] in_commit_timestamp: Value = "inCommitTimestamp",
@@ -105,14 +105,14 @@ macro_rules! for_each_action {
                 [optional] user_metadata: Value = "userMetadata",
                 [optional] txn_id: Value = "txnId",
             }
-            /// A file of a V2 checkpoint.
+            /// A sidecar file of a V2 checkpoint.
             Sidecar {
                 [required] path: String = "path",
                 [required] size_in_bytes: i64 = "sizeInBytes",
                 [required] modification_time: i64 = "modificationTime",
                 [optional] tags: StringMap = "tags",
             }
-            /// The version a V2 checkpoint describes.
+            /// The version of a V2 checkpoint.
             CheckpointMetadata {
                 [required] version: i64 = "version",
                 [optional] tags: StringMap = "tags",
@@ -121,14 +121,14 @@ macro_rules! for_each_action {
     };
 }
 
-/// The Rust type of a field of the table.
+/// The Rust type of an action's field.
 #[macro_export]
 macro_rules! field_type {
     ([optional] $type:ty) => { Option<$type> };
     ([$($mode:tt)+] $type:ty) => { $type };
 }
 
-/// The value of a field that was read as an `Option`; `$missing` is raised for a required one.
+/// The value of a field that was read as an `Option`; a missing required field gives `$missing`.
 #[macro_export]
 macro_rules! field_value {
     ([optional] $read:expr, $missing:expr) => {

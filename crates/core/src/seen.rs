@@ -1,13 +1,13 @@
-//! Which files a table may have had, known without asking the database.
+//! Sets of file keys in memory, which save lookups in the database.
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::load::FileKey;
 
-/// More names than these are not held: all files may have been there then.
+/// The maximum number of keys in memory; above it, every file counts as possibly added before.
 const LIMIT: usize = 3_500_000;
 
-/// Hashes of the names of all files that were ever added; that of another file is rarely among them.
+/// Hashes of the keys of all files that were ever added; false positives are rare.
 #[derive(Debug, Default)]
 pub struct SeenKeys {
     hashes: HashSet<u64, BuildHasherDefault<KeyHasher>>,
@@ -28,22 +28,22 @@ impl SeenKeys {
         }
     }
 
-    /// False only for a file that was never added.
+    /// Return false only for a file that was never added.
     pub fn may_have(&self, key: &FileKey) -> bool {
         self.is_full || self.hashes.contains(&short(key))
     }
 }
 
-/// The files that live after some commits: of each only a hash, where it was added, and its size.
+/// The live files after some commits: for each a hash, the version that added it, and its size.
 ///
-/// Millions of them fit in memory; what else is to be known of them is read once more.
+/// Millions of them fit in memory; other fields of the files are read again when needed.
 #[derive(Debug, Default)]
 pub struct LiveKeys {
     files: HashMap<u64, (i64, i64), BuildHasherDefault<KeyHasher>>,
 }
 
 impl LiveKeys {
-    /// Take a file that a version adds, or adds once more.
+    /// Record a file that `version` adds; it may be live already.
     pub fn add(&mut self, key: &FileKey, version: i64, size: i64) {
         self.files.insert(short(key), (version, size));
     }
@@ -52,7 +52,7 @@ impl LiveKeys {
         self.files.remove(&short(key));
     }
 
-    /// Whether a file is live, and was not added once more after a version.
+    /// Return true if a file is live and `version` is the last version that added it.
     pub fn is_of(&self, key: &FileKey, version: i64) -> bool {
         let found = self.files.get(&short(key));
         found.is_some_and(|(added, _)| *added == version)
@@ -66,20 +66,20 @@ impl LiveKeys {
         self.files.is_empty()
     }
 
-    /// What all files come to, which may be more than one number of a file holds.
+    /// Return the total size in bytes, in 128 bits because the sum may not fit in 64.
     pub fn size(&self) -> i128 {
         self.files.values().map(|(_, size)| i128::from(*size)).sum()
     }
 }
 
-/// The part of a name that is of the file, not of its folder.
+/// Return the last eight bytes of a key, which are a hash of the file and not of its folder.
 fn short(key: &FileKey) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&key[8..]);
     u64::from_le_bytes(bytes)
 }
 
-/// Names of files are hashes already.
+/// Uses file keys as hash values, because they are hashes already.
 #[derive(Debug, Default)]
 pub struct KeyHasher(u64);
 
@@ -100,7 +100,7 @@ impl Hasher for KeyHasher {
         self.0 ^= value;
     }
 
-    /// All names have the same length.
+    /// Ignore the length, because all keys have the same length.
     fn write_usize(&mut self, _: usize) {}
 }
 
@@ -110,7 +110,7 @@ mod tests {
     use crate::keys::path_key;
 
     #[test]
-    fn only_files_that_were_added_may_be_there() {
+    fn only_added_files_are_reported_as_seen() {
         let mut seen = SeenKeys::default();
         seen.add([path_key("p=1/a", None)]);
         assert!(seen.may_have(&path_key("p=1/a", None)));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_its_limit_everything_may_be_there() {
+    fn above_the_limit_every_file_is_reported_as_seen() {
         let mut seen = SeenKeys::default();
         let key = |number: u64| {
             let mut key = FileKey::default();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_lives_from_its_last_add_until_it_is_removed() {
+    fn a_file_is_live_from_its_last_add_until_it_is_removed() {
         let (a, b) = (path_key("a", None), path_key("b", None));
         let mut live = LiveKeys::default();
         live.add(&a, 0, i64::MAX);

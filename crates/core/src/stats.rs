@@ -1,4 +1,4 @@
-//! The statistics JSON of a file, read only where a question was asked.
+//! Parse the JSON statistics of a file, only for the requested columns.
 use std::borrow::Cow;
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::keys::{Key, KeyType};
 
-/// The columns whose statistics are wanted, as a tree over their physical paths.
+/// The requested columns, as a tree over their physical paths.
 #[derive(Clone, Debug, Default)]
 pub struct StatsColumns {
     root: Node,
@@ -21,7 +21,7 @@ struct Node {
     children: Vec<Node>,
 }
 
-/// What one file's statistics say about the wanted columns, borrowed from the JSON text.
+/// The statistics of one file for the requested columns, borrowed from the JSON text.
 #[derive(Debug, Default)]
 pub struct FileStats<'a> {
     pub num_records: Option<i64>,
@@ -38,7 +38,7 @@ pub struct StatValue<'a> {
 }
 
 impl StatsColumns {
-    /// Ask for one more column; the same path gets the same slot.
+    /// Request one more column and return its slot; the same path gets the same slot.
     pub fn add<S: AsRef<str>>(&mut self, path: &[S]) -> usize {
         let mut node = &mut self.root;
         for name in path {
@@ -59,14 +59,14 @@ impl StatsColumns {
         slot
     }
 
-    /// Read the wanted parts of `stats`; text that is no JSON object tells nothing.
+    /// Parse the statistics of the requested columns; text that is not a JSON object is ignored.
     pub fn read<'a>(&self, stats: Option<&'a str>) -> FileStats<'a> {
         let mut found = FileStats::default();
         self.read_into(stats, &mut found);
         found
     }
 
-    /// The same into a value that is used again, which spares its allocations.
+    /// Parse like `read` into an existing value, which saves allocations.
     pub fn read_into<'a>(&self, stats: Option<&'a str>, found: &mut FileStats<'a>) {
         found.clear(self.len);
         let Some(text) = stats.filter(|text| !text.is_empty()) else {
@@ -105,19 +105,19 @@ impl<'a> FileStats<'a> {
         self.max[slot].and_then(StatValue::of)
     }
 
-    /// A key at or below every value of the column in the file.
+    /// Return a key at or below every value of the column in the file.
     pub fn low(&self, slot: usize, key_type: KeyType) -> Option<Key> {
         let value = self.min(slot)?;
         key_type.stat_low(&value.text, value.quoted)
     }
 
-    /// A key at or above every value of the column in the file, NaN aside.
+    /// Return a key at or above every value of the column in the file except NaN.
     pub fn high(&self, slot: usize, key_type: KeyType) -> Option<Key> {
         let value = self.max(slot)?;
         key_type.stat_high(&value.text, value.quoted)
     }
 
-    /// Every row is null in this column, or there is no row.
+    /// Return true if the column is null in every row, or if there are no rows.
     pub fn all_null(&self, slot: usize) -> bool {
         match self.num_records {
             Some(0) => true,
@@ -144,7 +144,7 @@ impl<'a> StatValue<'a> {
     }
 }
 
-/// The number of rows that `stats` claims.
+/// Return `numRecords` of the statistics.
 pub fn num_records(stats: Option<&str>) -> Option<i64> {
     StatsColumns::default().read(stats).num_records
 }
@@ -237,7 +237,7 @@ impl Visitor<'_> for TopLevelKey {
     }
 }
 
-/// Walks one of minValues, maxValues, nullCount down the tree of wanted columns.
+/// Collects the requested columns of `minValues`, `maxValues` or `nullCount`.
 struct Collect<'q, 'out, 'a> {
     node: &'q Node,
     out: &'out mut [Option<&'a RawValue>],
@@ -276,7 +276,7 @@ impl<'a> Visitor<'a> for Collect<'_, '_, 'a> {
         Ok(())
     }
 
-    // A struct column may be null or hold something else than an object: then nothing is known.
+    // The statistics of a struct column may be null or not an object: they are ignored.
     fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }

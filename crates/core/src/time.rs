@@ -1,29 +1,29 @@
-//! Dates and timestamps as Delta writes them in statistics and partition values.
+//! Parse dates and timestamps of statistics and partition values.
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// An instant in microseconds, and whether the text said which zone it is in.
+/// A timestamp in microseconds since the epoch, and the kind of time zone that the text had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp {
     pub micros: i64,
-    /// Nanoseconds after the microsecond; finer digits are cut.
+    /// Nanoseconds after the microsecond; further digits are truncated.
     pub nanos: i64,
     pub zone: Zone,
 }
 
-/// What follows the time of day.
+/// The time zone after the time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zone {
-    /// Nothing: the writer's clock, or none at all.
+    /// No time zone: the local time of the writer, or a `timestamp_ntz`.
     Missing,
     /// `Z`.
     Utc,
-    /// `+hh:mm`; already subtracted.
+    /// `+hh:mm`; the offset is already subtracted.
     Offset,
 }
 
-/// Days since 1970-01-01 of `YYYY-MM-DD`.
+/// Parse `YYYY-MM-DD` as days since 1970-01-01.
 pub fn parse_date(text: &str) -> Option<i64> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => (-1, &text[1..]),
@@ -43,13 +43,13 @@ pub fn parse_date(text: &str) -> Option<i64> {
 }
 
 impl Timestamp {
-    /// Nanoseconds since the epoch: all that microseconds of 64 bits can count have room.
+    /// Return nanoseconds since the epoch, in 128 bits because they may not fit in 64.
     pub fn total_nanos(self) -> i128 {
         i128::from(self.micros) * 1000 + i128::from(self.nanos)
     }
 }
 
-/// The instant of `YYYY-MM-DD[T ]HH:MM[:SS[.f…]][Z|±hh:mm]`.
+/// Parse `YYYY-MM-DD[T ]HH:MM[:SS[.f…]][Z|±hh:mm]`, or only the date.
 pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
     let Some(at) = text.find(['T', ' ']) else {
         let micros = parse_date(text)?.checked_mul(SECONDS_PER_DAY * MICROS_PER_SECOND)?;
@@ -131,7 +131,8 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Proleptic Gregorian days; a year is counted from March so that the leap day comes last.
+/// Return days in the proleptic Gregorian calendar. Years start in March here, so that the leap
+/// day is the last day of a year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let shifted = if month <= 2 { year - 1 } else { year };
     let era = shifted.div_euclid(400);

@@ -1,4 +1,4 @@
-//! decode(encode(x)) = x, for every action and every field, known or not.
+//! Encoding and parsing a commit returns the same actions, with known and unknown fields.
 #![allow(clippy::unwrap_used)]
 mod cases;
 
@@ -22,7 +22,7 @@ fn string_map() -> impl Strategy<Value = StringMap> {
     hash_map(text(), option::of(text()), 0..4).prop_map(|map| map.into_iter().collect())
 }
 
-/// Numbers that a double cannot hold must survive too.
+/// Numbers, including those that a double cannot represent.
 fn number() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         "-?(0|[1-9][0-9]{0,40})",
@@ -48,7 +48,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Names that no action has today.
+/// Fields with names that no action has.
 fn extra() -> impl Strategy<Value = Map<String, Value>> {
     hash_map("x_[a-z]{1,8}", json(), 0..3).prop_map(|map| map.into_iter().collect())
 }
@@ -116,7 +116,7 @@ prop_compose! {
     }
 }
 
-/// commitInfo holds any JSON; an absent field and a null one are the same to us.
+/// commitInfo may have any JSON; a missing field and null are the same.
 fn commit_info() -> impl Strategy<Value = CommitInfo> {
     let fields = vec(option::of(json().prop_filter("null", |v| !v.is_null())), 11);
     (fields, extra()).prop_map(|(fields, extra)| {
@@ -247,7 +247,7 @@ proptest! {
     #![proptest_config(cases(500))]
 
     #[test]
-    fn decode_of_encode_is_the_same_commit(actions in vec(action(), 0..8)) {
+    fn parsing_an_encoded_commit_returns_the_same_actions(actions in vec(action(), 0..8)) {
         let data = encode(&actions);
         let mut expected = actions;
         expected.sort_by_key(rank);
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_parsed_or_refused(data in vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_parsed_or_rejected(data in vec(any::<u8>(), 0..200)) {
         let _ = parse(&data);
     }
 }
@@ -280,14 +280,14 @@ fn error_names_the_line_and_column() {
 }
 
 #[test]
-fn null_siblings_of_an_action_are_passed_over() {
+fn other_keys_of_a_line_that_are_null_are_ignored() {
     let actions =
         parse(b"{\"remove\":null,\"txn\":{\"appId\":\"a\",\"version\":1},\"new\":null}").unwrap();
     assert_eq!(actions[0].kind(), "txn");
 }
 
 #[test]
-fn two_actions_on_one_line_are_refused() {
+fn two_actions_on_one_line_are_rejected() {
     let line = b"{\"txn\":{\"appId\":\"a\",\"version\":1},\"domainMetadata\":{\"domain\":\"d\",\"configuration\":\"\"}}";
     assert!(parse(line).unwrap_err().to_string().contains("two actions"));
 }

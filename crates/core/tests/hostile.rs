@@ -1,4 +1,4 @@
-//! What nobody honest writes: it is read as what it says, or refused; nothing ends the process.
+//! Malformed and malicious input is parsed or rejected; it never crashes the process.
 #![allow(clippy::unwrap_used)]
 mod cases;
 
@@ -43,7 +43,7 @@ const DELTA_TYPES: [&str; 13] = [
     "decimal(5,0)",
 ];
 
-/// Texts that stand where a value is expected.
+/// Unusual texts in the place of a value.
 fn odd() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -57,7 +57,7 @@ fn odd() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A valid line in which some bytes are replaced, dropped or doubled.
+/// A valid line in which some bytes are replaced, removed or repeated.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let edit = (
         0..3_u8,
@@ -101,12 +101,12 @@ proptest! {
     #![proptest_config(cases(2000))]
 
     #[test]
-    fn any_bytes_are_read_or_refused(data in vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_parsed_or_rejected(data in vec(any::<u8>(), 0..300)) {
         reads_and_replays(&data);
     }
 
     #[test]
-    fn actions_with_broken_bytes_are_read_or_refused(data in mutated()) {
+    fn actions_with_damaged_bytes_are_parsed_or_rejected(data in mutated()) {
         reads_and_replays(&data);
     }
 
@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn values_of_any_text_have_a_place_in_the_order_or_none(text in odd()) {
+    fn any_text_as_a_value_has_ordered_bounds_or_no_key(text in odd()) {
         parse_date(&text);
         parse_timestamp(&text);
         parse_scaled(&text, 38);
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn statistics_of_any_text_tell_something_or_nothing(text in odd(), value in odd()) {
+    fn any_text_as_statistics_is_parsed_or_ignored(text in odd(), value in odd()) {
         let mut columns = StatsColumns::default();
         let slot = columns.add(&["a", "b"]);
         let quoted = serde_json::to_string(&value).unwrap();
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn predicates_of_any_text_are_read_or_refused(op in "[a-z<>=_]{0,12}", value in odd()) {
+    fn any_text_as_a_predicate_is_parsed_or_rejected(op in "[a-z<>=_]{0,12}", value in odd()) {
         let quoted = serde_json::to_string(&value).unwrap();
         let _ = Predicate::parse(&value);
         for name in DELTA_TYPES {
@@ -167,7 +167,7 @@ proptest! {
     }
 }
 
-/// Nested in every way that JSON has.
+/// JSON that is nested with arrays, with objects and with both.
 fn deep(levels: usize) -> [String; 3] {
     let object = format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
     let mixed = format!("{}1{}", "[{\"a\":".repeat(levels), "}]".repeat(levels));
@@ -176,7 +176,7 @@ fn deep(levels: usize) -> [String; 3] {
 }
 
 #[test]
-fn json_a_million_levels_deep_is_refused() {
+fn json_with_a_million_levels_is_rejected() {
     for body in deep(1_000_000) {
         let lines = [
             body.clone(),
@@ -207,9 +207,10 @@ fn json_a_million_levels_deep_is_refused() {
     assert!(Predicate::parse(&tree).is_err());
 }
 
-/// The private key is followed by text that has it again: parsed anew, each level would take stack.
+/// The text after the private key contains it again: parsing it recursively would overflow the
+/// stack.
 #[test]
-fn text_below_a_private_key_of_the_parser_is_text() {
+fn text_after_a_private_key_of_the_parser_is_not_parsed() {
     let mut body = "1".to_owned();
     for _ in 0..60 {
         let text = body.replace('\\', "\\u005c").replace('"', "\\u0022");
@@ -254,7 +255,7 @@ fn private_keys_of_the_parser_are_ordinary_keys() {
 }
 
 #[test]
-fn statistics_that_would_end_other_readers_are_refused() {
+fn statistics_that_would_crash_other_readers_are_rejected() {
     for (levels, is_fine) in [(400, true), (600, false), (1_000_000, false)] {
         let text = format!("{}1{}", "{\\\"a\\\":".repeat(levels), "}".repeat(levels));
         let line = format!("{{\"add\":{{\"path\":\"a\",\"partitionValues\":{{}},\"size\":1,\"modificationTime\":1,\"stats\":\"{text}\"}}}}");
@@ -266,7 +267,7 @@ fn statistics_that_would_end_other_readers_are_refused() {
 }
 
 #[test]
-fn brackets_in_the_texts_of_statistics_nest_nothing() {
+fn brackets_in_strings_of_statistics_do_not_count_as_nesting() {
     for text in ["[", "{", "\\\"[{", "\\\\[", "\\\\\\\"{"] {
         let bound = text.repeat(1000);
         let told = |after: &str| format!("{{\"maxValues\":{{\"a\":\"{bound}\"{after}}}}}");
@@ -279,7 +280,7 @@ fn brackets_in_the_texts_of_statistics_nest_nothing() {
 }
 
 #[test]
-fn counts_that_add_up_to_more_than_a_number_holds_are_not_counted() {
+fn sums_of_counts_that_overflow_are_unknown() {
     let most = i64::MAX;
     let stats = format!("{{\"numRecords\":{most},\"nullCount\":{{\"a\":{most}}}}}");
     let columns = [IndexColumn {
@@ -299,7 +300,7 @@ fn counts_that_add_up_to_more_than_a_number_holds_are_not_counted() {
 }
 
 #[test]
-fn numbers_that_no_field_can_hold_are_refused() {
+fn numbers_that_do_not_fit_into_a_field_are_rejected() {
     for number in [
         "1e400",
         "9223372036854775808",

@@ -1,4 +1,4 @@
-//! The layout of a commit's files for the skipping index.
+//! The order of a commit's files and their rows in the data skipping index.
 #![allow(clippy::unwrap_used)]
 mod cases;
 
@@ -71,7 +71,7 @@ fn overlapping_files_keep_their_order() {
 }
 
 #[test]
-fn partitions_come_first_and_in_text_order() {
+fn files_without_a_clustered_column_are_sorted_by_partition() {
     let file = |partition| FileInput {
         partition,
         stats: None,
@@ -83,7 +83,7 @@ fn partitions_come_first_and_in_text_order() {
 }
 
 #[test]
-fn unknown_bound_makes_the_range_unknown_and_nulls_add_nothing() {
+fn unknown_bound_makes_the_range_unknown_and_nulls_do_not_change_it() {
     let null = r#"{"numRecords":5,"nullCount":{"a":5}}"#.to_owned();
     let known = r#"{"numRecords":5,"minValues":{"a":1},"maxValues":{"a":2},"nullCount":{"a":0}}"#;
     let row = |texts: &[Option<String>]| lay(texts, 256).rows.swap_remove(0);
@@ -108,7 +108,7 @@ fn unknown_bound_makes_the_range_unknown_and_nulls_add_nothing() {
 proptest! {
     #![proptest_config(cases(256))]
 
-    /// Every range holds the bounds of all its files, whatever the order became.
+    /// Every range contains the bounds of all its files, in every order.
     #[test]
     fn ranges_cover_their_files(
         bounds in vec(option::of((any::<i64>(), any::<i64>())), 0..40), range_size in 0_usize..9,

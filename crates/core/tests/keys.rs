@@ -1,4 +1,4 @@
-//! Keys sort as the values do.
+//! Keys sort in the order of the values.
 #![allow(clippy::unwrap_used)]
 mod cases;
 
@@ -30,12 +30,12 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn integers(a in any::<i64>(), b in any::<i64>()) {
+    fn integer_keys_are_ordered(a in any::<i64>(), b in any::<i64>()) {
         prop_assert_eq!(key("long", &a.to_string()).cmp(&key("long", &b.to_string())), a.cmp(&b));
     }
 
     #[test]
-    fn doubles(a in any::<f64>(), b in any::<f64>()) {
+    fn double_keys_are_ordered_with_nan_last(a in any::<f64>(), b in any::<f64>()) {
         let order = match (a.is_nan(), b.is_nan()) {
             (false, false) => a.partial_cmp(&b).unwrap(),
             (left, right) => left.cmp(&right),
@@ -44,13 +44,13 @@ proptest! {
     }
 
     #[test]
-    fn floats_in_either_notation(a in any::<f32>().prop_filter("NaN", |v| !v.is_nan())) {
+    fn float_as_double_has_the_same_key(a in any::<f32>().prop_filter("NaN", |v| !v.is_nan())) {
         let widened = f64::from(a).to_string();
         prop_assert_eq!(key("float", &a.to_string()), key("float", &widened));
     }
 
     #[test]
-    fn decimals(a in any::<i128>(), b in any::<i128>(), scale in 0_usize..38) {
+    fn decimal_keys_are_ordered(a in any::<i128>(), b in any::<i128>(), scale in 0_usize..38) {
         let bound = 10_i128.pow(38);
         let (a, b) = (a % bound, b % bound);
         let name = format!("decimal(38,{scale})");
@@ -59,12 +59,12 @@ proptest! {
     }
 
     #[test]
-    fn strings(a in any::<String>(), b in any::<String>()) {
+    fn string_keys_are_ordered_by_utf8_bytes(a in any::<String>(), b in any::<String>()) {
         prop_assert_eq!(key("string", &a).cmp(&key("varchar(9)", &b)), a.as_bytes().cmp(b.as_bytes()));
     }
 
     #[test]
-    fn cut_keys_stay_bounds(text in ".{0,90}") {
+    fn truncated_keys_are_still_bounds(text in ".{0,90}") {
         let whole = key("string", &text);
         prop_assert!(cut_low(whole.clone()) <= whole);
         prop_assert!(cut_high(whole.clone()) >= whole);
@@ -72,9 +72,9 @@ proptest! {
         prop_assert!(LOWEST < whole.as_slice() && whole.as_slice() < HIGHEST);
     }
 
-    /// What a double made of a decimal still lies within the widened bounds.
+    /// A decimal that was converted to a double is still within the widened bounds.
     #[test]
-    fn decimal_statistics_written_as_doubles(v in any::<i128>(), digits in 1_u32..38, scale in 0_usize..38) {
+    fn decimal_statistics_as_doubles_are_bounds(v in any::<i128>(), digits in 1_u32..38, scale in 0_usize..38) {
         let unscaled = v % 10_i128.pow(digits);
         let name = format!("decimal(38,{scale})");
         let exact = key(&name, &decimal_text(unscaled, scale));
@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn literal_bounds_hold_the_literal(v in any::<i128>(), scale in 0_usize..12) {
+    fn literal_bounds_contain_the_literal(v in any::<i128>(), scale in 0_usize..12) {
         let text = decimal_text(v % 10_i128.pow(30), scale);
         let bounds = KeyType::Integer.literal(&text).unwrap();
         prop_assert!(bounds.low <= bounds.high);
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn dates_count_days() {
+fn dates_are_parsed_as_days_since_the_epoch() {
     assert_eq!(parse_date("1970-01-01"), Some(0));
     assert_eq!(parse_date("2000-02-29"), Some(11_016));
     assert_eq!(parse_date("0001-01-01"), Some(-719_162));
@@ -135,7 +135,7 @@ fn dates_count_days() {
 }
 
 #[test]
-fn timestamps_take_every_notation_of_delta() {
+fn timestamps_are_parsed_in_every_format_of_delta() {
     let micros = |text: &str| parse_timestamp(text).map(|parsed| parsed.micros);
     assert_eq!(micros("1970-01-01T00:00:01.5Z"), Some(1_500_000));
     assert_eq!(micros("1970-01-01 00:00:00.000001"), Some(1));
@@ -155,7 +155,7 @@ fn timestamps_take_every_notation_of_delta() {
 }
 
 #[test]
-fn nanoseconds_are_told_apart_and_no_row_is_outside_of_its_bounds() {
+fn nanosecond_timestamps_have_distinct_keys_within_their_bounds() {
     let moments = [
         "1677-09-21T00:12:43.145224193",
         "1969-12-31T23:59:59.999999999",
@@ -172,7 +172,7 @@ fn nanoseconds_are_told_apart_and_no_row_is_outside_of_its_bounds() {
             keys.windows(2).all(|pair| pair[0] < pair[1]),
             "{delta_type}"
         );
-        // A writer keeps milliseconds, and cuts the rest of a minimum and of a maximum.
+        // Writers truncate both the minimum and the maximum to milliseconds.
         let cut = format!("2023-11-14T22:13:20.123{zone}");
         let low = key_type.stat_low(&cut, true).expect("low");
         let high = key_type.stat_high(&cut, true).expect("high");
@@ -204,7 +204,7 @@ fn types_without_an_order_have_no_key() {
 }
 
 #[test]
-fn every_spelling_of_a_local_path_has_one_key() {
+fn every_form_of_a_local_path_has_the_same_key() {
     for path in ["file:/p/a", "file:///p/a", "file://localhost/p/a", "/p/./a"] {
         assert_eq!(path_key(path, None), path_key("/p/a", None), "{path}");
     }

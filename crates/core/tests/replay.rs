@@ -1,4 +1,4 @@
-//! Action reconciliation.
+//! Replay of commits into the state of a table.
 #![allow(clippy::unwrap_used)]
 use deltasql_core::codec::parse;
 use deltasql_core::error::Error;
@@ -32,7 +32,7 @@ fn paths(state: &TableState) -> Vec<String> {
 }
 
 #[test]
-fn removed_file_leaves_a_tombstone_and_may_come_back() {
+fn removed_file_leaves_a_tombstone_and_may_be_added_again() {
     let gone = replay(&[&add("a", None), &remove("a", None)]);
     assert_eq!((gone.num_files(), gone.tombstones().len()), (0, 1));
     let back = replay(&[&add("a", None), &remove("a", None), &add("a", None)]);
@@ -68,7 +68,7 @@ fn latest_txn_domain_protocol_and_metadata_win() {
 }
 
 #[test]
-fn gap_in_the_versions_is_refused_and_changes_nothing() {
+fn gap_in_the_versions_is_rejected_and_changes_nothing() {
     let mut state = replay(&[&add("a", None)]);
     let error = state.apply(2, &parse(add("b", None).as_bytes()).unwrap());
     assert_eq!(

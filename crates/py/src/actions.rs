@@ -1,4 +1,4 @@
-//! Between the core's actions and the frozen dataclasses of `deltasql.model.actions`.
+//! Convert between the actions of the core and the dataclasses of `deltasql.model.actions`.
 use std::sync::Arc;
 
 use deltasql_core::actions::{
@@ -17,7 +17,7 @@ use crate::errors::invalid_action;
 use crate::files::File;
 use crate::json::{for_each_item, is_mapping, object_to_python, to_json, to_object, to_python};
 
-/// A value of an action's field, both ways.
+/// The value of an action's field, which can be converted from and to Python.
 pub trait PyField: Sized {
     fn from_python(object: &Bound<'_, PyAny>) -> PyResult<Self>;
     fn to_python<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>>;
@@ -44,7 +44,7 @@ macro_rules! bind_actions {
                 })
             }
 
-            /// Fields go by position: the table and the dataclass have the same order.
+            /// Passes the fields by position: the action and the dataclass have the same order.
             fn to_python<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
                 let class = CLASS.import(py, "deltasql.model.actions", stringify!($name))?;
@@ -59,7 +59,9 @@ macro_rules! bind_actions {
 
 for_each_action!(bind_actions);
 
-/// Read a dataclass, a `File` or a `{kind: {...}}` mapping; `InvalidActionError` when it is none.
+/// Convert a dataclass, a `File` or a `{kind: {...}}` mapping to an action.
+///
+/// Returns an `InvalidActionError` for any other object.
 pub fn action_from_python(object: &Bound<'_, PyAny>) -> PyResult<Action> {
     read_action(object).map_err(|error| {
         let message = format!("not a Delta action: {}", error.value(object.py()));
@@ -90,7 +92,7 @@ fn read_action(object: &Bound<'_, PyAny>) -> PyResult<Action> {
     })
 }
 
-/// The dataclass of an action; `None` for a kind that has none.
+/// Return the dataclass of an action; `None` for an unknown kind.
 pub fn action_to_python<'py>(
     py: Python<'py>,
     action: &Action,
@@ -111,7 +113,7 @@ pub fn action_to_python<'py>(
     .map(Some)
 }
 
-/// The JSON form of any action as Python objects.
+/// Return the JSON form of an action as Python objects.
 pub fn action_to_dict<'py>(py: Python<'py>, action: &Action) -> PyResult<Bound<'py, PyAny>> {
     let value = serde_json::to_value(action).map_err(|e| PyValueError::new_err(e.to_string()))?;
     to_python(py, &value)

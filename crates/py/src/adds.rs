@@ -1,4 +1,4 @@
-//! The files of a commit as they lie in Python, with what the store's rows need of them.
+//! Read the files of a commit from Python objects, for the rows of the store.
 use std::collections::HashMap;
 
 use deltasql_core::actions::{AddFile, DeletionVector};
@@ -12,12 +12,13 @@ use crate::errors::invalid_action;
 use crate::files::File;
 use crate::json::{for_each_item, to_object};
 
-/// One `AddFile`, its Python values kept where the row needs them unchanged.
+/// One `AddFile`; values that the row needs unchanged stay Python objects.
 pub struct Row<'py> {
     pub path: Bound<'py, PyString>,
     pub partition: usize,
     pub stats: Option<Bound<'py, PyString>>,
-    /// size, modification time, data change, base row id, default row commit version, clustering provider.
+    /// Size, modification time, data change, base row id, default row commit version and
+    /// clustering provider.
     pub plain: [Bound<'py, PyAny>; 6],
     pub tags: Option<String>,
     pub deletion_vector: Option<String>,
@@ -97,7 +98,7 @@ impl<'py> Row<'py> {
     }
 }
 
-/// The distinct partitions of a commit, in order of first use.
+/// The distinct partitions of a commit, in the order of first use.
 pub struct Partitions<'py> {
     columns: Vec<Bound<'py, PyString>>,
     names: Vec<String>,
@@ -123,7 +124,7 @@ impl<'py> Partitions<'py> {
     }
 
     fn position_of(&mut self, text: String) -> usize {
-        // Files often come partition by partition, so the last one is the best guess.
+        // The previous file is often in the same partition.
         if self.texts.get(self.last) == Some(&text) {
             return self.last;
         }

@@ -1,4 +1,4 @@
-//! Many rows of a database as Arrow, chunk by chunk, with kinds found from the values.
+//! Convert many database rows to Arrow in chunks; the column types are taken from the values.
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Float64Builder, Int64Builder, StringBuilder};
@@ -10,10 +10,10 @@ use pyo3::types::{PyBytes, PyCapsule, PyFloat, PyInt, PyList, PyString, PyTuple}
 
 use crate::stream::{arrow_error, stream_capsule};
 
-/// Rows of one chunk: enough for readers, and what its growth leaves behind is used for the next.
+/// The rows of one chunk. The allocator reuses the memory of a chunk's buffers for the next chunk.
 const CHUNK_ROWS: usize = 16_384;
 
-/// Collects rows of int, str, bytes, float or None; a column has one kind in all rows.
+/// Collects rows of int, str, bytes, float or None; a column has one type in all rows.
 #[pyclass(module = "deltasql._core")]
 pub struct ArrowRows {
     names: Vec<String>,
@@ -30,7 +30,7 @@ impl ArrowRows {
         Self::with_names(names)
     }
 
-    /// Add rows.
+    /// Append rows.
     fn append(&mut self, rows: &Bound<'_, PyList>) -> PyResult<()> {
         for row in rows.iter() {
             let row = row.cast::<PyTuple>()?;
@@ -48,7 +48,7 @@ impl ArrowRows {
         }
         Ok(())
     }
-    /// All chunks; a column without any value is one of integers.
+    /// Return all rows; a column in which every value is null has the type int64.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &mut self,
@@ -93,7 +93,7 @@ impl ArrowRows {
         }
     }
 
-    /// Add one row, asking for its values by their numbers.
+    /// Append one row; `value` returns the value of a column number.
     pub fn push_row<'a>(&mut self, value: impl Fn(usize) -> PyResult<Value<'a>>) -> PyResult<()> {
         for (number, column) in self.growing.iter_mut().enumerate() {
             column.push(value(number)?)?;
@@ -140,7 +140,7 @@ impl ArrowRows {
     }
 }
 
-/// A value as databases have them.
+/// A value of a database row.
 #[derive(Clone, Copy)]
 pub enum Value<'a> {
     Null,
@@ -214,7 +214,7 @@ impl Column {
         Ok(())
     }
 
-    /// Start a column at its first value, after so many nulls.
+    /// Create a column for its first value, after `nulls` nulls.
     fn of(value: Value<'_>, nulls: usize) -> Self {
         match value {
             Value::Null => Self::Nulls(nulls),

@@ -1,4 +1,4 @@
-//! `Commit`, `parse_commit`, `encode_commit`.
+//! `Commit`: the actions of a commit file, and functions to parse and encode it.
 use std::sync::Arc;
 
 use deltasql_core::actions::{Action, AddFile};
@@ -12,7 +12,7 @@ use crate::actions::{action_from_python, action_to_dict, action_to_python};
 use crate::errors::core_error;
 use crate::files::{File, FileList};
 
-/// The actions of one commit file; Python objects are made when asked for.
+/// The actions of one commit file; Python objects are created on access.
 #[pyclass(frozen, module = "deltasql._core")]
 pub struct Commit {
     #[pyo3(get)]
@@ -20,7 +20,7 @@ pub struct Commit {
     actions: Vec<Action>,
 }
 
-/// Read a commit file.
+/// Parse a commit file.
 #[pyfunction]
 #[pyo3(signature = (data, *, version=None, path=None))]
 pub fn parse_commit(
@@ -35,7 +35,7 @@ pub fn parse_commit(
     Ok(Commit { version, actions })
 }
 
-/// Read commit files that follow one another, given their names; the first damaged one is an error.
+/// Parse the files of consecutive commits; `paths` has their names, for errors.
 #[pyfunction]
 pub fn parse_commits(
     py: Python<'_>,
@@ -58,13 +58,13 @@ pub fn parse_commits(
     read.map_err(|(error, path)| core_error(py, &error, Some(path)))
 }
 
-/// Columns tell nothing from an empty text.
+/// Return false for a file with an empty string: a `FileList` would read it as NULL.
 fn has_columns(add: &AddFile) -> bool {
     let texts = [&add.stats, &add.clustering_provider];
     !texts.into_iter().flatten().any(String::is_empty)
 }
 
-/// Write the canonical commit file of the actions.
+/// Encode actions as a canonical commit file.
 #[pyfunction]
 pub fn encode_commit<'py>(
     py: Python<'py>,
@@ -78,7 +78,7 @@ pub fn encode_commit<'py>(
     Ok(PyBytes::new(py, &data))
 }
 
-/// Whether statistics are nested deeper than a log may have them.
+/// Return True if statistics are nested deeper than a log may have them.
 #[pyfunction]
 pub fn nests_too_deep(stats: Option<&str>) -> bool {
     stats.is_some_and(codec::nests_too_deep)
@@ -100,7 +100,7 @@ impl Commit {
             .collect()
     }
 
-    // The last one wins, as it does in a replay.
+    // The last action wins, as in a replay.
     fn last<'py>(
         &self,
         py: Python<'py>,
@@ -124,7 +124,7 @@ impl Commit {
         self.actions.iter().filter_map(add).collect()
     }
 
-    /// How many files it adds; none of them is made for it.
+    /// The number of added files, without creating objects for them.
     #[getter]
     fn num_adds(&self) -> usize {
         let adds = self.actions.iter();
@@ -167,7 +167,7 @@ impl Commit {
         self.last(py, |action| matches!(action, Action::CommitInfo(_)))
     }
 
-    /// Actions of kinds that this release does not know, as `{kind: body}`.
+    /// The actions of unknown kinds, as `{kind: body}`.
     #[getter]
     fn unknown<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
@@ -179,13 +179,13 @@ impl Commit {
         Ok(list)
     }
 
-    /// All actions of known kinds as dataclasses, in the order of the file.
+    /// Return all actions of known kinds as dataclasses, in the order of the file.
     #[pyo3(name = "actions")]
     fn py_actions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.all(py, |_| true)
     }
 
-    /// The files it adds as columns, and all the rest of it.
+    /// Return the added files as a list, and a commit with all other actions.
     fn split(&self, py: Python<'_>) -> PyResult<(FileList, Self)> {
         let (adds, rest) = py.detach(|| {
             let (mut adds, mut rest) = (Vec::new(), Vec::new());
@@ -205,7 +205,7 @@ impl Commit {
         Ok((FileList::new(adds), rest))
     }
 
-    /// The canonical commit file, unknown kinds and fields included.
+    /// Return the canonical commit file, including unknown actions and fields.
     fn to_ndjson<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let data = py.detach(|| codec::encode(&self.actions));
         PyBytes::new(py, &data)

@@ -1,22 +1,22 @@
-//! Rows in the binary format of PostgreSQL's COPY.
+//! Encode rows in the binary format of PostgreSQL's COPY.
 
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 const PIECE: usize = 1 << 20;
 
-/// A growing piece of a COPY stream.
+/// A buffer for a piece of a COPY stream.
 pub struct CopyRows {
     out: Vec<u8>,
 }
 
 impl CopyRows {
-    /// A piece in the middle of a stream.
+    /// Create a piece that continues a stream.
     pub fn go_on() -> Self {
         Self {
             out: Vec::with_capacity(PIECE + (PIECE >> 3)),
         }
     }
 
-    /// Begin a stream: signature, no flags, no header extension.
+    /// Create the first piece of a stream: signature, no flags, no header extension.
     pub fn start() -> Self {
         let Self { mut out } = Self::go_on();
         out.extend_from_slice(SIGNATURE);
@@ -36,7 +36,7 @@ impl CopyRows {
         self.out.clear();
     }
 
-    /// Announce a row of so many fields.
+    /// Start a row with this number of fields.
     pub fn row(&mut self, fields: i16) {
         self.out.extend_from_slice(&fields.to_be_bytes());
     }
@@ -54,13 +54,13 @@ impl CopyRows {
         self.bytes_of(Some(&[u8::from(value)]));
     }
 
-    /// A text, a byte string, or null.
+    /// Append text, bytes or null.
     pub fn bytes_of(&mut self, value: Option<&[u8]>) {
         let Some(value) = value else {
             self.out.extend_from_slice(&(-1_i32).to_be_bytes());
             return;
         };
-        // PostgreSQL refuses a field of a gigabyte, so the length always fits.
+        // PostgreSQL rejects fields of 1 GB, so the length always fits.
         self.out
             .extend_from_slice(&(value.len() as i32).to_be_bytes());
         self.out.extend_from_slice(value);

@@ -1,17 +1,17 @@
-//! Errors of the core as the package's own exception classes.
+//! Convert errors of the core to the exception classes of `deltasql.exceptions`.
 use deltasql_core::error::Error;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// An action that cannot be written: `InvalidActionError`, with the Python error as its cause.
+/// Return an `InvalidActionError` for an action that cannot be written.
 pub fn invalid_action(py: Python<'_>, message: &str, cause: Option<PyErr>) -> PyErr {
     let error = build(py, "InvalidActionError", message, &PyDict::new(py));
     error.set_cause(py, cause);
     error
 }
 
-/// The exception for an error of the core; `path` names the log file it came from.
+/// Return the exception for an error of the core; `path` is the log file that was parsed.
 pub fn core_error(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr {
     let line = match error {
         Error::Line { line, .. } => Some(*line),
@@ -28,7 +28,7 @@ pub fn core_error(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr {
     }
 }
 
-// Imported when needed: the exceptions module pulls in deltalake for its base classes.
+// Imported on demand, because the exceptions module imports deltalake for its base classes.
 fn build(py: Python<'_>, class: &str, message: &str, fields: &Bound<'_, PyDict>) -> PyErr {
     let make = || -> PyResult<PyErr> {
         let class = py.import("deltasql.exceptions")?.getattr(class)?;

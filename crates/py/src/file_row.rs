@@ -1,10 +1,10 @@
-//! One row of `dl_add_files`, for every database.
+//! The row of a file in `dl_add_files`, in the format of each database.
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::copy::CopyRows;
 
-/// The columns of `dl_add_files`: the table, what `FileRow::values` returns, the version.
+/// The number of columns of `dl_add_files`: table id, `FileRow::values`, version.
 pub const COLUMNS: usize = 17;
 pub const KEY: usize = 3;
 pub const DATA_CHANGE: usize = 7;
@@ -21,7 +21,7 @@ pub const NULLABLE: [(usize, IsFilled); 8] = [
     (15, |file, _| file.extra.is_some()),
 ];
 
-/// One file, in the order of the store.
+/// One file, with its values in the order of the columns.
 pub struct FileRow {
     pub file_id: i64,
     pub path: Py<PyString>,

@@ -1,4 +1,4 @@
-//! `File` and `FileList`: live files as objects and as Arrow columns.
+//! `File` and `FileList`: data files as objects and as Arrow columns.
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -117,38 +117,38 @@ impl File {
         Ok(object_to_python(py, &self.add.extra)?.into_any())
     }
 
-    /// The minimum of a column as the statistics state it; a nested column is a sequence of names.
+    /// Return the minimum of a column in the statistics; a nested column is a sequence of names.
     fn min<'py>(&self, column: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.stat(column, |columns, stats, slot| {
             columns.read(stats).min(slot).and_then(stat_json)
         })
     }
 
-    /// The maximum of a column as the statistics state it.
+    /// Return the maximum of a column in the statistics.
     fn max<'py>(&self, column: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.stat(column, |columns, stats, slot| {
             columns.read(stats).max(slot).and_then(stat_json)
         })
     }
 
-    /// The number of nulls of a column as the statistics state it.
+    /// Return the number of nulls of a column in the statistics.
     fn null_count<'py>(&self, column: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.stat(column, |columns, stats, slot| {
             columns.read(stats).null_count(slot).map(Value::from)
         })
     }
 
-    /// The frozen `AddFile`.
+    /// Return the file as an `AddFile`.
     fn to_action<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.add.to_python(py)
     }
 
-    /// The action as Delta writes it: `{"add": {...}}`.
+    /// Return the action in its JSON form: `{"add": {...}}`.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         action_to_dict(py, &Action::Add(self.add()))
     }
 
-    /// One line of a commit file.
+    /// Return the action as one line of a commit file.
     fn to_json(&self) -> PyResult<String> {
         serde_json::to_string(&Action::Add(self.add()))
             .map_err(|error| PyValueError::new_err(error.to_string()))
@@ -169,7 +169,7 @@ impl File {
     }
 }
 
-/// Files as Arrow columns; an object is made when one is asked for.
+/// A list of files as Arrow columns; a `File` object is created on access.
 #[pyclass(frozen, sequence, module = "deltasql._core")]
 pub struct FileList {
     list: CoreFileList,
@@ -193,7 +193,7 @@ impl FileList {
 
 #[pymethods]
 impl FileList {
-    /// Wrap an Arrow stream with the columns path, partition, size, modification_time, stats, ….
+    /// Return the files of an Arrow stream with the columns path, partition, size, stats, ….
     #[classmethod]
     fn from_arrow(
         _class: &Bound<'_, PyType>,
@@ -209,7 +209,7 @@ impl FileList {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Build the list from rows of a database, given the name and kind of every column.
+    /// Return the files of database rows; `columns` has the name and type of every column.
     #[classmethod]
     fn from_rows(
         _class: &Bound<'_, PyType>,
@@ -223,7 +223,7 @@ impl FileList {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Put partition values, as JSON, in the place of their ids in `partition_id`.
+    /// Replace the column `partition_id` with `partition`, which has the values as JSON.
     fn with_partitions(&self, py: Python<'_>, partitions: HashMap<i64, String>) -> PyResult<Self> {
         py.detach(|| self.list.with_partitions(&partitions))
             .map(Self::new)
@@ -244,13 +244,13 @@ impl FileList {
         )
     }
 
-    /// All paths, in order.
+    /// Return all paths, in order.
     fn paths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let paths: Vec<_> = self.list.paths().collect();
         PyList::new(py, paths)
     }
 
-    /// Keep the files that may hold a row for which the predicate is TRUE.
+    /// Return the files that may have a row for which the predicate is TRUE.
     fn prune(&self, py: Python<'_>, predicate: &Bound<'_, Predicate>) -> PyResult<Self> {
         let compiled = predicate.get().compiled();
         py.detach(|| self.list.prune(compiled))
@@ -258,7 +258,7 @@ impl FileList {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// For every file whether it may hold a row for which the predicate is TRUE.
+    /// Return for every file whether it may have a row for which the predicate is TRUE.
     fn mask(&self, py: Python<'_>, predicate: &Bound<'_, Predicate>) -> Vec<bool> {
         let compiled = predicate.get().compiled();
         py.detach(|| {

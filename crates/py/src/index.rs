@@ -1,4 +1,4 @@
-//! `index_files`: the rows of one commit's files, ready for the store.
+//! `index_files`: the rows that the store inserts for the files of one commit.
 use deltasql_core::index::{lay_out, FileInput, IndexColumn, Layout, StatsRow, PARALLEL_FROM};
 use deltasql_core::keys::{
     canonical_path as one_spelling, older_path_keys as older_keys, path_key as hash_path, KeyType,
@@ -11,7 +11,7 @@ use crate::adds::{Partitions, Row};
 use crate::copy::CopyRows;
 use crate::file_row::{FileRow, COLUMNS, DATA_CHANGE, KEY, NULLABLE};
 
-/// The rows of a commit's files and of the skipping index over them.
+/// The rows of a commit's files and of their data skipping index.
 #[pyclass(frozen, module = "deltasql._core")]
 pub struct IndexedFiles {
     files: Vec<FileRow>,
@@ -23,7 +23,7 @@ pub struct IndexedFiles {
 
 #[pymethods]
 impl IndexedFiles {
-    /// Rows of the files with their partition as text.
+    /// The rows of the files, with the partition values as JSON.
     #[getter]
     fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let partitions = self.partitions.bind(py);
@@ -37,7 +37,7 @@ impl IndexedFiles {
         PyList::new(py, rows)
     }
 
-    /// The short names of the files.
+    /// Return the keys of the files.
     fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         PyList::new(
             py,
@@ -45,7 +45,7 @@ impl IndexedFiles {
         )
     }
 
-    /// The positions of the columns of `dl_add_files` that are not null in all rows.
+    /// Return the positions of the columns of `dl_add_files` with a value in at least one row.
     fn filled_columns(&self, py: Python<'_>) -> Vec<usize> {
         let mut filled = [true; COLUMNS];
         for (column, of) in NULLABLE {
@@ -54,7 +54,7 @@ impl IndexedFiles {
         (0..COLUMNS).filter(|&column| filled[column]).collect()
     }
 
-    /// Rows of `dl_add_files`; `partition_ids` go with `partitions`.
+    /// Return the rows of `dl_add_files`; `partition_ids` has an id for each of `partitions`.
     fn rows<'py>(
         &self,
         py: Python<'py>,
@@ -67,7 +67,7 @@ impl IndexedFiles {
         })
     }
 
-    /// Some columns of the rows, of types that SQLite's driver takes as they are.
+    /// Return some columns of the rows, in types that SQLite's driver accepts without adapters.
     fn plain_rows<'py>(
         &self,
         py: Python<'py>,
@@ -94,7 +94,7 @@ impl IndexedFiles {
         })
     }
 
-    /// The same rows as PostgreSQL's COPY takes them in its binary format, in pieces.
+    /// Return the rows in the binary format of PostgreSQL's COPY, in pieces.
     fn copy_rows<'py>(
         &self,
         py: Python<'py>,
@@ -136,7 +136,7 @@ impl IndexedFiles {
 }
 
 impl IndexedFiles {
-    /// A tuple for each file, made of its row of `dl_add_files`.
+    /// Return a tuple for each file, which `made` creates from its row of `dl_add_files`.
     fn each_row<'py>(
         &self,
         py: Python<'py>,
@@ -182,7 +182,7 @@ fn too_few_ids() -> PyErr {
     PyValueError::new_err("every partition needs an id")
 }
 
-/// The order-preserving key of a value, or None when the text is no exact value of the type.
+/// Return the order-preserving key of a value; None if the text is not an exact value of the type.
 #[pyfunction]
 pub fn encode_key<'py>(
     py: Python<'py>,
@@ -193,7 +193,7 @@ pub fn encode_key<'py>(
     Some(PyBytes::new(py, &key))
 }
 
-/// The keys between which a literal surely lies, or None when it cannot be ordered.
+/// Return two keys between which the literal is; None if its type has no order.
 #[pyfunction]
 pub fn key_bounds<'py>(
     py: Python<'py>,
@@ -207,7 +207,7 @@ pub fn key_bounds<'py>(
     ))
 }
 
-/// The short name of a logical file.
+/// Return the key of a logical file: a hash of its path and deletion vector id.
 #[pyfunction]
 #[pyo3(signature = (path, dv_unique_id=None))]
 pub fn path_key<'py>(
@@ -218,7 +218,7 @@ pub fn path_key<'py>(
     PyBytes::new(py, &hash_path(path, dv_unique_id))
 }
 
-/// The keys that earlier releases gave to a file with an absolute local path.
+/// Return the keys that earlier releases gave to a file with an absolute local path.
 #[pyfunction]
 #[pyo3(signature = (path, dv_unique_id=None))]
 pub fn older_path_keys<'py>(
@@ -230,13 +230,13 @@ pub fn older_path_keys<'py>(
     keys.map(|key| PyBytes::new(py, &key)).collect()
 }
 
-/// The path of a file in one spelling.
+/// Return the canonical form of a path.
 #[pyfunction]
 pub fn canonical_path(path: &str) -> String {
     one_spelling(path).into_owned()
 }
 
-/// Order the files of a commit, number them and summarise their statistics.
+/// Order the files of a commit, assign their ids and compute their data skipping index.
 #[pyfunction]
 #[pyo3(signature = (adds, columns, partition_columns, first_file_id, range_size=256))]
 pub fn index_files<'py>(

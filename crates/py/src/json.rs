@@ -1,18 +1,18 @@
-//! Between Python objects and JSON values.
+//! Convert between Python objects and JSON values.
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
 
-/// What the parser takes; more would end the stack before it ends the object.
+/// The maximum nesting, as in the parser; deeper objects could overflow the stack.
 const MAX_DEPTH: usize = 120;
 
-/// Turn a Python object into JSON; a float keeps Python's shortest text.
+/// Convert a Python object to JSON; a float is written like Python's `repr`.
 pub fn to_json(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     to_json_below(object, 0)
 }
 
-/// Turn a Python mapping with string keys into a JSON object, in its order.
+/// Convert a Python mapping with string keys to a JSON object with the same order.
 pub fn to_object(mapping: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
     to_object_below(mapping, 0)
 }
@@ -59,7 +59,7 @@ fn to_object_below(mapping: &Bound<'_, PyAny>, depth: usize) -> PyResult<Map<Str
     Ok(object)
 }
 
-/// Visit the items of a dict or any other mapping.
+/// Call `visit` for each item of a dict or another mapping.
 pub fn for_each_item<'py>(
     mapping: &Bound<'py, PyAny>,
     mut visit: impl FnMut(&Bound<'py, PyString>, &Bound<'py, PyAny>) -> PyResult<()>,
@@ -77,12 +77,12 @@ pub fn for_each_item<'py>(
     Ok(())
 }
 
-/// True for a dict and for every other mapping.
+/// Return true for a dict and for every other mapping.
 pub fn is_mapping(object: &Bound<'_, PyAny>) -> bool {
     object.cast::<PyDict>().is_ok() || object.cast::<PyMapping>().is_ok()
 }
 
-/// Turn JSON into Python objects.
+/// Convert JSON to Python objects.
 pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -100,7 +100,7 @@ pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyA
     })
 }
 
-/// Turn a JSON object into a dict.
+/// Convert a JSON object to a dict.
 pub fn object_to_python<'py>(
     py: Python<'py>,
     map: &Map<String, Value>,

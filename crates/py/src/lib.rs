@@ -21,8 +21,8 @@ mod table;
 use mimalloc::MiMalloc;
 use pyo3::prelude::*;
 
-// A log is very many short texts, made by one thread and freed by another: for those the system's
-// allocator takes as long as all of the parsing.
+// Parsing a log allocates very many short strings in one thread and frees them in another. With
+// the system's allocator, this takes as long as the parsing itself.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

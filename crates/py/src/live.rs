@@ -1,4 +1,4 @@
-//! `LiveFiles`: which files live after a run of commits, in little memory.
+//! `LiveFiles`: the live files after consecutive commits, in little memory.
 use deltasql_core::actions::{Action, AddFile, DeletionVector};
 use deltasql_core::columns::json_text;
 use deltasql_core::error::Error;
@@ -11,7 +11,7 @@ use crate::commit::Commit;
 use crate::errors::core_error;
 use crate::files::FileList;
 
-/// The files that live after commits that were applied in order.
+/// The live files after commits that were applied in order.
 #[pyclass(module = "deltasql._core")]
 #[derive(Default)]
 pub struct LiveFiles {
@@ -26,7 +26,7 @@ impl LiveFiles {
         Self::default()
     }
 
-    /// Take files that a version begins with.
+    /// Add files that are live at `version`.
     fn add(&mut self, py: Python<'_>, version: i64, files: &Bound<'_, FileList>) -> PyResult<()> {
         let list = files.get().list();
         let work = || -> Result<(), Error> {
@@ -40,7 +40,7 @@ impl LiveFiles {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Take a commit.
+    /// Apply the commit of `version`.
     fn apply(&mut self, py: Python<'_>, version: i64, commit: &Bound<'_, Commit>) {
         let actions = commit.get().actions();
         py.detach(|| {
@@ -59,7 +59,7 @@ impl LiveFiles {
         });
     }
 
-    /// Path and deletion vector (as JSON) of the files of a commit that live in the end.
+    /// Return path and deletion vector (as JSON) of the files of a commit that are still live.
     fn of_commit(
         &mut self,
         py: Python<'_>,
@@ -82,7 +82,7 @@ impl LiveFiles {
         })
     }
 
-    /// Which files that a version began with live in the end.
+    /// Return for each of the files that were added at `version` whether it is still live.
     fn mask(
         &mut self,
         py: Python<'_>,
@@ -102,7 +102,7 @@ impl LiveFiles {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// What all of them come to, in bytes.
+    /// The total size of the live files in bytes.
     #[getter]
     fn size(&self) -> i128 {
         self.live.size()

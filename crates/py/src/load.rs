@@ -1,4 +1,4 @@
-//! `LogFiles`: the rows of many commits' files, ready for the store.
+//! `LogFiles`: the rows that the store inserts for the files of many commits.
 use std::sync::Arc;
 
 use deltasql_core::actions::Action;
@@ -18,7 +18,7 @@ use crate::errors::core_error;
 use crate::files::FileList;
 use crate::log_rows::{Kind, LogRows};
 
-/// The files of commits that follow one another, numbered and indexed.
+/// The files of consecutive commits, with their ids and data skipping index.
 #[pyclass(module = "deltasql._core")]
 pub struct LogFiles {
     load: Arc<Load>,
@@ -33,7 +33,7 @@ impl LogFiles {
         }
     }
 
-    /// Say what is indexed, and how the table is partitioned, from the next commit on.
+    /// Set the indexed columns and the partition columns for the following commits.
     fn set_columns(
         &mut self,
         columns: Vec<(i64, Vec<String>, String)>,
@@ -51,7 +51,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Take files that a version begins with.
+    /// Append files that are live at `version`.
     fn append(&mut self, py: Python<'_>, version: i64, adds: &Bound<'_, FileList>) -> PyResult<()> {
         let load = self.growing()?;
         let list = adds.get().list();
@@ -59,9 +59,9 @@ impl LogFiles {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Take the files of commits, and those in a list beside each.
+    /// Append the files of commits; each commit may have a list with more added files.
     ///
-    /// Returns, for each commit, the id of the file that comes next.
+    /// Returns for each commit the next file id after it.
     fn append_commits(
         &mut self,
         py: Python<'_>,
@@ -81,7 +81,7 @@ impl LogFiles {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Keep files that left before the first commit, numbered from `ordinal` on.
+    /// Keep tombstones from before the first commit, with ordinals that start at `ordinal`.
     fn append_tombstones(
         &mut self,
         py: Python<'_>,
@@ -100,8 +100,8 @@ impl LogFiles {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// The short names of the files that the commits add or remove: of all, or of those that may
-    /// have been `seen` before.
+    /// Return the keys of the files that the commits add or remove; with `seen`, only those of
+    /// files that may have been added before.
     #[pyo3(signature = (seen=None))]
     fn keys<'py>(&self, py: Python<'py>, seen: Option<&SeenFiles>) -> PyResult<Bound<'py, PyList>> {
         let (load, seen) = (&self.load, seen.map(|seen| &seen.keys));
@@ -109,9 +109,9 @@ impl LogFiles {
         PyList::new(py, keys.iter().map(|key| PyBytes::new(py, key)))
     }
 
-    /// Find out which files end, given the (key, id) of those that live already.
+    /// Find the files that the commits remove, given key and id of the files that are live already.
     ///
-    /// Returns the ids of live ones that end, and the versions that end them.
+    /// Returns the ids of those files that are removed, and the versions that remove them.
     fn resolve(&mut self, live: Vec<(PyBackedBytes, i64)>) -> PyResult<(Vec<i64>, Vec<i64>)> {
         let live = live.into_iter().map(|(key, file_id)| {
             let key = FileKey::try_from(&key[..]);
@@ -133,7 +133,7 @@ impl LogFiles {
         self.load.partitions().iter().map(String::as_str).collect()
     }
 
-    /// Rows of `insert_loaded_file`; `partition_ids` go with `partitions`.
+    /// Return the rows of `insert_loaded_file`; `partition_ids` has an id for each of `partitions`.
     fn file_rows(&self, table_id: i64, partition_ids: Vec<i64>) -> PyResult<LogRows> {
         if partition_ids.len() < self.load.partitions().len() {
             return Err(PyValueError::new_err("every partition needs an id"));
@@ -141,12 +141,12 @@ impl LogFiles {
         Ok(self.rows(Kind::Files(partition_ids), table_id))
     }
 
-    /// Rows of `insert_file_stats`.
+    /// Return the rows of `insert_file_stats`.
     fn stats_rows(&self, table_id: i64) -> LogRows {
         self.rows(Kind::Stats, table_id)
     }
 
-    /// Rows of `insert_remove_file`.
+    /// Return the rows of `insert_remove_file`.
     fn remove_rows(&self, table_id: i64) -> LogRows {
         self.rows(Kind::Removes, table_id)
     }
@@ -204,7 +204,7 @@ fn append(
     Ok(())
 }
 
-/// The files that were ever loaded into a table, as far as they can be held.
+/// The files that were ever loaded into a table; above a limit, it reports every file as seen.
 #[pyclass(module = "deltasql._core")]
 #[derive(Default)]
 pub struct SeenFiles {

@@ -1,4 +1,4 @@
-//! `LogRows`: rows for one insert, made while they are sent.
+//! `LogRows`: the rows of an insert statement, created one by one while they are sent.
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use pyo3::IntoPyObjectExt;
 use crate::copy::CopyRows;
 
 pub enum Kind {
-    /// With the ids of the partitions.
+    /// Rows of files, with the partition ids.
     Files(Vec<i64>),
     Stats,
     Removes,
 }
 
-/// Rows for one insert, made when they are asked for.
+/// The rows of an insert statement, created when they are read.
 #[pyclass(frozen, module = "deltasql._core")]
 pub struct LogRows {
     load: Arc<Load>,
@@ -44,7 +44,7 @@ impl LogRows {
         }
     }
 
-    /// The positions of the columns that are not null in all rows.
+    /// Return the positions of the columns that have a value in at least one row.
     fn filled_columns(&self, py: Python<'_>) -> Vec<usize> {
         py.detach(|| {
             let mut filled: Vec<bool> = Vec::new();
@@ -60,7 +60,7 @@ impl LogRows {
         })
     }
 
-    /// Some columns of the rows, of types that SQLite's driver takes as they are.
+    /// Return some columns of the rows, in types that SQLite's driver accepts without adapters.
     fn plain_rows(slf: Bound<'_, Self>, columns: Vec<usize>) -> LogRowIterator {
         LogRowIterator {
             rows: slf.unbind(),
@@ -69,7 +69,7 @@ impl LogRows {
         }
     }
 
-    /// The rows as PostgreSQL's COPY takes them in its binary format, piece by piece.
+    /// Return the rows in the binary format of PostgreSQL's COPY, in pieces.
     fn copy_pieces(slf: Bound<'_, Self>) -> CopyPieces {
         CopyPieces {
             rows: slf.unbind(),
@@ -163,7 +163,7 @@ impl LogRows {
 #[pyclass(frozen, module = "deltasql._core")]
 pub struct LogRowIterator {
     rows: Py<LogRows>,
-    // The columns that are wanted, where not all of them are.
+    // The requested columns; None for all columns.
     plain: Option<Vec<usize>>,
     next: AtomicUsize,
 }
@@ -246,7 +246,7 @@ enum Value<'a> {
     Json(&'a dyn JsonText),
 }
 
-/// What is kept as JSON; the text is made only where it is needed.
+/// A value that is stored as JSON; the text is created only when it is needed.
 trait JsonText {
     fn json_text(&self) -> String;
 }
@@ -289,7 +289,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// SQLite's driver looks for an adapter for each bool and each bytes.
+    /// Return int for bool and bytearray for bytes: for those, SQLite's driver would search an
+    /// adapter for each value.
     fn to_plain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self {
             Self::Flag(value) => i64::from(*value).into_bound_py_any(py),
@@ -300,7 +301,7 @@ impl<'a> Value<'a> {
 }
 
 fn copy_row(copy: &mut CopyRows, values: &[Value<'_>]) {
-    // No table has so many columns that their number would not fit.
+    // The number of columns always fits.
     copy.row(values.len() as i16);
     for value in values {
         match value {

@@ -1,9 +1,9 @@
-//! `Predicate`: a compiled pruning tree.
+//! `Predicate`: a compiled predicate for data skipping.
 use deltasql_core::predicate::Predicate as CorePredicate;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A pruning tree, compiled once and asked about many files.
+/// A predicate for data skipping, compiled once and evaluated for many files.
 #[pyclass(frozen, module = "deltasql._core")]
 pub struct Predicate {
     compiled: CorePredicate,
@@ -24,7 +24,7 @@ impl Predicate {
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// False only if no row of a file with these statistics and partition values can match.
+    /// Return False only if no row of a file with these statistics and partition values can match.
     #[pyo3(signature = (stats, partition_json))]
     fn may_match(&self, stats: Option<&str>, partition_json: Option<&str>) -> bool {
         let partition = self.compiled.partition_facts(partition_json);

@@ -1,4 +1,4 @@
-//! A few rows of a database as one Arrow batch.
+//! Convert a few database rows to one Arrow batch.
 use std::sync::Arc;
 
 use arrow_array::builder::{BooleanBuilder, Int64Builder, StringBuilder};
@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
-/// Turn rows into columns; `columns` gives their names and kinds: int64, string or bool.
+/// Return rows as a batch; `columns` has names and types: int64, string or bool.
 pub fn record_batch(
     rows: &Bound<'_, PyList>,
     columns: &[(String, String)],
@@ -63,7 +63,7 @@ impl Column {
             Self::Boolean(builder) if null => builder.append_null(),
             Self::Long(builder) => builder.append_value(value.extract()?),
             Self::Text(builder) => builder.append_value(value.cast::<PyString>()?.to_str()?),
-            // SQLite has no booleans; it sends 0 and 1.
+            // SQLite has no booleans; it returns 0 and 1.
             Self::Boolean(builder) => builder.append_value(value.is_truthy()?),
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! Bulk reads of a SQLite file through the very copy of SQLite that Python's module is linked to.
+//! Bulk reads of a SQLite file with the SQLite library that Python's `sqlite3` module uses.
 //!
-//! POSIX locks belong to a process, so two copies of SQLite in one process damage files. The
-//! functions are therefore looked up in what the loader gave that module, and nowhere else; where
-//! the module has SQLite inside and shows none of it, there is no library and no bulk read.
+//! POSIX locks belong to a process, so two copies of SQLite in one process can corrupt a file. The
+//! functions are therefore looked up only in the library that the module has loaded. If SQLite is
+//! linked statically into the module without exported functions, there are no bulk reads.
 use std::ffi::{c_char, c_int, c_uchar, c_void, CStr, CString};
 use std::ptr;
 
@@ -19,15 +19,16 @@ const INTEGER: c_int = 1;
 const FLOAT: c_int = 2;
 const TEXT: c_int = 3;
 const BLOB: c_int = 4;
-/// Open for reading and writing, without a mutex: one thread uses it, and closing cleans up.
+/// `SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX`: only one thread uses a connection, and closing
+/// it may have to clean up.
 const OPEN_FLAGS: c_int = 0x2 | 0x8000;
-/// Already in the process, or not at all.
+/// Do not load the library: open it only if it is already in the process.
 const RTLD_NOLOAD: c_int = if cfg!(target_os = "macos") { 0x10 } else { 0x4 };
 
 type Database = *mut c_void;
 type Statement = *mut c_void;
 
-/// The functions of SQLite that a read needs.
+/// The functions of the SQLite library that a read uses.
 #[pyclass(module = "deltasql._core", frozen)]
 pub struct SqliteLibrary {
     open: unsafe extern "C" fn(*const c_char, *mut Database, c_int, *const c_char) -> c_int,
@@ -51,18 +52,18 @@ pub struct SqliteLibrary {
     column_text: unsafe extern "C" fn(Statement, c_int) -> *const c_uchar,
     column_blob: unsafe extern "C" fn(Statement, c_int) -> *const c_void,
     column_bytes: unsafe extern "C" fn(Statement, c_int) -> c_int,
-    // The functions are in it: it must stay loaded as long as they can be called.
+    // Keeps the library loaded as long as its functions can be called.
     _library: Library,
 }
 
 #[pymethods]
 impl SqliteLibrary {
-    /// The library behind Python's module, which is loaded; None where it shows no functions.
+    /// Return the library that a loaded Python module uses; None if it exports no functions.
     #[staticmethod]
     fn behind(module: &str) -> Option<Self> {
-        // Safety: the file is loaded already, so nothing of it runs now.
+        // SAFETY: the library is loaded already, so no initialization code runs.
         let library = unsafe { Library::open(Some(module), RTLD_LAZY | RTLD_NOLOAD) }.ok()?;
-        // Safety: these are the signatures of SQLite's stable C interface.
+        // SAFETY: these are the signatures of SQLite's stable C interface.
         unsafe {
             let threadsafe =
                 library.get::<unsafe extern "C" fn() -> c_int>(b"sqlite3_threadsafe\0");
@@ -90,7 +91,7 @@ impl SqliteLibrary {
         }
     }
 
-    /// Run one read on a connection of its own and return its rows.
+    /// Run one query on a new connection and return its rows.
     fn read(
         &self,
         py: Python<'_>,
@@ -120,13 +121,13 @@ struct Connection<'a> {
 impl<'a> Connection<'a> {
     fn open(library: &'a SqliteLibrary, path: &CStr, busy_timeout_ms: i32) -> PyResult<Self> {
         let mut handle = ptr::null_mut();
-        // Safety: the path ends with a zero; a handle is given also where opening fails.
+        // SAFETY: the path ends with a zero byte; SQLite sets the handle even if opening fails.
         let code = unsafe { (library.open)(path.as_ptr(), &mut handle, OPEN_FLAGS, ptr::null()) };
         let opened = Self { library, handle };
         if code != OK {
             return Err(opened.error());
         }
-        // Safety: the handle is open.
+        // SAFETY: the handle is open.
         unsafe { (library.busy_timeout)(handle, busy_timeout_ms) };
         Ok(opened)
     }
@@ -135,7 +136,7 @@ impl<'a> Connection<'a> {
         if self.handle.is_null() {
             return PyOSError::new_err("SQLite has no memory for a connection");
         }
-        // Safety: the text is SQLite's and stays until the next call with this handle.
+        // SAFETY: SQLite owns the message, which is valid until the next call with this handle.
         let message = unsafe { CStr::from_ptr((self.library.message)(self.handle)) };
         PyOSError::new_err(message.to_string_lossy().into_owned())
     }
@@ -143,7 +144,7 @@ impl<'a> Connection<'a> {
 
 impl Drop for Connection<'_> {
     fn drop(&mut self) {
-        // Safety: no statement of the connection is left; closing nothing does nothing.
+        // SAFETY: the connection has no open statements; closing a null handle does nothing.
         unsafe { (self.library.close)(self.handle) };
     }
 }
@@ -156,7 +157,7 @@ struct Reading<'a> {
 impl<'a> Reading<'a> {
     fn prepare(connection: &'a Connection<'a>, text: &CStr) -> PyResult<Self> {
         let mut statement = ptr::null_mut();
-        // Safety: the connection is open and the text ends with a zero.
+        // SAFETY: the connection is open, and the text ends with a zero byte.
         let code = unsafe {
             (connection.library.prepare)(
                 connection.handle,
@@ -177,7 +178,7 @@ impl<'a> Reading<'a> {
 
     fn names(&self) -> PyResult<Vec<String>> {
         let library = self.connection.library;
-        // Safety: the statement is prepared; a name stays until it is finalized.
+        // SAFETY: the statement is prepared; a name is valid until the statement is finalized.
         let count = unsafe { (library.column_count)(self.statement) };
         (0..count)
             .map(|number| {
@@ -193,7 +194,7 @@ impl<'a> Reading<'a> {
     }
 
     fn next(&mut self) -> PyResult<bool> {
-        // Safety: the statement is prepared.
+        // SAFETY: the statement is prepared.
         match unsafe { (self.connection.library.step)(self.statement) } {
             ROW => Ok(true),
             DONE => Ok(false),
@@ -201,11 +202,11 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A value of the present row; text and bytes are SQLite's until the next step.
+    /// Return a value of the current row; text and bytes are valid until the next step.
     fn value(&self, number: usize) -> PyResult<Value<'_>> {
         let (library, statement) = (self.connection.library, self.statement);
         let number = c_int::try_from(number)?;
-        // Safety: the statement stands on a row and has this column.
+        // SAFETY: the statement has a current row with this column.
         let kind = unsafe { (library.column_type)(statement, number) };
         Ok(match kind {
             INTEGER => Value::Long(unsafe { (library.column_int64)(statement, number) }),
@@ -227,7 +228,7 @@ impl<'a> Reading<'a> {
     }
 
     fn bytes(&self, start: *const u8, number: c_int) -> PyResult<&[u8]> {
-        // Safety: asked after the text or the blob itself, the length is that of its bytes.
+        // SAFETY: after `column_text` or `column_blob`, this is the length of that value in bytes.
         let length = unsafe { (self.connection.library.column_bytes)(self.statement, number) };
         let length = usize::try_from(length)?;
         if length == 0 {
@@ -236,14 +237,14 @@ impl<'a> Reading<'a> {
         if start.is_null() {
             return Err(self.connection.error());
         }
-        // Safety: SQLite keeps so many bytes there until the next step.
+        // SAFETY: SQLite keeps this many bytes at `start` until the next step.
         Ok(unsafe { std::slice::from_raw_parts(start, length) })
     }
 }
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        // Safety: the statement is prepared and is not used again.
+        // SAFETY: the statement is prepared and is not used again.
         unsafe { (self.connection.library.finalize)(self.statement) };
     }
 }

@@ -1,4 +1,4 @@
-//! Arrow streams to and from Python: the capsules of `__arrow_c_stream__`.
+//! Exchange Arrow streams with Python: the capsules of `__arrow_c_stream__`.
 use std::ffi::CStr;
 
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
@@ -10,7 +10,7 @@ use pyo3::types::PyCapsule;
 
 const NAME: &CStr = c"arrow_array_stream";
 
-/// Read an object that has `__arrow_c_stream__`.
+/// Return a reader for an object with `__arrow_c_stream__`.
 pub fn read_stream(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
     if !object.hasattr("__arrow_c_stream__")? {
         return Err(PyValueError::new_err(
@@ -19,12 +19,12 @@ pub fn read_stream(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader
     }
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let stream = capsule.cast::<PyCapsule>()?.pointer_checked(Some(NAME))?;
-    // SAFETY: a capsule of this name points to a stream. The reader moves it out and leaves one
-    // that is released, so the capsule's destructor does not release it again.
+    // SAFETY: a capsule with this name points to a stream. The reader moves it out and leaves a
+    // released stream, so the capsule's destructor does not release it again.
     unsafe { ArrowArrayStreamReader::from_raw(stream.cast().as_ptr()) }.map_err(arrow_error)
 }
 
-/// Hand out batches as a stream. The consumer casts them where it asked for another schema.
+/// Return batches as a stream; a consumer that requested another schema must cast them.
 pub fn stream_capsule(
     py: Python<'_>,
     schema: SchemaRef,

@@ -1,4 +1,4 @@
-//! `Table`: the state of a table, replayed from its commits.
+//! `Table`: the state of a table after replaying its commits.
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltasql_core::codec;
@@ -12,14 +12,14 @@ use crate::commit::Commit;
 use crate::errors::core_error;
 use crate::files::FileList;
 
-/// The state of a table at a version, by replaying commit after commit.
+/// The state of a table at a version, computed by replaying its commits.
 #[pyclass(frozen, module = "deltasql._core")]
 pub struct Table {
     state: Mutex<TableState>,
 }
 
 impl Table {
-    // A panic while applying leaves whole actions behind, never half of one.
+    // A poisoned lock is usable: a panic leaves only actions that were applied completely.
     fn state(&self) -> MutexGuard<'_, TableState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -34,7 +34,7 @@ impl Table {
         }
     }
 
-    /// Replay commit files whose first has the version `first_version`.
+    /// Replay commits; the first one has the version `first_version`.
     #[classmethod]
     #[pyo3(signature = (commits, first_version=0))]
     fn from_commits(
@@ -49,7 +49,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Apply the commit of `version`: a commit file's bytes or a parsed `Commit`.
+    /// Apply the commit of `version`: the bytes of a commit file or a parsed `Commit`.
     #[pyo3(signature = (data, version, path=None))]
     fn apply(
         &self,
@@ -108,7 +108,7 @@ impl Table {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Files that left the table, oldest first.
+    /// The removed files, oldest first.
     #[getter]
     fn tombstones<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let tombstones = self.state().tombstones();

@@ -1,4 +1,4 @@
-"""Change feeds of any table: what versions changed, and a cursor that remembers its place."""
+"""Change feeds of any table: the changes of given versions, and a cursor with a position."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.records import TableRow
 
-# So much of a snapshot is read at a time; a cursor can go on after each part.
+# A snapshot is read in parts of this size; a cursor can resume after each part.
 _PART_BYTES = 256 * 1024 * 1024
 
 
@@ -39,7 +39,7 @@ def changes(
     columns: Sequence[str] | None = None,
     predicate: str | None = None,
 ) -> pa.RecordBatchReader:
-    """Stream what the versions changed, the first and the last included, in their order.
+    """Stream the changes from `from_version` to `to_version`, both included, in version order.
 
     The rows have the columns of the table at the last version, then `_change_type`,
     `_commit_version` and `_commit_timestamp`.
@@ -76,13 +76,13 @@ def _check_from(feed: ChangeFeed, from_version: int, last: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """All up to and including `version` was handed out, or a part of the snapshot of it."""
+    """Where a cursor resumes: after `version`, or inside the snapshot at `version`."""
 
     table: str
-    """The id of the table, so that another table of the same name is not taken for it."""
+    """The UUID of the table, which distinguishes it from a later table of the same name."""
     version: int
     snapshot_files: int | None = None
-    """How many files of the snapshot were handed out; None when it is done."""
+    """How many files of the snapshot were returned; None when all of it was returned."""
 
     def dump(self) -> str:
         known = {name: value for name, value in asdict(self).items() if value is not None}
@@ -90,12 +90,13 @@ class Position:
 
 
 class ChangeCursor:
-    """Hands out a snapshot, then what follows it, and can go on from where it was.
+    """Yields the rows of a table, then the changes of later versions, and can resume.
 
-    Iterating ends when nothing new is there; iterate again later for what came since. `position`
-    belongs to the batch handed out last: keep both together, and a cursor that starts from it
-    begins with what follows. It moves on when a version, or a part of the snapshot, is complete:
-    after a crash the batches of an incomplete one come again, none is left out.
+    The iteration ends after the latest version; iterate again to get the changes of newer versions.
+    `position` belongs to the batch that was yielded last. Save both together: a cursor that starts
+    from the saved position continues after that batch. The position advances when a version, or a
+    part of the snapshot, is complete. After a crash, batches of an incomplete version or part are
+    yielded again; no batch is skipped.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class ChangeCursor:
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
     ) -> None:
-        """`start` is "snapshot", the first version wanted, or a position of another cursor."""
+        """Start with "snapshot", with a version number, or after a saved `position`."""
         self._catalog, self._table = catalog, table
         self._columns, self._predicate = columns, predicate
         self._position = self._start(start)
@@ -117,7 +118,7 @@ class ChangeCursor:
 
     @property
     def position(self) -> str:
-        """Where the batch handed out last leaves off, as JSON."""
+        """The position after the batch that was yielded last, as JSON."""
         return self._position.dump()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -154,7 +155,7 @@ class ChangeCursor:
         first = self._position.version + 1
         _check_from(feed, first, head.version)
         for batch, following in _with_next(feed.between(engine, first, head.version)):
-            # Versions come in order: all before that of the next row are complete.
+            # Versions come in order: all versions before that of the next row are complete.
             if following is None:
                 self._reach(head.version)
             else:
@@ -205,7 +206,7 @@ def _load(text: str) -> Position:
 
 
 def _part(files: Sequence[ChangedFile]) -> list[ChangedFile]:
-    """Return the files to read next: at least one, about so much of them."""
+    """Return the files to read next: at least one, and up to `_PART_BYTES` in total."""
     ends = accumulate(file.size for file in files)
     return [
         file

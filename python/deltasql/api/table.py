@@ -1,4 +1,4 @@
-"""A table of a catalog: open it at any version, list its files, read its history."""
+"""CatalogTable: snapshots, files and history of one table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CatalogTable:
-    """A live table; nothing is read before it is asked for."""
+    """A table of a catalog. Each method reads from the database when it is called."""
 
     def __init__(self, catalog: Catalog, row: TableRow) -> None:
         self.catalog, self.row = catalog, row
@@ -36,28 +36,28 @@ class CatalogTable:
 
     @property
     def full_name(self) -> str:
-        """The name as `catalog.table` takes it."""
+        """The name for `catalog.table`: `sales`, or `crm.sales` in another namespace."""
         return join_table_name(self.row.namespace, self.row.name)
 
     @property
     def location(self) -> str:
-        """Where the data files and the mirrored `_delta_log` are."""
+        """The folder or bucket prefix of the data files and of the published `_delta_log`."""
         return self.row.location
 
     @property
     def is_following(self) -> bool:
-        """Whether it only follows a log that others write, so that SQL may not change it."""
+        """Whether the authority of the table is its log, so that it is read-only here."""
         return self.row.is_following
 
     @property
     def uri(self) -> str:
-        """The `deltasql://` URI of this table, with its password if it has one."""
+        """The `deltasql://` URI of this table; it includes the password of the catalog's URI."""
         return self.catalog.uri.with_table(self.name, self.namespace).to_string()
 
     def snapshot(
         self, version: int | None = None, *, timestamp: datetime | None = None
     ) -> Snapshot:
-        """Open the table at its head, at a version, or as it was at a moment."""
+        """Return the table at its latest version, at a version or at a timestamp."""
         catalog = self.catalog
         return open_snapshot(
             catalog.store, self.row, catalog.cache, version=version, timestamp=timestamp
@@ -68,11 +68,11 @@ class CatalogTable:
         return self.snapshot().version
 
     def files(self, version: int | None = None) -> pa.Table:
-        """Return the live files as Arrow."""
+        """Return the live files as an Arrow table."""
         return self.snapshot(version).files()
 
     def scan(self, predicate: object = None, *, version: int | None = None) -> Scan:
-        """Plan a read: the files that can match a predicate."""
+        """Return the files that can contain rows that match a predicate."""
         return self.snapshot(version).scan(predicate)
 
     def history(self, limit: int | None = None) -> list[VersionRow]:
@@ -80,7 +80,7 @@ class CatalogTable:
         return list(self.snapshot().history(limit))
 
     def describe(self) -> dict[str, Any]:
-        """Return what is known of the table, as plain values."""
+        """Return location, version, schema, protocol and totals of the table."""
         snapshot = self.snapshot()
         totals = snapshot.totals()
         return {

@@ -1,4 +1,4 @@
-"""Completion: what the shell and `deltasql shell` offer, and the scripts that ask for it."""
+"""Completion of table names, and `deltasql completion`, which prints the shell scripts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_DELTASQL_COMPLETE"
-_MOST = 1000  # more names than anybody looks through
+_MOST = 1000  # a longer list of completions is not useful
 
 
 class TableName(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
-    """A table of the catalog, completed from what the catalog holds."""
+    """A parameter that is a table name, completed from the tables of the catalog."""
 
     name = "table"
 
@@ -25,7 +25,7 @@ class TableName(click.ParamType):  # type: ignore[type-arg]  # generic in some r
     ) -> list[CompletionItem]:
         try:
             names = _known_tables(ctx)
-        except Exception:  # whatever it is, a shell in the middle of a line cannot show it
+        except Exception:  # the shell cannot show an error during completion
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)][:_MOST]
 
@@ -46,16 +46,16 @@ def completion(shell: str) -> None:
       deltasql completion zsh
     """
     found = get_completion_class(shell)
-    if found is None:  # pragma: no cover - click knows all three
+    if found is None:  # pragma: no cover - click supports all of SHELLS
         raise click.UsageError(f"no completion for {shell}")
     root = click.get_current_context().find_root().command
     click.echo(found(root, {}, "deltasql", _VARIABLE).source())
 
 
 def _known_tables(ctx: click.Context) -> list[str]:
-    """List the tables of the catalog that the command line so far names."""
+    """List the tables of the catalog that is given on the command line typed so far."""
     context: Context | None = ctx.obj
-    if context is not None:  # the interactive shell has it open
+    if context is not None:  # `deltasql shell` has opened the catalog
         with context.open() as catalog:
             return [table.full_name for table in catalog.tables()]
     chosen: dict[str, str | None] = {}

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
 
 LOG_FORMATS = ("text", "json")
-VERBOSE = "deltasql.cli.verbose"  # in the part of click's contexts that all of them share
+VERBOSE = "deltasql.cli.verbose"  # a key of `ctx.meta`, which nested click contexts share
 _SHORT = {"--verbose": ("-v",)}
 EXIT_WRONG, EXIT_USAGE, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The common options."""
+    """The values of the common options."""
 
     uri: str | None
     format: str
@@ -36,7 +36,7 @@ class Context:
 
     @property
     def output(self) -> Output:
-        """The writer of results."""
+        """The output that prints results in the chosen format."""
         return Output(self.format, color=self.color)
 
     def catalog_uri(self) -> str:
@@ -57,7 +57,7 @@ class Context:
     def open_at(
         self, uri: str | None, *, create: bool = False
     ) -> Iterator[tuple[Catalog, str | None]]:
-        """Open the catalog of a URI, or the one of the options, and return the URI's table too."""
+        """Open the catalog at `uri`, or else that of the options; yield it and the URI's table."""
         if uri is None and self.held is not None:
             yield self.held, None
             return
@@ -156,7 +156,7 @@ def shared_options() -> list[click.Option]:
 
 
 def tell_more(ctx: click.Context) -> None:
-    """Set up logging. Called again when the options are given after the command."""
+    """Set up logging; called again if the options are given after the command."""
     from deltasql.cli.logs import set_up_logging
 
     ctx.meta[VERBOSE] = ctx.obj.verbose
@@ -164,7 +164,7 @@ def tell_more(ctx: click.Context) -> None:
 
 
 class Report(Protocol):
-    """A result that can be printed as text or as data."""
+    """A result that has a summary for people and fields for programs."""
 
     def summary(self) -> str: ...
 
@@ -172,7 +172,7 @@ class Report(Protocol):
 
 
 def show_report(context: Context, report: Report) -> None:
-    """Print a report: as text in the table format, completely in machine formats."""
+    """Print a report: a summary in the table format, all fields in other formats."""
     if context.format == "table":
         say(report.summary())
     else:
@@ -185,12 +185,12 @@ def talk(text: str) -> None:
 
 
 def make_sure(question: str, *, yes: bool) -> None:
-    """Ask for confirmation before an action that cannot simply be reverted."""
+    """Ask for confirmation before an action that is hard to revert, unless `yes` is set."""
     if not yes:
         click.confirm(question, abort=True, err=True)
 
 
 def fail_unless(ok: bool) -> None:
-    """Exit with the code for a problem that a check found."""
+    """Exit with code 1 if a check found a problem."""
     if not ok:
         raise click.exceptions.Exit(EXIT_WRONG)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 try:
     import click
-except ImportError:  # pragma: no cover - the console script of an installation without the extra
+except ImportError:  # pragma: no cover - the extra is not installed
     sys.exit(
         "the command line needs click and rich: in a clone of the repository, pip install '.[cli]'"
     )
@@ -17,7 +17,7 @@ from deltasql.cli.commands import LazyCommands
 from deltasql.cli.context import LOG_FORMATS, Choice, Context, tell_more
 from deltasql.cli.output import FORMATS
 
-# Where each command lives: none is imported before it is asked for.
+# The module and function of each command; a command is imported when it is used.
 COMMANDS = {
     "checkpoint": "operate.maintain:checkpoint",
     "completion": "completion:completion",
@@ -108,7 +108,7 @@ def main(
         log_format=log_format,
     )
     outer = ctx.obj
-    if isinstance(outer, Context):  # a line of `deltasql shell`
+    if isinstance(outer, Context):  # the command runs in `deltasql shell`
         kept = {
             name: getattr(outer, name)
             for name, param in (("format", "format_"), ("log_format", "log_format"))

@@ -1,4 +1,4 @@
-"""Print rows: a table for people, Markdown for pages, JSON, YAML and CSV for programs."""
+"""Print results as a table, Markdown, JSON, YAML or CSV."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ FORMATS = ("table", "json", "ndjson", "csv", "yaml", "markdown")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One way to print results to stdout."""
+    """Prints results to stdout in one format."""
 
     format: str
     color: bool = True
     exact: bool = False
-    """Whether numbers and names are data, and not rounded or made to be read."""
+    """Whether values are printed without rounding, and column names unchanged."""
 
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-        """Print rows with these columns, or as objects with everything they hold."""
+        """Print rows: these columns, or in JSON and YAML all fields."""
         if self.format == "json":
             say(json.dumps([*map(dict, rows)], indent=2, default=_text))
         elif self.format == "ndjson":
@@ -48,7 +48,7 @@ class Output:
             self._table(rows, columns)
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """Print one object: as JSON or YAML, or line by line."""
+        """Print one object: as JSON or YAML, or as rows of key and value."""
         if self.format in ("json", "ndjson"):
             indent = 2 if self.format == "json" else None
             say(json.dumps(dict(record), indent=indent, default=_text))
@@ -70,10 +70,10 @@ class Output:
             title = Text(visible(self._title(column)))
             table.add_column(title, justify="right" if numbers else "left")
         for row in rows:
-            # As text: a name in brackets is not markup.
+            # As Text: rich would read a name in brackets as markup.
             cells = (visible(self._cell(row.get(column))) for column in columns)
             table.add_row(*map(Text, cells))
-        # Not a terminal: as wide as the content, so that scripts see whole values.
+        # Without a terminal, do not wrap or cut values: scripts need them whole.
         width = None if sys.stdout.isatty() else 10_000
         Console(file=sys.stdout, width=width, no_color=not self.color, highlight=False).print(table)
 
@@ -92,19 +92,19 @@ class Output:
 
 
 def say(text: str, *, nl: bool = True, err: bool = False) -> None:
-    """Print a text: as it is to a program, with nothing that steers it to a terminal."""
+    """Print a text; control characters are escaped if the output is a terminal."""
     stream = sys.stderr if err else sys.stdout
-    # With colours as they are: click would take them out of what a program reads, too.
+    # color=True: otherwise click would also remove escape codes from piped data.
     click.echo(visible(text) if stream.isatty() else text, nl=nl, err=err, color=True)
 
 
 def csv_writer() -> CsvWriter:
-    """Return what writes rows of CSV to stdout."""
+    """Return a CSV writer to stdout."""
     return csv.writer(_Terminal() if sys.stdout.isatty() else sys.stdout, lineterminator="\n")
 
 
 class _Terminal:
-    """The terminal at stdout, as a file."""
+    """A file that writes to the terminal and escapes control characters."""
 
     def write(self, text: str) -> int:
         return sys.stdout.write(visible(text))
@@ -128,7 +128,7 @@ def _is_number(value: object) -> bool:
 
 
 def visible(text: str) -> str:
-    """Show what would otherwise steer the terminal.
+    """Escape control characters, which a terminal would execute.
 
     >>> visible("a\\x1b[2Jb")
     'a\\\\x1b[2Jb'
@@ -137,7 +137,7 @@ def visible(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Keep a cell in its place, whatever stands in it."""
+    """Escape a cell of a Markdown table, and put it on one line."""
     return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").split())
 
 

@@ -1,4 +1,4 @@
-"""Lists that come in pages, read up to a limit."""
+"""Read paginated lists up to a limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAGE = 1000
 
 
 def first_of(read: Callable[..., Page[T]], limit: int, **options: Any) -> Iterator[T]:
-    """Yield the first items of a list, a page at a time; say when there are more."""
+    """Yield the first items of a paginated list; print a message if there are more."""
     left, cursor = limit, None
     while left > 0:
         page = read(limit=min(left, _PAGE), cursor=cursor, **options)

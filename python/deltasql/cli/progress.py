@@ -1,4 +1,4 @@
-"""Bars on stderr for what takes long; nothing at all where nobody looks."""
+"""Progress bars on stderr; nothing is printed if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far something is: what it is about, how much of how much is done, and how fast."""
+    """The state of one progress bar: title, completed and total items, rate and remaining time."""
 
     title: str
     done: int
@@ -33,7 +33,7 @@ class Step:
 
 
 def of_import(progress: ImportProgress) -> Step:
-    """Tell how far an import is: by its commits while they are loaded, in files per second."""
+    """Return the progress of an import: commits while they are loaded, and files per second."""
     title = f"{progress.table or progress.source}: {progress.phase}"
     if progress.phase != "loading":
         return Step(title, 0, None)
@@ -42,14 +42,14 @@ def of_import(progress: ImportProgress) -> Step:
 
 
 def of_phase(progress: PhaseProgress) -> Step:
-    """Tell how far one phase of several is."""
+    """Return the progress of the current phase."""
     rate = rate_text(progress.rate, progress.unit)
     title = f"{progress.table}: {progress.phase}"
     return Step(title, progress.done, progress.total or None, rate, progress.eta_s)
 
 
 def of_export(progress: ExportProgress) -> Step:
-    """Tell how far an export is, by its files where they are copied."""
+    """Return the progress of an export: in data files if they are copied, else in commits."""
     if progress.total_files:
         done, total, unit = progress.files, progress.total_files, "files"
     else:
@@ -58,7 +58,7 @@ def of_export(progress: ExportProgress) -> Step:
 
 
 def of_rebuild(table: RebuiltTable) -> Step:
-    """Tell how far the table is that is being loaded."""
+    """Return the progress of the table that a rebuild is loading."""
     total = None
     if table.first_version is not None and table.last_version is not None:
         total = table.last_version - table.first_version + 1
@@ -66,7 +66,7 @@ def of_rebuild(table: RebuiltTable) -> Step:
 
 
 def of_mirror(step: MirrorStep) -> Step:
-    """Tell how far a reconciler is with the table it has just worked at."""
+    """Return the progress of a reconciler for the table it published last."""
     done = step.version + 1
     return Step(f"{step.table}: publishing", done, done + step.pending)
 
@@ -75,9 +75,9 @@ def of_mirror(step: MirrorStep) -> Step:
 def progress(
     step_of: Callable[[T], Step], *, first: str | None = None, color: bool = True
 ) -> Iterator[Callable[[T], None] | None]:
-    """Yield what draws the bar, or nothing where stderr is not a terminal.
+    """Yield a callback that draws the progress bar, or None if stderr is not a terminal.
 
-    `first` is what is shown before the first step: how many there will be is not known yet.
+    `first` is the title that is shown before the first step, when the total is not known yet.
     """
     if not sys.stderr.isatty():
         yield None
@@ -86,7 +86,7 @@ def progress(
         tasks: dict[str, TaskID] = {}
 
         def draw(step: Step) -> None:
-            if step.title not in tasks:  # a new phase has a bar of its own
+            if step.title not in tasks:  # a new phase replaces the bar of the last one
                 for task in tasks.values():
                     bar.remove_task(task)
                 tasks.clear()
@@ -102,7 +102,10 @@ def progress(
 
 @contextmanager
 def counted(title: str, *, color: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yield what draws how many of how many things are done; silent where nobody looks."""
+    """Yield a callback that takes the completed and the total count and draws a progress bar.
+
+    It does nothing if stderr is not a terminal.
+    """
 
     def step(state: tuple[int, int]) -> Step:
         return Step(title, *state)
@@ -113,7 +116,7 @@ def counted(title: str, *, color: bool = True) -> Iterator[Callable[[int, int], 
 
 @contextmanager
 def busy(title: str, *, color: bool = True) -> Iterator[None]:
-    """Show that something is under way whose end is not known."""
+    """Show a spinner while the block runs."""
     if not sys.stderr.isatty():
         yield
         return
@@ -125,7 +128,7 @@ def busy(title: str, *, color: bool = True) -> Iterator[None]:
 
 
 def rate_text(per_second: float, unit: str) -> str:
-    """Return a rate as people read it.
+    """Return a rate as text; empty if it is not known.
 
     >>> rate_text(51234.5, "files"), rate_text(0.25, "commits"), rate_text(0, "files")
     ('51,234 files/s', '0.2 commits/s', '')
@@ -137,7 +140,7 @@ def rate_text(per_second: float, unit: str) -> str:
 
 
 def facts_text(step: Step) -> str:
-    """Return what is known of a step in words.
+    """Return the counts, the rate and the remaining time of a step as text.
 
     >>> facts_text(Step("loading", 500, 1500, "8,498 files/s", 3725))
     '500 of 1,500, 8,498 files/s, 1:02:05 left'
@@ -163,5 +166,5 @@ def _bar(*, color: bool) -> Progress:
         TimeElapsedColumn(),
         TextColumn("{task.fields[facts]}", markup=False),
         console=Console(stderr=True, no_color=not color),
-        transient=True,  # what stays is the report
+        transient=True,  # the bar is removed at the end; the report follows
     )

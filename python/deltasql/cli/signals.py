@@ -1,4 +1,4 @@
-"""Commands that run until they are told to stop."""
+"""Stop a long-running command cleanly on SIGTERM and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _STOP = (signal.SIGTERM, signal.SIGINT)
-_END = b"\x00"  # the number of no signal
+_END = b"\x00"  # no signal has the number 0
 
 
 @contextmanager
 def stopping() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and Ctrl-C set while the block runs; the second one ends it.
+    """Yield an event that SIGTERM and Ctrl-C set; a second signal raises KeyboardInterrupt.
 
-    A thread sets it. A handler runs in the middle of whatever the main thread does, and where that
-    is waiting for the event, it holds the lock that setting it takes: it would wait for itself.
+    A thread sets the event, not the signal handler. The handler runs in the main thread, which may
+    be waiting for the event and hold its lock: setting the event there would deadlock.
     """
     stop = threading.Event()
     told, tells = os.pipe()
@@ -30,10 +30,10 @@ def stopping() -> Iterator[threading.Event]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         asked.append(number)
-        if len(asked) > 1:  # what runs does not listen
+        if len(asked) > 1:  # the command does not check the event
             raise KeyboardInterrupt
 
-    # The number of the signal is written there before any handler runs.
+    # Python writes the signal number to this pipe; the thread reads it.
     descriptor = signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
     handlers = [(number, signal.signal(number, ask)) for number in _STOP]
     thread = threading.Thread(target=_watch, args=(told, stop), daemon=True)

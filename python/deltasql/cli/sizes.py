@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Format sizes, counts and bars as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def size_text(count: float) -> str:
-    """Return bytes in the unit that suits them.
+    """Return a number of bytes as text in a suitable unit.
 
     >>> size_text(0), size_text(1536), size_text(202_000_400)
     ('0 B', '1.5 KiB', '192.6 MiB')
@@ -18,7 +18,7 @@ def size_text(count: float) -> str:
 
 
 def count_text(count: int | None) -> str:
-    """Return a number with its thousands apart; nothing for one that is not known.
+    """Return a number with thousands separators; an empty string for None.
 
     >>> count_text(1234567), count_text(None)
     ('1,234,567', '')
@@ -27,7 +27,7 @@ def count_text(count: int | None) -> str:
 
 
 def bar_text(count: int, most: int, width: int = 30) -> str:
-    """Return a bar as long as a number is large beside the largest; never none for something.
+    """Return a bar whose length is proportional to `count`; at least one character if not 0.
 
     >>> bar_text(1, 1000), bar_text(500, 1000, 10), bar_text(0, 1000)
     ('█', '█████', '')

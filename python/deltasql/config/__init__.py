@@ -1,16 +1,16 @@
-"""Settings: what they are, where they come from, which one wins.
+"""Settings and their sources.
 
-From the strongest source to the weakest:
+The sources, in order of precedence:
 
-1. what is passed in code: `Config(...)`, or keywords of `Config.load(...)`
-2. `DELTASQL_*` variables, nested by two underscores: `DELTASQL_POOL__MAX_SIZE=4`
-3. the file passed to `Config.load(path)` or named by `DELTASQL_CONFIG` (TOML or YAML)
+1. arguments in code: `Config(...)`, or keywords of `Config.load(...)`
+2. environment variables `DELTASQL_SECTION__KEY`, for example `DELTASQL_POOL__MAX_SIZE=4`
+3. the file of `Config.load(path)` or of `DELTASQL_CONFIG` (TOML or YAML)
 4. `deltasql.toml`, `deltasql.yaml` or `deltasql.yml` in the working directory
 5. `[tool.deltasql]` in the working directory's `pyproject.toml`
-6. `~/.config/deltasql/config.toml` (or under `XDG_CONFIG_HOME`)
+6. `~/.config/deltasql/config.toml` (or in `XDG_CONFIG_HOME`)
 7. the defaults
 
-Sources are merged key by key. `Config(...)` alone reads neither variables nor files.
+Sources are merged key by key. `Config(...)` itself reads no variables and no files.
 
 >>> config = Config(pool={"max_size": 4})
 >>> config.pool.max_size, config.retry.max_attempts

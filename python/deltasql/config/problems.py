@@ -1,4 +1,4 @@
-"""A wrong setting told in one sentence: the key, where it came from, what is allowed."""
+"""Convert validation errors of settings to TxnLogConfigError: key, source, allowed values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def problem(
     given: Mapping[str, Any],
     sources: Mapping[str, str],
 ) -> TxnLogConfigError:
-    """Turn Pydantic's error into ours; the first wrong key is told, the others counted."""
+    """Return the error for the first wrong key, with the number of other wrong keys."""
     first, *others = error.errors(include_url=False, include_context=True)
     path = [str(part) for part in first["loc"]]
     key = ".".join(path)
@@ -44,7 +44,7 @@ def problem(
     shown = "" if value is None or is_secret_name(key) or _hides(found) else f" {value!r}"
     reason = ""
     if first["type"] == "value_error":
-        # A rule over several keys of a section: no single range tells what is allowed.
+        # A rule for several keys of a section: there is no allowed range for one key.
         reason, allowed = first["msg"].removeprefix("Value error, "), None
     told = f"setting {key}{shown} is not allowed{f': {reason}' if reason else ''}{more}"
     return TxnLogConfigError(
@@ -57,7 +57,7 @@ def problem(
 
 
 def known_keys(model: type[BaseModel]) -> list[str]:
-    """Every dotted key there is, sections included."""
+    """Return every dotted key and every section name."""
     keys = []
     for name, found in model.model_fields.items():
         keys.append(name)
@@ -68,7 +68,7 @@ def known_keys(model: type[BaseModel]) -> list[str]:
 
 
 def field_at(model: type[BaseModel], path: list[str]) -> FieldInfo | None:
-    """The field a path leads to; a path into a free-form mapping leads to the mapping."""
+    """Return the field of a path; for a path into a dict, the field of the dict."""
     found = model.model_fields.get(path[0]) if path else None
     if found is None:
         return None
@@ -79,7 +79,7 @@ def field_at(model: type[BaseModel], path: list[str]) -> FieldInfo | None:
 
 
 def allowed_values(found: FieldInfo) -> str:
-    """Say in words what a field takes.
+    """Describe the allowed values of a field.
 
     >>> from deltasql.config.sections import PoolSettings
     >>> allowed_values(PoolSettings.model_fields["max_size"])

@@ -1,4 +1,4 @@
-"""The sections of the configuration, one model each; every key says what it does."""
+"""The sections of the configuration, one model each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import (
 
 
 def _as_text(value: object) -> object:
-    """TOML and YAML have numbers and booleans where object stores want text."""
+    """Convert numbers and booleans of TOML and YAML to the text that object stores expect."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -30,14 +30,14 @@ SecretText = Annotated[SecretStr, BeforeValidator(_as_text)]
 
 
 class Section(BaseModel):
-    """A group of settings: fixed once made, unknown keys refused."""
+    """An immutable group of settings that rejects unknown keys."""
 
-    # Inputs are kept out of Pydantic's own errors: they may be secrets.
+    # Pydantic's errors must not contain the input: it may be a secret.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class StoreSettings(Section):
-    """The database that holds the log."""
+    """The database that contains the log."""
 
     busy_timeout_ms: int = Field(
         default=30_000,
@@ -95,7 +95,7 @@ class StoreSettings(Section):
 
 
 class PoolSettings(Section):
-    """Connections that are kept open."""
+    """The connection pool."""
 
     min_size: int = Field(default=0, ge=0, le=1000, description="Connections kept open when idle.")
     max_size: int = Field(default=8, ge=1, le=1000, description="Connections at most.")
@@ -118,7 +118,7 @@ class PoolSettings(Section):
 
 
 class MirrorSettings(Section):
-    """How commits are published to `_delta_log`."""
+    """Publishing commits to `_delta_log`."""
 
     mode: Literal["sync", "async", "off"] = Field(
         default="sync",
@@ -170,7 +170,7 @@ class MirrorSettings(Section):
 
 
 class RetrySettings(Section):
-    """What happens when a commit loses a race."""
+    """Retries of a commit after a conflict."""
 
     max_attempts: int = Field(default=15, ge=1, le=10_000, description="Attempts of one commit.")
     initial_backoff_ms: float = Field(
@@ -197,7 +197,7 @@ class RetrySettings(Section):
 
 
 class EngineSettings(Section):
-    """What reads and writes the data."""
+    """The engine that reads and writes rows."""
 
     default: Literal["auto", "duckdb", "spark"] = Field(
         default="auto", description="`auto`: Spark for Spark data frames, DuckDB for the rest."
@@ -213,7 +213,7 @@ class EngineSettings(Section):
 
 
 class StorageSettings(Section):
-    """Where the bytes of tables live."""
+    """Access to the files of tables."""
 
     options: dict[str, SecretText] = Field(
         default_factory=dict,
@@ -231,7 +231,7 @@ class StorageSettings(Section):
     retries: int = Field(default=5, ge=0, le=100, description="Repeat a failed request so often.")
 
     def plain_options(self, location: str | None = None) -> dict[str, str]:
-        """The options with their secrets, to hand to a driver and to nothing else.
+        """Return the options for a location, with their secrets; pass them only to a driver.
 
         >>> settings = StorageSettings(locations={"s3://archive": {"aws_region": "eu-west-1"}})
         >>> settings.plain_options("s3://archive/sales"), settings.plain_options("s3://archives/x")
@@ -245,17 +245,17 @@ class StorageSettings(Section):
         return {name: value.get_secret_value() for name, value in chosen.items()}
 
     def identity(self) -> tuple[object, ...]:
-        """Tell settings apart, secrets included; for keys of dictionaries, never to be shown."""
+        """Return a dict key that distinguishes settings; it contains secrets, so never show it."""
         places = {place: self.plain_options(place) for place in sorted(self.locations)}
         return (self.timeout_s, self.retries, repr(self.plain_options()), repr(places))
 
 
 DEFAULT_ISOLATION_LEVEL: Final = "WriteSerializable"
-"""The isolation level of a table whose properties and configuration do not name one."""
+"""The isolation level of a table without one in its properties and the configuration."""
 
 
 class TableSettings(Section):
-    """What a new table gets."""
+    """Defaults for tables."""
 
     in_commit_timestamps: bool = Field(
         default=True,
@@ -278,7 +278,7 @@ class TableSettings(Section):
 
 
 class CacheSettings(Section):
-    """Snapshots that are kept in memory."""
+    """The cache of snapshots in memory."""
 
     max_bytes: int = Field(
         default=1_073_741_824, ge=0, le=2**50, description="Memory for snapshots; 0 keeps none."

@@ -1,4 +1,4 @@
-"""`Config`: all sections together, loaded from every source."""
+"""The class `Config`: all sections, loaded from all sources."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Setting(NamedTuple):
-    """One key as `config show` prints it; secrets are masked."""
+    """One row of `config show`; secrets are masked."""
 
     key: str
     value: str
@@ -51,7 +51,7 @@ class Setting(NamedTuple):
 
 
 class Config(BaseModel):
-    """All settings; `Config(...)` takes them from the call, `Config.load()` from all sources.
+    """All settings; `Config(...)` uses only its arguments, `Config.load()` all sources.
 
     >>> Config().pool.max_size
     8
@@ -78,7 +78,7 @@ class Config(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path | None = None, **overrides: Any) -> Self:
-        """Read every source; a keyword is a section (`pool={...}`) or a key (`pool__max_size=4`).
+        """Load all sources; a keyword is a section (`pool={...}`) or a key (`pool__max_size=4`).
 
         >>> Config.load(retry__max_attempts=3).retry.max_attempts
         3
@@ -101,7 +101,7 @@ class Config(BaseModel):
         self._sources = sources
 
     def catalog(self, name: str) -> DeltaSqlUri:
-        """The URI of a named catalog.
+        """Return the URI of a named catalog.
 
         >>> Config(catalogs={"dev": "deltasql://sqlite/dev.db"}).catalog("dev").database
         'dev.db'
@@ -118,7 +118,7 @@ class Config(BaseModel):
         return parse_uri(self.catalogs[name].get_secret_value())
 
     def describe(self) -> list[Setting]:
-        """Every key with its value, default and source, as `config show` prints it."""
+        """Return every key with its value, default and source, for `config show`."""
         rows = []
         for name, field in type(self).model_fields.items():
             section = getattr(self, name)

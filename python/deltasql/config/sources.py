@@ -1,4 +1,4 @@
-"""Where settings come from: the call, variables, files. Each source is one layer."""
+"""The sources of settings: arguments, environment variables, files. Each source is one layer."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 CALL = "the call"
 PREFIX = "DELTASQL_"
-# Read by other rooms, not settings.
 _OUR_TABLE = re.compile(r"""tool\s*["']?\s*\.\s*["']?deltasql|^\s*\[\s*["']?tool["']?\s*\]""", re.M)
 _HOMES = ("XDG_CONFIG_HOME", "HOME")
+# Variables that are not settings.
 OTHER_VARIABLES = ("DELTASQL_CONFIG", "DELTASQL_URI")
 _seen: tuple[dict[object, object], object, list[str]] | None = None
 
@@ -35,18 +35,18 @@ class Layer:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def source(self, key: str) -> str:
-        """The place of a key: the file, or the very variable."""
+        """Return the source of a key: the file, or the environment variable."""
         return self.variables.get(key.lower(), self.name)
 
 
 def environment(settings: type[BaseModel]) -> Layer:
-    """Read `DELTASQL_SECTION__KEY`; a nested name that fits nothing is kept, to be refused."""
+    """Read `DELTASQL_SECTION__KEY`; unknown sections are kept, so that validation rejects them."""
     if not any(name.upper().startswith(PREFIX) for name in os.environ):
         return Layer("environment", {})
-    # late: it imports asyncio and argparse, and most processes have no such variable
+    # Imported here: it imports asyncio and argparse, and most processes have no such variable.
     from pydantic_settings import EnvSettingsSource, SettingsError
 
-    # Of a settings class it needs the fields alone, which any model has.
+    # EnvSettingsSource only uses the fields of the class, so any model works.
     source = EnvSettingsSource(
         cast("type[BaseSettings]", settings), env_prefix=PREFIX, env_nested_delimiter="__"
     )
@@ -69,7 +69,7 @@ def environment(settings: type[BaseModel]) -> Layer:
 
 
 def files(path: str | Path | None) -> list[Layer]:
-    """Read the files that exist, strongest first; one that was asked for must exist."""
+    """Read the existing files, in order of precedence; a requested file must exist."""
     layers = []
     asked = path or os.environ.get("DELTASQL_CONFIG")
     if asked:
@@ -85,20 +85,20 @@ def files(path: str | Path | None) -> list[Layer]:
 
 
 def fingerprint() -> tuple[object, ...]:
-    """Tell whether a source may say something else than before: variables, files, the folder."""
+    """Return a value that changes if a source may have changed: variables, files, folder."""
     variables, places = _of_variables()
     return (os.getcwd(), variables, *[_stamp(place) for place in places])
 
 
 def _of_variables() -> tuple[object, list[str]]:
-    """Return the variables that matter, and the files that they and we name."""
+    """Return the relevant variables, and the paths of the configuration files."""
     global _seen
-    # To ask for every name costs more than all the rest: unchanged as a whole is unchanged.
-    # A test may have put a plain dict in the place of the environment, which has no such part.
+    # Comparing the whole environment is cheaper than looking up every name. A test may have
+    # replaced os.environ by a plain dict, which has no `_data`.
     everything = getattr(os.environ, "_data", None)
     if _seen is not None and everything is not None and _seen[0] == everything:
         return _seen[1:]
-    # All from one copy: what another thread changes from here on is found at the next call.
+    # Use one copy: the next call finds what another thread changes from now on.
     before = dict(os.environ if everything is None else everything)
     told = {os.fsdecode(name): os.fsdecode(value) for name, value in before.items()}
     names = [name for name in told if name[: len(PREFIX)].upper() == PREFIX]
@@ -115,7 +115,7 @@ def _of_variables() -> tuple[object, list[str]]:
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn keywords into nested plain values: sections as objects or dicts, `pool__max_size`."""
+    """Convert keywords to nested dicts; a section may be a model, a dict or `pool__max_size`."""
     values: dict[str, Any] = {}
     for name, value in settings.items():
         merge(values, _nest(name.split("__"), _plain(value)))
@@ -123,7 +123,7 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge(into: dict[str, Any], stronger: Mapping[str, Any]) -> None:
-    """Lay the stronger values over the others, key by key."""
+    """Merge `stronger` into `into`, key by key; its values take precedence."""
     for key, value in stronger.items():
         below = into.get(key)
         if isinstance(value, Mapping) and isinstance(below, dict):
@@ -133,7 +133,7 @@ def merge(into: dict[str, Any], stronger: Mapping[str, Any]) -> None:
 
 
 def leaves(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """The dotted keys of nested values.
+    """Yield the dotted keys of nested values.
 
     >>> list(leaves({"pool": {"max_size": 4}, "catalogs": {}}))
     ['pool.max_size']
@@ -184,7 +184,7 @@ def _read(path: Path, why: str) -> Layer:
             f"{path} is not UTF-8", source=str(path), help="save it as UTF-8."
         ) from error
     except (ValueError, AttributeError, RecursionError):
-        # A number of a thousand digits, a day that no month has, values that hold themselves.
+        # A number with too many digits, an impossible date, a value that contains itself.
         raise TxnLogConfigError(
             f"{path} holds a value that cannot be understood, or is nested too deep",
             source=str(path),
@@ -201,7 +201,7 @@ def _read(path: Path, why: str) -> Layer:
 
 
 def _toml(text: str, path: Path) -> Any:
-    # A project's file is long and seldom speaks of us: parsing it would cost more than the rest.
+    # Most pyproject.toml files have no such table, and parsing them is slow.
     if path.name == "pyproject.toml" and not _OUR_TABLE.search(text):
         return {}
     try:
@@ -224,7 +224,7 @@ def _yaml(text: str, path: Path) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}" if mark else ""
-        # The error's own text quotes the line, and with it perhaps a secret.
+        # The message of the error quotes the line, which may contain a secret.
         raise TxnLogConfigError(
             f"{path} is not valid YAML{place}", source=str(path), help="correct the file."
         ) from None

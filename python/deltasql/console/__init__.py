@@ -1,1 +1,1 @@
-"""The web console: a catalog in a browser. It calls `deltasql.api` and nothing below it."""
+"""The web console of a catalog. It calls `deltasql.api` and nothing below it."""

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn on the server: colours come from the style sheet, nothing needs a script."""
+"""Charts as SVG, drawn on the server; the style sheet sets the colours, no script is needed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Bar:
 
     value: float
     label: str
-    """Below the axis; empty where there is no room for one."""
+    """The text below the axis; empty if there is no space for it."""
     hint: str
 
 
 def commits_per_hour(hours: Sequence[HourCount]) -> Markup:
-    """Draw how busy a catalog was."""
+    """Draw the number of commits in each hour."""
     bars = [
         Bar(
             each.commits,
@@ -48,7 +48,7 @@ def commits_per_hour(hours: Sequence[HourCount]) -> Markup:
 
 
 def size_histogram(buckets: Sequence[SizeBucket], *, width: int = HALF) -> Markup:
-    """Draw how large the files are, up to the largest."""
+    """Draw the number of files in each size range, up to the largest file."""
     used = max((place for place, each in enumerate(buckets) if each.files), default=0)
     bars = []
     for each in buckets[: max(used + 1, 6)]:
@@ -60,7 +60,7 @@ def size_histogram(buckets: Sequence[SizeBucket], *, width: int = HALF) -> Marku
 
 
 def growth(days: Sequence[DayGrowth]) -> Markup:
-    """Draw how a table grew, from the day before it was there."""
+    """Draw the size of a table by day, starting on the day before its first data."""
     before = next((place for place, each in enumerate(days) if each.bytes), len(days)) - 1
     shown = days[max(0, min(before, len(days) - 3)) :]
     points = [(float(place), float(each.bytes)) for place, each in enumerate(shown)]
@@ -79,7 +79,7 @@ def bar_chart(
     width: int = WIDE,
     of: Callable[[float], str] = brief,
 ) -> Markup:
-    """Draw values as bars above one line."""
+    """Draw values as vertical bars; `of` formats the labels of the y axis."""
     top = nice_ceiling(max((bar.value for bar in bars), default=0))
     drawn = [_grid(top, width, height, of)]
     step = (width - _LEFT - _RIGHT) / max(1, len(bars))
@@ -88,13 +88,13 @@ def bar_chart(
     for place, bar in enumerate(bars):
         x = _LEFT + place * step
         tall = (base - _TOP) * max(0.0, bar.value) / top
-        # Something that is there is seen, however small it is.
+        # A small value is drawn with at least 2 pixels, so that it is visible.
         tall = max(tall, 2.0) if bar.value > 0 else 0.0
         drawn.append(
             _tag(
                 "g",
                 _tag("title", escape(bar.hint)),
-                # The whole column answers to the pointer, not only what is filled.
+                # The tooltip appears on the whole column, not only on the bar.
                 _tag("rect", x=x, y=_TOP, width=step, height=base - _TOP, class_="hit"),
                 _tag(
                     "rect",
@@ -124,7 +124,7 @@ def line_chart(
     is_filled: bool = False,
     is_dotted: bool = False,
 ) -> Markup:
-    """Draw points, joined by lines or alone; labels are spread evenly below."""
+    """Draw series of points, as lines or as dots; the labels of the x axis are evenly spaced."""
     points = [point for each in series for point in each]
     if not points:
         return Markup("")
@@ -161,7 +161,7 @@ def line_chart(
 
 
 def heat_map(partitions: Sequence[PartitionStats], *, width: int = WIDE) -> Markup:
-    """Draw partitions as cells, the fuller the stronger, in the order of their values."""
+    """Draw partitions as cells, ordered by their values; the colour shows their size."""
     if not partitions:
         return Markup("")
     ordered = sorted(partitions, key=lambda each: each.label)
@@ -200,7 +200,7 @@ def _end(label: str) -> str:
 
 
 def meter(share: float, title: str) -> Markup:
-    """Draw a share of a whole as a thin bar."""
+    """Draw a fraction from 0 to 1 as a thin horizontal bar."""
     filled = max(0.0, min(1.0, share)) * 100
     parts = [
         _tag("title", escape(title)),
@@ -216,7 +216,7 @@ def meter(share: float, title: str) -> Markup:
 
 
 def nice_ceiling(value: float) -> float:
-    """Return the next number above that an axis can end at.
+    """Return the next round number, to use as the end of an axis.
 
     >>> nice_ceiling(0), nice_ceiling(7), nice_ceiling(12), nice_ceiling(260)
     (1.0, 8.0, 15.0, 300.0)
@@ -231,7 +231,7 @@ def nice_ceiling(value: float) -> float:
 
 
 def _hour_label(hour: datetime, hours: int) -> str:
-    """Name every third hour of a day, or the days of a longer time."""
+    """Return the label of an hour: every third hour, or only days if the range is longer."""
     if hours <= 72:
         return f"{hour:%H:00}" if hour.hour % 3 == 0 else ""
     every = max(1, hours // 24 // 8)
@@ -242,7 +242,7 @@ def _grid(
     top: float, width: float, height: float, of: Callable[[float], str], low: float = 0.0
 ) -> Markup:
     base, lines = height - _BOTTOM, []
-    # Half a commit is no help on an axis.
+    # No middle line if its label would be a fraction: half a commit does not exist.
     is_split = of is brief and top - low < 10 and (top - low) % 2 != 0
     for step in (0.0, 1.0) if is_split else (0.0, 0.5, 1.0):
         y = base - (base - _TOP) * step
@@ -274,5 +274,5 @@ def _tag(name: str, *inside: Markup, **attributes: object) -> Markup:
         )
         for key, value in attributes.items()
     )
-    # Names of tags and attributes are ours, what is inside was escaped when it was made.
+    # Tag and attribute names are constants, and the content is already escaped.
     return Markup("<{0}{1}>{2}</{0}>").format(name, given, Markup("").join(inside))

@@ -1,4 +1,4 @@
-"""The web console of one catalog: its routes, and who may use each of them."""
+"""The web console of one catalog: its routes and the access rules of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ try:
     from starlette.responses import PlainTextResponse
     from starlette.routing import Mount, Route
     from starlette.staticfiles import StaticFiles
-except ImportError as missing:  # pragma: no cover - an installation without the extra
+except ImportError as missing:  # pragma: no cover - the extra is not installed
     raise MissingDriverError(driver="starlette", extra="console") from missing
 
 from deltasql._core import __version__
@@ -129,7 +129,7 @@ class Console:
         )
 
     def application(self) -> Starlette:
-        """Return the application, for any ASGI server."""
+        """Return the ASGI application."""
         routes: list[Route | Mount] = [
             *(Route(path, self._reading(page)) for path, page in READ),
             *(Route(path, self._writing(page), methods=["POST"]) for path, page in WRITE),
@@ -146,7 +146,7 @@ class Console:
         application.add_middleware(_Guarded, console=self)
         return application
 
-    # What a page requires of a request, from least to most
+    # Access rules of pages, from the least to the most restrictive
 
     def _open(self, page: Page) -> Endpoint:
         return self._endpoint(page, lambda ask: None)
@@ -217,7 +217,7 @@ class Console:
             if status == 500:
                 _log.error("page failed: %s", ask.request.url.path, exc_info=error)
             return ask.error_page(status, error.message or str(error), error.help)
-        except BadRequest as error:  # a cursor or a number that was edited in the URL
+        except BadRequest as error:  # an invalid cursor or number in the URL
             return ask.error_page(400, str(error))
         except Exception as error:
             return _broke(ask, error)
@@ -233,7 +233,7 @@ class Console:
 
 
 def _broke(ask: PageRequest, error: Exception) -> Response:
-    """Log an unexpected error and show its number to the visitor."""
+    """Log an unexpected error under a number, and show that number to the user."""
     number = secrets.token_hex(4)
     _log.error("page failed: %s (%s)", ask.request.url.path, number, exc_info=error)
     return ask.error_page(
@@ -275,7 +275,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _sql_name(table: CatalogTable) -> str:
-    """Return a table's name as a query writes it."""
+    """Return a table's name as it is written in a query."""
     return sql.written(table.namespace, table.name)
 
 

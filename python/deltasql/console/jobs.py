@@ -1,4 +1,4 @@
-"""Work that takes longer than a page: it runs in a thread, a page tells how far it is."""
+"""Background jobs: work that is too slow for a request runs in a thread."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Work: TypeAlias = Callable[[Progress], list[tuple[str, str]]]
 
 @dataclass(slots=True)
 class Job:
-    """One piece of work and what became of it."""
+    """A background job: its progress, and its outcome or error."""
 
     job_id: str
     title: str
     table: str
     place: str
-    """The page that it was begun on."""
+    """The path of the page that started the job."""
     started_at: datetime
     ended_at: datetime | None = None
     done: int = 0
@@ -51,7 +51,7 @@ class Job:
 
 
 class Jobs:
-    """The work of one console; the latest of it is remembered."""
+    """The jobs of one console: all running jobs, and the latest finished ones."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
@@ -59,9 +59,9 @@ class Jobs:
         self._guard = threading.Lock()
 
     def start(self, title: str, table: str, place: str, work: Work) -> Job:
-        """Begin work on a table; what was begun on the same page and still runs is returned.
+        """Start a job, or return the job that the same page started and that still runs.
 
-        It may be other work: its title tells.
+        That job may do other work: compare its title.
         """
         with self._guard:
             for known in self._jobs.values():
@@ -78,19 +78,19 @@ class Jobs:
         return job
 
     def finish(self) -> None:
-        """Wait for what runs."""
+        """Wait until all running jobs have ended."""
         with self._guard:
             running = list(self._threads.values())
         for thread in running:
             thread.join()
 
     def get(self, job_id: str) -> Job | None:
-        """Return a job by its name."""
+        """Return the job with this id, or None."""
         with self._guard:
             return self._jobs.get(job_id)
 
     def latest(self, table: str | None = None) -> list[Job]:
-        """Return jobs, the latest first."""
+        """Return all jobs, or those of one table, newest first."""
         with self._guard:
             found = [each for each in self._jobs.values() if table in (None, each.table)]
         return found[::-1]

@@ -1,4 +1,4 @@
-"""A plot of a query's rows: what stands on which axis is seen from the columns."""
+"""Plots of query results; the types of the columns determine the axes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TICKS = 6
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A drawing with the names of what it shows."""
+    """A chart with the names of its x axis and its series."""
 
     drawing: Markup
     across: str
@@ -30,7 +30,7 @@ class Plot:
 
 
 def plot_of(rows: pa.Table, kind: str) -> Plot | None:
-    """Draw rows; None when there is nothing that a plot could show."""
+    """Draw rows as a plot; return None if they cannot be plotted."""
     if kind not in KINDS or kind == "none" or not rows.num_rows >= 2:
         return None
     numeric = [place for place, field in enumerate(rows.schema) if _is_numeric(field.type)]

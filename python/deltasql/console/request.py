@@ -1,4 +1,4 @@
-"""One request to a page: its parameters, its visitor, and how it is answered."""
+"""One request to a page: its parameters, its visitor and its responses."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class PageRequest:
 
     @property
     def may_write(self) -> bool:
-        """Whether this visitor may change something."""
+        """Whether this visitor may start maintenance and publish."""
         return self.state.allows_writes and self.visitor.has_token
 
     @property
     def name(self) -> str:
-        """The table in the path of the URL."""
+        """The table name in the URL path."""
         return str(self.request.path_params["name"])
 
     def text(self, name: str, default: str = "") -> str:
-        """Return a parameter of the URL."""
+        """Return a query parameter without surrounding spaces."""
         return self.request.query_params.get(name, default).strip()
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 2**53) -> int:
-        """Return a parameter that is a whole number within bounds."""
+        """Return a query parameter as an integer; respond with status 400 if it is out of range."""
         given = self.text(name)
         if not given:
             return default
@@ -59,7 +59,7 @@ class PageRequest:
         return int(given)
 
     def choice(self, name: str, *options: str) -> str:
-        """Return a parameter that is one of the options, by default the first."""
+        """Return a query parameter that must be one of the options; the first is the default."""
         given = self.text(name, options[0])
         if given not in options:
             raise HTTPException(400, f"{name} is one of {', '.join(options)}")
@@ -72,7 +72,7 @@ class PageRequest:
     def with_parameters(self, **changes: object) -> str:
         """Return the URL of this page with other parameters; None removes one.
 
-        The parameter `part` is removed: links inside a part of a page lead to whole pages.
+        The parameter `part` is removed, because links in a part of a page open whole pages.
         """
         kept = {**self.request.query_params, "part": None, **changes}
         written = urlencode({key: value for key, value in kept.items() if value is not None})
@@ -85,9 +85,9 @@ class PageRequest:
         return HTMLResponse(shown, status_code=status)
 
     def error_page(self, status: int, message: str, hint: str | None = None) -> Response:
-        """Render an error page with a hint what to do."""
+        """Render an error page; secrets in the message are redacted."""
         return self.page("error.html", status, code=status, message=redact(message), hint=hint)
 
     def go(self, address: str) -> Response:
-        """Redirect the browser after a form was processed."""
+        """Redirect the browser to another page with a GET request."""
         return RedirectResponse(address, status_code=303)

@@ -1,4 +1,4 @@
-"""Rows of an answer: no more of them than fit, and as CSV."""
+"""Read the rows of a query up to a size limit, for a page or as CSV."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltasql.console.values import is_interval, plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BATCH_ROWS = 2048  # as few as DuckDB gives at a time: limits are looked at after each
+BATCH_ROWS = 2048  # DuckDB's smallest batch: limits are checked after each batch
 MOST_BYTES = 64 * 2**20
 MOST_CSV_ROWS = 1_000_000
 MOST_CSV_BYTES = 2**30
@@ -36,14 +36,14 @@ _PLAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """The first rows of an answer; `is_cut` when the rest would not fit."""
+    """The first rows of a result; `is_cut` if the rest exceeds the size limit."""
 
     rows: pa.Table
     is_cut: bool
 
 
 def some(answer: pa.RecordBatchReader, most: int | None = None) -> Some:
-    """Read an answer until it has so many bytes."""
+    """Read a result up to `most` bytes."""
     most = MOST_BYTES if most is None else most
     batches, size = [], 0
     with answer:
@@ -51,7 +51,7 @@ def some(answer: pa.RecordBatchReader, most: int | None = None) -> Some:
             size += batch.nbytes
             if size > most:
                 left = most - (size - batch.nbytes)
-                # Rows of a batch are about alike.
+                # Assume that all rows of a batch have about the same size.
                 batches.append(batch.slice(0, int(batch.num_rows * left / batch.nbytes)))
                 return Some(pa.Table.from_batches(batches, answer.schema), True)
             batches.append(batch)
@@ -60,22 +60,25 @@ def some(answer: pa.RecordBatchReader, most: int | None = None) -> Some:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """CSV that was written aside, where it takes no memory."""
+    """CSV in a temporary file, which is on disk if it is large."""
 
     file: IO[bytes]
     rows: int
     is_cut: bool
 
     def parts(self) -> Iterator[bytes]:
-        """Yield it and let go of it."""
+        """Yield the content in parts, then close the file."""
         with self.file:
             while part := self.file.read(_PART):
                 yield part
 
 
 def as_csv(answer: pa.RecordBatchReader) -> Written:
-    """Write an answer that was asked for one row more than there may be."""
-    file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - who sends it closes it
+    """Write a result to CSV up to the limits of rows and bytes.
+
+    The query must have asked for one row above the row limit, to show that the result is longer.
+    """
+    file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - `Written.parts` closes it
     schema = pa.schema([pa.field(each.name, _csv_type(each.type)) for each in answer.schema])
     rows, is_cut = 0, False
     try:
@@ -100,7 +103,7 @@ def as_csv(answer: pa.RecordBatchReader) -> Written:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Tell whether a value is written as it is."""
+    """Return whether values of a type go to Arrow's CSV writer without conversion to text."""
     if pa.types.is_duration(kind) or pa.types.is_interval(kind):
         return False
     return any(is_such(kind) for is_such in _PLAIN)
@@ -117,7 +120,7 @@ def _csv_column(column: pa.Array) -> pa.Array:
 
 
 def _csv_text(value: object) -> str | None:
-    """Return a value that CSV has no form for: bytes as hex, nested ones as JSON."""
+    """Return a value of any other type as text: bytes as hex, nested values as JSON."""
     if value is None:
         return None
     if isinstance(value, bytes):

@@ -1,9 +1,10 @@
-"""Who may ask, and what a browser may do with the answer.
+"""Access control of the console: allowed hosts, sessions, CSRF tokens and security headers.
 
-A page of somebody else must not reach the console through the browser of a person who has it
-open. So the Host must be one of ours (a name that an attacker points at 127.0.0.1 is not), what
-changes something must come from our own page (Origin, a token in the form) and, since it writes,
-from a visitor who gave the token. Pages load nothing but the console's own style and script.
+A malicious web page must not use the console through the browser of a user who has it open.
+Therefore the Host header must be one of our names, which prevents DNS rebinding. A form must come
+from our own page: its Origin and its CSRF token are checked. A form that changes something also
+needs a session that was started with the token. Pages load only the console's own style sheet and
+script.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ HEADERS = {
     "frame-ancestors 'none'",
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    # `no-referrer` would take the Origin off our own forms, too.
+    # With `no-referrer`, browsers would also omit the Origin header from our own forms.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -42,7 +43,7 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A browser, told from others by a cookie that its scripts cannot read."""
+    """A browser, identified by a session cookie that scripts cannot read."""
 
     session: str
     csrf: str
@@ -51,7 +52,7 @@ class Visitor:
 
 
 class Gate:
-    """Decides about requests; it knows the token and who gave it."""
+    """Checks requests; it has the token and the sessions that were started with it."""
 
     def __init__(
         self, *, token: str | None, hosts: Iterable[str], token_to_read: bool = False
@@ -65,11 +66,11 @@ class Gate:
 
     @property
     def has_token(self) -> bool:
-        """Whether there is a token that somebody could give."""
+        """Whether the console has a token."""
         return self._token is not None
 
     def knows_host(self, request: Request) -> bool:
-        """Tell whether the console was asked for under one of its own names."""
+        """Return whether the Host header is one of the console's names."""
         host = request.headers.get("host", "")
         try:
             name = urlsplit(f"//{host}").hostname
@@ -78,7 +79,7 @@ class Gate:
         return name is not None and name.casefold() in self._hosts
 
     def is_from_here(self, request: Request) -> bool:
-        """Tell whether a form was sent by one of our own pages."""
+        """Return whether one of our own pages sent a form."""
         site = request.headers.get("sec-fetch-site")
         if site is not None and site not in ("same-origin", "none"):
             return False
@@ -87,31 +88,31 @@ class Gate:
             return True
         try:
             return urlsplit(origin).netloc == request.headers.get("host")
-        except ValueError:  # an address that is none
+        except ValueError:  # not a valid URL
             return False
 
     def visitor(self, request: Request) -> Visitor:
-        """Return who asks."""
+        """Return the visitor of a request, with a new session if it has no cookie."""
         given = request.cookies.get(_cookie(request), "")
         is_new = len(given) < 32
         session = secrets.token_urlsafe(32) if is_new else given
         return Visitor(session, self._csrf(session), self._is_known(session), is_new)
 
     def bearer(self, request: Request) -> bool:
-        """Tell whether a program gave the token with its request."""
+        """Return whether the request has the token in its Authorization header."""
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         return kind.casefold() == "bearer" and self.is_token(given.strip())
 
     def is_token(self, given: str) -> bool:
-        """Compare with the token, in the same time whatever is wrong."""
+        """Return whether a text is the token, compared in constant time."""
         return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
 
     def is_csrf(self, visitor: Visitor, given: str) -> bool:
-        """Tell whether a form holds what our page put into it for this visitor."""
+        """Return whether a form has the CSRF token of this visitor's session."""
         return hmac.compare_digest(given.encode(), visitor.csrf.encode())
 
     def admit(self) -> Visitor:
-        """Begin a session for a visitor who gave the token; its name is new."""
+        """Start a session after the token was given; its id is new, against session fixation."""
         session = secrets.token_urlsafe(32)
         with self._guard:
             if len(self._sessions) >= _MOST_SESSIONS:
@@ -137,13 +138,13 @@ class Gate:
 
 
 def _cookie(request: Request) -> str:
-    # Cookies are the same on all ports: two consoles on one machine must not take each other's.
+    # Cookies are shared by all ports of a host: two consoles need different cookie names.
     return f"deltasql_console_{request.url.port or 80}"
 
 
 def remember(request: Request, response: Response, visitor: Visitor) -> None:
-    """Let the browser keep who it is, for our own pages alone."""
-    # A proxy tells that the browser speaks TLS; who lies about it only gets a stricter cookie.
+    """Set the session cookie, which browsers send only with requests from our own pages."""
+    # The header need not be trusted: a false value only makes the cookie stricter.
     schemes = (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
     response.set_cookie(
         _cookie(request),

@@ -1,4 +1,4 @@
-"""Serving the console from a thread, while its process does what it likes."""
+"""Serve the console from a thread of this process."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Where a console is, and what it takes to use it."""
+    """The address of a running console and its token."""
 
     address: str
     token: str | None
     token_was_made: bool
     token_to_read: bool
     is_reachable: bool
-    """Whether others than this machine get to it: by its host, or by a name that a proxy has."""
+    """Whether other machines can reach it: by its host, or by a name through a proxy."""
 
 
 @contextmanager
 def serving(catalog: Catalog, *, warm_up: bool = False, **options: Any) -> Iterator[Served]:
     """Serve a catalog from a thread while the block runs.
 
-    `host` and `port` are where it listens, port 0 takes a free one. `names` are further hosts that
-    a browser may call it by. `allow_writes` lets those write who have the `token`, which is made
-    when none is given. Reading takes the token, too, where one was given, and where others than
-    this machine get to the console: by its host or by one of its names. What the first query
-    needs takes a second to load; `warm_up` loads it before somebody waits for it. At the end the
-    work that was begun is finished.
+    The server listens on `host` and `port`; port 0 chooses a free one. `names` are more host names
+    that browsers may use. `allow_writes` lets users with the `token` start maintenance and publish.
+    A token is generated if it is needed and none is given. Reading also needs the token if one is
+    given, or if other machines can reach the console: by its host or by one of its names. `warm_up`
+    loads in advance what the first query needs, which takes about a second. At the end of the block
+    running jobs are completed.
     """
     with _prepared(catalog, **options) as (server, listening, served, jobs):
         threads = [threading.Thread(target=server.run, args=([listening],))]
@@ -62,14 +62,14 @@ def serving(catalog: Catalog, *, warm_up: bool = False, **options: Any) -> Itera
             server.should_exit = True
             for thread in threads:
                 thread.join()
-            # DuckDB cannot be left in the middle of something when a process ends.
+            # A process must not exit while DuckDB runs a query.
             jobs.finish()
 
 
 def _warm_up(catalog: Catalog) -> None:
     try:
         catalog.query("SELECT 1").read_all()
-    except TxnLogError:  # the page that needs it will tell
+    except TxnLogError:  # the page that runs a query will show the error
         _log.debug("no query is possible", exc_info=True)
 
 
@@ -87,7 +87,7 @@ def _prepared(
         import uvicorn
     except ImportError as error:
         raise MissingDriverError(driver="uvicorn", extra="console") from error
-    # A name of elsewhere is that of a proxy, and who comes through it comes from elsewhere.
+    # A name that is not local belongs to a proxy, through which other machines connect.
     is_reachable = not all(map(is_loopback, (host, *names)))
     needs_token = allow_writes or is_reachable
     token_to_read = is_reachable or bool(token)
@@ -107,7 +107,7 @@ def _prepared(
         proxy_headers=False,
         timeout_graceful_shutdown=5,
     )
-    # It listens before the server runs: whoever asks meanwhile waits, and is answered.
+    # Listen before the server starts: early requests wait instead of failing.
     with closing(_listening(host, port)) as listening:
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listening.getsockname()[1]}"
@@ -117,7 +117,7 @@ def _prepared(
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach a host.
+    """Return whether only this machine can connect to a host.
 
     >>> is_loopback("localhost"), is_loopback("127.0.0.9"), is_loopback("0.0.0.0")
     (True, True, False)

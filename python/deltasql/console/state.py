@@ -1,4 +1,4 @@
-"""What all pages of one console share."""
+"""The state that all pages of one console share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DoctorReports:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleState:
-    """The catalog of a console, who may use it, its templates and its running jobs."""
+    """The catalog of a console, its access control, its templates and its jobs."""
 
     catalog: Catalog
     gate: Gate

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as people read them."""
+"""Format numbers, sizes and times for pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _YEAR = 86_400 * 365
 
 
 def size(bytes_: float | None) -> str:
-    """Write bytes with three digits at most.
+    """Format a number of bytes with at most three digits.
 
     >>> size(0), size(1536), size(104857600), size(None)
     ('0 B', '1.5 KB', '100 MB', '–')
@@ -31,7 +31,7 @@ def size(bytes_: float | None) -> str:
 
 
 def count(number: float | None) -> str:
-    """Write a whole number with its thousands apart.
+    """Format an integer with thousands separators.
 
     >>> count(1234567), count(None)
     ('1,234,567', '–')
@@ -40,7 +40,7 @@ def count(number: float | None) -> str:
 
 
 def brief(number: float | None) -> str:
-    """Write a large number in three digits.
+    """Format a number; from 10,000 on with three digits and a suffix: k, M, B or T.
 
     >>> brief(950), brief(12_345), brief(1_000_000)
     ('950', '12.3k', '1M')
@@ -54,7 +54,7 @@ def brief(number: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Write how long something takes.
+    """Format a duration.
 
     >>> duration(0.0042), duration(1.24), duration(75), duration(7300)
     ('4 ms', '1.2 s', '1 min 15 s', '2 h 1 min')
@@ -75,7 +75,7 @@ def duration(seconds: float | None) -> str:
 
 
 def age(moment: datetime | None, now: datetime | None = None) -> str:
-    """Write how long ago something was.
+    """Format the time since a timestamp.
 
     >>> age(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 1, 3, tzinfo=UTC))
     '3 h ago'
@@ -92,7 +92,7 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
 
 
 def moment(value: datetime | date | None) -> str:
-    """Write a moment to the second, in UTC.
+    """Format a timestamp in UTC, to the second.
 
     >>> moment(datetime(2024, 5, 1, 3, 2, 1, tzinfo=UTC))
     '2024-05-01 03:02:01'
@@ -105,7 +105,7 @@ def moment(value: datetime | date | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Write a share of a whole.
+    """Format a fraction as a percentage.
 
     >>> percent(0.4567), percent(0.0004)
     ('46%', '<0.1%')
@@ -118,7 +118,7 @@ def percent(share: float | None) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a value is shown as a number."""
+    """Return whether a value is shown as a number."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 

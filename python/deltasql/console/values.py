@@ -1,4 +1,4 @@
-"""Values of rows as text: short, exact where that is possible, never markup."""
+"""Format the values of rows as short text."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _WHOLE = 2000
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One value as a table shows it."""
+    """One value in the form that a table shows."""
 
     text: str
     kind: str
     """`number`, `null`, `text` or `nested`."""
     whole: str | None = None
-    """The text in full, when it was cut."""
+    """The longer text for the tooltip, if `text` was truncated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows with their columns, ready to be shown."""
+    """Rows and columns in the form that a table shows."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -45,7 +45,7 @@ class Grid:
 
 
 def grid_of(table: pa.Table) -> Grid:
-    """Show Arrow rows; columns of one name stay apart."""
+    """Format an Arrow table; column names may repeat."""
     columns = [python_values(column) for column in table.columns]
     cells = [[cell(value) for value in column] for column in columns]
     return Grid(
@@ -57,14 +57,14 @@ def grid_of(table: pa.Table) -> Grid:
 
 
 def grid_of_dicts(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """Show rows that are given by name."""
+    """Format rows that are given as mappings."""
     cells = tuple(tuple(cell(row.get(name)) for name in columns) for row in rows)
     numeric = tuple(any(is_number(row.get(name)) for row in rows) for name in columns)
     return Grid(tuple(columns), ("",) * len(columns), cells, numeric)
 
 
 def cell(value: object) -> Cell:
-    """Show one value.
+    """Format one value.
 
     >>> cell(None), cell(1.5).text, cell({"a": [1]}).text
     (Cell(text='null', kind='null', whole=None), '1.5', '{"a": [1]}')
@@ -80,7 +80,7 @@ def cell(value: object) -> Cell:
     if isinstance(value, date | time):
         return Cell(value.isoformat(), "text")
     if isinstance(value, bytes):
-        # What will not be shown is cut off before it is made longer.
+        # Truncate before the conversion to hex, which makes the text longer.
         return _cut(value[:_WHOLE].hex(" "), "nested")
     if isinstance(value, dict | list) or (isinstance(value, tuple) and not is_interval(value)):
         return _cut(json.dumps(_shorter(value), default=plain, ensure_ascii=False), "nested")
@@ -88,7 +88,7 @@ def cell(value: object) -> Cell:
 
 
 def masked(value: object, key: str) -> str:
-    """Show a setting: what its name or its text tells to be a secret is not shown.
+    """Format a setting; secrets, recognized by name or by text, are masked.
 
     >>> masked("hunter2", "password"), masked("id = 1", "predicate")
     ('***', 'id = 1')
@@ -107,7 +107,7 @@ def _cut(text: str, kind: str) -> Cell:
 
 
 def _shorter(value: Any) -> Any:
-    """Take off a nested value what its text would not show anyway."""
+    """Remove the parts of a nested value that would be truncated anyway."""
     if isinstance(value, dict):
         return {key: _shorter(each) for key, each in islice(value.items(), _WHOLE)}
     if isinstance(value, list | tuple) and not is_interval(value):
@@ -116,7 +116,7 @@ def _shorter(value: Any) -> Any:
 
 
 def plain(value: object) -> object:
-    """Return a value as JSON has it; an interval as ISO 8601 writes it.
+    """Return a value in a form that JSON can represent; intervals are written as in ISO 8601.
 
     >>> import pyarrow as pa
     >>> plain(b"ab"), plain(Decimal("1.50")), plain(pa.MonthDayNano([14, 3, 1_500_000_000]))
@@ -134,5 +134,5 @@ def plain(value: object) -> object:
 
 
 def is_interval(value: object) -> bool:
-    """Tell an interval from other tuples."""
+    """Return whether a value is an Arrow interval; intervals are tuples too."""
     return type(value).__name__ == "MonthDayNano"

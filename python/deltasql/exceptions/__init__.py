@@ -1,4 +1,4 @@
-"""Everything deltasql raises, in one tree.
+"""The exceptions that deltasql raises.
 
     TxnLogError                            deltalake DeltaError
     ├── TxnLogUriError                     ValueError
@@ -50,9 +50,9 @@
     └── TxnLogStorageError                 OSError
         └── RefusedFileError
 
-The right column names what else the class is, so code written for `deltalake` keeps catching it.
-Branch on the type, read the fields, show the text: it ends with one `Help:` line. Secrets are
-masked before they reach a message, a field or a repr.
+The right column names a second base class, so `except` clauses written for `deltalake` still work.
+Decide by the type, read the details from the fields, and show the text to a person: it ends with
+one `Help:` line. Secrets are masked in messages, fields and reprs.
 
 >>> error = VersionNotFoundError("sales has no version 9", table="sales", version=9, latest=4)
 >>> print(error)
@@ -180,7 +180,7 @@ __all__ = [
     "redact",
 ]
 
-# Tracebacks and pickles name the public place of a class, not the file it is written in.
+# Tracebacks and pickles show the public module of a class, not the one that defines it.
 for _name in __all__:
     if isinstance(globals()[_name], type):
         globals()[_name].__module__ = __name__

@@ -1,4 +1,4 @@
-"""The root of the tree, and the branches that stand alone."""
+"""The base class of all errors, and the errors without a module of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
-# Importing deltalake costs about 0.1 s and cannot be put off: a base class has to exist.
+# Importing deltalake takes about 0.1 s and cannot be deferred: its class is a base class here.
 from deltalake.exceptions import DeltaError
 
 from deltasql.exceptions.redaction import redact
@@ -17,7 +17,7 @@ _TEXTS = ("message", "help", "prefix")
 
 @dataclass(eq=False, repr=False)
 class TxnLogError(DeltaError):
-    """Anything deltasql reports; catch this to catch all of it."""
+    """The base class of all errors that deltasql raises."""
 
     default_message: ClassVar[str] = "deltasql could not do what was asked"
     default_help: ClassVar[str] = "read the cause of this error; its fields say what was tried."
@@ -27,7 +27,10 @@ class TxnLogError(DeltaError):
     _: KW_ONLY
     help: str = ""
     prefix: str = ""
-    """What deltalake says before the same message: tests in the wild look for it."""
+    """The text before the message in the same error of deltalake.
+
+    Tests of users match on it.
+    """
 
     def __post_init__(self) -> None:
         self.message = self.message or self.default_message
@@ -38,21 +41,21 @@ class TxnLogError(DeltaError):
             elif isinstance(value, list | tuple | set | frozenset):
                 setattr(self, each.name, tuple(redact(str(item)) for item in value))
         self.prefix = self.prefix or self.default_prefix
-        # The default shows the form of a login: nothing in it to mask.
+        # Not masked: the default help of a URI error shows `user:pass@host` as an example.
         self.help = self.help or self.default_help
-        # Pickle and copy build the error from args, then restore its fields.
+        # Pickle and copy create the error from its args, then restore its fields.
         self.args = (self.message,)
-        # Tracebacks show it below the message; the message itself stays short.
+        # Tracebacks show notes below the message, so the message stays short.
         self.add_note(f"Docs: {self.docs}")
 
     @property
     def docs(self) -> str:
-        """Where the documentation tells of this kind of error."""
+        """The section of the documentation on this class of errors."""
         return f"docs/reference/errors.md#{type(self).__name__.lower()}"
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The facts of this error by name, those that are known."""
+        """The fields of this error by name, without those that are None."""
         facts = ((each.name, getattr(self, each.name)) for each in fields(self))
         return {k: v for k, v in facts if v is not None and k not in _TEXTS}
 
@@ -75,7 +78,7 @@ class TxnLogError(DeltaError):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _details(self) -> str:
-        """The fields that the message does not already tell."""
+        """Return the fields whose values the message does not contain."""
         shown = []
         for name, value in self.fields.items():
             text = ", ".join(value) if isinstance(value, tuple) else str(value)
@@ -86,7 +89,7 @@ class TxnLogError(DeltaError):
 
 @dataclass(eq=False, repr=False)
 class TxnLogUriError(TxnLogError, ValueError):
-    """A `deltasql://` URI that cannot be understood."""
+    """A `deltasql://` URI is not valid."""
 
     default_message = "this is not a deltasql URI"
     default_help = (
@@ -100,7 +103,7 @@ class TxnLogUriError(TxnLogError, ValueError):
 
 @dataclass(eq=False, repr=False)
 class TxnLogConfigError(TxnLogError, ValueError):
-    """A setting that is missing, unknown or outside what is allowed."""
+    """A setting is missing, unknown or has a value that is not allowed."""
 
     default_message = "the configuration is wrong"
     default_help = "correct the key where it was set; docs/reference/config.md lists all keys."
@@ -112,7 +115,7 @@ class TxnLogConfigError(TxnLogError, ValueError):
 
 @dataclass(eq=False, repr=False)
 class TxnLogMirrorError(TxnLogError):
-    """A commit is safe in SQL but could not be published to `_delta_log`."""
+    """A ratified commit could not be published to `_delta_log`."""
 
     default_message = "the commit could not be published to _delta_log"
     default_help = (
@@ -125,7 +128,7 @@ class TxnLogMirrorError(TxnLogError):
 
 
 class MirrorDivergedError(TxnLogMirrorError):
-    """`_delta_log` holds other bytes for a version than the database does."""
+    """A commit file in `_delta_log` differs from the commit in the database."""
 
     default_message = "_delta_log holds a commit that the database did not make"
     default_help = (
@@ -147,7 +150,7 @@ class LogAheadError(MirrorDivergedError):
 
 @dataclass(eq=False, repr=False)
 class TxnLogEngineError(TxnLogError):
-    """The engine that reads and writes the data failed."""
+    """The engine failed while it read or wrote data."""
 
     default_message = "the engine failed"
     default_help = "read the cause of this error; it is the engine's own message."
@@ -157,14 +160,14 @@ class TxnLogEngineError(TxnLogError):
 
 
 class InvalidQueryError(TxnLogEngineError, ValueError):
-    """A text is no query over the tables of a catalog, or asks for more than to read them."""
+    """The SQL text is not a single query that only reads tables of the catalog."""
 
     default_message = "this is no query that can be answered"
     default_help = "write one SELECT over the catalog's own tables, in DuckDB's SQL."
 
 
 class UnreadableRowsError(TxnLogEngineError, ValueError):
-    """Something was given to be written that holds no rows we can read."""
+    """The data to write has a type that deltasql cannot read rows from."""
 
     default_message = "cannot read rows from what was given"
     default_help = "give Arrow, pandas, polars or anything with the Arrow C stream interface."
@@ -186,7 +189,7 @@ class TxnLogStorageError(TxnLogError, OSError):
 
 
 class RefusedFileError(TxnLogStorageError):
-    """A file that a table cannot have: outside its folder, no regular file, or far too large."""
+    """A file is outside the folder of its table, is not a regular file, or is far too large."""
 
     default_message = "a file is refused"
     default_help = "correct or move away the file that is named, then repeat."

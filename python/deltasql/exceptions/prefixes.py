@@ -1,6 +1,6 @@
-"""What deltalake says before its messages, by the part of it that failed.
+"""The prefixes of deltalake's error messages, by the component that failed.
 
-Tests in the wild match whole messages, so errors with deltalake's words begin as its own do.
+Tests of users match whole messages, so an error with a message of deltalake has its prefix, too.
 """
 
 TABLE_ERROR = "Generic DeltaTable error: "

@@ -1,4 +1,4 @@
-"""Secrets are masked before a text leaves us."""
+"""Mask secrets in error messages, log lines and other text."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _SECRET_WORD = (
     r"|private[-_.]?key|shared[-_.]?key|signature|credential|authorization"
 )
 _SECRET_NAME = re.compile(rf"(?:{_SECRET_WORD})|^(?:pwd|sig|sas)$|sas[-_]key", re.IGNORECASE)
-# Every pattern begins where a word begins and never gives back what it took: errors hold text of
-# others, and a name of a thousand letters must not take a minute to look through.
+# Patterns start at a word boundary and use possessive quantifiers: errors can contain text from
+# anywhere, and a long name must not cause backtracking that takes minutes.
 _WORD = r"(?<![\w.-])"
 _NAME = (
     rf"{_WORD}(?=[\w.-]*(?:{_SECRET_WORD}|sas[-_]key)|(?:[\w.-]*[.-])?(?:pwd|sig|sas)(?![\w.-]))"
     r"[\w.-]++"
 )
-# `PASSWORD=…` and `${PASSWORD:-value}` in our own help texts stand for a secret and hold none.
+# `PASSWORD=…` and `${PASSWORD:-value}` in our help texts are placeholders, not secrets.
 _PLACEHOLDER = r"(?!…(?:[\s,.]|$))"
 _VALUE = _PLACEHOLDER + r"""(?:(?P<quote>['"])(?:\\.|(?!(?P=quote))[^\\])*+(?P=quote)|[^\s&]+)"""
 _RUN = re.compile(r"""[^\s'"]+""")
 _LOGIN = re.compile(r"(?<![\w%.~+!$-])[\w%.~+!$-]*+:(?!//)(?=.)", re.DOTALL)
 _MASKED_PARTS = (
-    # ${PASSWORD:-default}: the default alone.
+    # ${PASSWORD:-default}: mask only the default.
     re.compile(rf"(\$\{{{_NAME}:-)(?!(?:value|default)\}})[^\s}}]*", re.IGNORECASE),
     # password=…, 'aws_secret_access_key': '…', x-amz-security-token: …
     re.compile(rf"""({_NAME}['"]?\s*+=\s*+)(?:{_VALUE})""", re.IGNORECASE),
@@ -38,14 +38,14 @@ _MASKED_PARTS = (
     ),
     re.compile(r"(\bauthorization:\s*(?:\w+\s+)?)\S+", re.IGNORECASE),
     re.compile(r"(\bbearer\s+)[\w.~+/=-]{12,}", re.IGNORECASE),
-    # Shapes that are secret under any name: AWS key ids, JSON web tokens.
+    # Formats that are secret under any name: AWS key ids, JSON web tokens.
     re.compile(r"()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
     re.compile(r"()\beyJ[\w-]{8,}+\.[\w-]++\.[\w-]*+"),
 )
 
 
 def redact(text: str) -> str:
-    """Return the text with passwords, keys and tokens masked; masking twice changes nothing.
+    """Return the text with passwords, keys and tokens masked; the function is idempotent.
 
     >>> redact("deltasql://postgres/ann:s3cret@db:5432/lake and password=hunter2")
     'deltasql://postgres/ann:***@db:5432/lake and password=***'
@@ -57,7 +57,7 @@ def redact(text: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether a setting of this name holds a secret.
+    """Return whether a setting with this name contains a secret.
 
     >>> is_secret_name("AWS_SECRET_ACCESS_KEY"), is_secret_name("AWS_REGION")
     (True, False)
@@ -66,7 +66,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def _mask_login(run: re.Match[str]) -> str:
-    """Mask user:password@ in a URL or an authority, up to the last "@": one may be in it."""
+    """Mask user:password@ up to the last "@": the password itself may contain one."""
     text = run.group()
     at = text.rfind("@")
     found = _LOGIN.search(text, 0, at) if at > 0 else None

@@ -1,4 +1,4 @@
-"""What the database that holds the log can do to us."""
+"""Errors of the database that contains the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deltasql.exceptions.base import TxnLogError
 
 @dataclass(eq=False, repr=False)
 class TxnLogStoreError(TxnLogError):
-    """The database that holds the log failed."""
+    """The database that contains the log failed."""
 
     default_message = "the metadata database failed"
     default_help = "read the cause of this error; it is the database's own message."
@@ -25,7 +25,7 @@ class StoreUnavailableError(TxnLogStoreError):
 
 
 class StoreBusyError(TxnLogStoreError):
-    """The database stayed locked, a statement unfinished, or the pool empty, until the timeout."""
+    """Waiting for a lock, a statement or a free connection of the pool timed out."""
 
     default_message = "the metadata database stayed busy"
     default_help = (
@@ -44,7 +44,7 @@ class StoreClosedError(TxnLogStoreError):
 
 @dataclass(eq=False, repr=False)
 class SchemaVersionError(TxnLogStoreError):
-    """The `dl_*` schema in the database is not one this release can use."""
+    """This release does not support the version of the database schema."""
 
     default_message = "the schema of the metadata database does not fit this release"
     default_help = "found above supported: upgrade deltasql; found below: migrate the database."
@@ -55,7 +55,7 @@ class SchemaVersionError(TxnLogStoreError):
 
 @dataclass(eq=False, repr=False)
 class MigrationError(TxnLogStoreError):
-    """A schema migration failed, or was changed after it had been applied."""
+    """A migration of the database schema failed, or its text changed after it was applied."""
 
     default_message = "a schema migration failed"
     default_help = "nothing of it was kept; correct the cause and migrate again."
@@ -65,7 +65,7 @@ class MigrationError(TxnLogStoreError):
 
 @dataclass(eq=False, repr=False)
 class MissingDriverError(TxnLogStoreError, ImportError):
-    """An optional package is needed and not installed.
+    """A required optional package is not installed.
 
     >>> print(MissingDriverError(driver="psycopg", extra="postgres"))
     psycopg is not installed (extra: postgres)

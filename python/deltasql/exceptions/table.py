@@ -1,4 +1,4 @@
-"""Tables that are not there or not as asked, and logs that break the protocol."""
+"""Errors about tables, their data and schema, and logs that violate the protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deltasql.exceptions.prefixes import EXPRESSION_ERROR
 
 @dataclass(eq=False, repr=False)
 class TxnLogTableNotFoundError(TxnLogError, TableNotFoundError):
-    """No live table has this name."""
+    """No table has this name."""
 
     default_message = "the table does not exist"
     default_help = "`deltasql table list`, or catalog.tables(), shows what there is."
@@ -22,7 +22,7 @@ class TxnLogTableNotFoundError(TxnLogError, TableNotFoundError):
 
 @dataclass(eq=False, repr=False)
 class CatalogNotFoundError(TxnLogTableNotFoundError):
-    """The database of a URI, or the catalog in it, does not exist, and the call creates none."""
+    """The database of a URI or its catalog does not exist, and the call does not create it."""
 
     default_message = "there is no catalog yet"
     default_help = (
@@ -35,7 +35,7 @@ class CatalogNotFoundError(TxnLogTableNotFoundError):
 
 @dataclass(eq=False, repr=False)
 class TableExistsError(TxnLogError):
-    """A live table has this name already."""
+    """A table with this name exists already."""
 
     default_message = "the table exists already"
     default_help = "choose another name, open the existing table, or drop it first."
@@ -45,7 +45,7 @@ class TableExistsError(TxnLogError):
 
 @dataclass(eq=False, repr=False)
 class VersionNotFoundError(TxnLogError):
-    """The table has no such version, or none at that time."""
+    """The table has no such version, or had no version at that timestamp."""
 
     default_message = "the table has no such version"
     default_help = "ask for a version from the oldest retained to the latest: the history has them."
@@ -57,7 +57,7 @@ class VersionNotFoundError(TxnLogError):
 
 @dataclass(eq=False, repr=False)
 class TxnLogSchemaError(TxnLogError, SchemaMismatchError):
-    """Data and table schema do not fit."""
+    """The data does not match the schema of the table."""
 
     default_message = "the data does not fit the table's schema"
     default_help = "adapt the data, or let the table follow with schema_mode='merge'."
@@ -68,7 +68,7 @@ class TxnLogSchemaError(TxnLogError, SchemaMismatchError):
 
 @dataclass(eq=False, repr=False)
 class InvalidDataError(TxnLogError):
-    """Rows break a rule of the table: NOT NULL, a constraint, a generated column."""
+    """Rows violate a NOT NULL column, a CHECK constraint or a generated column of the table."""
 
     default_prefix = EXPRESSION_ERROR
     default_message = "the data breaks a rule of the table"
@@ -79,7 +79,7 @@ class InvalidDataError(TxnLogError):
 
 @dataclass(eq=False, repr=False)
 class TxnLogProtocolError(TxnLogError, DeltaProtocolError):
-    """The log, or a commit to it, breaks the Delta protocol."""
+    """The log, or a new commit, violates the Delta protocol."""
 
     default_message = "this breaks the Delta protocol"
     default_help = "see the fields for what breaks it; PROTOCOL.md of Delta Lake has the rule."
@@ -89,7 +89,7 @@ class TxnLogProtocolError(TxnLogError, DeltaProtocolError):
 
 @dataclass(eq=False, repr=False)
 class LogParseError(TxnLogProtocolError):
-    """A commit file or checkpoint cannot be read."""
+    """A commit file or checkpoint cannot be parsed."""
 
     default_message = "the Delta log cannot be parsed"
     default_help = "the file is damaged or no Delta log; restore it from a copy or the database."
@@ -100,7 +100,7 @@ class LogParseError(TxnLogProtocolError):
 
 @dataclass(eq=False, repr=False)
 class VersionGapError(TxnLogProtocolError):
-    """Commits are missing from a log, and no checkpoint stands in for them."""
+    """Commits are missing from a log, and no checkpoint replaces them."""
 
     default_message = "the Delta log has a gap"
     default_help = "restore the commit files from a copy, or publish them from the database."
@@ -112,7 +112,7 @@ class VersionGapError(TxnLogProtocolError):
 
 @dataclass(eq=False, repr=False)
 class MissingDataFilesError(TxnLogProtocolError):
-    """The log names data files that are not there; `files` are the first of them."""
+    """Data files of the log do not exist; `files` lists the first of them."""
 
     default_message = "data files that the log names are not there"
     default_help = "restore the files, or go on without them with force=True (--force)."
@@ -124,7 +124,7 @@ class MissingDataFilesError(TxnLogProtocolError):
 
 @dataclass(eq=False, repr=False)
 class ImportMismatchError(TxnLogProtocolError):
-    """What was loaded into SQL is not what the log says."""
+    """The imported table in SQL differs from its log."""
 
     default_message = "the imported table differs from its log"
     default_help = "the differences are in the report; please tell us how the log was written."
@@ -135,7 +135,7 @@ class ImportMismatchError(TxnLogProtocolError):
 
 @dataclass(eq=False, repr=False)
 class UnsupportedFeatureError(TxnLogProtocolError):
-    """The table needs features that this release does not know."""
+    """The table needs features that this release does not support."""
 
     default_message = "the table needs features that this release does not support"
     default_help = "upgrade deltasql, or remove the features from the table with another engine."
@@ -144,7 +144,7 @@ class UnsupportedFeatureError(TxnLogProtocolError):
 
 
 class InvalidActionError(TxnLogProtocolError):
-    """An action that must not be committed: incomplete, contradictory or unlawful."""
+    """An action is not valid or cannot be part of this commit."""
 
     default_message = "this action must not be committed"
     default_help = "nothing was committed; correct the action and stage it again."

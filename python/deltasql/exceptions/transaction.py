@@ -1,4 +1,4 @@
-"""How a transaction can end other than well."""
+"""Errors of transactions and commits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TxnLogTransactionError(TxnLogError, CommitFailedError):
 
 @dataclass(eq=False, repr=False)
 class CommitConflictError(TxnLogTransactionError):
-    """Another commit won, and ours cannot be placed after it.
+    """A concurrent commit was first, and this commit cannot follow it.
 
     >>> print(ConcurrentAppendError(table="sales", expected_version=3, actual_version=5,
     ...     winning_version=4, winning_txn_id="9f2c", winning_operation="WRITE"))
@@ -52,7 +52,7 @@ class CommitConflictError(TxnLogTransactionError):
 
 
 class ConcurrentAppendError(CommitConflictError):
-    """Files were added that this commit's read should have seen."""
+    """A concurrent commit added files that this commit should have read."""
 
     default_message = "a concurrent commit added files that this one should have read"
     default_help = (
@@ -61,28 +61,28 @@ class ConcurrentAppendError(CommitConflictError):
 
 
 class ConcurrentDeleteReadError(CommitConflictError):
-    """A file that this commit read was removed."""
+    """A concurrent commit removed a file that this commit read."""
 
     default_message = "a concurrent commit removed a file that this one read"
     default_help = "read the table again and repeat the operation on what is there now."
 
 
 class ConcurrentDeleteDeleteError(CommitConflictError):
-    """A file that this commit removes was removed already."""
+    """A concurrent commit removed a file that this commit removes, too."""
 
     default_message = "a concurrent commit removed a file that this one removes too"
     default_help = "read the table again and repeat; do not run two rewrites of the same files."
 
 
 class MetadataChangedError(CommitConflictError):
-    """Schema, partitioning or properties changed."""
+    """A concurrent commit changed the schema, the partitioning or the properties."""
 
     default_message = "a concurrent commit changed the table's metadata"
     default_help = "open the table again, adapt the data to its schema, then repeat."
 
 
 class ProtocolChangedError(CommitConflictError):
-    """The protocol or its table features changed."""
+    """A concurrent commit changed the protocol or its table features."""
 
     default_message = "a concurrent commit changed the table's protocol"
     default_help = "open the table again and repeat; the new protocol may need a newer writer."
@@ -90,7 +90,7 @@ class ProtocolChangedError(CommitConflictError):
 
 @dataclass(eq=False, repr=False)
 class ConcurrentTransactionError(CommitConflictError):
-    """Another commit recorded a version for the same application id."""
+    """A concurrent commit recorded a version for the same application id."""
 
     default_message = "a concurrent commit recorded the same application id"
     default_help = (
@@ -103,7 +103,7 @@ class ConcurrentTransactionError(CommitConflictError):
 
 @dataclass(eq=False, repr=False)
 class ConcurrentDomainMetadataError(CommitConflictError):
-    """Another commit changed the same metadata domain."""
+    """A concurrent commit changed the same metadata domain."""
 
     default_message = "a concurrent commit changed the same metadata domain"
     default_help = "read the domain's configuration again and repeat the change."
@@ -112,7 +112,7 @@ class ConcurrentDomainMetadataError(CommitConflictError):
 
 
 class VersionTakenError(CommitConflictError):
-    """The version this commit asked for exists already."""
+    """The version that this commit requested exists already."""
 
     default_message = "the version to commit is taken"
     default_help = "open the table at its head and repeat; leave the version out to be given one."
@@ -126,7 +126,7 @@ class TableChangedError(CommitConflictError):
 
 
 class FilesTakenError(CommitConflictError):
-    """A vacuum took files of this transaction before it was committed."""
+    """A vacuum may have deleted files of this transaction before its commit."""
 
     default_message = "a vacuum took files that this transaction wrote"
     default_help = (
@@ -136,7 +136,7 @@ class FilesTakenError(CommitConflictError):
 
 @dataclass(eq=False, repr=False)
 class RetriesExhaustedError(TxnLogTransactionError):
-    """Every attempt lost against other writers or a failing database."""
+    """Every attempt failed because of concurrent commits or database errors."""
 
     default_message = "the commit did not succeed in the attempts allowed"
     default_help = "nothing was committed; repeat later, or raise retry.max_attempts."
@@ -145,7 +145,7 @@ class RetriesExhaustedError(TxnLogTransactionError):
 
 
 class CommitOutcomeUnknownError(TxnLogTransactionError):
-    """The connection was lost during COMMIT and the outcome could not be looked up."""
+    """The connection failed during COMMIT, and the outcome could not be looked up."""
 
     default_message = "it is not known whether the commit happened"
     default_help = (
@@ -162,7 +162,7 @@ class TransactionClosedError(TxnLogTransactionError):
 
 
 class TableFollowsError(TxnLogTransactionError):
-    """The table only follows a log that others write: SQL may not change it."""
+    """The table follows its log: it is read-only in this catalog."""
 
     default_message = "the table follows a log that others write, so it is read-only"
     default_help = (
@@ -173,7 +173,7 @@ class TableFollowsError(TxnLogTransactionError):
 
 @dataclass(eq=False, repr=False)
 class OtherAuthorityError(TxnLogTransactionError):
-    """Another catalog is the authority of the log: this one may follow it, not take it over."""
+    """Another catalog is the authority of the log: this catalog can only follow it."""
 
     default_message = "another catalog is the authority of the log"
     default_help = (
@@ -186,7 +186,7 @@ class OtherAuthorityError(TxnLogTransactionError):
 
 
 class MergeAmbiguityError(TxnLogTransactionError):
-    """Several source rows of a merge want to change the same row."""
+    """Several source rows of a merge match the same row of the table."""
 
     default_message = "several source rows of a merge match one row of the table"
     default_help = "nothing was committed; give the source one row per key."

@@ -1,1 +1,1 @@
-"""The words of Delta's protocol: actions, schema, predicates. No I/O."""
+"""The data model of the Delta protocol: actions, schemas, predicates. No I/O."""

@@ -1,8 +1,8 @@
-"""Delta's actions as frozen dataclasses, and their JSON form.
+"""Delta's actions as frozen dataclasses, and their conversion from and to JSON.
 
-Every class keeps fields it does not know in `extra`, so a log written by a newer
-writer survives a round trip. Keys that stand beside the action in its line are kept
-there too, under `BESIDE`. JSON's camelCase names exist only in this file.
+Every class keeps unknown fields in `extra`, so the log of a newer writer survives a round
+trip. Unknown keys next to the action in its JSON line are kept in `extra`, too, under the key
+`BESIDE`. The camelCase names of JSON are used only in this file.
 
 >>> add = AddFile(path="a.parquet", partition_values={}, size=1, modification_time=0)
 >>> action_from_dict(add.to_dict()) == add
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 from deltasql._core import canonical_path
 
 Json = Any
-# Where `extra` keeps what stood beside an action; the Rust core has the same name for it.
+# The key in `extra` for the keys next to an action in its line; the Rust core uses the same key.
 BESIDE = "deltasql.beside"
 
 
@@ -30,12 +30,12 @@ class Action:
     kind: ClassVar[str]
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the action as Delta writes it, wrapped in its kind."""
+        """Return the action as Delta writes it: `{kind: {...}}`."""
         beside = self.extra.get(BESIDE, {})  # type: ignore[attr-defined]
         return {self.kind: self.body(), **{k: v for k, v in beside.items() if k not in _BY_KIND}}
 
     def body(self) -> dict[str, Json]:
-        """Return the action's own fields under their JSON names; an absent field is left out."""
+        """Return the fields of the action under their JSON names, without those that are None."""
         out: dict[str, Json] = {}
         for name, json_name in _json_names(type(self)):
             value = getattr(self, name)
@@ -47,12 +47,12 @@ class Action:
         return out
 
     def to_json(self) -> str:
-        """Return one line of a commit file."""
+        """Return the action as one line of a commit file."""
         return json.dumps(self.to_dict(), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Json]) -> Self:
-        """Build the action from `{kind: {...}}`.
+        """Create the action from `{kind: {...}}`.
 
         >>> SetTransaction.from_dict({"txn": {"appId": "etl", "version": 3}}).version
         3
@@ -65,7 +65,7 @@ class Action:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Json]) -> Self:
-        """Make it from its JSON body in the log."""
+        """Create the action from its JSON fields, without the kind."""
         known = {json_name: name for name, json_name in _json_names(cls)}
         kwargs: dict[str, Any] = {}
         extra: dict[str, Json] = {}
@@ -81,7 +81,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector(Action):
-    """Which rows of a file are deleted."""
+    """The deletion vector of a file: its deleted rows, inline or as a reference to a file."""
 
     kind: ClassVar[str] = "deletionVector"
     storage_type: str
@@ -93,14 +93,14 @@ class DeletionVector(Action):
 
     @property
     def unique_id(self) -> str:
-        """The id that, with the path, names a logical file."""
+        """The id that, together with the path of the data file, identifies a logical file."""
         base = f"{self.storage_type}{self.path_or_inline_dv}"
         return base if self.offset is None else f"{base}@{self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
 class AddFile(Action):
-    """A data file that joins the table."""
+    """A data file that a commit adds to the table."""
 
     kind: ClassVar[str] = "add"
     path: str
@@ -119,7 +119,7 @@ class AddFile(Action):
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile(Action):
-    """A data file that leaves the table."""
+    """A data file that a commit removes from the table."""
 
     kind: ClassVar[str] = "remove"
     path: str
@@ -138,7 +138,7 @@ class RemoveFile(Action):
 
 @dataclass(frozen=True, slots=True)
 class AddCdcFile(Action):
-    """A change-data file of this version."""
+    """A change data file of a commit."""
 
     kind: ClassVar[str] = "cdc"
     path: str
@@ -151,7 +151,7 @@ class AddCdcFile(Action):
 
 @dataclass(frozen=True, slots=True)
 class Format(Action):
-    """The file format of a table: Parquet."""
+    """The format of the data files; always Parquet."""
 
     kind: ClassVar[str] = "format"
     provider: str = "parquet"
@@ -161,11 +161,11 @@ class Format(Action):
 
 @dataclass(frozen=True, slots=True)
 class Metadata(Action):
-    """Schema, partitioning and properties of the table."""
+    """The schema, partitioning and properties of a table."""
 
     kind: ClassVar[str] = "metaData"
     id: str
-    # Empty for a table that begins without a schema: it cannot be read before it has one.
+    # Empty for a table that has no schema yet; such a table cannot be read.
     schema_string: str = ""
     partition_columns: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class Metadata(Action):
 
 @dataclass(frozen=True, slots=True)
 class Protocol(Action):
-    """What a reader and a writer must understand."""
+    """The versions and table features that readers and writers must support."""
 
     kind: ClassVar[str] = "protocol"
     min_reader_version: int
@@ -199,7 +199,7 @@ class Protocol(Action):
 
 @dataclass(frozen=True, slots=True)
 class SetTransaction(Action):
-    """The last version an application committed."""
+    """The last version that an application committed, for idempotent writes."""
 
     kind: ClassVar[str] = "txn"
     app_id: str
@@ -210,7 +210,7 @@ class SetTransaction(Action):
 
 @dataclass(frozen=True, slots=True)
 class DomainMetadata(Action):
-    """Configuration owned by one feature or application."""
+    """The configuration of one feature or application."""
 
     kind: ClassVar[str] = "domainMetadata"
     domain: str
@@ -221,7 +221,7 @@ class DomainMetadata(Action):
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo(Action):
-    """Who committed what; the fields beyond these are in `extra`."""
+    """Provenance of a commit; fields that are not listed here are in `extra`."""
 
     kind: ClassVar[str] = "commitInfo"
     timestamp: int | None = None
@@ -240,7 +240,7 @@ class CommitInfo(Action):
 
 @dataclass(frozen=True, slots=True)
 class Sidecar(Action):
-    """A file of a V2 checkpoint."""
+    """A sidecar file of a V2 checkpoint."""
 
     kind: ClassVar[str] = "sidecar"
     path: str
@@ -252,7 +252,7 @@ class Sidecar(Action):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointMetadata(Action):
-    """The version a V2 checkpoint describes."""
+    """The version of a V2 checkpoint."""
 
     kind: ClassVar[str] = "checkpointMetadata"
     version: int
@@ -283,7 +283,7 @@ _NAMES: dict[type[Action], tuple[tuple[str, str], ...]] = {}
 
 
 def action_from_dict(data: Mapping[str, Json]) -> Action:
-    """Build the right action class from `{kind: {...}}`; unknown keys beside it are kept."""
+    """Create the action of the right class from `{kind: {...}}`; unknown keys are kept."""
     kinds = [kind for kind in data if kind in _BY_KIND and data[kind] is not None]
     if len(kinds) > 1:
         raise ValueError(f"an action has exactly one kind, got {sorted(kinds)}")
@@ -293,7 +293,7 @@ def action_from_dict(data: Mapping[str, Json]) -> Action:
 
 
 def logical_file(file: AddFile | RemoveFile) -> tuple[str, str | None]:
-    """Return what tells a file from others: its path in one spelling, and its deletion vector.
+    """Return the identity of a file: its normalized path and the id of its deletion vector.
 
     >>> logical_file(RemoveFile("file:/lake/a")) == logical_file(RemoveFile("/lake/a"))
     True

@@ -1,4 +1,4 @@
-"""Moments in Delta's unit, milliseconds since the epoch."""
+"""Timestamps in Delta's unit: milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LAST_MS = 253_402_300_799_999
 
 
 def now_ms() -> int:
-    """Return milliseconds since the epoch, UTC."""
+    """Return the current time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 def to_ms(moment: datetime) -> int:
-    """Return the millisecond a moment lies in; without a time zone it is UTC.
+    """Convert a datetime to milliseconds, rounded down; without a time zone it is UTC.
 
     >>> to_ms(datetime(2024, 1, 1, 0, 0, 0, 1999))
     1704067200001
@@ -32,7 +32,7 @@ def to_ms(moment: datetime) -> int:
 
 
 def from_ms(milliseconds: int) -> datetime:
-    """Return the moment in UTC; one that no calendar has becomes the first or the last it has.
+    """Convert milliseconds to a datetime in UTC, limited to the range of `datetime`.
 
     >>> from_ms(1704067200001).isoformat()
     '2024-01-01T00:00:00.001000+00:00'
@@ -46,9 +46,9 @@ def from_ms(milliseconds: int) -> datetime:
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Read a date and time as RFC 3339 has them: with seconds and with a zone.
+    """Parse an RFC 3339 timestamp: with seconds and with a time zone.
 
-    Python's `fromisoformat` takes more forms, such as the offset `+08`.
+    Python's `fromisoformat` accepts more formats, for example the offset `+08`.
 
     >>> parse_rfc3339("2024-05-01T10:00:00+02:00").isoformat()
     '2024-05-01T10:00:00+02:00'
@@ -57,7 +57,7 @@ def parse_rfc3339(text: str) -> datetime:
     ValueError: premature end of input: '2024-05-01T10:00:00+02' is no RFC 3339 date and time
     """
     if not _RFC_3339.fullmatch(text):
-        # What deltalake says depends on where it stops reading.
+        # The same message as in deltalake, which depends on where its parser stops.
         is_short = re.fullmatch(r"[\d\-T: .]*([+-]\d\d)?", text) is not None
         reason = "premature end of input" if is_short else "input contains invalid characters"
         raise ValueError(f"{reason}: {text!r} is no RFC 3339 date and time")

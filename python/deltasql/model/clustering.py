@@ -1,6 +1,6 @@
-"""Clustered tables: which columns their rows are kept together by, as a metadata domain says.
+"""The clustering columns of a table, which are stored in a metadata domain.
 
-The domain names columns as files do, so that a renamed column stays one of them.
+The domain contains physical column names, so it stays valid when a column is renamed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ColumnPath = tuple[str, ...]
 
 
 def clustered_by(domain: DomainMetadata | None) -> list[ColumnPath]:
-    """Return the physical paths that a domain holds; none without one.
+    """Return the physical paths of the clustering columns; none without a domain.
 
     >>> clustered_by(DomainMetadata(DOMAIN, '{"clusteringColumns":[["day"],["place","city"]]}'))
     [('day',), ('place', 'city')]
@@ -43,7 +43,7 @@ def clustered_by(domain: DomainMetadata | None) -> list[ColumnPath]:
 
 
 def clustering_domain(paths: Sequence[ColumnPath]) -> DomainMetadata:
-    """Return the domain that says so.
+    """Return the domain for clustering columns; no columns remove the domain.
 
     >>> clustering_domain([("day",)]).configuration
     '{"clusteringColumns":[["day"]],"domainName":"delta.clustering"}'
@@ -54,18 +54,21 @@ def clustering_domain(paths: Sequence[ColumnPath]) -> DomainMetadata:
 
 
 def logical_paths(physical: Sequence[ColumnPath], metadata: Metadata) -> list[ColumnPath]:
-    """Return the paths of columns as their users know them."""
+    """Convert physical column paths to logical ones."""
     known = {leaf.physical_path: leaf.path for leaf in _leaves(metadata)}
     return [known[path] for path in physical]
 
 
 def column_names(physical: Sequence[ColumnPath], metadata: Metadata) -> list[str]:
-    """Return the names of columns as their users know them."""
+    """Convert physical column paths to logical names with dots."""
     return [".".join(path) for path in logical_paths(physical, metadata)]
 
 
 def physical_paths(columns: Sequence[str], metadata: Metadata) -> list[ColumnPath]:
-    """Find columns by name, or by the path through structs, and check that they can be used."""
+    """Return the physical paths of clustering columns, given by name or by dotted path.
+
+    Raise TxnLogSchemaError if the table cannot be clustered by them.
+    """
     known = {leaf.path: leaf.physical_path for leaf in _leaves(metadata)}
     found = []
     for name in columns:
@@ -89,7 +92,7 @@ def physical_paths(columns: Sequence[str], metadata: Metadata) -> list[ColumnPat
 
 
 def check_clustered(physical: Sequence[ColumnPath], metadata: Metadata) -> None:
-    """Refuse a table whose files would not tell the bounds of what it is clustered by."""
+    """Raise TxnLogSchemaError for a partitioned table or a clustering column without statistics."""
     if not physical:
         return
     if metadata.partition_columns:

@@ -1,8 +1,8 @@
-"""Deletion vectors: which rows of a file are deleted, decoded from the log or from a `.bin` file.
+"""Deletion vectors: decode the deleted rows of a file from the log or from a `.bin` file.
 
-A vector is a set of row positions, kept as 32-bit Roaring bitmaps in their portable form, one for
-each value of the upper 32 bits. It stands in the log itself, or in a file that holds several, each
-with its size before it and a checksum behind it.
+A vector is a set of row positions, encoded as 32-bit Roaring bitmaps in the portable format, one
+for each value of the upper 32 bits. It is inline in the log, or in a file with several vectors,
+each preceded by its size and followed by a checksum.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _DIGITS = {character: digit for digit, character in enumerate(_ALPHABET)}
 _UUID_LENGTH = 20
 _MAGIC = 1681511377
 _WITH_RUNS, _WITHOUT_RUNS = 12347, 12346
-_NO_OFFSETS_BELOW = 4  # bitmaps with runs and fewer containers leave the offsets out
+_NO_OFFSETS_BELOW = 4  # a bitmap with runs and fewer containers has no offsets
 _LARGEST_ARRAY = 4096
 _BITMAP_BYTES = 8192
 
 
 def vector_file(vector: DeletionVector) -> str | None:
-    """Return the file of a vector: relative to the table, or an absolute URI; None = inline.
+    """Return the file of a vector, relative to the table or as an absolute URI; None if inline.
 
     >>> from deltasql.model.actions import DeletionVector
     >>> vector_file(DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 6, offset=4))
@@ -48,7 +48,7 @@ def vector_file(vector: DeletionVector) -> str | None:
 
 
 def named_vector(identity: uuid.UUID) -> str:
-    """Return how the log names a vector's file beside the data: what `vector_file` reads.
+    """Encode the UUID of a vector's file for the log; `vector_file` decodes it.
 
     >>> named_vector(uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61"))
     '^-aqEH.-t@S}K{vb[*k^'
@@ -66,7 +66,7 @@ def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int
     [3, 4, 7, 11, 18, 29]
     """
     if vector.storage_type == "i":
-        # All of the text: bytes behind the bitmap are passed over, as by other readers.
+        # The whole text: bytes after the bitmap are ignored, as in other readers.
         bitmap = _from_base85(vector.path_or_inline_dv)
     elif data is None:
         raise ValueError("the content of the vector's file is missing")
@@ -82,7 +82,7 @@ def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int
 
 
 def _bitmap_in(data: bytes, vector: DeletionVector) -> bytes:
-    """Cut one vector out of a file: its size, its bytes, their checksum."""
+    """Return the bytes of one vector in a file, after a check of their size and checksum."""
     start = vector.offset or 0
     try:
         (size,) = struct.unpack_from(">i", data, start)
@@ -110,7 +110,7 @@ def _bitmap_array(data: bytes) -> array[int]:
 
 
 def _read_bitmap(data: bytes, start: int, base: int, rows: array[int]) -> int:
-    """Append the values of one portable Roaring bitmap; returns where it ends."""
+    """Append the values of one portable Roaring bitmap to `rows`; return the offset of its end."""
     (cookie,) = struct.unpack_from("<I", data, start)
     at = start + 4
     run_flags = b""
@@ -156,7 +156,7 @@ def _read_container(
 
 
 def _from_base85(text: str) -> bytes:
-    """Decode Z85, whose digits are others than those of Python's `base64`."""
+    """Decode Z85; its alphabet differs from those of Python's `base64`."""
     if len(text) % 5:
         raise _broken("its text is cut off")
     words = []

@@ -1,4 +1,4 @@
-"""The statistics of a file, as its writer wrote them: anything may stand there."""
+"""Parse the statistics of a file; a writer may have put any text there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def read_stats(text: str | None, parse_float: Callable[[str], Any] | None = None) -> dict[str, Any]:
-    """Return what the text tells; nothing where it is not what Delta writes.
+    """Parse statistics; an empty dict if the text is not a JSON object.
 
     >>> read_stats('{"numRecords":3}'), read_stats("[1]"), read_stats("{")
     ({'numRecords': 3}, {}, {})
@@ -19,6 +19,6 @@ def read_stats(text: str | None, parse_float: Callable[[str], Any] | None = None
         return {}
     try:
         told = json.loads(text, parse_float=parse_float)
-    except (ValueError, RecursionError):  # no JSON, too many digits, or too deep
+    except (ValueError, RecursionError):  # not JSON, too many digits, or nested too deep
         return {}
     return told if isinstance(told, dict) else {}

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote."""
+"""Parse JSON from other programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def load_json(text: str | bytes) -> Any:
-    """Read JSON; a ValueError for all that cannot be read, also for what is nested too deep.
+    """Parse JSON; raise ValueError if it is not valid or nested too deep.
 
     >>> load_json("[" * 1_000_000)
     Traceback (most recent call last):

@@ -1,6 +1,7 @@
-"""Partition values: the text of the log as typed Python values.
+"""Partition values: convert the strings in the log to typed Python values.
 
-A timestamp with nanoseconds is their number since 1970: Python's datetime ends at microseconds.
+A timestamp with nanoseconds becomes an int, the nanoseconds since 1970: Python's datetime has
+only microseconds.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def parse_partition_value(text: str | None, data_type: DataType) -> Any:
-    """Return the value that a text stands for; the empty text is null in every type.
+    """Parse a partition value; an empty string is null in every type.
 
-    A `timestamp` without a zone is read as UTC, as stock readers do.
+    A `timestamp` without a time zone is UTC, as in other readers.
 
     >>> parse_partition_value("2024-05-01", "date"), parse_partition_value("", "long")
     (datetime.date(2024, 5, 1), None)
@@ -56,7 +57,7 @@ def _timestamp_ntz(text: str) -> datetime:
 
 
 def nanoseconds(text: str, *, has_zone: bool) -> int:
-    """Count the nanoseconds from 1970 to a moment, or to a time without a zone.
+    """Convert a timestamp string to nanoseconds since 1970.
 
     >>> nanoseconds("1970-01-01T01:00:00.000000001+01:00", has_zone=True)
     1

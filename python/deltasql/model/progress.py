@@ -1,4 +1,4 @@
-"""How far something is that goes over many things of one kind, phase after phase."""
+"""Report the progress of long operations, phase by phase."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _OFTEN_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many of how many things of a phase are done."""
+    """The progress of one phase of an operation."""
 
     table: str
     phase: str
     unit: str
     done: int = 0
     total: int = 0
-    """0 when it is not known."""
+    """0 if it is unknown."""
     seconds: float = 0.0
 
     @property
     def rate(self) -> float:
-        """How many are done in a second.
+        """Items per second.
 
         >>> Progress("sales", "comparing", "commits", done=50, total=200, seconds=2.0).rate
         25.0
@@ -34,7 +34,7 @@ class Progress:
 
     @property
     def eta_s(self) -> float | None:
-        """How long the rest of this phase will take; None before the first is done.
+        """Estimated seconds until the end of this phase; None before the first item is done.
 
         >>> Progress("sales", "comparing", "commits", done=50, total=200, seconds=2.0).eta_s
         6.0
@@ -49,7 +49,7 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(slots=True)
 class Meter:
-    """Counts, and tells those who want to know: not more often than anybody can look."""
+    """Counts items and calls `tell` with the progress, at most 20 times a second."""
 
     table: str = ""
     tell: OnProgress | None = None
@@ -58,13 +58,13 @@ class Meter:
     _told_s: float = 0.0
 
     def begin(self, phase: str, unit: str, total: int) -> None:
-        """Begin with a phase that goes over so many things."""
+        """Start a phase with `total` items."""
         self._began_s = time.monotonic()
         self._progress = Progress(self.table, phase, unit, total=total)
         self._show()
 
     def step(self, done: int = 1) -> None:
-        """Count some more; the last of a phase is always told."""
+        """Count more items as done; the last item of a phase is always reported."""
         if self.tell is None:
             return
         now, before = time.monotonic(), self._progress
@@ -74,7 +74,7 @@ class Meter:
             self._show()
 
     def over(self, phase: str, unit: str, items: Iterable[T], total: int) -> Iterator[T]:
-        """Yield what a phase goes over; each counts when the next is asked for.
+        """Yield the items of a phase; an item counts as done when the next one is requested.
 
         >>> seen: list[Progress] = []
         >>> meter = Meter("sales", seen.append)
@@ -85,7 +85,7 @@ class Meter:
         for item in items:
             yield item
             self.step()
-        if not total:  # how many there are is known now
+        if not total:  # report the end of a phase with an unknown total
             self._show()
 
     def _show(self) -> None:

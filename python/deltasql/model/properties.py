@@ -1,4 +1,4 @@
-"""Table properties: the `delta.*` keys we know, their types and their defaults."""
+"""Table properties: the known `delta.*` keys, their types and defaults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import SetTransaction
 
 NAME_IN_CATALOG = "deltasql.tableName"
-"""The property that keeps the name of a table whose folder has another one."""
+"""The property for the name of a table whose folder has a different name."""
 IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ _SIZE = re.compile(r"\d+\s*([kmgt]?b?)", re.IGNORECASE)
 
 
 def parse_interval(text: str) -> timedelta:
-    """Parse `interval 7 days` and its like; months and years have no fixed length.
+    """Parse an interval such as `interval 7 days`; months and years are not allowed.
 
     >>> parse_interval("interval 1 week 12 hours")
     datetime.timedelta(days=7, seconds=43200)
@@ -109,7 +109,7 @@ KNOWN: Mapping[str, Callable[[str], object]] = {
     "delta.inCommitTimestampEnablementVersion": _integer(0),
     "delta.isolationLevel": _one_of("Serializable", "WriteSerializable", "SnapshotIsolation"),
     "delta.logRetentionDuration": parse_interval,
-    # `raised_protocol` says which versions there are.
+    # `raised_protocol` checks the version.
     "delta.minReaderVersion": str,
     "delta.minWriterVersion": str,
     "delta.parquet.compression.codec": _one_of(*_CODECS),
@@ -127,7 +127,7 @@ KNOWN: Mapping[str, Callable[[str], object]] = {
 
 
 def is_expired(txn: SetTransaction, retention: timedelta | None, now_ms: int) -> bool:
-    """Tell whether an application transaction is older than `retention` allows at a moment.
+    """Return whether an application transaction is older than `retention` at `now_ms`.
 
     >>> from deltasql.model.actions import SetTransaction
     >>> is_expired(SetTransaction("etl", 1, last_updated=1), timedelta(milliseconds=5), 10)
@@ -140,7 +140,7 @@ def is_expired(txn: SetTransaction, retention: timedelta | None, now_ms: int) ->
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """The properties of a table with their types and defaults.
+    """Typed access to the properties of a table, with their defaults.
 
     >>> TableProperties({"delta.logRetentionDuration": "interval 2 days"}).log_retention
     datetime.timedelta(days=2)
@@ -152,12 +152,12 @@ class TableProperties:
 
     @property
     def append_only(self) -> bool:
-        """Whether rows must never be changed or removed."""
+        """Whether rows must not be changed or deleted."""
         return self._get("delta.appendOnly", False)
 
     @property
     def checkpoint_interval(self) -> int:
-        """Commits between two checkpoints."""
+        """The number of commits between two checkpoints."""
         return self._get("delta.checkpointInterval", 10)
 
     @property
@@ -167,12 +167,12 @@ class TableProperties:
 
     @property
     def change_data_feed(self) -> bool:
-        """Whether changed rows are recorded."""
+        """Whether commits record their changed rows."""
         return self._get("delta.enableChangeDataFeed", False)
 
     @property
     def compression_codec(self) -> str | None:
-        """The Parquet codec the table asks for, None when it leaves the choice."""
+        """The Parquet compression codec of the table; None if it is not set."""
         return self._get("delta.parquet.compression.codec", cast("str | None", None))
 
     @property
@@ -186,27 +186,27 @@ class TableProperties:
 
     @property
     def deleted_file_retention(self) -> timedelta:
-        """How long a removed data file stays for readers of older versions."""
+        """How long a removed data file is kept for readers of older versions."""
         return self._get("delta.deletedFileRetentionDuration", timedelta(days=7))
 
     @property
     def deletion_vectors(self) -> bool:
-        """Whether a writer may mark rows deleted instead of rewriting their file."""
+        """Whether a writer may use deletion vectors instead of rewriting files."""
         return self._get("delta.enableDeletionVectors", False)
 
     @property
     def expired_log_cleanup(self) -> bool:
-        """Whether log files beyond the retention may be deleted."""
+        """Whether log files older than the retention may be deleted."""
         return self._get("delta.enableExpiredLogCleanup", True)
 
     @property
     def in_commit_timestamps(self) -> bool:
-        """Whether a commit's time is inside its commitInfo."""
+        """Whether the timestamp of a commit is in its commitInfo."""
         return self._get("delta.enableInCommitTimestamps", False)
 
     @property
     def isolation_level(self) -> IsolationLevel | None:
-        """How strictly concurrent commits are ordered; None leaves it to the configuration."""
+        """The isolation level of commits; None if it is not set."""
         return cast("IsolationLevel | None", self._get("delta.isolationLevel", None))
 
     @property
@@ -221,17 +221,17 @@ class TableProperties:
 
     @property
     def set_transaction_retention(self) -> timedelta | None:
-        """How long an application's transaction id is kept; None means for ever."""
+        """How long a transaction of an application is kept; None means forever."""
         return self._get("delta.setTransactionRetentionDuration", cast("timedelta | None", None))
 
     @property
     def stats_as_json(self) -> bool:
-        """Whether checkpoints hold statistics as JSON text."""
+        """Whether checkpoints contain statistics as JSON text."""
         return self._get("delta.checkpoint.writeStatsAsJson", True)
 
     @property
     def stats_as_struct(self) -> bool:
-        """Whether checkpoints hold statistics as typed columns."""
+        """Whether checkpoints contain statistics as typed columns."""
         return self._get("delta.checkpoint.writeStatsAsStruct", False)
 
     def _get(self, key: str, default: T) -> T:
@@ -240,9 +240,9 @@ class TableProperties:
 
 
 def check_properties(configuration: Mapping[str, str]) -> None:
-    """Refuse a property with an unknown `delta.` name or a value of the wrong form.
+    """Raise TxnLogConfigError for an unknown `delta.` property or a value that is not valid.
 
-    Names that do not start with `delta.` are the user's own and are not looked at.
+    Names that do not start with `delta.` are custom properties and are not checked.
 
     >>> check_properties({"delta.appendOnly": "true", "owner": "ann"})
     """
@@ -256,7 +256,7 @@ def check_properties(configuration: Mapping[str, str]) -> None:
 
 
 def check_values(configuration: Mapping[str, str]) -> None:
-    """Refuse a value of the wrong form of a property that is known."""
+    """Raise TxnLogConfigError if a known property has a value that is not valid."""
     for key, value in configuration.items():
         if key in KNOWN:
             _parsed(key, value)
@@ -265,7 +265,7 @@ def check_values(configuration: Mapping[str, str]) -> None:
 
 
 def unknown_properties(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties whose names start with `delta.` and are not Delta's.
+    """Return the properties whose names start with `delta.` but are not known.
 
     >>> unknown_properties({"delta.appendOnly": "true", "delta.apendOnly": "true", "owner": "ann"})
     {'delta.apendOnly': 'true'}
@@ -280,7 +280,7 @@ def unknown_properties(configuration: Mapping[str, str]) -> dict[str, str]:
 
 
 def stored_properties(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties to keep in the metadata; those that name table features go.
+    """Return the properties to store in the metadata: all but those that enable table features.
 
     >>> stored_properties({"delta.feature.deletionVectors": "supported", "owner": "ann"})
     {'owner': 'ann'}
@@ -294,7 +294,7 @@ def _parsed(key: str, text: str) -> object:
     try:
         return KNOWN[key](text)
     except (ValueError, AttributeError, OverflowError) as error:
-        # AttributeError: not text at all, say a number that should have been written as text.
+        # AttributeError: the value is not a str, for example an int.
         allowed = str(error) if isinstance(error, ValueError) else "text"
         raise TxnLogConfigError(
             f"table property {key!r} cannot be {text!r}",

@@ -1,7 +1,7 @@
-"""Table features: what a table needs, what we can read, what we can write.
+"""Table features: which ones a table needs, and which ones deltasql can read and write.
 
-A legacy feature also comes with a protocol version; every other feature needs the explicit
-lists of writer version 7, and of reader version 3 when readers must know it too.
+A legacy feature is implied by a protocol version. Every other feature must be in the list of
+writer version 7, and in that of reader version 3 if readers must support it, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ CONSTRAINT_PREFIX = "delta.constraints."
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A table feature: who must know it, the versions that imply it, and what it needs."""
+    """A table feature, the protocol versions that imply it and the features it requires.
+
+    `readers` is whether readers must support it, too.
+    """
 
     name: str
     readers: bool = False
@@ -40,7 +43,7 @@ class Feature:
 
     @property
     def is_legacy(self) -> bool:
-        """Whether a protocol version below 7 implies it."""
+        """Whether a writer version below 7 implies the feature."""
         return self.writer_version < 7
 
 
@@ -82,7 +85,7 @@ READABLE = frozenset(
         *("variantType", "variantType-preview", "timestampNanos"),
     }
 )
-# What is missing here asks a writer for work that nobody does yet: row ids, identity values,
+# The features that are missing here need work that is not implemented: row ids, identity values,
 # default values, Iceberg metadata.
 WRITABLE = frozenset(
     {
@@ -125,7 +128,7 @@ _BY_TYPE = {
 def protocol_for(
     schema: StructType, configuration: Mapping[str, str], *, in_commit_timestamps: bool
 ) -> Protocol:
-    """Return the lowest protocol a new table with this schema and these properties needs.
+    """Return the lowest protocol for a new table with this schema and these properties.
 
     >>> from deltasql.model.schema.schema import StructField
     >>> protocol_for(StructType((StructField("id", "long"),)), {}, in_commit_timestamps=False)
@@ -141,10 +144,10 @@ writer_features=None, extra={})
 def upgraded_protocol(
     current: Protocol, schema: StructType, configuration: Mapping[str, str]
 ) -> Protocol:
-    """Return the protocol after a change of metadata: the same one when it suffices.
+    """Return the protocol after a change of metadata; unchanged if it is sufficient.
 
-    Features are only ever added. A step from a numbered version to the lists names all that the
-    number implied: an older version of the table may have used them.
+    Features are only added. A change from a version to feature lists adds all features that the
+    version implied: an older version of the table may have used them.
     """
     needed = required_features(schema, configuration) | _not_null_features(schema)
     present = writer_features(current) | reader_features(current)
@@ -158,7 +161,7 @@ def upgraded_protocol(
 
 
 def with_features(current: Protocol, names: Iterable[str]) -> Protocol:
-    """Return the protocol with more features, spelled out in the lists of writer version 7.
+    """Return the protocol with more features, as feature lists of writer version 7.
 
     >>> with_features(Protocol(1, 2), ["changeDataFeed"]).writer_features
     ('appendOnly', 'changeDataFeed', 'invariants')
@@ -172,7 +175,7 @@ def with_features(current: Protocol, names: Iterable[str]) -> Protocol:
 
 
 def without_feature(current: Protocol, name: str) -> Protocol:
-    """Return the protocol without a feature, as numbers again where those mean the same.
+    """Return the protocol without a feature, as plain versions if they imply the same features.
 
     >>> without_feature(with_features(Protocol(1, 2), ["inCommitTimestamp"]), "inCommitTimestamp")
     Protocol(min_reader_version=1, min_writer_version=2, reader_features=None, \
@@ -201,7 +204,7 @@ writer_features=None, extra={})
 
 
 def raised_protocol(current: Protocol, properties: Mapping[str, str]) -> Protocol:
-    """Return the protocol with the versions that properties ask for; it is never lowered.
+    """Return the protocol with the versions that properties request; never a lower one.
 
     >>> raised_protocol(Protocol(1, 2), {"delta.minWriterVersion": "4"})
     Protocol(min_reader_version=1, min_writer_version=4, reader_features=None, \
@@ -211,7 +214,7 @@ writer_features=None, extra={})
     reader = max(current.min_reader_version, asked_reader)
     writer = max(current.min_writer_version, asked_writer, 7 if reader >= 3 else 1)
     present = writer_features(current) | reader_features(current)
-    # Where features are listed, a lower version asks for those that it implies.
+    # With feature lists, a lower requested version adds the features that it implies.
     listed = asked_writer < 7 <= writer
     implied = writer_features(Protocol(min(asked_reader, 2), asked_writer if listed else 1))
     is_enough = (reader, writer) == (current.min_reader_version, current.min_writer_version)
@@ -223,7 +226,7 @@ writer_features=None, extra={})
 
 
 def asked_versions(properties: Mapping[str, str]) -> tuple[int, int]:
-    """Return the versions for readers and writers that properties ask for, 1 without a wish."""
+    """Return the reader and writer versions that properties request; 1 if they do not."""
     return (
         _asked_version(properties, "delta.minReaderVersion", range(1, 4)),
         _asked_version(properties, "delta.minWriterVersion", range(1, 8)),
@@ -246,7 +249,7 @@ def _asked_version(properties: Mapping[str, str], key: str, valid: range) -> int
 
 
 def required_features(schema: StructType, configuration: Mapping[str, str]) -> frozenset[str]:
-    """Name every feature that the schema and the properties ask for.
+    """Return the features that the schema and the properties require.
 
     >>> sorted(required_features(StructType(), {"delta.enableRowTracking": "true"}))
     ['domainMetadata', 'rowTracking']
@@ -269,7 +272,7 @@ def required_features(schema: StructType, configuration: Mapping[str, str]) -> f
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
-    """Name what a reader must know, spelled out also for a numbered version.
+    """Return the features that a reader must support, including those that a version implies.
 
     >>> sorted(reader_features(Protocol(2, 5)))
     ['columnMapping']
@@ -280,14 +283,14 @@ def reader_features(protocol: Protocol) -> frozenset[str]:
 
 
 def writer_features(protocol: Protocol) -> frozenset[str]:
-    """Name what a writer must know, spelled out also for a numbered version.
+    """Return the features that a writer must support, including those that a version implies.
 
     >>> sorted(writer_features(Protocol(1, 3)))
     ['appendOnly', 'checkConstraints', 'invariants']
     """
     if protocol.min_writer_version >= 7:
         return frozenset(protocol.writer_features or ())
-    # A feature that readers must know too is implied only when both versions reach it.
+    # A feature for readers, too, is implied only if both versions are high enough.
     return frozenset(
         f.name
         for f in FEATURES.values()
@@ -297,7 +300,7 @@ def writer_features(protocol: Protocol) -> frozenset[str]:
 
 
 def check_readable(protocol: Protocol) -> None:
-    """Refuse a table that asks readers for something we do not know."""
+    """Raise UnsupportedFeatureError if deltasql cannot read tables with this protocol."""
     unknown = sorted(reader_features(protocol) - READABLE)
     if protocol.min_reader_version > 3 or unknown:
         raise UnsupportedFeatureError(
@@ -313,11 +316,11 @@ def check_writable(
     schema: StructType | None = None,
     configuration: Mapping[str, str] | None = None,
 ) -> None:
-    """Refuse a table that asks writers for something we do not do.
+    """Raise UnsupportedFeatureError if deltasql cannot write tables with this protocol.
 
-    A numbered version implies features the table may not use: with the schema at hand, a table
-    of writer version 6 without identity columns is fine. Some features ask for nothing, listed
-    or not, until the schema or a property uses them.
+    A version implies features that the table may not use. With a schema, only the used ones
+    count: a table of writer version 6 without identity columns is supported. The same holds for
+    some features in the list of writer version 7 (`_IDLE_UNTIL_USED`).
     """
     check_readable(protocol)
     demanded = writer_features(protocol)
@@ -336,7 +339,7 @@ def check_writable(
 
 
 def check_lawful(protocol: Protocol) -> None:
-    """Refuse a protocol action that Delta forbids: lists and versions that contradict."""
+    """Raise TxnLogProtocolError if the versions and feature lists contradict each other."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     listed, written = protocol.reader_features, protocol.writer_features
     only_read = sorted(set(listed or ()) - set(written or ()))
@@ -385,9 +388,9 @@ def lowest_protocol(
 
 
 def _not_null_features(schema: StructType) -> frozenset[str]:
-    """Name what NOT NULL columns ask for: delta-spark refuses lists without it.
+    """Return the feature for NOT NULL columns: delta-spark rejects feature lists without it.
 
-    Other writers leave it out, so a table that comes without it is taken as it is.
+    It is not in `required_features`, because other writers omit it.
     """
     not_null = any(not member.nullable for member in _members(schema))
     return frozenset({"invariants"} if not_null else ())

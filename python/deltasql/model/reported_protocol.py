@@ -1,7 +1,7 @@
-"""What deltalake's calls tell of a table: without the in-commit timestamps that the log has.
+"""The protocol and properties that deltalake's API reports: without in-commit timestamps.
 
-The published log needs them, and its protocol says so. Whoever reads and writes through the
-catalog never meets them, and code written for deltalake compares versions and properties.
+The published log has them, so its protocol lists the feature. They do not matter to users of the
+catalog, and code written for deltalake compares protocol versions and properties.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FEATURE = "inCommitTimestamp"
 _PROPERTY = "delta.enableInCommitTimestamps"
-# deltalake lists them when version 7 is asked for.
+# deltalake lists them if writer version 7 is requested.
 _IN_EVERY_LIST = frozenset({"appendOnly", "invariants"})
 
 
@@ -39,8 +39,9 @@ def reported_protocol(
 ) -> Protocol:
     """Return the protocol that the table would have without in-commit timestamps.
 
-    Features that versions below 7 imply are told by such a version again, unless somebody added
-    one by its name: `has_named_features` is asked when a feature is there that nothing uses.
+    If a version below 7 implies all other features, that version is reported, unless a feature
+    was added by name. `has_named_features` is called only if the protocol has a feature that the
+    table does not use.
 
     >>> from deltasql.model.actions import Protocol
     >>> from deltasql.model.schema.schema import StructType
@@ -69,9 +70,9 @@ writer_features=None, extra={})
 
 
 def reported_properties(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return a user's properties: not the name in the catalog, nor in-commit timestamps.
+    """Return the properties without the catalog name and the in-commit timestamps.
 
-    The latter are told where they are off.
+    In-commit timestamps are reported if they are disabled.
 
     >>> reported_properties({"delta.enableInCommitTimestamps": "true", "delta.appendOnly": "true"})
     {'delta.appendOnly': 'true'}

@@ -19,7 +19,7 @@ _REWRITING = frozenset({"OPTIMIZE", "REORG"})
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """Rows that a commit inserted, updated and deleted; None where the metrics do not say.
+    """Rows that a commit inserted, updated and deleted; None if the metrics do not contain it.
 
     Rows that were only copied into a new file, unchanged, are not counted.
     """
@@ -30,7 +30,7 @@ class RowChanges:
 
 
 def row_changes(operation: str | None, metrics: Mapping[str, Any]) -> RowChanges:
-    """Read the row changes from a commit's metrics, under the names that each writer uses.
+    """Read the row changes from a commit's metrics; the names depend on the writer.
 
     >>> row_changes("MERGE", {"numOutputRows": "9", "numTargetRowsInserted": "2",
     ...     "numTargetRowsUpdated": "1", "numTargetRowsDeleted": "0", "numTargetRowsCopied": "6"})
@@ -46,7 +46,7 @@ def row_changes(operation: str | None, metrics: Mapping[str, Any]) -> RowChanges
 
 
 def by_snake_case(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics by deltalake's names; Spark writes the same ones in camel case.
+    """Return metrics under deltalake's names; Spark writes the same names in camel case.
 
     >>> by_snake_case({"numOutputRows": "1"})
     {'num_output_rows': '1'}
@@ -55,7 +55,7 @@ def by_snake_case(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_number(metrics: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
-    """Return the first of some metrics that is a number; Spark writes numbers as text."""
+    """Return the first of these metrics that is a number; Spark writes numbers as text."""
     for name in names:
         try:
             return float(metrics[name])
@@ -73,8 +73,8 @@ def _inserted(operation: str | None, known: Mapping[str, Any]) -> int | None:
         return 0
     written = first_number(known, ("num_output_rows",))
     if written is None or kind == "MERGE":
-        return None  # a merge's output also holds updated and copied rows
-    # Spark counts the rows that a replaceWhere copied as output, too.
+        return None  # the output of a merge includes updated and copied rows
+    # Spark also counts the rows that a replaceWhere copied.
     return _whole(max(0.0, written - (first_number(known, _COPIED) or 0)))
 
 

@@ -1,4 +1,4 @@
-"""What a PySpark user imports; nothing but pyspark is needed, no jar.
+"""The API for PySpark; it needs pyspark and no jar.
 
     import deltasql.spark
     from pyspark.sql import SparkSession
@@ -14,8 +14,7 @@
     spark.sql("SELECT count(*) FROM sales").show()
     deltasql.spark.DeltaTable.forName(spark, "sales").delete("day < '2020-01-01'")
 
-`deltasql.begin(catalog)` commits DataFrames to several tables at once. docs/guides/spark.md leads
-through all of it.
+`deltasql.begin(catalog)` commits DataFrames to several tables at once. See docs/guides/spark.md.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ __all__ = ["DeltaTable", "mirror_spark", "read", "register", "stream_writer", "w
 
 
 def __getattr__(name: str) -> Any:
-    """Load what needs pyspark when it is asked for."""
+    """Import `DeltaTable` on first access, since it needs pyspark."""
     if name != "DeltaTable":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require_pyspark()

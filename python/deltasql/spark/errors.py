@@ -1,4 +1,4 @@
-"""Errors that are ours and Spark's at once: code written for delta-spark keeps catching them."""
+"""Errors that are also instances of Spark's classes, so that code for delta-spark catches them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _CONDITIONS: tuple[tuple[type[TxnLogError], str], ...] = (
 
 @contextmanager
 def spark_kinds() -> Iterator[None]:
-    """Raise errors of ours as the kind that delta-spark raises as well."""
+    """Raise our errors as instances of our class and of the class that delta-spark raises."""
     try:
         yield
     except TxnLogError as error:
@@ -84,13 +84,13 @@ def spark_kinds() -> Iterator[None]:
 
 
 def analysis_error(message: str, condition: str, help: str) -> TxnLogError:
-    """Return an error that Spark would raise while it looks at a command."""
+    """Return an error that Spark would raise while it analyzes a command."""
     error = TxnLogSchemaError(f"[{condition}] {message}", help=help)
     return as_kind(error, AnalysisException, condition)
 
 
 def argument_error(message: str, condition: str, help: str) -> TxnLogError:
-    """Return an error for an argument that is out of range."""
+    """Return an error for an invalid argument."""
     error = TxnLogConfigError(f"[{condition}] {message}", help=help)
     return as_kind(error, IllegalArgumentException, condition)
 
@@ -98,7 +98,7 @@ def argument_error(message: str, condition: str, help: str) -> TxnLogError:
 def as_kind(
     error: TxnLogError, kind: type[PySparkException], condition: str | None = None
 ) -> TxnLogError:
-    """Return an error with all that it tells, as an instance of Spark's class too."""
+    """Return an error with the same fields that is also an instance of a Spark class."""
     told = {**error.__dict__, "prefix": "", "_errorClass": condition}
     return _rebuilt(type(error), kind, told)
 
@@ -106,7 +106,7 @@ def as_kind(
 def _kind(error: TxnLogError) -> type[PySparkException] | None:
     cause = error.__cause__
     if isinstance(error, TxnLogEngineError) and isinstance(cause, PySparkException):
-        # What came through py4j is a class of its own for each kind.
+        # Errors from py4j have their own subclass of each Spark class: return the base class.
         for each in type(cause).__mro__:
             if each.__module__ == base.__name__:
                 return each
@@ -116,7 +116,7 @@ def _kind(error: TxnLogError) -> type[PySparkException] | None:
 
 
 def _condition(error: TxnLogError) -> str | None:
-    """Return the name that Spark or delta-spark has for what is wrong."""
+    """Return the error condition that Spark or delta-spark has for an error."""
     if isinstance(error.__cause__, PySparkException):
         return error.__cause__.getCondition()
     return next((name for ours, name in _CONDITIONS if isinstance(error, ours)), None)
@@ -146,7 +146,7 @@ def _class(ours: Any, kind: Any) -> Any:
 def _rebuilt(
     ours: type[TxnLogError], kind: type[PySparkException], state: dict[str, Any]
 ) -> TxnLogError:
-    known: Any = _class  # a class can be hashed, which mypy does not believe of exceptions
+    known: Any = _class  # mypy does not accept exception classes as hashable
     made = known(ours, kind)
     error: Any = made.__new__(made, state["message"])
     error.__dict__.update(

@@ -1,6 +1,6 @@
-"""What `delta.exceptions` of delta-spark offers, under the same names: only the import changes.
+"""The classes of delta-spark's `delta.exceptions`, under the same names: only the import changes.
 
-Conflicts of commits through `deltasql.spark` are instances of these and of our own errors.
+Conflict errors of `deltasql.spark` are instances of these classes and of our own classes.
 """
 
 from pyspark.errors import PySparkException
@@ -18,19 +18,19 @@ __all__ = [
 
 
 class DeltaConcurrentModificationException(PySparkException):
-    """Another commit won, and this one cannot be placed after it."""
+    """Another commit was first, and this commit conflicts with it."""
 
 
 class ConcurrentAppendException(DeltaConcurrentModificationException):
-    """Files were added that this commit's read should have seen."""
+    """Another commit added files that this commit would have read."""
 
 
 class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
-    """A file that this commit read was removed."""
+    """Another commit removed a file that this commit read."""
 
 
 class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
-    """A file that this commit removes was removed already."""
+    """Another commit removed a file that this commit removes too."""
 
 
 class ConcurrentTransactionException(DeltaConcurrentModificationException):
@@ -38,12 +38,12 @@ class ConcurrentTransactionException(DeltaConcurrentModificationException):
 
 
 class ConcurrentWriteException(DeltaConcurrentModificationException):
-    """The version to commit is taken."""
+    """Another commit already has this version."""
 
 
 class MetadataChangedException(DeltaConcurrentModificationException):
-    """Schema, partitioning or properties changed."""
+    """Another commit changed the schema, the partitioning or the properties."""
 
 
 class ProtocolChangedException(DeltaConcurrentModificationException):
-    """The protocol or its table features changed."""
+    """Another commit changed the protocol or its table features."""

@@ -1,4 +1,4 @@
-"""`mirror_spark`: the tables of a catalog by name in a Spark session."""
+"""`mirror_spark`: makes the tables of a catalog available by name in a Spark session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LAWFUL = re.compile(r"[A-Za-z0-9_]+")
 _EXTENSION, _CATALOG = "DeltaSparkSessionExtension", "DeltaCatalog"
-# The views that each session got from us: those of tables that are gone are dropped again.
+# The views that `mirror_spark` made in each session. It drops those of tables that no longer exist.
 _made: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
@@ -40,22 +40,22 @@ def mirror_spark(
     tables: Sequence[str] | None = None,
     using_delta: bool | None = None,
 ) -> dict[str, str]:
-    """Make the tables of a catalog known to a Spark session; returns table → name in Spark.
+    """Make the tables of a catalog available in a Spark session; returns table → name in Spark.
 
-    They become temporary views over Spark's own Parquet scan, at the version of this moment:
-    call again to see later commits. A view is named after its table, `crm__sales` outside of the
-    default namespace, since temporary views have no database.
+    The tables become temporary views over Spark's own Parquet scan, at their current version:
+    call again to see later commits. A view has the name of its table, and `crm__sales` outside
+    the default namespace, since temporary views have no database.
 
-    Where delta-spark is configured in the session, or with `using_delta=True`, they become tables
-    `USING delta` over the published logs instead, `crm.sales` or in `database`, and follow every
-    commit by themselves. Only then are settings of the session changed: for tables in S3 it gets
-    the options of their buckets (`fs.s3a.bucket.…`) that it does not have yet.
+    If delta-spark is configured in the session, or with `using_delta=True`, they become tables
+    `USING delta` over the published logs instead, named `crm.sales` or placed in `database`. Such
+    a table always shows the latest published version. Only then are settings of the session
+    changed: for tables in S3, the missing options of their buckets (`fs.s3a.bucket.…`) are set.
     """
     opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
     chosen = opened.tables() if tables is None else [opened.table(name) for name in tables]
     if has_delta(spark) if using_delta is None else using_delta:
         for each in chosen:
-            # The tables are read later, by delta-spark, with what the session has for a bucket.
+            # delta-spark reads the tables later, with the bucket options of the session.
             options = bucket_options(spark, each.location, opened.config.storage)
             for name, value in options.items():
                 spark.conf.set(name, value)
@@ -77,7 +77,7 @@ def mirror_spark(
 
 
 def has_delta(spark: SparkSession) -> bool:
-    """Tell whether delta-spark is configured in a session."""
+    """Return whether delta-spark is configured in a session."""
     extensions = str(spark.conf.get("spark.sql.extensions", ""))
     catalog = str(spark.conf.get("spark.sql.catalog.spark_catalog", ""))
     return _EXTENSION in extensions and _CATALOG in catalog
@@ -113,7 +113,7 @@ def _define(spark: SparkSession, table: CatalogTable, database: str | None) -> s
     location = spark_path(spark, root_address(table.location))
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {_sql_name(place)}")
     spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {_literal(location)}")
-    # What has the name already may be something else, and must not be taken for our table.
+    # IF NOT EXISTS keeps an existing table with this name, which may be a different table.
     found = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").first()
     if found is None or _plain(unquote(found["data_type"])) != _plain(location):
         raise TxnLogEngineError(

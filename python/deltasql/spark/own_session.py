@@ -1,4 +1,4 @@
-"""A Spark session of our own, for work that nobody gave one for."""
+"""A Spark session that deltasql starts itself if there is none."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ _JAVA_HELP = (
 
 @contextmanager
 def own_session() -> Iterator[None]:
-    """Start Spark with the settings of its own configuration, unless there is a session."""
+    """Start a Spark session and stop it at the end, unless there is an active one.
+
+    The settings come from Spark's own configuration.
+    """
     known = SparkSession.getActiveSession()
-    # Its own bars would be drawn over ours, and where nobody looks.
+    # Spark's progress bars would overwrite ours, and would appear even without a terminal.
     builder = SparkSession.builder.appName("deltasql").config(
         "spark.ui.showConsoleProgress", "false"
     )
@@ -53,7 +56,7 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
 
 
 def _use_this_python(session: SparkSession) -> None:
-    """Let workers on this machine run the Python that has deltasql, not the first on the path."""
+    """Make local workers use this Python, which has deltasql, not the first one on the path."""
     if is_connect(session) or "PYSPARK_PYTHON" in os.environ:
         return
     if (session.sparkContext.master or "").startswith("local"):

@@ -1,4 +1,4 @@
-"""`deltasql.spark.read`: a table as a Spark DataFrame."""
+"""`deltasql.spark.read`: reads a table as a Spark DataFrame."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def read(
     *,
     transaction: MultiTableTransaction | None = None,
 ) -> DataFrame:
-    """Read a table at its head, at a version, or as it was at a moment.
+    """Read a table at its latest version, at an older version, or as of a timestamp.
 
-    `predicate` is SQL or deltalake's filter lists. It also decides, by the statistics in the
-    database, which files are looked at, so it saves more than a filter on the result.
+    `predicate` is SQL or a filter list of deltalake. It is also used for data skipping with the
+    statistics in the database, so it saves more than a filter on the result.
 
-    With a transaction, give a table's name instead of a URI: the rows are those that the
-    transaction sees, its own changes included, and can be used until it ends.
+    With a transaction, pass a table name instead of a URI. The result has the rows that the
+    transaction sees, including its own changes, and can be used until the transaction ends.
 
         deltasql.spark.read(spark, f"{catalog}?table=sales", predicate="day >= '2024-05-01'")
         deltasql.spark.read(spark, f"{catalog}?table=sales", version=0, columns=["id"])
@@ -88,10 +88,10 @@ def read_snapshot(
     *,
     described: bool = False,
 ) -> DataFrame:
-    """Read the rows of a snapshot for which a predicate is true.
+    """Return the rows of a snapshot for which a predicate is true.
 
-    With `described`, the schema tells the comments of columns and, on classic Spark, which are
-    never null.
+    With `described`, the schema has the comments of columns and, on classic Spark, marks columns
+    that are not nullable.
     """
     wanted = in_datafusion_words(predicate) if isinstance(predicate, str) else predicate
     scanned = snapshot.scan(wanted)
@@ -106,7 +106,7 @@ def read_snapshot(
 
 
 def _commented(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
-    """Tell Spark what users wrote about columns; what Delta itself keeps there is left out."""
+    """Add the column metadata of users to the schema; metadata of Delta (`delta.…`) is left out."""
     told = frame
     for field in snapshot.schema.fields:
         shown = {k: v for k, v in field.metadata.items() if not k.startswith("delta.")}
@@ -116,5 +116,5 @@ def _commented(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
 
 
 def _matching(snapshot: Snapshot, condition: str) -> pa.ChunkedArray:
-    """Return the paths of files that can match a filter of the query."""
+    """Return the paths of files that may match a filter of the query."""
     return snapshot.scan(condition).arrow["path"]

@@ -1,4 +1,4 @@
-"""`deltasql.spark.register`: the format `deltasql` and the tables of a catalog in a session."""
+"""`deltasql.spark.register`: registers the format `deltasql` and a catalog in a session."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def register(
     spark: SparkSession, catalog: str | DeltaSqlUri | Catalog | None = None, *, views: bool = True
 ) -> dict[str, str]:
-    """Make the format `deltasql` known to a session; returns table → view in Spark.
+    """Register the format `deltasql` in a session; returns table → view in Spark.
 
-    With a catalog, its tables are found by name in `format("deltasql")`, in `DeltaTable.forName`
-    and in streams, and with `views` each of them becomes a temporary view for `spark.sql`, at the
-    version of this moment: call again to see later commits. That needs a catalog that exists;
-    without views it may be created later, by the first write.
+    With a catalog, `format("deltasql")`, `DeltaTable.forName` and streams find its tables by name.
+    With `views`, each table also becomes a temporary view for `spark.sql`, at its current version:
+    call again to see later commits. Views need an existing catalog; without views, the first
+    write can create it.
 
         deltasql.spark.register(spark, catalog)
         spark.sql("SELECT max(id) FROM sales").show()
@@ -38,9 +38,9 @@ def register(
         return {}
     opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
     if views:
-        opened.store.check_exists()  # before anything of the session is changed
+        opened.store.check_exists()  # before the session is changed
     set_catalog(spark, opened)
-    # A password that stands in a variable stays there.
+    # Keep variables such as ${PASSWORD} in the URI, not their values.
     hides = isinstance(catalog, str) and "${" in catalog
     address = str(catalog) if hides else opened.uri.to_string()
     spark.dataSource.register(source_class(address, opened.config))

@@ -1,4 +1,4 @@
-"""Which catalog a Spark session works with, and which table a path or a name means there."""
+"""The catalog of a Spark session, and the table that a path or a name refers to there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CATALOG = "spark.deltasql.catalog"
-"""Setting of a session: the URI of its catalog, for jobs that do not call `register`."""
+"""Session setting with the URI of the catalog, for jobs that do not call `register`."""
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _FORMAT = re.compile(r"(?:delta|deltasql|parquet)\.`(.+)`", re.DOTALL | re.IGNORECASE)
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
@@ -35,7 +35,7 @@ _catalogs: weakref.WeakKeyDictionary[Any, Catalog] = weakref.WeakKeyDictionary()
 
 
 def set_catalog(spark: SparkSession, catalog: str | DeltaSqlUri | Catalog) -> Catalog:
-    """Remember the catalog of a session; names and physical paths are looked up in it."""
+    """Set the catalog in which a session looks up names and locations."""
     opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
     for known in [each for each in _catalogs if is_same_session(each, spark)]:
         del _catalogs[known]
@@ -44,7 +44,7 @@ def set_catalog(spark: SparkSession, catalog: str | DeltaSqlUri | Catalog) -> Ca
 
 
 def catalog_of(spark: SparkSession) -> Catalog | None:
-    """Return the catalog of a session, None when it has none."""
+    """Return the catalog of a session, or None if it has none."""
     for known, catalog in list(_catalogs.items()):
         if is_same_session(known, spark):
             return catalog
@@ -53,7 +53,7 @@ def catalog_of(spark: SparkSession) -> Catalog | None:
 
 
 def required_catalog(spark: SparkSession, wanted: str) -> Catalog:
-    """Return the catalog of a session, or say how it gets one."""
+    """Return the catalog of a session; if it has none, the error says how to set it."""
     found = catalog_of(spark)
     if found is None:
         raise TxnLogConfigError(
@@ -66,10 +66,10 @@ def required_catalog(spark: SparkSession, wanted: str) -> Catalog:
 
 
 def resolve(spark: SparkSession, path_or_name: str | DeltaSqlUri) -> tuple[Catalog, str]:
-    """Return the catalog and the name of the table that a user means.
+    """Return the catalog and the name of the table that a user refers to.
 
-    That is a `deltasql://` URI, the physical location of a table, or its name; the last two are
-    looked up in the session's catalog.
+    `path_or_name` is a `deltasql://` URI, the location of a table, or its name. Locations and
+    names are looked up in the session's catalog.
     """
     if isinstance(path_or_name, DeltaSqlUri) or is_deltasql_uri(path_or_name):
         return resolve_uri(path_or_name)
@@ -80,13 +80,13 @@ def resolve(spark: SparkSession, path_or_name: str | DeltaSqlUri) -> tuple[Catal
 
 
 def resolve_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
-    """Return the catalog and the name of an existing table that a URI names."""
+    """Return the catalog and the table name of a URI; the catalog must exist."""
     parsed = parse_table_uri(uri)
     return catalog_with(parsed, Config.load()), str(parsed.table_name)
 
 
 def target_of_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
-    """Return the catalog and the name of a table to write to; the catalog is made if needed."""
+    """Return the catalog and the name of a table to write to; create a missing catalog."""
     parsed = parse_table_uri(uri)
     catalog = shared(parsed, Config.load())
     catalog.store.create()
@@ -94,7 +94,7 @@ def target_of_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
 
 
 def resolve_path(spark: SparkSession, path: str) -> tuple[Catalog, str]:
-    """Return the table of the session's catalog that has its files at a path."""
+    """Return the catalog and the name of the table whose location is a path."""
     if is_deltasql_uri(path):
         return resolve_uri(path)
     catalog = required_catalog(spark, path)
@@ -108,7 +108,7 @@ def resolve_path(spark: SparkSession, path: str) -> tuple[Catalog, str]:
 
 
 def resolve_name(spark: SparkSession, name: str) -> tuple[Catalog, str]:
-    """Return the table of the session's catalog that has a name."""
+    """Return the session's catalog and the name of a table as the catalog spells it."""
     catalog = required_catalog(spark, name)
     full_name = known_name(spark, catalog, table_name(name))
     catalog.resolve(full_name, fresh=True)
@@ -116,14 +116,14 @@ def resolve_name(spark: SparkSession, name: str) -> tuple[Catalog, str]:
 
 
 def known_name(spark: SparkSession, catalog: Catalog, name: str) -> str:
-    """Return a name as the catalog spells it: for Spark, capitals make no other table.
+    """Return a name as the catalog spells it, since Spark ignores case by default.
 
-    A name that two tables have in different spellings stays as it is.
+    If several tables have the name in different spellings, it is returned unchanged.
     """
     if catalog.exists(name) or str(spark.conf.get(_CASE_SENSITIVE)).lower() == "true":
         return name
     namespace, short = wanted = tuple(part.casefold() for part in split_table_name(name))
-    # Databases agree on the case of ASCII letters alone.
+    # Databases convert case in the same way only for ASCII letters.
     known = (
         catalog.store.query("names_alike", namespace=namespace, name=short)
         if "".join(wanted).isascii()
@@ -134,7 +134,7 @@ def known_name(spark: SparkSession, catalog: Catalog, name: str) -> str:
 
 
 def table_at(catalog: Catalog, path: str) -> str | None:
-    """Return the name of the live table that has its files at a location."""
+    """Return the name of the table with a location, or None; dropped tables do not count."""
     for table in tables_at(catalog.store.query, plain_location(path)):
         if table.dropped_at_ms is None:
             return join_table_name(table.namespace, table.name)
@@ -142,7 +142,7 @@ def table_at(catalog: Catalog, path: str) -> str | None:
 
 
 def plain_location(path: str) -> str:
-    """Return a location of Spark's as the catalog takes it.
+    """Return a Spark location in the form that the catalog uses.
 
     >>> plain_location("file:/lake/sales/"), plain_location("s3a://lake/sales")
     ('/lake/sales', 's3://lake/sales')
@@ -156,7 +156,7 @@ def plain_location(path: str) -> str:
 
 
 def path_in(text: str) -> str | None:
-    """Return the path that a text is, or that delta.`path` holds; None when it is a name.
+    """Return the path in a text, alone or as delta.`path`; None if the text is a name.
 
     >>> path_in("delta.`/lake/sales`"), path_in("/lake/sales"), path_in("crm.sales")
     ('/lake/sales', '/lake/sales', None)
@@ -168,7 +168,7 @@ def path_in(text: str) -> str | None:
 
 
 def table_name(name: str) -> str:
-    """Return a name of Spark's as the catalog has it: without quotes and without Spark's catalog.
+    """Return a Spark table name as the catalog has it: without quotes and `spark_catalog`.
 
     >>> table_name("spark_catalog.default.`sales`"), table_name("crm.sales")
     ('sales', 'crm.sales')
@@ -179,10 +179,9 @@ def table_name(name: str) -> str:
 
 
 def place_of(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None]:
-    """Return the catalog, the name and the folder of a table that is about to be created.
+    """Return the catalog, the name and the location of a table that is about to be created.
 
-    The catalog is created if needed. A path that no table has yet gives the table the name of its
-    last folder.
+    A missing catalog is created. A table at a new path gets the name of the path's last folder.
     """
     if is_deltasql_uri(wanted):
         catalog, name = target_of_uri(wanted)
@@ -198,7 +197,7 @@ def place_of(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None
 
 
 def spark_location(address: str) -> str:
-    """Return an address as Spark shows it.
+    """Return a location as Spark shows it.
 
     >>> spark_location("/lake/sales")
     'file:/lake/sales'

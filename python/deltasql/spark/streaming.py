@@ -1,8 +1,8 @@
-"""`stream_writer`: micro-batches of a stream into any number of tables, each exactly once.
+"""`stream_writer`: commits each micro-batch of a stream exactly once, to any number of tables.
 
-Spark hands out a batch again when it does not know that it was done: after a crash between our
-commit and Spark's checkpoint. The number of the batch is therefore part of the commit, in the
-same SQL transaction as the rows of every table, and a batch whose number is there is left out.
+Spark repeats a batch if it does not know that the batch was committed: after a crash between our
+commit and Spark's checkpoint. The batch id is therefore part of the commit, in the same SQL
+transaction as the rows of every table, and a batch whose id is already recorded is skipped.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 3
 
 Each: TypeAlias = "Callable[[MultiTableTransaction, DataFrame, int], object]"
-"""What a user does with a batch: everything that it stages is one commit."""
+"""A user's function for a batch: everything that it stages becomes one commit."""
 Part: TypeAlias = "Callable[[DataFrame], DataFrame] | None"
-"""Which rows of a batch go to a table; None: all of them."""
+"""Selects the rows of a batch for a table; None selects all rows."""
 
 
 def stream_writer(
@@ -49,18 +49,18 @@ def stream_writer(
     attempts: int = _ATTEMPTS,
     **write: Any,
 ) -> StreamWriter:
-    """Return the function for `writeStream.foreachBatch` that commits each batch exactly once.
+    """Return a function for `writeStream.foreachBatch` that commits each batch exactly once.
 
-    `tables` is the name or URI of a table; or names with functions that take the batch and return
-    the rows for that table, None for all; or a function `each(tx, df, batch_id)` that stages what
-    it likes in the transaction `tx`. `write` are arguments of `tx.write` for the first two, such
-    as `schema_mode="merge"`.
+    `tables` has one of three forms: the name or URI of a table; a mapping of table names to
+    functions that take the batch and return the rows for that table, or to None for all rows; or a
+    function `each(tx, df, batch_id)` that stages changes in the transaction `tx`. `write` has
+    arguments of `tx.write` for the first two forms, such as `schema_mode="merge"`.
 
-    `app_id` is the name of the stream: it belongs to one checkpoint, and another checkpoint needs
-    another name, since its batches are counted from 0 again. `catalog` is the session's when it is
-    left out. With `persist` a batch is computed once and kept while it is written; that is the
-    default for more than one table. A batch that meets a conflict with another writer is tried
-    `attempts` times.
+    `app_id` is the name of the stream and belongs to one checkpoint. Another checkpoint needs
+    another name, since its batch ids start at 0 again. `catalog` is by default the session's
+    catalog. With `persist`, a batch is computed once and cached while it is written; this is the
+    default for several tables and for a function. A batch that conflicts with another writer is
+    tried up to `attempts` times.
 
         write = deltasql.spark.stream_writer(
             {"good": lambda df: df.where("id > 0"), "bad": lambda df: df.where("id <= 0")},
@@ -86,7 +86,7 @@ def stream_writer(
 
 
 def _sessions_catalog() -> Catalog | None:
-    """Return the catalog of the session: a stream runs in a copy of it, which has none."""
+    """Return the session's catalog; a stream runs in a copy of the session, which has none."""
     require_pyspark()
     from pyspark.sql import SparkSession
 
@@ -96,7 +96,7 @@ def _sessions_catalog() -> Catalog | None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a catalog is, for a process that has to open it."""
+    """The URI and the configuration with which another process opens a catalog."""
 
     uri: DeltaSqlUri
     config: Config
@@ -104,7 +104,7 @@ class _Place:
 
 @dataclass(slots=True)
 class StreamWriter:
-    """Writes one micro-batch after the other."""
+    """Commits a micro-batch in each call."""
 
     tables: str | Mapping[str, Part] | Each
     app_id: str
@@ -114,7 +114,7 @@ class StreamWriter:
     write: Mapping[str, Any] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Spark Connect runs it on the server, which opens the catalog for itself.
+        # Spark Connect runs this object on the server, which opens the catalog itself.
         place: object = self.catalog
         if isinstance(self.catalog, Catalog):
             if self.catalog.uri.is_memory:
@@ -137,7 +137,7 @@ class StreamWriter:
                 try:
                     self._commit(catalog, df, batch_id)
                 except CommitConflictError:
-                    # The other one may have been this very batch, by a driver that is not dead.
+                    # The other commit may be this batch, from an earlier driver that still runs.
                     if self._is_done(catalog, batch_id):
                         return
                     if attempt == self.attempts:
@@ -149,7 +149,7 @@ class StreamWriter:
         with catalog.begin() as tx:
             self._stage(tx, df, batch_id)
             for table in tx.tables:
-                # A commit of this batch after the snapshot is a conflict, one before it is seen.
+                # This finds a commit of the batch before the snapshot; a later one is a conflict.
                 if not tx.creates(table) and self._has(tx, table, batch_id):
                     tx.rollback()
                     return
@@ -177,7 +177,7 @@ class StreamWriter:
         return done is not None and done >= batch_id
 
     def _is_done(self, catalog: Catalog, batch_id: int) -> bool:
-        """Ask all tables: which of them a batch changes may be up to its rows."""
+        """Return whether any table has the batch: its rows may decide which tables it changes."""
         [[done]] = catalog.store.query("txn_version_in_catalog", app_id=self.app_id)
         if done is None or done < batch_id:
             return False
@@ -190,7 +190,7 @@ class StreamWriter:
         if isinstance(self.tables, str) and is_deltasql_uri(self.tables):
             return target_of_uri(self.tables)[0]
         if isinstance(self.catalog, _Place):
-            # A file of the sender's machine need not be here; a new one would be of no use.
+            # A file on the sender's machine may not exist here; do not create a new catalog.
             sent = shared(self.catalog.uri, self.catalog.config)
             sent.store.check_exists()
             return sent

@@ -1,4 +1,4 @@
-"""`deltasql.spark.write`: a Spark DataFrame into a table, with one commit in SQL."""
+"""`deltasql.spark.write`: writes a Spark DataFrame to a table in one commit."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def write(
     user_metadata: str | None = None,
     options: WriteOptions | None = None,
 ) -> int | None:
-    """Write rows and return the version that has them; None when there was nothing to do.
+    """Write rows and return the version of the commit, or None if nothing was committed.
 
-    `mode` is append, overwrite, error or ignore; a table that does not exist is created, with
-    `properties`. `schema_mode` is merge or overwrite. With overwrite, `replace_where` says which
-    rows are replaced. With `app_id` and `app_version` a write that was committed before is left
-    out, so that it can be repeated after a crash.
+    `mode` is append, overwrite, error or ignore. A table that does not exist is created with
+    `properties`. `schema_mode` is merge or overwrite. With the mode overwrite, `replace_where`
+    selects the rows to replace. With `app_id` and `app_version`, a write that was already
+    committed is skipped, so that it can be repeated after a crash.
 
         deltasql.spark.write(sales, f"{catalog}?table=copy", partition_by="day")
         deltasql.spark.write(

@@ -1,16 +1,16 @@
-"""Bytes at a location: local disk and object stores behind one small interface.
+"""Files at a location: one interface for the local disk and object stores.
 
-What every storage promises:
+The guarantees of every storage:
 
-- `put_if_absent` creates a file whole or not at all; of many who try, one wins.
-- `put` and `writer` replace a file whole or not at all: nobody reads half of it.
-- The content of a file is on the disk before its name appears, so after a power loss a file that
-  is there is never empty or short. Its name is on the disk when the call returns, or, for
-  several files at once, after `flush_folder`.
-- A missing file is a `FileNotFoundError`, anything else a `TxnLogStorageError`; neither ever
-  shows a secret.
-- A storage may be shared by threads. One on local disk may be used in a forked child, one in an
-  object store only if no request was made before the fork.
+- `put_if_absent` creates a file atomically; of several concurrent callers, one succeeds.
+- `put` and `writer` replace a file atomically: no reader sees a part of it.
+- The content of a file is flushed to disk before the file gets its name, so an existing file is
+  complete even after a power loss. The name is flushed when the call returns or, for several files
+  at once, by `flush_folder`.
+- A missing file raises `FileNotFoundError`, any other failure `TxnLogStorageError`. Neither
+  contains a secret.
+- A storage is thread-safe. After a fork, a local storage works in the child; an object store works
+  only if the parent made no request before the fork.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()

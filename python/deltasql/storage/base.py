@@ -1,4 +1,4 @@
-"""What a storage can do, and what all kinds of it share."""
+"""The interface of a storage, and the code that all implementations share."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _CHUNK = 8 * 1024 * 1024
-# A part that is empty, "." or "..", or a character that ends a name for the system.
+# A part that is empty, "." or "..", or a NUL, which ends a name in the operating system.
 _STRAY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")
 
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file as a listing tells it; the name is relative to the root and parted by `/`."""
+    """A file in a listing; its name is relative to the root and has `/` as separator."""
 
     name: str
     size: int
@@ -28,21 +28,21 @@ class FileInfo:
 
 
 class Sink(Protocol):
-    """A file that is being written; Arrow's writers take it."""
+    """A file that is being written; Arrow's writers accept it."""
 
     def write(self, data: bytes, /) -> int:
         """Append bytes."""
 
     def tell(self) -> int:
-        """Return how many bytes were written."""
+        """Return the number of bytes written."""
 
 
-# What is read whole is a file of a log, or a deletion vector: none comes near this size.
+# Only log files and deletion vectors are read as a whole; they are much smaller.
 LONGEST_READ = 2 << 30
 
 
 def check_length(size: int, name: str, location: str) -> None:
-    """Refuse to read a file whole that would not fit into memory."""
+    """Raise RefusedFileError if a file is too large to be read into memory."""
     if size > LONGEST_READ:
         raise RefusedFileError(
             f"{name!r} at {location} has {size:,} bytes: more than {LONGEST_READ:,} are not read",
@@ -57,9 +57,9 @@ def check_length(size: int, name: str, location: str) -> None:
 class Storage(Protocol):
     """The files below one location.
 
-    The content of a file is on the disk before its name appears, so a file that is there is never
-    empty or short, not even after a power loss. The name survives a power loss when the call
-    returns; with `flush_folder=False` only after `flush_folder()`, which many files can share.
+    The content of a file is flushed to disk before the file gets its name, so an existing file is
+    complete even after a power loss. The name is flushed when the call returns; with
+    `flush_folder=False` only by a later `flush_folder()`, once for several files.
     """
 
     @property
@@ -67,73 +67,77 @@ class Storage(Protocol):
         """The location, without secrets."""
 
     def put_if_absent(self, name: str, data: bytes, *, flush_folder: bool = True) -> bool:
-        """Create a file whole; False when the name is taken, which changes nothing.
+        """Create a file atomically; return False and change nothing if it exists.
 
-        When an answer of an object store is lost, the file found may be our own: compare.
+        If the response of an object store is lost, the existing file may be the new one: compare
+        its content.
         """
 
     def put(self, name: str, data: bytes, *, flush_folder: bool = True) -> None:
-        """Write a file whole, in the place of what has the name."""
+        """Create or replace a file atomically."""
 
     def flush_folder(self, name: str) -> None:
-        """Let the names of files that are in a folder survive a power loss."""
+        """Flush the names in a folder to disk, so that they survive a power loss."""
 
     def make_root(self) -> None:
-        """Create the folder of the location; it and new ones above it survive a power loss."""
+        """Create the folder of the location and its parents, and flush their names to disk."""
 
     def flush(self, names: Iterable[str]) -> None:
-        """Let files that others wrote survive a power loss; those that are gone are fine."""
+        """Flush files of another writer to disk with their names; ignore missing files."""
 
     def writer(
         self, name: str, *, small: bool = False, flush_folder: bool = True
     ) -> AbstractContextManager[Sink]:
-        """Stream a file; it appears whole when the block ends, and never if the block fails.
+        """Write a file as a stream; it gets its name when the block ends without an error.
 
-        `small` is what the caller expects of it, not a promise.
+        `small` is a hint about the expected size.
         """
 
     def read(self, name: str) -> bytes:
-        """Return a file's content, up to LONGEST_READ; FileNotFoundError when it is not there."""
+        """Return the content of a file of at most LONGEST_READ bytes.
+
+        Raise FileNotFoundError if the file is missing, RefusedFileError if it is larger.
+        """
 
     def open_input(self, name: str) -> BinaryIO:
-        """Open a file to read any part of it; only what is asked for is fetched."""
+        """Open a file for random access; only the requested ranges are read."""
 
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
-        """List the files below a folder and its folders, sorted by name."""
+        """List all files below a folder, recursively, sorted by name."""
 
     def folders(self, prefix: str = "") -> Sequence[str]:
-        """Return the folders right below a folder, each with a slash at its end, sorted."""
+        """Return the direct subfolders of a folder, sorted, each with a slash at the end."""
 
     @property
     def starts_anywhere(self) -> bool:
-        """Whether a listing that starts after a name costs nothing for those before it."""
+        """Whether a listing with `start_after` skips earlier names without reading them."""
 
     def exists(self, name: str) -> bool:
-        """Tell whether a file is there."""
+        """Return whether a file exists."""
 
     def size(self, name: str) -> int:
-        """Return how many bytes a file has; FileNotFoundError when it is not there."""
+        """Return the size of a file in bytes; raise FileNotFoundError if it is missing."""
 
     def delete(self, name: str) -> None:
-        """Delete a file; one that is gone already is fine."""
+        """Delete a file if it exists."""
 
     def delete_many(self, names: Iterable[str]) -> None:
-        """Delete files, with few requests; those that are gone already are fine."""
+        """Delete files with few requests; ignore missing files."""
 
     def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
-        """Copy a file of another storage to the same name here, whole or not at all."""
+        """Copy a file of another storage to the same name, atomically."""
 
     def rename(self, name: str, to: str, *, flush_folder: bool = True) -> None:
-        """Give a file another name, in the place of what has it."""
+        """Rename a file; an existing file with the new name is replaced."""
 
     def data_name(self, path: str) -> str:
-        """Return the name of the file that an action's `path` means."""
+        """Return the name of the file for the `path` of an action."""
 
 
 def stream_from(
     source: Storage, name: str, target: Storage, to: str, *, flush_folder: bool = True
 ) -> None:
-    """Copy a file through this process, in pieces."""
+    """Copy a file through this process, in chunks."""
     with (
         source.open_input(name) as reader,
         target.writer(to, flush_folder=flush_folder) as sink,
@@ -142,7 +146,7 @@ def stream_from(
 
 
 def is_inside(name: str) -> bool:
-    """Tell whether a name stays below the root, and is written in the one way there is.
+    """Return whether a name is a normalized relative path below the root.
 
     >>> [is_inside(name) for name in ("a/b c", "../b", "/etc/x", "a//b", "a/./b", "")]
     [True, False, False, False, False, False]
@@ -151,7 +155,7 @@ def is_inside(name: str) -> bool:
 
 
 def checked(location: str, name: str, operation: str) -> str:
-    """Return the name, or refuse one that leaves the root."""
+    """Return the name; raise RefusedFileError if it is not below the root."""
     if not is_inside(name):
         raise RefusedFileError(
             f"{name!r} names no file below {location}",
@@ -164,6 +168,6 @@ def checked(location: str, name: str, operation: str) -> str:
 
 
 def folder_of(location: str, prefix: str) -> str:
-    """Return a listing's folder, without a slash at its end; the root is empty."""
+    """Return the folder of a listing without a slash at the end; empty for the root."""
     folder = prefix.removesuffix("/")
     return checked(location, folder, "list") if folder else ""

@@ -1,4 +1,4 @@
-"""Clients of object stores: one per bucket and options, shared by all tables in it."""
+"""Clients of object stores: one per bucket and options, shared by all its tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _clients: dict[object, Client] = {}
 
 
 class Client:
-    """A connection to one bucket, made when it is first needed."""
+    """The client of one bucket; it is created on first use."""
 
     def __init__(self, root: str, options: dict[str, str], settings: StorageSettings) -> None:
         self.root = root
@@ -34,9 +34,9 @@ class Client:
 
     @property
     def store(self) -> Any:
-        """The driver's handle of the bucket, for one request."""
+        """The driver's object for the bucket, to be used for one request."""
         check_fork()
-        # Without a lock, which a fork could leave locked: a second handle does no harm.
+        # No lock, because a fork could leave it locked; a second object does no harm.
         if self._store is None:
             self._store = self._make()
         return self._store
@@ -59,7 +59,7 @@ class Client:
         except driver().exceptions.UnknownConfigurationKeyError:
             return False
         except driver().exceptions.BaseError:
-            pass  # known, and not enough by itself
+            pass  # the option is known, but not sufficient alone
         return True
 
     def _build(self, config: dict[str, str]) -> Any:
@@ -79,11 +79,11 @@ class Client:
                 key="storage.options",
                 help="Give the options that deltalake takes in storage_options, or the variables "
                 "of the cloud; docs/guides/mirror.md has examples.",
-            ) from None  # the driver's own text may quote a secret
+            ) from None  # the driver's message may contain a secret
 
 
 def client_for(place: Location, settings: StorageSettings) -> Client:
-    """Return the client of a location's bucket, the same one for the same options."""
+    """Return the client of a location's bucket; equal options share one client."""
     options = settings.plain_options(place.text)
     key = (place.root, settings.timeout_s, settings.retries, frozenset(options.items()))
     found = _clients.get(key)

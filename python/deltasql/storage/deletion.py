@@ -1,8 +1,8 @@
-"""Which files in a table's folder may be deleted. Every deletion of data goes through here.
+"""Decide which files in a table's folder may be deleted; all data files are deleted through here.
 
-A log can name any file, and a listing finds whatever lies in a folder: neither proves that a file
-belongs to the table. `Deletable.refusal` decides by the name and by what is around it.
-tests/storage/test_deletion.py lists all callers of the functions that delete.
+A log can contain any path, and a listing finds any file in the folder: neither proves that a file
+belongs to the table. `Deletable.refusal` decides by the name and the folders of the file.
+tests/storage/test_deletion.py lists all callers of functions that delete files.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _log = logging.getLogger(__name__)
 class Deletable:
     """Decides which files below one location may be deleted.
 
-    `partition_columns` are names of columns whose folders may begin with `_` or a dot; None stands
-    for any folder that is called `name=value`. `engine_folders` end with a slash: an engine has
-    each for one write, and puts files with hidden names there. `others` are location keys of
-    other tables. `databases` are files that hold a catalog, with their side files.
+    `partition_columns` are columns whose folders may start with `_` or a dot; None allows every
+    folder `name=value`. `engine_folders` are folders (with a slash at the end) that an engine
+    created for one write; files there may have hidden names. `others` are the location keys of
+    other tables. `databases` are database files of catalogs; files whose names start with theirs
+    (`-wal`, `-shm`) are protected, too.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Deletable:
         self._is_real: dict[str, bool] = {}
 
     def allowed(self, names: Iterable[str]) -> list[str]:
-        """Return the names that may be deleted, and log the others with the reason."""
+        """Return the names that may be deleted; log the others with the reason."""
         wanted = list(names)
         self._look_for_logs(wanted)
         refused = {name: why for name in wanted if (why := self.refusal(name)) is not None}
@@ -77,7 +78,7 @@ class Deletable:
         return [name for name in wanted if name not in refused]
 
     def refusal(self, name: str) -> str | None:
-        """Return why a file must not be deleted; None if it may be."""
+        """Return the reason why a file must not be deleted; None if it may be deleted."""
         if not is_inside(name):
             return "the name does not stay below the table's folder"
         if LOG in name.split("/"):
@@ -118,12 +119,12 @@ class Deletable:
         return self._has_log[folder]
 
     def _find_log(self, folder: str) -> bool:
-        if self._is_local:  # a log may be a link, also a broken one
+        if self._is_local:  # the log may be a symbolic link, even a broken one
             return os.path.lexists(f"{self._root}/{folder}/{LOG}")
         return next(iter(self._storage.list(f"{folder}/{LOG}")), None) is not None
 
     def _look_for_logs(self, names: Sequence[str]) -> None:
-        """Ask an object store for the folders of all names at once: each takes a request."""
+        """Look for logs in an object store concurrently: every folder needs a request."""
         if self._is_local:
             return
         folders = {folder for name in names if is_inside(name) for folder in _folders_of(name)}
@@ -134,17 +135,17 @@ class Deletable:
 
 
 def delete_data(storage: Storage, names: Iterable[str], deletable: Deletable) -> list[str]:
-    """Delete those of the files that may be deleted; returns their names."""
+    """Delete the files that may be deleted; return their names."""
     allowed = deletable.allowed(names)
     storage.delete_many(allowed)
     return allowed
 
 
 def is_hidden(name: str, partition_columns: Collection[str] | None) -> bool:
-    """Tell whether a name belongs to others: the log, and what starts with `_` or a dot.
+    """Return whether the file or one of its folders has a name that starts with `_` or a dot.
 
-    Not hidden are the folder of change data and folders of partition columns, of any column where
-    they are None.
+    The folder of change data and the folders of partition columns are not hidden. If
+    `partition_columns` is None, every folder `name=value` counts as a partition.
 
     >>> [is_hidden(n, ["_p"]) for n in ("_delta_log/0.json", "_change_data/c", "_p=1/f", "a/.b")]
     [True, False, False, True]
@@ -164,7 +165,7 @@ def is_hidden(name: str, partition_columns: Collection[str] | None) -> bool:
 
 
 def _folders_of(name: str) -> list[str]:
-    """Return the folders between a file and the root.
+    """Return all folders between the root and a file.
 
     >>> _folders_of("a/b/c.parquet")
     ['a', 'a/b']
@@ -174,12 +175,12 @@ def _folders_of(name: str) -> list[str]:
 
 
 def _file_keys(path: str) -> set[str]:
-    """Return a file's path as a key, by its name and by where a link leads."""
+    """Return the keys of a file: of its path, and of the target if it is a symbolic link."""
     real = location_key(path).rstrip("/")
     folder, name = os.path.split(path)
     return {real, f"{location_key(folder)}{name}"}
 
 
 def _is_beside(file_key: str, database: str) -> bool:
-    """Tell whether a file is a database, or named after it: `-wal`, `-shm`, `-queue`, `.wal` …"""
+    """Return whether a file is a database or one of its files: `-wal`, `-shm`, `.wal` …"""
     return file_key == database or file_key.startswith((f"{database}-", f"{database}."))

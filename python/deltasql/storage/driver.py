@@ -1,8 +1,8 @@
-"""The package that speaks to object stores, obstore, and the one thing it cannot do: fork.
+"""Load obstore, the driver for object stores, and prevent its use after a fork.
 
-Its threads start with the first request and do not exist in a forked child, where a request
-would wait forever. Importing it and making clients starts no threads. So a child is refused
-only if its parent had made a request before the fork.
+Its threads start with the first request. They do not exist in a forked child, where a request would
+wait forever. Importing obstore and creating clients starts no threads, so a child is rejected only
+if its parent made a request before the fork.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _was_used_before_fork = False
 
 @cache
 def driver() -> Any:
-    """Return the driver's package, imported at the first call."""
+    """Return the module obstore; it is imported by the first call."""
     try:
         return import_module("obstore")
     except ImportError as error:
@@ -32,7 +32,7 @@ def driver() -> Any:
 
 
 def check_fork() -> None:
-    """Refuse a request that could never end; to be called before every request."""
+    """Raise TxnLogStorageError if a request would wait forever; call it before every request."""
     global _was_used
     if _was_used_before_fork:
         raise TxnLogStorageError(

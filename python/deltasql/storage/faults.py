@@ -1,4 +1,4 @@
-"""What a driver's error means: one place that turns it into ours, without secrets."""
+"""Convert errors of the driver to errors of deltasql, without secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HELP = {
 
 @contextmanager
 def storage_errors(location: str, operation: str, name: str) -> Iterator[None]:
-    """Raise FileNotFoundError for a missing file, TxnLogStorageError for the rest."""
+    """Raise FileNotFoundError for a missing file, TxnLogStorageError for any other error."""
     errors = driver().exceptions
     try:
         yield
@@ -37,17 +37,17 @@ def storage_errors(location: str, operation: str, name: str) -> Iterator[None]:
             raise _fault(location, operation, name, errors.NotFoundError(str(error))) from None
         raise missing(location, name) from None
     except (errors.BaseError, OSError, ValueError, NotImplementedError) as error:
-        # The driver's own text may quote a signed URL: the cause is told again without it.
+        # The driver's message may contain a signed URL: use a cause without it.
         raise _fault(location, operation, name, error) from type(error)(summary(error))
 
 
 def missing(location: str, name: str) -> FileNotFoundError:
-    """Return the error of a file that is not there."""
+    """Return the error for a missing file."""
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{location}/{name}")
 
 
 def summary(error: BaseException) -> str:
-    """Return what a driver's error says, without its inner details and without secrets."""
+    """Return the message of a driver's error, without debug details and secrets."""
     text = str(error).partition("\n\nDebug source:")[0]
     return redact(" ".join(text.split()))[:500]
 

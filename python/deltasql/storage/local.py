@@ -1,7 +1,7 @@
-"""Files on a local disk, by calls of the operating system.
+"""Files on a local disk.
 
-Every file is flushed before it gets its name, and its folder before the call returns, unless the
-caller flushes the folder later for several files (`flush_folder=False`, then `flush_folder()`).
+A file is flushed to disk before it gets its name. Its folder is flushed before the call returns,
+unless the caller flushes it later for several files (`flush_folder=False`, then `flush_folder()`).
 """
 
 from __future__ import annotations
@@ -64,26 +64,26 @@ class LocalStorage:
         return self._place.text
 
     def put_if_absent(self, name: str, data: bytes, *, flush_folder: bool = True) -> bool:
-        """Create a file whole; False when the name is taken, which changes nothing."""
+        """Create a file atomically; return False and change nothing if it exists."""
         return self._put("put_if_absent", name, data, replace=False, flush_folder=flush_folder)
 
     def put(self, name: str, data: bytes, *, flush_folder: bool = True) -> None:
-        """Write a file whole, in the place of what has the name."""
+        """Create or replace a file atomically."""
         self._put("put", name, data, replace=True, flush_folder=flush_folder)
 
     def flush_folder(self, name: str) -> None:
-        """Let the names of files that are in a folder survive a power loss."""
+        """Flush the names in a folder to disk, so that they survive a power loss."""
         folder = folder_of(self.location, name)
         with self._told("flush_folder", name):
             sync_folder(f"{self._root}/{folder}" if folder else self._root, self._root)
 
     def make_root(self) -> None:
-        """Create the folder of the location; it and new ones above it survive a power loss."""
+        """Create the folder of the location and its parents, and flush their names to disk."""
         with self._told("make_root", ""):
             make_folders(self._root)
 
     def flush(self, names: Iterable[str]) -> None:
-        """Let files that others wrote survive a power loss; those that are gone are fine."""
+        """Flush files of another writer to disk with their names; ignore missing files."""
         folders: set[str] = set()
         for name in names:
             path = self._path(name, "flush")
@@ -97,25 +97,25 @@ class LocalStorage:
     def writer(
         self, name: str, *, small: bool = False, flush_folder: bool = True
     ) -> AbstractContextManager[Sink]:
-        """Stream a file; it appears whole when the block ends, and never if the block fails.
+        """Write a file as a stream; it gets its name when the block ends without an error.
 
-        `small` is what the caller expects of it, not a promise.
+        `small` is a hint about the expected size.
         """
         return _Writer(self, name, small=small, flush_folder=flush_folder)
 
     def read(self, name: str) -> bytes:
-        """Return a file's content; FileNotFoundError when it is not there."""
+        """Return the content of a file of at most LONGEST_READ bytes."""
         with self._told("read", name), self._open(name, "read") as file:
             check_length(os.fstat(file.fileno()).st_size, name, self.location)
             return file.read()
 
     def open_input(self, name: str) -> BinaryIO:
-        """Open a file to read any part of it."""
+        """Open a file for random access."""
         with self._told("open_input", name):
             return self._open(name, "open_input")
 
     def _open(self, name: str, operation: str) -> BinaryIO:
-        """Open a file of the disk: a pipe or a device would keep its reader waiting for ever."""
+        """Open a regular file; reading from a pipe or a device could block forever."""
         file = os.open(self._path(name, operation), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         mode = os.fstat(file).st_mode
         if stat.S_ISREG(mode):
@@ -132,7 +132,7 @@ class LocalStorage:
         )
 
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
-        """List the files below a folder and its folders, sorted by name."""
+        """List all files below a folder, recursively, sorted by name."""
         folder = folder_of(self.location, prefix)
         with self._told("list", prefix):
             start = f"{folder}/" if folder else ""
@@ -140,9 +140,9 @@ class LocalStorage:
             yield from walk(self._root, start, start_after or "", seen)
 
     def folders(self, prefix: str = "") -> Sequence[str]:
-        """Return the folders right below a folder, each with a slash at its end, sorted.
+        """Return the direct subfolders of a folder, sorted, each with a slash at the end.
 
-        Links are left out: they may lead in a ring.
+        Symbolic links are omitted, because they can form a cycle.
         """
         folder = folder_of(self.location, prefix)
         below = f"{folder}/" if folder else ""
@@ -157,11 +157,11 @@ class LocalStorage:
         return []
 
     def exists(self, name: str) -> bool:
-        """Tell whether a file is there."""
+        """Return whether a file exists."""
         return os.path.isfile(self._path(name, "exists"))
 
     def size(self, name: str) -> int:
-        """Return how many bytes a file has; FileNotFoundError when it is not there."""
+        """Return the size of a file in bytes."""
         path = self._path(name, "size")
         with self._told("size", name):
             if not os.path.isfile(path):
@@ -169,18 +169,18 @@ class LocalStorage:
             return os.path.getsize(path)
 
     def delete(self, name: str) -> None:
-        """Delete a file; one that is gone already is fine, and so is a folder, which is none."""
+        """Delete a file if it exists; a folder is not deleted."""
         absent = suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)
         with self._told("delete", name), absent:
             os.unlink(self._path(name, "delete"))
 
     def delete_many(self, names: Iterable[str]) -> None:
-        """Delete files; those that are gone already are fine."""
+        """Delete files; ignore missing files."""
         for name in names:
             self.delete(name)
 
     def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
-        """Copy a file of another storage to the same name here, whole or not at all."""
+        """Copy a file of another storage to the same name, atomically."""
         if not isinstance(source, LocalStorage):
             stream_from(source, name, self, name, flush_folder=flush_folder)
             return
@@ -195,7 +195,7 @@ class LocalStorage:
                 drop_aside(file, path)
 
     def rename(self, name: str, to: str, *, flush_folder: bool = True) -> None:
-        """Give a file another name, in the place of what has it."""
+        """Rename a file; an existing file with the new name is replaced."""
         origin, target = self._path(name, "rename"), self._path(to, "rename")
         with self._told("rename", name):
             try:
@@ -210,7 +210,7 @@ class LocalStorage:
                 self.flush_folder(os.path.dirname(each))
 
     def data_name(self, path: str) -> str:
-        """Return the name of the file that an action's `path` means."""
+        """Return the name of the file for the `path` of an action."""
         return data_name(self._place, path)
 
     def _path(self, name: str, operation: str) -> str:
@@ -233,7 +233,7 @@ class LocalStorage:
     def _name(
         self, target: str, file: int | None, path: str, *, replace: bool, flushes: bool
     ) -> bool:
-        """Give a finished file its name, and flush its folder unless the caller will."""
+        """Give a complete file its name; with `flushes`, flush its folder."""
         if not give_name(target, file, path, replace=replace):
             return False
         if flushes:
@@ -242,7 +242,7 @@ class LocalStorage:
 
     @contextmanager
     def _told(self, operation: str, name: str) -> Iterator[None]:
-        """Tell what was tried when the system says no."""
+        """Convert an OSError to TxnLogStorageError, but not FileNotFoundError."""
         try:
             yield
         except (FileNotFoundError, TxnLogStorageError):
@@ -262,7 +262,7 @@ class LocalStorage:
 
 
 class _Writer:
-    """The block of `writer`: a class, since a small append would notice a generator."""
+    """The context manager of `writer`; a class, because a generator is slower for small files."""
 
     __slots__ = ("_file", "_flushes", "_name", "_path", "_sink", "_small", "_storage", "_target")
 
@@ -305,15 +305,16 @@ class _Writer:
             drop_aside(self._file, self._path)
 
     def _close(self, failure: BaseException | None) -> None:
-        """Close the file; what the disk said to a write, now or in the block, is told as ours."""
+        """Close the file; raise TxnLogStorageError if the disk failed now or in the block."""
         said = failure
         try:
             self._sink.close()
         except OSError as error:
             said = error
-            if error.errno not in _DISK_REFUSES:  # the block reads as well
+            if error.errno not in _DISK_REFUSES:
                 raise
         if isinstance(said, TxnLogStorageError) or not isinstance(said, OSError):
             return
+        # Other errors may come from files that the block reads.
         if said.errno in _DISK_REFUSES:
             raise self._storage._fault("writer", self._name, said) from said

@@ -1,8 +1,7 @@
-"""Local files that survive a power loss: content is on the disk before the name appears.
+"""Create local files that survive a power loss: the content is flushed before the file is named.
 
-Every file that this package creates goes through `give_name`, which is the whole rule. A name
-survives a power loss once its folder was flushed (`sync_folder`); several names in one folder may
-share that flush.
+All files of this package are created through `give_name`, which ensures this. A name survives a
+power loss once its folder is flushed by `sync_folder`; one flush is enough for several names.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ import pyarrow as pa
 
 from deltasql.storage.local_walk import TEMPORARY
 
-# A file without a name needs this flag, and /proc to give it one.
+# Unnamed files need O_TMPFILE, and /proc to give them a name.
 _UNNAMED = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
 _KNOWS_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-# Some network file systems do not flush folders: their servers do so by themselves.
+# Some network file systems cannot flush folders: their servers flush them.
 _CANNOT_FLUSH_FOLDERS = (errno.EBADF, errno.EINVAL)
 _BUFFER = 64 * 1024
-# Folders that this process knows to survive a power loss, with those above them.
+# Folders that this process flushed together with their parents.
 _durable_folders: set[str] = set()
 _MOST_FOLDERS = 100_000
 
 
 class _Descriptor:
-    """A file that is open, as Arrow calls it: what is written is written whole."""
+    """A file descriptor with the interface that Arrow needs; `write` writes all bytes."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -42,24 +41,27 @@ class _Descriptor:
         return os.lseek(self._file, 0, os.SEEK_CUR)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
-        """Leave it open: it has no name yet."""
+        """Keep the descriptor open: the file has no name yet."""
         self.closed = True
 
 
 def sink_to(file: int | None, path: str, *, small: bool) -> pa.NativeFile:
-    """Return what Arrow's writers take; small parts are written together."""
+    """Return a buffered stream for Arrow's writers."""
     if small and file is not None:
-        # To open the file once more costs more than to write what is little through Python.
+        # For little data, opening the file a second time costs more than writing through Python.
         return pa.BufferedOutputStream(pa.PythonFile(_Descriptor(file), "wb"), _BUFFER)
-    # Arrow writes to its own kind of file without asking Python.
+    # Arrow writes to its own file object without calling Python.
     return pa.output_stream(path, compression=None, buffer_size=_BUFFER)
 
 
 def open_aside(folder: str) -> tuple[int | None, str]:
-    """Return an unnamed file and a path to it; or no file and the path of a hidden one."""
+    """Open an unnamed file and return its descriptor and path.
+
+    If the file system has no unnamed files, return None and the path of a temporary file.
+    """
     try:
         file = _open_unnamed(folder)
     except FileNotFoundError:
@@ -72,7 +74,7 @@ def open_aside(folder: str) -> tuple[int | None, str]:
 
 
 def write_aside(file: int | None, path: str, data: bytes) -> None:
-    """Write the content of a file that `open_aside` opened."""
+    """Write the content of a file from `open_aside`."""
     if file is not None:
         write_all(file, data)
         return
@@ -81,10 +83,10 @@ def write_aside(file: int | None, path: str, data: bytes) -> None:
 
 
 def give_name(target: str, file: int | None, path: str, *, replace: bool) -> bool:
-    """Flush a finished file, then give it its name: a named file is never empty or short.
+    """Flush a complete file, then give it its name: a file with a name is always complete.
 
-    With `replace` it takes the place of what has the name; otherwise False when the name is taken.
-    The name itself survives a power loss after `sync_folder`.
+    With `replace`, an existing file is replaced; otherwise return False if one exists. The name
+    survives a power loss after `sync_folder`.
     """
     if file is not None:
         os.fsync(file)
@@ -104,7 +106,7 @@ def give_name(target: str, file: int | None, path: str, *, replace: bool) -> boo
 
 
 def drop_aside(file: int | None, path: str) -> None:
-    """Close a file that `open_aside` opened; a hidden one is deleted if it is still there."""
+    """Close a file from `open_aside`; delete a temporary file if it still exists."""
     if file is not None:
         os.close(file)
     else:
@@ -113,7 +115,7 @@ def drop_aside(file: int | None, path: str) -> None:
 
 
 def make_folders(folder: str) -> None:
-    """Create a folder and those above it that are missing; what is created survives a power loss.
+    """Create a folder and its missing parents, and flush their names to disk.
 
     >>> import tempfile
     >>> place = tempfile.TemporaryDirectory()
@@ -133,10 +135,10 @@ def make_folders(folder: str) -> None:
 
 
 def sync_folder(folder: str, root: str) -> None:
-    """Let the names in a folder survive a power loss, and the folder itself up to `root`.
+    """Flush the names in a folder, and the folders above it up to the parent of `root`.
 
-    Another process may have created the folder and died before it flushed the one above: the
-    folders above are flushed once by every process.
+    Another process may have created the folder and died before it flushed the parent, so every
+    process flushes the folders above once.
     """
     _flush_names(folder)
     if folder in _durable_folders:
@@ -146,14 +148,14 @@ def sync_folder(folder: str, root: str) -> None:
     above = folder
     while len(above) >= max(2, len(root)):
         above = os.path.dirname(above)
-        # Where the folder of the table itself lies need not be ours to read.
+        # This process may lack the permission to read the folders above the table.
         with suppress(PermissionError):
             _flush_names(above)
     _durable_folders.add(folder)
 
 
 def flush_path(path: str) -> None:
-    """Wait until the content of a file is on the disk."""
+    """Flush the content of a file to disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -170,9 +172,9 @@ def _flush_names(folder: str) -> None:
 
 
 def _open_unnamed(folder: str) -> int | None:
-    """Open a file without a name, of which nothing is left when the process is killed.
+    """Open a file without a name; nothing remains of it if the process is killed.
 
-    None where the disk knows no such files.
+    None if the file system does not support such files.
     """
     if not _UNNAMED:
         return None
@@ -185,9 +187,9 @@ def _open_unnamed(folder: str) -> int | None:
 
 
 def _link(file: int, target: str) -> bool:
-    """Give an unnamed file a name; False when the name is taken."""
+    """Give an unnamed file a name; return False if the name exists."""
     try:
-        # With a folder given, Python uses linkat(2), which follows the link in /proc to the file.
+        # With src_dir_fd, Python calls linkat(2), which follows the link in /proc to the file.
         os.link(_path_to(file), target, src_dir_fd=file, follow_symlinks=True)
     except FileExistsError:
         return False
@@ -195,7 +197,7 @@ def _link(file: int, target: str) -> bool:
 
 
 def _link_over(file: int, target: str) -> None:
-    """Give an unnamed file a name, in the place of what has it."""
+    """Give an unnamed file a name; an existing file is replaced."""
     if _link(file, target):
         return
     temporary = _hidden_in(os.path.dirname(target))

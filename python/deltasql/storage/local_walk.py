@@ -1,4 +1,4 @@
-"""The files below a folder of a local disk, in the order of an object store."""
+"""List files of a local folder in the order of an object store."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TEMPORARY = ".deltasql-"
-"""How the names of files begin that are not complete yet."""
+"""The prefix of the names of incomplete files."""
 _LOG = "_delta_log"
 
 
 def walk(root: str, folder: str, after: str, seen: set[str]) -> Iterator[FileInfo]:
-    """Yield the files below a folder (empty, or ending in a slash) whose names come after one.
+    """Yield the files below a folder whose names sort after `after`.
 
-    `seen` are the real folders that were entered so far. A link to one, or into it, or to what
-    holds it, shows nothing new: links in a ring would never end. Of these a log is told by name.
+    `folder` is empty or ends with a slash. `seen` are the real paths of the folders read so far. A
+    symbolic link to one of them, to a folder inside it or to a folder above it is not followed,
+    because links can form a cycle. Such a link is yielded only if its name is `_delta_log`.
     """
     try:
         with os.scandir(f"{root}/{folder}") as entries:
-            # As in an object store, a folder's slash takes part in the order.
+            # As in an object store, the slash of a folder counts for the order.
             found = sorted((f"{folder}{e.name}{'/' if e.is_dir() else ''}", e) for e in entries)
     except (FileNotFoundError, NotADirectoryError):
         return
@@ -42,7 +43,7 @@ def walk(root: str, folder: str, after: str, seen: set[str]) -> Iterator[FileInf
 
 
 def _leads_on(link: os.DirEntry[str], seen: set[str]) -> bool:
-    """Tell whether a link leads to a folder of its own, which is seen from now on."""
+    """Return whether a link leads to a folder that was not read yet, and add it to `seen`."""
     real = os.path.realpath(link.path).rstrip("/") + "/"
     for each in seen:
         known = each.rstrip("/") + "/"

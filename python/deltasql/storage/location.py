@@ -1,6 +1,6 @@
-"""Locations: a path or a URL says where the files of a table are.
+"""Locations: the path or URL of the files of a table.
 
-Paths are taken as they are; URLs are percent-decoded, as deltalake does.
+Paths are used unchanged; URLs are percent-decoded, as in deltalake.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from urllib.parse import quote, unquote
 from deltasql.exceptions import RefusedFileError, TxnLogConfigError
 from deltasql.storage.base import is_inside
 
-# Azure and Google were never tried here: they share the code, not the tests.
+# Azure and Google use the same code, but are not tested.
 _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "az", "azure", "adl", "abfs", "abfss")
-# Schemes that name the same store.
+# Schemes of the same store.
 _ONE_SCHEME = {"s3a": "s3", "s3n": "s3"}
 _ONE_SCHEME_IN_KEY = {"azure": "az", "adl": "az", "abfs": "abfss"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
@@ -26,14 +26,14 @@ _KEPT = "/=-_.~!$&'()*+,;@:"
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place, taken apart."""
+    """A parsed location."""
 
     text: str
     scheme: str
     root: str
     """The bucket as a URL (`s3://lake`); empty for local files."""
     path: str
-    """An absolute local path, or the part of every key before the name; no slash at the end."""
+    """The absolute local path, or the prefix of all keys; no slash at the end."""
 
     @property
     def is_local(self) -> bool:
@@ -42,20 +42,20 @@ class Location:
 
 
 def parse_location(text: str) -> Location:
-    """Take a location apart.
+    """Parse a path or URL.
 
     >>> parse_location("s3a://lake/sales%20eu/")
     Location(text='s3a://lake/sales%20eu', scheme='s3', root='s3://lake', path='sales eu')
     >>> parse_location("/data/sales 100%").path
     '/data/sales 100%'
     """
-    # A relative path must not be remembered: the working directory may change.
+    # A relative path must not be cached: the working directory may change.
     is_fixed = text.startswith("/") or _URL.match(text)
     return _parse(text if is_fixed else str(Path(text).absolute()))
 
 
 def local_path(location: str) -> Path:
-    """Return the local folder a location names.
+    """Return the local folder of a location.
 
     >>> local_path("file:///data/sales%20eu/")
     PosixPath('/data/sales eu')
@@ -69,7 +69,7 @@ def local_path(location: str) -> Path:
 
 
 def absolute_location(text: str) -> str:
-    """Return a location that means the same to every process: no relative path, no last slash.
+    """Return a location as an absolute path or URL without a slash at the end.
 
     >>> absolute_location("s3://lake/sales/"), absolute_location("/data/sales/")
     ('s3://lake/sales', '/data/sales')
@@ -78,7 +78,7 @@ def absolute_location(text: str) -> str:
 
 
 def join_location(root: str, *names: str) -> str:
-    """Return the location of a folder below another; names are encoded where a URL needs it.
+    """Return the location of a subfolder; names are percent-encoded in a URL.
 
     >>> join_location("s3://lake/", "crm", "50% off"), join_location("/data", "50% off")
     ('s3://lake/crm/50%25%20off', '/data/50% off')
@@ -88,7 +88,7 @@ def join_location(root: str, *names: str) -> str:
 
 
 def location_url(text: str) -> str:
-    """Return a location as a URL without a last slash, local ones too.
+    """Return a location as a URL without a slash at the end; a path becomes `file://`.
 
     >>> location_url("/data/sales eu"), location_url("s3a://lake/sales/")
     ('file:///data/sales%20eu', 's3://lake/sales')
@@ -99,10 +99,10 @@ def location_url(text: str) -> str:
 
 
 def location_key(text: str) -> str:
-    """Return a folder in one spelling, so that two locations are the same if their keys are.
+    """Return a normalized key of a folder: two locations are the same if their keys are equal.
 
-    Symbolic links are followed. The key ends with a slash: the key of a folder inside another one
-    begins with the key of that one.
+    Symbolic links are resolved. The key ends with a slash, so the key of a subfolder starts with
+    the key of its parent.
 
     >>> location_key("s3n://Lake/a%20b/"), location_key("file:///no/where/../sales")
     ('s3://lake/a b/', 'file:///no/sales/')
@@ -112,7 +112,7 @@ def location_key(text: str) -> str:
 
 
 def is_same_location(one: str, other: str) -> bool:
-    """Tell whether two locations are the same folder.
+    """Return whether two locations are the same folder.
 
     >>> is_same_location("s3a://lake/sales/", "s3://lake/sales")
     True
@@ -121,10 +121,10 @@ def is_same_location(one: str, other: str) -> bool:
 
 
 def location_keys(text: str) -> list[str]:
-    """Return the keys under which a catalog may have a location, that of `location_key` first.
+    """Return the keys that a catalog may have stored for a location, `location_key` first.
 
-    The other one is that of a folder that was moved and replaced by a link after its key was
-    stored.
+    The second key, without resolved links, finds a folder that was moved and replaced by a
+    symbolic link after its key was stored.
     """
     place = parse_location(text)
     as_named = _key(place, os.path.normpath(place.path) if place.is_local else place.path)
@@ -132,7 +132,7 @@ def location_keys(text: str) -> list[str]:
 
 
 def keys_above(key: str) -> list[str]:
-    """Return the keys of the folders that hold the folder of a key.
+    """Return the keys of all folders above the folder of a key.
 
     >>> keys_above("s3://lake/crm/sales/")
     ['s3://lake/', 's3://lake/crm/']
@@ -151,7 +151,9 @@ def _key(place: Location, path: str) -> str:
 
 
 def data_name(place: Location, path: str) -> str:
-    """Return the name of the file that an action's `path` means: decoded once, below the root.
+    """Return the name, relative to the root, of the file for the `path` of an action.
+
+    The path is percent-decoded once.
 
     >>> data_name(parse_location("s3://lake/sales"), "day=1%2F2/part%2525.parquet")
     'day=1/2/part%25.parquet'
@@ -215,7 +217,7 @@ def _outside(place: Location, path: str) -> RefusedFileError:
 
 
 def _file_path(rest: str) -> str:
-    """Read what follows `file:/`: `//host/path`, `/path` or `path`, all absolute."""
+    """Return the absolute path from the rest after `file:/`: `//host/path`, `/path` or `path`."""
     path = rest
     if path.startswith("/"):
         _, _, path = path[1:].partition("/")

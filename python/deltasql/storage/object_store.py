@@ -1,4 +1,4 @@
-"""Files in an object store: S3 and what speaks like it, Azure and Google by the same code."""
+"""Files in an object store: S3 and compatible stores; Azure and Google use the same code."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from deltasql.config import StorageSettings
 
 _READ_AHEAD = 1024 * 1024
-_BULK = 1000  # names that one request can delete or list
-_LARGEST_COPY = 5 * 1024**3  # S3 copies no larger object by itself
+_BULK = 1000  # names per delete or list request
+_LARGEST_COPY = 5 * 1024**3  # the limit of S3 for a copy on the server
 _LONGEST_WAIT_S = 5.0
-_START_AFTER = ("s3", "gs")  # elsewhere the driver lists all, and leaves out what it need not
+_START_AFTER = ("s3", "gs")  # for other stores the driver lists all names and filters them
 
 
 class ObjectStorage:
-    """The objects whose keys begin with one prefix."""
+    """The objects whose keys start with one prefix."""
 
     def __init__(self, place: Location, client: Client) -> None:
         self._place = place
@@ -48,7 +48,7 @@ class ObjectStorage:
 
     @classmethod
     def open(cls, place: Location, settings: StorageSettings) -> ObjectStorage:
-        """Return the storage of a location, with the client of its bucket."""
+        """Return the storage of a location, with the shared client of its bucket."""
         return cls(place, client_for(place, settings))
 
     def __repr__(self) -> str:
@@ -60,9 +60,10 @@ class ObjectStorage:
         return self._place.text
 
     def put_if_absent(self, name: str, data: bytes, *, flush_folder: bool = True) -> bool:
-        """Create a file whole; False when the name is taken, which changes nothing.
+        """Create a file atomically; return False and change nothing if it exists.
 
-        When an answer of the store is lost, the file found may be our own: compare.
+        If the response of the store is lost, the existing file may be the new one: compare its
+        content.
         """
         key, errors = self._key(name, "put_if_absent"), driver().exceptions
         for attempt in count():
@@ -72,13 +73,13 @@ class ObjectStorage:
                         driver().put(self._store, key, data, mode="create", use_multipart=False)
                         return True
                     except errors.AlreadyExistsError:
-                        # S3 also says so when two were at it and the other one gave up.
+                        # S3 also reports this if a concurrent request conflicted and failed.
                         if self.exists(name):
                             return False
                         raise
             except TxnLogStorageError as error:
-                # The driver repeats what it knows had no effect. Here the request may have
-                # arrived, and only its answer been lost: the name tells.
+                # The driver retries requests that certainly had no effect. Here the request may
+                # have succeeded and only its response was lost: check whether the file exists.
                 retried = isinstance(
                     error.__cause__, errors.GenericError | errors.AlreadyExistsError
                 )
@@ -90,16 +91,16 @@ class ObjectStorage:
         raise AssertionError("unreachable")
 
     def flush_folder(self, name: str) -> None:
-        """Do nothing: what an object store has taken is safe."""
+        """Do nothing: an object is durable when its request returns."""
 
     def make_root(self) -> None:
         """Do nothing: an object store has no folders."""
 
     def flush(self, names: Iterable[str]) -> None:
-        """Do nothing: what an object store has taken is safe."""
+        """Do nothing: an object is durable when its request returns."""
 
     def put(self, name: str, data: bytes, *, flush_folder: bool = True) -> None:
-        """Write a file whole, in the place of what has the name."""
+        """Create or replace a file atomically."""
         key = self._key(name, "put")
         with self._told("put", name):
             driver().put(self._store, key, data, use_multipart=False)
@@ -108,14 +109,14 @@ class ObjectStorage:
     def writer(
         self, name: str, *, small: bool = False, flush_folder: bool = True
     ) -> Iterator[Sink]:
-        """Stream a file; it appears whole when the block ends, and never if the block fails."""
+        """Write a file as a stream; it gets its name when the block ends without an error."""
         key = self._key(name, "writer")
         upload = driver().open_writer(self._store, key, buffer_size=PIECE, max_concurrency=PIECES)
         upload.__enter__()
         try:
             yield ObjectSink(upload, self.location, name)
         except BaseException as error:
-            # Gives the pieces up; if that fails too, the reason for it is what counts.
+            # Abort the upload; if that fails, too, raise the original error.
             with suppress(driver().exceptions.BaseError, OSError):
                 check_fork()
                 upload.__exit__(type(error), error, error.__traceback__)
@@ -125,7 +126,7 @@ class ObjectStorage:
             upload.__exit__(None, None, None)
 
     def read(self, name: str) -> bytes:
-        """Return a file's content; FileNotFoundError when it is not there."""
+        """Return the content of a file of at most LONGEST_READ bytes."""
         key = self._key(name, "read")
         with self._told("read", name):
             found = driver().get(self._store, key)
@@ -133,13 +134,13 @@ class ObjectStorage:
             return bytes(found.bytes())
 
     def open_input(self, name: str) -> BinaryIO:
-        """Open a file to read any part of it; only what is asked for is fetched."""
+        """Open a file for random access; only the requested ranges are read."""
         key = self._key(name, "open_input")
         reader = ObjectReader(lambda: self._store, key, self.location, name)
         return cast("BinaryIO", io.BufferedReader(reader, _READ_AHEAD))
 
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
-        """List the files below a folder and its folders, sorted by name."""
+        """List all files below a folder, recursively, sorted by name."""
         folder = folder_of(self.location, prefix)
         below = f"{folder}/" if folder else ""
         last = start_after or ""
@@ -154,7 +155,7 @@ class ObjectStorage:
                 for each in page:
                     name = each["path"].removeprefix(self._prefix)
                     if not name.startswith(below):
-                        continue  # an object that stands for the folder itself
+                        continue  # an object that represents the folder itself
                     if name <= last:
                         raise self._unsorted(prefix)
                     last = name
@@ -162,7 +163,7 @@ class ObjectStorage:
                 check_fork()  # the next page is another request
 
     def folders(self, prefix: str = "") -> Sequence[str]:
-        """Return the folders right below a folder, each with a slash at its end, sorted."""
+        """Return the direct subfolders of a folder, sorted, each with a slash at the end."""
         folder = folder_of(self.location, prefix)
         key = f"{self._prefix}{folder}".rstrip("/") or None
         with self._told("folders", prefix):
@@ -171,11 +172,11 @@ class ObjectStorage:
 
     @property
     def starts_anywhere(self) -> bool:
-        """Whether a listing that starts after a name costs nothing for those before it."""
+        """Whether a listing with `start_after` skips earlier names without reading them."""
         return self._place.scheme in _START_AFTER
 
     def exists(self, name: str) -> bool:
-        """Tell whether a file is there."""
+        """Return whether a file exists."""
         try:
             self._size(name, "exists")
         except FileNotFoundError:
@@ -183,11 +184,11 @@ class ObjectStorage:
         return True
 
     def size(self, name: str) -> int:
-        """Return how many bytes a file has; FileNotFoundError when it is not there."""
+        """Return the size of a file in bytes."""
         return self._size(name, "size")
 
     def delete(self, name: str) -> None:
-        """Delete a file; one that is gone already is fine."""
+        """Delete a file if it exists."""
         key = self._key(name, "delete")
         try:
             with self._told("delete", name):
@@ -196,7 +197,7 @@ class ObjectStorage:
             return
 
     def delete_many(self, names: Iterable[str]) -> None:
-        """Delete files, a thousand with a request; those that are gone already are fine."""
+        """Delete files, up to 1000 per request; ignore missing files."""
         rest = iter(names)
         while some := [*islice(rest, _BULK)]:
             try:
@@ -204,24 +205,24 @@ class ObjectStorage:
                     keys = [self._key(name, "delete_many") for name in some]
                     driver().delete(self._store, keys)
             except FileNotFoundError:
-                # Some stores object to what is gone, and leave the rest of the request undone.
+                # Some stores fail on a missing file and do not delete the rest of the request.
                 for name in some:
                     self.delete(name)
 
     def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
-        """Copy a file of another storage to the same name here, whole or not at all."""
+        """Copy a file of another storage to the same name, atomically."""
         if isinstance(source, ObjectStorage) and source._client is self._client:
             self._copy(source, name, name)
         else:
             stream_from(source, name, self, name)
 
     def rename(self, name: str, to: str, *, flush_folder: bool = True) -> None:
-        """Give a file another name, in the place of what has it: copied, then deleted."""
+        """Rename a file by a copy and a deletion; an existing file is replaced."""
         self._copy(self, name, to)
         self.delete(name)
 
     def data_name(self, path: str) -> str:
-        """Return the name of the file that an action's `path` means."""
+        """Return the name of the file for the `path` of an action."""
         return data_name(self._place, path)
 
     @property

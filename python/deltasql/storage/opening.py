@@ -1,4 +1,4 @@
-"""`open_storage`: from a location to the storage that serves it."""
+"""Open the storage of a location."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEFAULTS = StorageSettings()
 
 
 def open_storage(location: str, settings: StorageSettings | None = None) -> Storage:
-    """Return the files at a location; cheap to call, since clients are kept and shared.
+    """Return the storage of a location; the call is cheap because clients are shared.
 
     >>> open_storage("file:///data/sales%20eu")
     LocalStorage('file:///data/sales%20eu')

@@ -1,4 +1,4 @@
-"""Options of object stores, as deltalake's `storage_options` takes them."""
+"""Options of object stores, with the names of deltalake's `storage_options`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from deltasql.config import StorageSettings
 
-# How deltalake locks tables where we have a database: without meaning here.
+# Options for the locks of deltalake; the database replaces these locks.
 _NOT_OURS = re.compile(
     r"(aws_)?(s3_)?(locking_provider|allow_unsafe_rename)|mount_allow_unsafe_rename"
     r"|(delta_)?dynamo(db)?_.*|aws_endpoint_url_dynamodb"
 )
-# The location says it.
+# The bucket is part of the location.
 _BUCKET = re.compile(r"(aws_|google_)?bucket(_name)?|(azure_)?container(_name)?")
 _RETRY = re.compile(r"max_retries|retry_timeout|backoff_config\..*")
 _CONNECTION = re.compile(
@@ -30,14 +30,14 @@ _CONNECTION = re.compile(
 )
 _DURATION = re.compile(r"([0-9.]+) ?(ms|s|m|h|)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
-# Requests are signed once: their signature must not grow old while they are repeated.
+# A request is signed once: its signature must not expire while it is retried.
 _LONGEST_RETRY_S = 240.0
 
 
 def split_options(
     options: Mapping[str, str], settings: StorageSettings
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Part the options of the store from those of its connections; names are in lower case.
+    """Return the options of the store and those of its connections, with lower-case names.
 
     >>> from deltasql.config import StorageSettings
     >>> given = {"AWS_REGION": "eu", "AWS_ALLOW_HTTP": "true", "AWS_S3_ALLOW_UNSAFE_RENAME": "true"}
@@ -50,7 +50,7 @@ def split_options(
         "timeout": f"{milliseconds}ms",
         "connect_timeout": f"{min(milliseconds, 5000)}ms",
     }
-    # The driver itself does not read these variables once an option of a connection is given.
+    # If it gets a connection option, the driver ignores the environment variables for the others.
     for name, value in [*os.environ.items(), *options.items()]:
         lower = name.lower()
         found = _CONNECTION.fullmatch(lower)
@@ -62,7 +62,7 @@ def split_options(
 
 
 def retry_options(options: Mapping[str, str], settings: StorageSettings) -> dict[str, Any]:
-    """Return how requests are repeated: the settings, or deltalake's own options.
+    """Return the retry options of the driver, from deltalake's options or from the settings.
 
     >>> from deltasql.config import StorageSettings
     >>> retry_options({"max_retries": "2", "retry_timeout": "10s"}, StorageSettings())

@@ -1,4 +1,4 @@
-"""Files of an object store that are read or written piece by piece."""
+"""Read and write objects of an object store in pieces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltasql.storage.faults import storage_errors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# At most PIECE times PIECES bytes of a file are in memory while it is written.
+# While a file is written, at most PIECE * PIECES bytes of it are in memory.
 PIECE = 8 * 1024 * 1024
 PIECES = 4
 
@@ -29,7 +29,7 @@ class ObjectReader(io.RawIOBase):
             self._size = int(driver().head(store(), key)["size"])
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill the buffer from the position on; 0 at the end."""
+        """Read into the buffer from the current position; return 0 at the end."""
         with memoryview(buffer) as view:
             wanted = min(len(view), self._size - self._position)
             if wanted <= 0:
@@ -43,7 +43,7 @@ class ObjectReader(io.RawIOBase):
         return wanted
 
     def readall(self) -> bytes:
-        """Read to the end with one request."""
+        """Read the rest of the object with one request."""
         data = bytearray(max(0, self._size - self._position))
         self.readinto(data)
         return bytes(data)
@@ -61,16 +61,16 @@ class ObjectReader(io.RawIOBase):
         return self._position
 
     def readable(self) -> bool:
-        """It is there to be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Any part can be read."""
+        """Return True: every position can be read."""
         return True
 
 
 class ObjectSink(io.RawIOBase):
-    """Writes one object in pieces; closing it finishes nothing, the end of the block does."""
+    """Writes one object in pieces; the end of the `writer` block completes it, not `close()`."""
 
     def __init__(self, upload: Any, location: str, name: str) -> None:
         super().__init__()
@@ -88,9 +88,9 @@ class ObjectSink(io.RawIOBase):
         return len(piece)
 
     def tell(self) -> int:
-        """Return how many bytes were written."""
+        """Return the number of bytes written."""
         return self._written
 
     def writable(self) -> bool:
-        """It is there to be written."""
+        """Return True."""
         return True

@@ -1,21 +1,22 @@
-"""The `deltasql://` URI: which database holds the log, and which table in it.
+"""The `deltasql://` URI: the database that contains the log, and a table in it.
 
     deltasql://sqlite//abs/meta.db?table=sales         an absolute path has two slashes
     deltasql://sqlite/rel/meta.db?table=crm.sales      table `sales` in namespace `crm`
     deltasql://duckdb/:memory:?table=t
     deltasql://postgres/user:pass@host:5432/db/crm/sales?sslmode=require
     deltasql://postgres/db/sales                       host and credentials from PG* variables
-    deltasql://postgres/@host/db                       a catalog: no table is named
+    deltasql://postgres/@host/db                       a catalog: no table
 
-PostgreSQL takes `db`, `db/table` or `db/namespace/table`. What stands before it is the server,
-told from a database name by its `@` or `:port`; a socket directory goes to `?host=`.
+The path of PostgreSQL is `db`, `db/table` or `db/namespace/table`. A part before it that contains
+`@` or `:port` is the server. A socket directory is given as `?host=`.
 
-A name has 1 to 255 characters, spaces and any script included, but no control character and no
-`/`, and is not `.` or `..`. In `?table=` a dot parts namespace and name; a dot that belongs to a
-name is written `%2E`. Every part may be percent-encoded; `+` stands for itself.
+A name has 1 to 255 characters of any script, including spaces, but no control character and no `/`,
+and is not `.` or `..`. In `?table=` a dot separates namespace and name; a dot in a name is written
+`%2E`. Every part may be percent-encoded; `+` is a plus sign, not a space.
 
-`${NAME}` and `${NAME:-default}` are replaced by the environment variable, whose text is taken as
-it is: a password needs no encoding there. Only a variable that opens the URI may hold a whole URI.
+`${NAME}` and `${NAME:-default}` are replaced by the environment variable. Its value is used
+literally, so a password needs no percent-encoding. Only a variable at the start may contain a
+whole URI.
 
 >>> uri = parse_uri("deltasql://postgres/ann:s3cret@db.local/lake/crm/sales?version=3")
 >>> uri.host, uri.database, uri.namespace, uri.table, uri.version

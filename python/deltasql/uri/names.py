@@ -1,4 +1,4 @@
-"""Names of tables and namespaces, and the small tools every part of a URI needs."""
+"""Names of tables and namespaces, and functions that all parts of the URI parser use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME_HELP = (
 
 @lru_cache(maxsize=4096)
 def split_table_name(text: str) -> tuple[str, str]:
-    """Read `name` or `namespace.name`; a dot inside a name is written `%2E`.
+    """Parse `name` or `namespace.name`; a dot in a name is written `%2E`.
 
     >>> split_table_name("crm.sales"), split_table_name("v1%2E2")
     (('crm', 'sales'), ('default', 'v1.2'))
@@ -36,7 +36,7 @@ def split_table_name(text: str) -> tuple[str, str]:
 
 
 def join_table_name(namespace: str, name: str) -> str:
-    """Write what `split_table_name` reads.
+    """Return the text that `split_table_name` parses.
 
     >>> join_table_name("crm", "v1.2")
     'crm.v1%2E2'
@@ -46,25 +46,25 @@ def join_table_name(namespace: str, name: str) -> str:
 
 
 def write_table_name(namespace: str, name: str) -> str:
-    """Write namespace and name with everything encoded that has a meaning in a URI."""
+    """Return namespace and name for a URI, with all special characters percent-encoded."""
     quoted = [quote(part, safe="").replace(".", "%2E") for part in (namespace, name)]
     return quoted[1] if namespace == DEFAULT_NAMESPACE else ".".join(quoted)
 
 
 def check_name(what: str, name: str) -> None:
-    """Refuse a name that could not be written to a URI or shown to a person."""
+    """Raise TxnLogUriError if a name is not valid for a table or namespace."""
     if name in ("", ".", "..") or len(name) > 255 or "/" in name or not is_plain(name):
         shown = repr(name) if len(name) <= 60 else f"{name[:60]!r}…"
         fail(f"{shown} is no proper {what} name", name, _NAME_HELP)
 
 
 def is_plain(text: str) -> bool:
-    """Whether the text holds no control character and no lone surrogate."""
+    """Return whether the text has no control characters and no lone surrogates."""
     return not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 
 def decoded(text: str, what: str) -> str:
-    """Decode %XX; what is no proper encoding is refused without showing a password."""
+    """Percent-decode a string; raise TxnLogUriError, without the password, if it is not valid."""
     shown = "" if what == "password" else f" {text!r}"
     if _STRAY_PERCENT.search(text):
         fail(f"{what}{shown} holds a '%' that encodes nothing", None, "write %25 for a '%'.")
@@ -75,5 +75,5 @@ def decoded(text: str, what: str) -> str:
 
 
 def fail(message: str, part: str | None = None, help: str = "") -> NoReturn:
-    """Raise the one error of this room."""
+    """Raise TxnLogUriError."""
     raise TxnLogUriError(message, part=part, help=help)

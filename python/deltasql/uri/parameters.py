@@ -1,4 +1,4 @@
-"""What may stand after the `?` of a URI."""
+"""The query parameters of a URI."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POSTGRES = ("postgres",)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One `?name=value`: how it is read, and what is allowed."""
+    """A query parameter: how it is parsed, and which values are allowed."""
 
     name: str
     allowed: str
@@ -32,7 +32,7 @@ class Parameter:
     backends: tuple[str, ...] = get_args(Backend)
 
     def refuse(self, value: object) -> NoReturn:
-        """Raise the error for a value outside of what is allowed."""
+        """Raise TxnLogUriError for a value that is not allowed."""
         fail(f"{self.name} {value!r} is not allowed", str(value), f"{self.name} is {self.allowed}.")
 
 

@@ -1,7 +1,7 @@
-"""From text to `DeltaSqlUri`.
+"""Parse a string into a `DeltaSqlUri`.
 
-An error never repeats what may be a piece of a password: a raw `/`, `?` or `@` in one shifts
-the borders of every part after it.
+An error never contains what may be a part of a password: a `/`, `?` or `@` in a password that is
+not percent-encoded shifts the boundaries of all parts after it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-# Compiled with the module, as those that only an error needs are not: opening waits for none.
+# Compiled at import, so that opening a table does not compile them.
 _PARAMETER_NAME = re.compile(r"\w{1,40}")
 _ADDRESS = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::([^:]*))?")
 _DUCKDB_FILES = (".duckdb", ".ddb")
@@ -30,7 +30,7 @@ _LOGIN_SECRET = re.compile(r"^(\w*:/+[^/]*/[^:/@]*:).*(?=@)", re.DOTALL)
 
 
 def parse_uri(text: str, *, environ: Mapping[str, str] | None = None) -> DeltaSqlUri:
-    """Read a URI; whatever is wrong is told with the offending part and the right form.
+    """Parse a URI; raise TxnLogUriError with the wrong part and the expected form.
 
     >>> parse_uri("deltasql://sqlite/meta.db?tabel=sales")
     Traceback (most recent call last):
@@ -49,7 +49,7 @@ def parse_uri(text: str, *, environ: Mapping[str, str] | None = None) -> DeltaSq
 
 @lru_cache(maxsize=256)
 def _parse_fixed(text: str) -> DeltaSqlUri:
-    """Parse a URI that no variable changes, once for all calls that name it."""
+    """Parse a URI without variables; the result is cached."""
     return _parse(text, {})
 
 
@@ -83,7 +83,7 @@ def _parse(text: str, environ: Mapping[str, str]) -> DeltaSqlUri:
 
 
 def is_database_file(text: str) -> bool:
-    """Whether a text looks like the name of a database file.
+    """Return whether a string looks like the name of a database file.
 
     >>> is_database_file("meta.db"), is_database_file("prod")
     (True, False)
@@ -92,7 +92,7 @@ def is_database_file(text: str) -> bool:
 
 
 def _of_path(text: str) -> str:
-    """Return the help for a path in the place of a URI, or nothing."""
+    """Return the help text for a path instead of a URI; empty if it is not a path."""
     if not text or re.search(r"[:@?]", text):
         return ""
     backend = "duckdb" if text.endswith(_DUCKDB_FILES) else "sqlite"
@@ -126,7 +126,7 @@ def _expand(text: str, environ: Mapping[str, str]) -> str:
 
 def _read_query(backend: str, query: str) -> dict[str, Any]:
     pieces = [piece.partition("=") for piece in query.split("&")] if query else []
-    # A raw '?' or '&' in a password ends up here: do not repeat what is no plain word.
+    # This may be the rest of a password with a raw '?' or '&': do not show it.
     if not all(_PARAMETER_NAME.fullmatch(name) for name, _, _ in pieces):
         fail("a parameter has no proper name", None, "write ?name=value&name=value.")
     known = [name for name, parameter in PARAMETERS.items() if backend in parameter.backends]
@@ -193,7 +193,7 @@ def _read_server(text: str) -> dict[str, Any]:
         )
     bracketed, plain, port = found.groups()
     if port and not re.fullmatch(r"[0-9]{1,5}", port):
-        # Without an '@' this may be the start of a password that holds a raw slash.
+        # Without an '@' this may be the start of a password with a raw slash.
         shown = repr(decoded(port, "port")) if at else "what follows ':'"
         fail(
             f"{shown} is not a port",

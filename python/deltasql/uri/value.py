@@ -1,4 +1,4 @@
-"""The URI as a value: checked when made, written back as text."""
+"""The class of parsed URIs, which validates and formats them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORMS = {
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class DeltaSqlUri:
-    """A parsed URI; `str()` and `repr()` mask the password, `to_string()` keeps it.
+    """A parsed URI; `str()` and `repr()` mask the password, `to_string()` includes it.
 
     >>> DeltaSqlUri(backend="sqlite", database="/data/meta.db", table="sales").to_string()
     'deltasql://sqlite//data/meta.db?table=sales'
@@ -64,21 +64,21 @@ class DeltaSqlUri:
 
     @property
     def is_catalog(self) -> bool:
-        """Whether no table is named."""
+        """Whether the URI is that of a catalog: it has no table."""
         return self.table is None
 
     @property
     def is_memory(self) -> bool:
-        """Whether the database lives only in this process."""
+        """Whether the database is in memory."""
         return self.backend != "postgres" and self.database == MEMORY
 
     @property
     def table_name(self) -> str | None:
-        """The table as it is written in `?table=`, without the default namespace."""
+        """The table in the form of `?table=`, without the default namespace."""
         return None if self.table is None else join_table_name(self.namespace, self.table)
 
     def catalog(self) -> DeltaSqlUri:
-        """The same database and connection, without table, version and location."""
+        """Return the URI of the catalog: without table, version, timestamp and location."""
         return replace(
             self,
             table=None,
@@ -89,11 +89,11 @@ class DeltaSqlUri:
         )
 
     def with_table(self, name: str, namespace: str | None = None) -> DeltaSqlUri:
-        """The URI of a table in this catalog; a dot in `name` is part of the name."""
+        """Return the URI of a table in this catalog; a dot in `name` is part of the name."""
         return replace(self.catalog(), table=name, namespace=namespace or DEFAULT_NAMESPACE)
 
     def to_string(self, *, redacted: bool = False) -> str:
-        """Write the URI so that `parse_uri` gives it back, with its password unless redacted."""
+        """Return the URI as text for `parse_uri`, with its password unless `redacted`."""
         given = {name: getattr(self, name) for name in PARAMETERS}
         written = {name: _write(value) for name, value in given.items() if value is not None}
         if self.backend == "postgres":
@@ -116,7 +116,7 @@ class DeltaSqlUri:
 
 
 def is_deltasql_uri(text: object) -> bool:
-    """Tell whether this is meant as a `deltasql://` URI rather than as a path.
+    """Return whether this is a `deltasql://` URI and not a path.
 
     >>> is_deltasql_uri("deltasql://sqlite/meta.db"), is_deltasql_uri("/data/sales")
     (True, False)

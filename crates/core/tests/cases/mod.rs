@@ -1,9 +1,9 @@
-//! How many inputs a property is tried on, and which.
+//! The number of inputs of a property test, and their seed.
 use std::env;
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// The same inputs in every run; `DELTASQL_EXPLORE` looks for new ones, ten times as many.
+/// The same inputs in every run; with `DELTASQL_EXPLORE`, ten times as many random inputs.
 pub fn cases(count: u32) -> Config {
     let explores = env::var_os("DELTASQL_EXPLORE").is_some_and(|value| !value.is_empty());
     let (cases, rng_seed) = match explores {

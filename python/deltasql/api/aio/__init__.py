@@ -1,7 +1,7 @@
-"""Catalogs, tables and transactions for code with an event loop.
+"""Catalogs, tables and transactions for asyncio.
 
-The log in PostgreSQL is read over async connections; everything else that blocks runs in a
-bounded number of threads. A task that is cancelled leaves nothing half-done.
+A log in PostgreSQL is read over async connections. All other blocking work runs in a bounded number
+of threads. A cancelled task never leaves a partial commit.
 """
 
 from deltasql.api.aio.catalog import AsyncCatalog, connect

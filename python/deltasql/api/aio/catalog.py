@@ -1,4 +1,4 @@
-"""A catalog for code with an event loop."""
+"""AsyncCatalog: a catalog for asyncio."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def connect(
 ) -> AsyncCatalog:
     """Open a catalog by URI: `async with connect(uri) as catalog`, or `await connect(uri)`.
 
-    Blocking work runs in at most `threads` threads. Other keyword arguments are those of
+    Blocking work runs in at most `threads` threads. The other keyword arguments are those of
     `deltasql.connect`: `create`, and settings.
 
     >>> import asyncio, tempfile, pyarrow as pa
@@ -51,7 +51,7 @@ def connect(
 
 
 class AsyncCatalog:
-    """Every table whose log lives in one database; use it as an async context manager."""
+    """The tables whose logs are in one database; use it as an async context manager."""
 
     def __init__(self, opening: Callable[[], Catalog], threads: int = _THREADS) -> None:
         self.worker = Worker(threads)
@@ -69,7 +69,7 @@ class AsyncCatalog:
         try:
             await self.worker.run(self._open)
         except asyncio.CancelledError:
-            await self.close()  # it may have been opened before the task was cancelled
+            await self.close()  # the thread may have opened it before the task was cancelled
             raise
         return self
 
@@ -82,7 +82,10 @@ class AsyncCatalog:
         await self.close()
 
     async def close(self) -> None:
-        """Publish what waits for it, give back every connection; safe to call twice."""
+        """Publish all commits that are not published yet, and close every connection.
+
+        Closing a closed catalog does nothing.
+        """
         opened, self._sync = self._sync, None
         if opened is not None and self._log is not None:
             await to_the_end(self._close(opened, self._log))
@@ -96,7 +99,7 @@ class AsyncCatalog:
 
     @property
     def sync(self) -> Catalog:
-        """The catalog of threads behind this one."""
+        """The synchronous catalog that does the work."""
         if self._sync is None:
             raise StoreClosedError(
                 "the catalog is not open", help="Use it inside of `async with`, or await it."
@@ -105,7 +108,7 @@ class AsyncCatalog:
 
     @property
     def log(self) -> AsyncLog:
-        """What is asked of the log."""
+        """The queries on the log."""
         if self._log is None or self._sync is None:
             raise StoreClosedError(
                 "the catalog is not open", help="Use it inside of `async with`, or await it."
@@ -113,34 +116,34 @@ class AsyncCatalog:
         return self._log
 
     async def tables(self, namespace: str | None = None) -> list[AsyncTable]:
-        """List live tables by namespace and name, with one statement."""
+        """List all tables, or those of one namespace, sorted by namespace and name."""
         return [AsyncTable(self, row) for row in await self.log.tables(namespace)]
 
     async def table(self, name: str, version: int | None = None) -> AsyncTable:
-        """Return a table by name, at its head or held at a version."""
+        """Return a table by name; with `version`, its reads see that version."""
         found = AsyncTable(self, await self.log.resolve(name), version)
         if version is not None:
-            await found.snapshot()  # a version that is not there is told of now
+            await found.snapshot()  # raises if the version does not exist
         return found
 
     async def exists(self, name: str) -> bool:
-        """Tell whether a live table has this name; without a catalog none has."""
+        """Return whether a table has this name; False if the database has no catalog."""
         try:
             return await self.log.find(name) is not None
         except CatalogNotFoundError:
             return False
 
     async def create_table(self, name: str, schema: object, **options: Any) -> AsyncTable:
-        """Create an empty table at version 0; the options are those of Catalog.create_table."""
+        """Create an empty table at version 0, with the options of `Catalog.create_table`."""
         created = await self.run(lambda catalog: catalog.create_table(name, schema, **options))
         return AsyncTable(self, created.row)
 
     def begin(self) -> AsyncTransaction:
-        """Start a transaction over any number of tables."""
+        """Start a transaction over any number of tables, all seen at the same point in time."""
         return AsyncTransaction(self.sync.begin(), self.worker)
 
     async def run(self, function: Callable[[Catalog], T]) -> T:
-        """Do with the catalog what has no method here, in a thread."""
+        """Call a function with the synchronous catalog in a thread; return its result."""
         return await self.worker.run(function, self.sync)
 
     def _open(self) -> None:

@@ -1,4 +1,4 @@
-"""Reads of the log: over async connections where the database has them, else in a thread."""
+"""Reads of the log: over async connections for PostgreSQL, in a thread otherwise."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
     from deltasql.store.postgres.aio import AsyncPostgres
 
-# So many files are quickly turned into Arrow; more of them come as Arrow, in a thread.
+# Up to this many files are converted to Arrow in the event loop; more are read in a thread.
 _FEW_FILES = 5_000
 
 
 class AsyncLog:
-    """Asks for what is in the log of one catalog."""
+    """Queries on the log of one catalog."""
 
     def __init__(self, catalog: Catalog, worker: Worker) -> None:
         self._catalog, self._worker = catalog, worker
@@ -34,7 +34,7 @@ class AsyncLog:
             self._native = postgres_async.AsyncPostgres(catalog.store, catalog.uri, catalog.config)
 
     async def query(self, name: str, /, **params: Any) -> list[Row]:
-        """Run one read by the name of its statement."""
+        """Run a named statement that reads, and return its rows."""
         if self._native is not None:
             if not self._catalog.store.is_found:
                 await self._worker.run(self._catalog.store.check_exists)
@@ -46,24 +46,24 @@ class AsyncLog:
             await self._native.close()
 
     async def tables(self, namespace: str | None = None) -> list[TableRow]:
-        """List the live tables."""
+        """List all tables, or those of one namespace."""
         rows = await self.query("list_tables", namespace=namespace)
         return [TableRow.from_row(row) for row in rows]
 
     async def find(self, name: str) -> TableRow | None:
-        """Return a live table by name."""
+        """Return a table's row by name; None if no table has this name."""
         rows = await self.query("table_by_name", live_name=live_name(*split_table_name(name)))
         return TableRow.from_row(rows[0]) if rows else None
 
     async def resolve(self, name: str) -> TableRow:
-        """Return a live table by name, or the error that names the nearest one."""
+        """Return a table's row; the error for an unknown name suggests a similar one."""
         found = await self.find(name)
         if found is not None:
             return found
         return await self._worker.run(self._catalog.resolve, name, fresh=True)
 
     async def snapshot(self, table: TableRow, version: int | None = None) -> Snapshot:
-        """Open a table at its head or at a version."""
+        """Return a table at its latest version or at a version."""
         if version is None:
             rows = await self.query("read_head", table_id=table.table_id)
         else:
@@ -74,7 +74,7 @@ class AsyncLog:
         return Snapshot(self._catalog.store, table, self._catalog.cache, heads[0])
 
     async def history(self, table: TableRow, limit: int | None = None) -> list[VersionRow]:
-        """Return commits, newest first, a page per statement."""
+        """Return commits, newest first; each statement reads one page."""
         last = (await self.snapshot(table)).version
         remaining = last + 1 if limit is None else limit
         found: list[VersionRow] = []
@@ -94,7 +94,7 @@ class AsyncLog:
         return found
 
     async def files(self, table: TableRow, version: int | None = None) -> pa.Table:
-        """Return the live files as Arrow."""
+        """Return the live files as an Arrow table."""
         snapshot = await self.snapshot(table, version)
         if self._native is None or snapshot.next_file_id > _FEW_FILES:
             return await self._worker.run(snapshot.files)

@@ -1,4 +1,4 @@
-"""A table of a catalog, for code with an event loop."""
+"""AsyncTable: a table of a catalog, for asyncio."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class AsyncTable:
-    """A live table, at its head or held at a version."""
+    """A table of a catalog; every read sees the latest version, or a fixed one."""
 
     def __init__(self, catalog: AsyncCatalog, row: TableRow, version: int | None = None) -> None:
-        """`version` holds the reads at a version; without it each of them sees the head."""
+        """With `version`, all reads see that version; without it, each sees the latest one."""
         self.catalog, self.row = catalog, row
         self._version = version
 
@@ -34,26 +34,26 @@ class AsyncTable:
 
     @property
     def full_name(self) -> str:
-        """The name as `catalog.table` takes it."""
+        """The name for `catalog.table`: `sales`, or `crm.sales` in another namespace."""
         return join_table_name(self.row.namespace, self.row.name)
 
     @property
     def location(self) -> str:
-        """Where the data files and the mirrored `_delta_log` are."""
+        """The folder or bucket prefix of the data files and of the published `_delta_log`."""
         return self.row.location
 
     # The log
 
     async def snapshot(self) -> Snapshot:
-        """Open the version that reads of this handle see."""
+        """Return a snapshot of the version that reads of this object see."""
         return await self.catalog.log.snapshot(self.row, self._version)
 
     async def version(self) -> int:
-        """Return the version that reads of this handle see."""
+        """Return the version that reads of this object see."""
         return (await self.snapshot()).version
 
     async def schema(self) -> StructType:
-        """Return the columns of the table."""
+        """Return the schema of the table."""
         snapshot = await self.snapshot()
         return await self.catalog.worker.run(lambda: snapshot.schema)
 
@@ -62,7 +62,7 @@ class AsyncTable:
         return await self.catalog.log.history(self.row, limit)
 
     async def files(self) -> pa.Table:
-        """Return the live files as Arrow."""
+        """Return the live files as an Arrow table."""
         return await self.catalog.log.files(self.row, self._version)
 
     # The rows
@@ -70,7 +70,7 @@ class AsyncTable:
     async def scan(
         self, columns: Sequence[str] | None = None, predicate: str | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Yield the rows for which a predicate is true, batch by batch."""
+        """Yield the rows that match a predicate, or all rows, in batches."""
         worker = self.catalog.worker
         reader = await worker.run(self._reader, columns, predicate)
         async for batch in worker.iterate(reader):
@@ -79,13 +79,13 @@ class AsyncTable:
     async def to_arrow(
         self, columns: Sequence[str] | None = None, predicate: str | None = None
     ) -> pa.Table:
-        """Return the rows for which a predicate is true."""
+        """Return the rows that match a predicate, or all rows, as an Arrow table."""
         return await self.catalog.worker.run(lambda: self._reader(columns, predicate).read_all())
 
     async def to_pandas(
         self, columns: Sequence[str] | None = None, predicate: str | None = None
     ) -> Any:
-        """Return the rows for which a predicate is true as a data frame of pandas."""
+        """Return the rows that match a predicate, or all rows, as a pandas data frame."""
         return await self.catalog.worker.run(lambda: self._reader(columns, predicate).read_pandas())
 
     async def changes(
@@ -96,7 +96,10 @@ class AsyncTable:
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Yield the rows that versions inserted and deleted, batch by batch."""
+        """Yield the rows that versions inserted and deleted, in batches.
+
+        Both versions are included; `to_version` defaults to the latest version.
+        """
         worker = self.catalog.worker
         reader = await worker.run(
             changes,
@@ -110,18 +113,21 @@ class AsyncTable:
         async for batch in worker.iterate(reader):
             yield batch
 
-    # Its changes
+    # Writes
 
     async def write(self, data: object, **options: Any) -> int:
-        """Write rows in a commit of their own; returns its version."""
+        """Write rows in one commit; `options` are those of `AsyncTransaction.write`.
+
+        Returns the version of the commit.
+        """
         async with self.catalog.begin() as tx:
             await tx.write(self.full_name, data, **options)
         return tx.versions[self.full_name]
 
     async def run(self, function: Callable[[DeltaTable], T]) -> T:
-        """Do anything that a DeltaTable does, in a thread.
+        """Call a function with a DeltaTable of this table in a thread; return its result.
 
-        `await table.run(lambda dt: dt.delete("day < '2024-01-01'"))` returns its metrics.
+        `await table.run(lambda dt: dt.delete("day < '2024-01-01'"))` returns metrics.
         """
         return await self.catalog.worker.run(lambda: function(self._handle()))
 
@@ -130,7 +136,7 @@ class AsyncTable:
 
     def _raw(self) -> Any:
         from deltasql.api.deltalake_compat.handle.table import (
-            RawTable,  # deltalake takes its time to import
+            RawTable,  # late: importing deltalake is slow
         )
 
         return RawTable(self.catalog.sync, self.row, version=self._version)

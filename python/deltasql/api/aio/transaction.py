@@ -1,4 +1,4 @@
-"""A transaction over many tables, for code with an event loop."""
+"""AsyncTransaction: a transaction over many tables, for asyncio."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ T = TypeVar("T")
 class AsyncTransaction:
     """All or nothing over many tables; commits when the `async with` block ends without an error.
 
-    A task that is cancelled while rows are written leaves nothing behind. One that is cancelled
-    while the commit is under way gets its CancelledError after the commit, which holds then as a
-    whole or not at all: `versions` tells.
+    If the task is cancelled while it writes rows, nothing is committed and the written files are
+    deleted. If it is cancelled during the commit, CancelledError is raised after the commit has
+    succeeded or failed as a whole: `versions` has the committed versions, or is empty.
     """
 
     def __init__(self, transaction: MultiTableTransaction, worker: Worker) -> None:
         self._transaction, self._worker = transaction, worker
-        self._turn = asyncio.Lock()  # the steps of one transaction follow each other
+        self._turn = asyncio.Lock()  # one operation of a transaction at a time
 
     def __repr__(self) -> str:
         return f"Async{self._transaction!r}"
 
     @property
     def txn_id(self) -> str:
-        """The id under which the commit is found again."""
+        """The id of the transaction, which its commits record."""
         return self._transaction.txn_id
 
     @property
     def versions(self) -> dict[str, int]:
-        """The committed versions by name; empty before the commit."""
+        """The committed versions by table name; empty before the commit."""
         return self._transaction.versions
 
     async def __aenter__(self) -> Self:
@@ -57,17 +57,17 @@ class AsyncTransaction:
         try:
             await self._locked(Stop(), self._transaction.__exit__, kind, error, traceback)
         except asyncio.CancelledError as cancelled:
-            # It may not have come to its turn: then its files are still to be deleted.
+            # If __exit__ did not run before the cancellation, it must still delete the files.
             exit_ = partial(self._transaction.__exit__, type(cancelled), cancelled, None)
             await to_the_end(self._locked(Stop(), exit_))
             raise
 
     async def run(self, function: Callable[[MultiTableTransaction], T]) -> T:
-        """Do with the transaction what has no method here, in a thread."""
+        """Call a function with the synchronous transaction in a thread; return its result."""
         return await self._locked(Stop(), function, self._transaction)
 
     async def write(self, table: str, data: object, **options: Any) -> Any:
-        """Write rows as files now and stage them: they become visible with the commit."""
+        """Write rows as data files now and stage them: the commit makes them visible."""
         stop = Stop()
 
         def write() -> Any:
@@ -78,31 +78,31 @@ class AsyncTransaction:
         return await self._locked(stop, write)
 
     async def read(self, table: str, **options: Any) -> pa.Table:
-        """Return rows as this transaction sees them, its own writes included."""
+        """Return rows as this transaction sees them, its own changes included."""
         return await self._locked(Stop(), self._transaction.read, table, **options)
 
     async def delete(self, table: str, predicate: str | None = None, **options: Any) -> Any:
-        """Stage the removal of the rows for which a predicate is true; returns the metrics."""
+        """Delete the rows that match a predicate, or all rows; returns metrics."""
         return await self._locked(Stop(), self._transaction.delete, table, predicate, **options)
 
     async def update(self, table: str, updates: Any = None, **options: Any) -> Any:
-        """Stage new values for the rows for which a predicate is true; returns the metrics."""
+        """Set columns of the rows that match a predicate, or of all rows; returns metrics."""
         return await self._locked(Stop(), self._transaction.update, table, updates, **options)
 
     async def stage_table(self, table: str, actions: object, **options: Any) -> None:
-        """Stage Delta actions, or rows, for a table."""
+        """Stage Delta actions for a table; rows are written and appended."""
         await self._locked(Stop(), self._transaction.stage_table, table, actions, **options)
 
     async def create_table(self, name: str, schema: object, **options: Any) -> None:
-        """Stage a new table: it comes into being with the rest of the commit."""
+        """Stage a new table: the commit creates it."""
         await self._locked(Stop(), self._transaction.create_table, name, schema, **options)
 
     async def commit(self) -> dict[str, int]:
-        """Ratify everything that was staged and publish it; returns the versions by name."""
+        """Ratify all staged changes and publish them; returns the new versions by table name."""
         return await self._locked(Stop(), self._transaction.commit)
 
     async def rollback(self) -> None:
-        """Forget everything that was staged."""
+        """Discard all staged changes, and delete the data files that were written for them."""
         await self._locked(Stop(), self._transaction.rollback)
 
     async def _locked(

@@ -1,4 +1,4 @@
-"""Blocking work in a few threads, and what becomes of it when its caller is cancelled."""
+"""Run blocking work in a bounded number of threads, and handle cancelled callers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 
 
 class Stop:
-    """Asks work in a thread to end at the next batch."""
+    """Makes work in a thread stop at its next batch."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -36,7 +36,11 @@ class Stop:
             )
 
     def watched(self, data: object) -> object:
-        """Return rows that end when the caller is cancelled; a frame of Spark as it is."""
+        """Return the data as batches that raise when the caller was cancelled.
+
+        An Arrow table, and data without an Arrow stream such as a Spark DataFrame, is returned as
+        it is.
+        """
         if not hasattr(data, "__arrow_c_stream__") or isinstance(data, pa.Table):
             return data
         reader = batches(data)
@@ -50,10 +54,10 @@ class Stop:
 
 
 class Worker:
-    """A bounded number of threads.
+    """A bounded pool of threads for blocking functions.
 
-    A caller that is cancelled gets its CancelledError when the work has come to an end: nothing
-    goes on behind its back. Work that has not begun never begins.
+    When a caller is cancelled, its function does not start if it has not started yet. A function
+    that runs is waited for, and CancelledError is raised after it has ended.
     """
 
     def __init__(self, threads: int) -> None:
@@ -66,13 +70,16 @@ class Worker:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Return what a function returns."""
+        """Call a function in a thread and return its result."""
         return await self.run_stoppable(Stop(), function, *args, **kwargs)
 
     async def run_stoppable(
         self, stop: Stop, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return what a function returns; it looks at `stop` now and then."""
+        """Call a function that checks `stop` in a thread, and return its result.
+
+        `stop` is set when the caller is cancelled.
+        """
         begun = self._threads.submit(function, *args, **kwargs)
         future = asyncio.wrap_future(begun)
         try:
@@ -85,18 +92,18 @@ class Worker:
         return future.result()
 
     async def iterate(self, items: Iterator[T]) -> AsyncIterator[T]:
-        """Yield what an iterator yields, each item made in a thread."""
+        """Yield the items of an iterator; each `next` runs in a thread."""
         end: Any = object()
         while (item := await self.run(next, items, end)) is not end:
             yield item
 
     async def close(self) -> None:
-        """Wait for what is under way and end the threads."""
+        """Wait for running functions and end the threads."""
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do what must not be left half-done; a caller that is cancelled is told so after it."""
+    """Run a coroutine to its end even if the caller is cancelled; then raise CancelledError."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -106,11 +113,11 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _ended(future: asyncio.Future[T]) -> None:
-    """Wait for the end, also when cancelled once more."""
+    """Wait until a future is done, and ignore further cancellations."""
     while not future.done():
         try:
             await asyncio.wait([future])
         except asyncio.CancelledError:
             continue
     if not future.cancelled():
-        future.exception()  # it is looked at: the caller is told of the cancellation instead
+        future.exception()  # retrieved, so that asyncio does not log it: the caller is cancelled

@@ -1,4 +1,4 @@
-"""What `DeltaTable.alter` offers beyond deltalake's own: columns are renamed and dropped."""
+"""`DeltaTable.alter` with two methods that deltalake does not have: rename and drop columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Alterer(TableAlterer):
-    """ALTER TABLE: deltalake's methods, and those that column mapping makes possible."""
+    """deltalake's ALTER TABLE methods, and renaming and dropping columns by column mapping."""
 
     def rename_column(
         self,
@@ -25,7 +25,7 @@ class Alterer(TableAlterer):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Give a column, or a member of a struct (`a.b`), another name; no file is touched."""
+        """Rename a column or a field of a struct (`a.b`), without rewriting data files."""
         self._raw.rename_column(column, new_name, commit_properties, post_commithook_properties)
 
     def drop_column(
@@ -35,7 +35,7 @@ class Alterer(TableAlterer):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Take columns, or members of structs, out of the schema; no file is touched."""
+        """Drop columns or fields of structs from the schema, without rewriting data files."""
         names = [columns] if isinstance(columns, str) else list(columns)
         self._raw.drop_columns(names, commit_properties, post_commithook_properties)
 

@@ -1,4 +1,4 @@
-"""`convert_to_deltalake`: deltalake's function, for `deltasql://` tables and for all others."""
+"""`convert_to_deltalake`: deltalake's function, which also accepts `deltasql://` URIs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def convert_to_deltalake(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
-    """Make a table of a folder of Parquet files, where they are.
+    """Create a table from the Parquet files of a folder; the files stay where they are.
 
-    A `deltasql://` URI names the table, and the folder by `?location=`.
+    A `deltasql://` URI names the table; its option `?location=` is the folder.
     """
     import deltalake
     from deltalake._util import deprecate_positional_commit_args

@@ -1,4 +1,4 @@
-"""Create tables by URI: what deltalake's functions of these names do, for `deltasql://` tables."""
+"""Create `deltasql://` tables with the functions and signatures of deltalake."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def create_deltalake(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
-    """Create an empty table; `overwrite` replaces what is there, `ignore` leaves it."""
+    """Create an empty table; `overwrite` replaces an existing table, `ignore` keeps it."""
     create_table_with_add_actions(
         table_uri,
         schema,
@@ -80,7 +80,7 @@ def create_table_with_add_actions(
     *,
     raise_if_key_not_exists: bool = True,
 ) -> None:
-    """Create a table that has files from the start."""
+    """Create a table with data files."""
     check_schema(schema)
     check_flags(raise_if_key_not_exists)
     check_add_actions(add_actions)
@@ -129,7 +129,7 @@ def convert_to_deltalake(
     *,
     mode: str = "error",
 ) -> None:
-    """Make a table of a folder of Parquet files, where they are: `?location=` names the folder."""
+    """Create a table from the Parquet files in the folder that `?location=` names."""
     parsed, catalog, table = open_for_writing(uri, storage_options)
     if catalog.exists(table):
         if mode == "ignore":
@@ -151,7 +151,7 @@ def convert_to_deltalake(
     properties = table_properties(configuration, strict=False)
     schema = found.schema
     if column_mapping_mode(properties) is not None:
-        # The files are there: their columns are called what they are called.
+        # The physical names must be the names of the columns in the existing files.
         schema, properties = with_column_mapping(schema, properties)
     with leaves_existing(catalog, table, mode=mode), catalog.begin() as tx:
         new_table(tx, parsed, schema, found.partition_by, properties, name, description)
@@ -167,7 +167,7 @@ def convert_to_deltalake(
 
 @contextmanager
 def leaves_existing(catalog: Catalog, table: str, *, mode: str) -> Iterator[None]:
-    """With the mode `ignore`, pass over a table that another writer created first."""
+    """With mode `ignore`, suppress the error if another writer created the table first."""
     try:
         yield
     except TableExistsError:
@@ -178,7 +178,7 @@ def leaves_existing(catalog: Catalog, table: str, *, mode: str) -> Iterator[None
 def open_for_writing(
     table_uri: str | DeltaSqlUri, storage_options: Mapping[str, str] | None
 ) -> tuple[DeltaSqlUri, Catalog, str]:
-    """Return the URI, its catalog and the name of the table that a call may write to."""
+    """Return the parsed URI, its catalog and the table's name; refuse a URI with a version."""
     uri = parse_table_uri(table_uri)
     if uri.version is not None or uri.timestamp is not None:
         raise TxnLogUriError(
@@ -198,7 +198,7 @@ def new_table(
     description: str | None,
     replaces: bool = False,
 ) -> None:
-    """Stage the table of a URI, at the location that the URI may name."""
+    """Stage the table of a URI, at the URI's location if it has one."""
     unknown = unknown_properties(properties)
     create = tx.create_missing if replaces else tx.create_table
     create(
@@ -214,7 +214,7 @@ def new_table(
 
 
 def _keep_unknown(target: TableStage, unknown: Mapping[str, str]) -> None:
-    """Keep properties that a caller of deltalake's API may set and Delta does not have."""
+    """Add properties that Delta does not define, which deltalake's API accepts."""
     if unknown:
         configuration = {**target.configuration, **unknown}
         target.change_metadata(replace(target.metadata, configuration=configuration))
@@ -223,7 +223,7 @@ def _keep_unknown(target: TableStage, unknown: Mapping[str, str]) -> None:
 def table_properties(
     configuration: Mapping[str, str | None] | None, *, strict: bool
 ) -> dict[str, str]:
-    """Return the properties that have a value; strict refuses names that Delta does not have."""
+    """Return the properties that have a value; `strict` refuses names unknown to Delta."""
     given = {key: value for key, value in (configuration or {}).items() if value is not None}
     for key, value in given.items():
         known = key in KNOWN or key.startswith((FEATURE_PREFIX, CONSTRAINT_PREFIX))

@@ -1,4 +1,4 @@
-"""`DeltaTable`: deltalake's class, with the log of `deltasql://` tables in SQL."""
+"""`DeltaTable`: deltalake's class, which also opens `deltasql://` tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltalake.table import FilePruningPredicateType, FilterType, TableAlterer
     from pyarrow.dataset import Dataset, Expression, ParquetReadOptions
 
-# deltalake's own default, which tells an argument that was left out from one that is true.
+# deltalake's default value, which distinguishes an omitted argument from True.
 _NOT_GIVEN: bool = (
     inspect.signature(deltalake.DeltaTable.create).parameters["raise_if_key_not_exists"].default
 )
@@ -39,7 +39,7 @@ _NO_EFFECT = {
 
 
 class DeltaTable(deltalake.DeltaTable):
-    """A table at a version. A URI that is not ours opens a table of deltalake as it is.
+    """A table at a version; a URI of another scheme, or a path, is opened by deltalake.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -73,25 +73,25 @@ class DeltaTable(deltalake.DeltaTable):
             warnings.warn(message, DeprecationWarning, stacklevel=2)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Open the same version again where the copy is made: a pickle holds no connection."""
+        """Pickle the URI and the version, not the connection; unpickling opens the table."""
         raw = self._raw
         if raw is None:
             place = self.table_uri
         else:
-            # The only place a password is written to: without it the copy could not be opened.
+            # With the password: without it the table could not be opened again.
             place = raw.catalog.uri.with_table(raw.row.name, raw.row.namespace).to_string()
         return type(self), (place, self.version(), self._storage_options)
 
     @property
     def _raw(self) -> RawTable | None:
-        """The handle on SQL; None for a table that deltalake opened."""
+        """The table in SQL; None for a table that deltalake opened."""
         return self._table if isinstance(self._table, RawTable) else None
 
     @staticmethod
     def is_deltatable(
         table_uri: str | Path | os.PathLike[str], storage_options: dict[str, str] | None = None
     ) -> bool:
-        """Tell whether a table is there."""
+        """Return whether a table exists at this URI."""
         if not is_ours(table_uri):
             return deltalake.DeltaTable.is_deltatable(table_uri, storage_options)
         return RawTable.is_deltatable(table_uri, storage_options)
@@ -112,7 +112,7 @@ class DeltaTable(deltalake.DeltaTable):
         post_commithook_properties: PostCommitHookProperties | None = None,
         raise_if_key_not_exists: bool = _NOT_GIVEN,
     ) -> deltalake.DeltaTable:
-        """Create a table, or replace one with mode="overwrite"; returns it opened."""
+        """Create a table, or replace one with mode="overwrite"; returns the table."""
         given = (commit_properties, post_commithook_properties)
         if not is_ours(table_uri):
             return super().create(
@@ -149,7 +149,7 @@ class DeltaTable(deltalake.DeltaTable):
 
     @property
     def alter(self) -> TableAlterer:
-        """ALTER TABLE; tables of ours can also rename and drop columns."""
+        """ALTER TABLE; columns of `deltasql://` tables can also be renamed and dropped."""
         if self._raw is None:
             return super().alter
         from deltasql.api.deltalake_compat.alterer import Alterer
@@ -167,10 +167,10 @@ class DeltaTable(deltalake.DeltaTable):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
-        """Set columns of the rows for which a predicate is true, as deltalake does.
+        """Set columns of the rows that match a predicate, or of all rows; returns metrics.
 
-        A datetime for a column with nanoseconds keeps its value; deltalake's own code counts
-        microseconds in every column.
+        For a column of nanosecond timestamps, a datetime in `new_values` keeps its value:
+        deltalake's code converts a datetime to a number of microseconds for every column.
         """
         raw = self._raw
         if raw is not None and new_values is not None:
@@ -194,7 +194,7 @@ class DeltaTable(deltalake.DeltaTable):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
-        """Take back the last commit by a new one; undoing that brings it back."""
+        """Undo the last commit with a new commit; a second undo restores it."""
         raw = self._raw
         if raw is None:
             return self.restore(
@@ -215,9 +215,9 @@ class DeltaTable(deltalake.DeltaTable):
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
     ) -> pa.RecordBatchReader:
-        """Stream the rows that versions inserted and deleted; no table has to opt in to it.
+        """Stream the rows that versions inserted and deleted, with or without change data feed.
 
-        The first and the last version are included; without a last one it is the latest.
+        Both versions are included; `to_version` defaults to the latest version.
         """
         if self._raw is None:
             raise TxnLogError(
@@ -227,7 +227,7 @@ class DeltaTable(deltalake.DeltaTable):
         return self._raw.changes(from_version, to_version, columns=columns, predicate=predicate)
 
     def count(self) -> int:
-        """Return the number of rows by the statistics of files; one without them counts as none."""
+        """Return the number of rows from file statistics; a file without them counts as 0 rows."""
         raw = self._raw
         return super().count() if raw is None else raw.count_records()
 
@@ -240,7 +240,7 @@ class DeltaTable(deltalake.DeltaTable):
         as_large_types: bool = False,
         file_pruning_predicate: FilePruningPredicateType | None = None,
     ) -> Dataset:
-        """Return the files as a pyarrow dataset that skips those which cannot match a filter."""
+        """Return the table as a pyarrow dataset, which skips files that cannot match a filter."""
         pruning = file_pruning_predicate
         if partitions is not None and pruning is None:
             _warn_deprecated("`partitions`", "`file_pruning_predicate`")
@@ -250,7 +250,7 @@ class DeltaTable(deltalake.DeltaTable):
         if self._raw is not None and parquet_read_options is None:
             from pyarrow.dataset import ParquetReadOptions
 
-            # Old timestamps are nanoseconds, which have no room for Delta's first and last years.
+            # INT96 is read as nanoseconds by default, whose range is smaller than that of Delta.
             unit = "ns" if has_nanoseconds(self._raw.snapshot.schema) else "us"
             parquet_read_options = ParquetReadOptions(coerce_int96_timestamp_unit=unit)
         return super().to_pyarrow_dataset(
@@ -269,7 +269,7 @@ class DeltaTable(deltalake.DeltaTable):
         filesystem: str | pa_fs.FileSystem | None = None,
         filters: FilterType | Expression | None = None,
     ) -> pa.Table:
-        """Return rows as Arrow, also of tables that pyarrow cannot read by itself."""
+        """Return rows as an Arrow table, also if pyarrow alone cannot read the table's files."""
         if partitions is not None:
             _warn_deprecated("`partitions`", "`filters`")
         condition = None
@@ -301,7 +301,7 @@ class DeltaTable(deltalake.DeltaTable):
         return dataset_rows(raw, dataset, columns, condition)
 
     def _file_system(self, given: str | pa_fs.FileSystem | None) -> str | pa_fs.FileSystem | None:
-        """Return the table's folder for pyarrow; None lets deltalake look after its own."""
+        """Return the table's folder as a pyarrow file system; None lets deltalake choose one."""
         raw = self._raw
         if raw is None:
             return given
@@ -317,7 +317,7 @@ def _with_positional(
     post: PostCommitHookProperties | None,
     strict: bool,
 ) -> tuple[CommitProperties | None, PostCommitHookProperties | None, bool]:
-    """Take the arguments that older callers give by position, after all others."""
+    """Return the commit arguments, including those in `args`: passing by position is deprecated."""
     if not args:
         return commit, post, True if strict is _NOT_GIVEN else strict
     _warn_deprecated("a commit argument given positionally", "its name", stacklevel=4)

@@ -1,4 +1,4 @@
-"""`deltasql://` for fsspec: the local files of a table, which dask asks for by its URI."""
+"""`deltasql://` for fsspec: dask opens the local files of a table by the table's URI."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from deltasql.engine.files.addresses import root_address
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage import parse_location
 
-# Without fsspec nobody asks for the class.
+# Without fsspec, no code uses the class.
 _Local: Any = (
     import_module("fsspec.implementations.local").LocalFileSystem if find_spec("fsspec") else object
 )
 
 
 class DeltaSqlFileSystem(_Local):  # type: ignore[misc]
-    """The local file system; the URI of a table means the folder of its files."""
+    """The local file system, in which the URI of a table is the folder of its files."""
 
     protocol = "deltasql"
 

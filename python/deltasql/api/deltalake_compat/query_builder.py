@@ -1,4 +1,4 @@
-"""QueryBuilder: deltalake's class for SQL over registered tables, `deltasql://` or not."""
+"""QueryBuilder: deltalake's class for SQL queries, which also accepts `deltasql://` tables."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ _MEANINGS = ("datafusion.sql_parser.", "datafusion.execution.time_zone")
 
 
 class QueryBuilder(deltalake.QueryBuilder):
-    """SQL queries over registered tables, answered by DataFusion.
+    """SQL queries over registered tables, run by DataFusion.
 
     For a query that needs few files of a `deltasql://` table, data skipping happens in SQL, and
-    DataFusion reads those files alone. Otherwise DataFusion reads the published log. If nothing is
+    DataFusion reads only those files. Otherwise DataFusion reads the published log. If nothing is
     published, because the mirror is off or quarantined, DataFusion gets the list of all files, and
-    DuckDB answers the query if that is not possible.
+    DuckDB runs the query if that is not possible.
     """
 
     def __init__(self, session_config: dict[str, str] | None = None) -> None:
         super().__init__(session_config)
         self._begin(session_config, {})
-        # The session has tables only: no views, and no table was dropped.
+        # True if the session has only registered tables: no views, and no dropped tables.
         self._has_only_tables = not any(key.startswith(_MEANINGS) for key in session_config or {})
 
     @classmethod
     def take_over(cls, stock: Any, shown: Mapping[str, Any]) -> None:
-        """Turn an object of the stock class into this class; its session may have other objects."""
+        """Change the class of a deltalake QueryBuilder, whose session may have other objects."""
         theirs = type(stock)
         is_stock = theirs is deltalake.QueryBuilder
-        # The methods of a user's subclass take precedence over ours.
+        # The methods of a user's subclass take precedence over those of this class.
         stock.__class__ = cls if is_stock else type(theirs.__name__, (theirs, cls), {})
         stock._begin(None, shown)
         stock._has_only_tables = False
@@ -64,7 +64,7 @@ class QueryBuilder(deltalake.QueryBuilder):
         self._unpublished: dict[str, RawTable] = {}
 
     def register(self, table_name: str, delta_table: deltalake.DeltaTable) -> QueryBuilder:
-        """Register a table for queries, at the current version of its handle."""
+        """Register a table for queries, at the version that `delta_table` has now."""
         raw: Any = delta_table._table
         check_text_given(table_name)
         if not isinstance(raw, RawTable):
@@ -91,7 +91,7 @@ class QueryBuilder(deltalake.QueryBuilder):
         return RecordBatchReader.from_arrow(_duckdb_answer(sql, self._tables))
 
     def _show_waiting(self) -> None:
-        """Register the tables with DataFusion that no query needed until now."""
+        """Register the remaining tables with DataFusion."""
         while self._waiting:
             name, raw = self._waiting.popitem()
             shown = self._whole(name, raw)

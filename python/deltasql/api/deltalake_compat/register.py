@@ -1,7 +1,7 @@
-"""`register()`: deltalake's own names take `deltasql://` URIs, wherever they were imported.
+"""`register()`: make deltalake's own classes and functions accept `deltasql://` URIs.
 
-Classes are patched in place and functions in the modules that call them, since other libraries
-hold references to both. Everything that is not ours goes on to what was there before.
+Classes are patched in place, and functions in the modules that call them, because other libraries
+hold references to both. Calls with other URIs are passed to the original code.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _replaced: list[tuple[Any, str, object]] = []
 
 
 def register() -> None:
-    """Let `deltalake.DeltaTable("deltasql://…")`, `write_deltalake` and the like work.
+    """Make `deltalake.DeltaTable`, `write_deltalake` and others accept `deltasql://` URIs.
 
-    Code that imported them before works too, and so does what builds on them: polars, daft,
-    pandas, dask. Calling it again does nothing; `unregister` takes it back.
+    This includes references that were imported before, and libraries that use deltalake: polars,
+    daft, pandas and dask. A second call does nothing. `unregister` undoes it.
 
     >>> import deltalake, tempfile, pyarrow as pa
     >>> register()
@@ -43,7 +43,7 @@ def register() -> None:
 
 
 def unregister() -> None:
-    """Give deltalake back every attribute that `register` replaced."""
+    """Restore every attribute of deltalake that `register` replaced."""
     with _guard:
         while _replaced:
             owner, name, before = _replaced.pop()
@@ -55,7 +55,7 @@ def unregister() -> None:
 
 
 def is_registered() -> bool:
-    """Tell whether deltalake takes our URIs at this moment."""
+    """Return whether deltalake accepts `deltasql://` URIs now."""
     return bool(_replaced)
 
 
@@ -66,7 +66,7 @@ def _patch_all() -> None:
     import deltalake.writer.convert_to
     import deltalake.writer.writer
 
-    # What stock's functions call is looked up in these modules at every call.
+    # deltalake's functions look these names up in their modules at every call.
     _divert(
         deltalake.table,
         "_create_deltalake",
@@ -91,7 +91,7 @@ def _patch_all() -> None:
 
 
 def _divert(module: Any, name: str, ours_in: str, ours: str) -> None:
-    """Let a module call our function in the place of one of Rust, for our URIs."""
+    """Make a module call our function instead of deltalake's Rust function for our URIs."""
     before = getattr(module, name)
 
     @wraps(before)
@@ -105,7 +105,7 @@ def _divert(module: Any, name: str, ours_in: str, ours: str) -> None:
 
 
 def write_new_table(table_uri: str, data: object, batch_schema: object, **options: Any) -> None:
-    """Write the first rows of a table, as deltalake's writer asks its core for it."""
+    """Create a table with its first rows, with the signature of deltalake's Rust function."""
     from deltasql.api.deltalake_compat.write_deltalake import write_deltalake
 
     write_deltalake(table_uri, cast("Any", data), **options)
@@ -180,7 +180,7 @@ def _file_options(raw: Any, options: dict[str, str] | None) -> dict[str, str] | 
 
 
 def _tell_scheme() -> None:
-    """Let fsspec know where the files of a table are, where it is installed: dask asks it."""
+    """Register the scheme with fsspec, if it is installed: dask opens files with it."""
     if find_spec("fsspec") is not None:
         fsspec = import_module("fsspec")
         place = "deltasql.api.deltalake_compat.fsspec_files.DeltaSqlFileSystem"
@@ -195,6 +195,6 @@ def _forget_scheme() -> None:
 
 
 def _replace(owner: Any, name: str, value: object) -> None:
-    # From the dictionary: getattr would unwrap a staticmethod, and find what is inherited.
+    # From __dict__: getattr would unwrap a staticmethod, and return inherited attributes.
     _replaced.append((owner, name, owner.__dict__.get(name, _MISSING)))
     setattr(owner, name, value)

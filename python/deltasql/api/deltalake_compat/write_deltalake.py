@@ -1,4 +1,4 @@
-"""`write_deltalake`: deltalake's function, for `deltasql://` tables and for all others."""
+"""`write_deltalake`: deltalake's function, which also accepts `deltasql://` URIs."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def write_deltalake(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
-    """Write rows to a table, creating it when it does not exist.
+    """Write rows to a table, and create it if it does not exist.
 
     `data` is anything Arrow-compatible: Arrow tables, readers and datasets, pandas, polars, DuckDB.
-    A table object that is passed moves to the new version.
+    If `table_or_uri` is a DeltaTable, it then has the new version.
 
-    - `mode`: `error`, the default, refuses a table that exists; `append`; `overwrite`; `ignore`
-    - `predicate`: the rows that an overwrite replaces, as SQL; all of them without it
-    - `schema_mode`: `merge` adds columns that the table lacks, `overwrite` takes those of the data
-    - `partition_by`, `name`, `description`, `configuration`: of a table that comes into being
-    - `commit_properties`: metadata of the commit, and `app_transactions` to write a batch only once
-    - `target_file_size`, `writer_properties`: how Parquet files are written
-    - `storage_options`: of the object store, on top of those of the configuration
+    - `mode`: `error` (the default) refuses an existing table; `append`; `overwrite`; `ignore`
+    - `predicate`: the rows that an overwrite replaces, as SQL; all rows by default
+    - `schema_mode`: `merge` adds missing columns to the table, `overwrite` replaces its schema
+    - `partition_by`, `name`, `description`, `configuration`: of a new table
+    - `commit_properties`: metadata of the commit, and `app_transactions` to write a batch once
+    - `target_file_size`, `writer_properties`: size and format of the Parquet files
+    - `storage_options`: options of the object store, in addition to the configuration
 
     >>> import tempfile, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -73,7 +73,7 @@ def write_deltalake(
     save_mode: Any = mode.lower() if isinstance(mode, str) else mode
     evolution: Any = schema_mode.lower() if isinstance(schema_mode, str) else schema_mode
     if not isinstance(handle, WriteSide) and not is_ours(table_or_uri):
-        write_stock: Any = deltalake.write_deltalake  # its overloads know no None
+        write_stock: Any = deltalake.write_deltalake  # its overloads do not accept None
         write_stock(
             table_or_uri,
             data,

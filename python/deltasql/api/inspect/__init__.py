@@ -1,1 +1,1 @@
-"""What people look at: sizes, history, differences, the mirror, and what is wrong."""
+"""Read-only reports on a catalog: sizes, history, differences, mirror state and problems."""

@@ -1,4 +1,4 @@
-"""What care a table needs: what a compaction and a vacuum would do, counted in SQL."""
+"""Maintenance advice: what OPTIMIZE and VACUUM would do, estimated from the database."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
 
 _HOUR = timedelta(hours=1)
-# A compaction is worth a commit when it takes at least so many files away, and this share of all.
+# OPTIMIZE is worthwhile if it saves at least this many files, and this share of all files.
 _WORTHWHILE_FILES, WORTHWHILE_SHARE = 8, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizeAdvice(Shown):
-    """What OPTIMIZE would do, about: files are put together within their partition.
+    """An estimate of what OPTIMIZE would do; it combines files within a partition.
 
-    Small files are those below `target_size`. Fewer are rewritten where one has no other to go
-    with, and more where rows of a large file are marked as deleted.
+    Small files are those below `target_size`. A small file that cannot be combined with another is
+    not rewritten; a large file with a deletion vector is.
     """
 
     small_files: int
@@ -48,7 +48,7 @@ class OptimizeAdvice(Shown):
 
 @dataclass(frozen=True, slots=True)
 class VacuumAdvice(Shown):
-    """What VACUUM would delete, at most: a file that was restored since stays."""
+    """The most that VACUUM would delete: files that were restored since are kept."""
 
     files: int
     bytes: int
@@ -59,7 +59,7 @@ class VacuumAdvice(Shown):
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceAdvice(Shown):
-    """The care a table needs now, and what to do in words."""
+    """The maintenance that a table needs now, and the suggested commands."""
 
     name: str
     version: int
@@ -69,7 +69,7 @@ class MaintenanceAdvice(Shown):
 
 
 def advice(measured: Measured, name: str) -> MaintenanceAdvice:
-    """Look at a table."""
+    """Return the advice for a table."""
     optimize, vacuum = optimize_advice(measured), vacuum_advice(measured.snapshot)
     suggestions = []
     if optimize.worthwhile:
@@ -86,7 +86,7 @@ def advice(measured: Measured, name: str) -> MaintenanceAdvice:
 
 
 def optimize_advice(measured: Measured) -> OptimizeAdvice:
-    """Count what a compaction would put together."""
+    """Estimate which files OPTIMIZE would rewrite."""
     wanted, live, small = measured.wanted_size, measured.live, measured.small
     chosen = live.filter(pc.or_(pc.less(live["size"], wanted), pc.equal(live["has_vector"], 1)))
     is_large = pc.cast(pc.greater(chosen["size"], wanted // 2), pa.int64())
@@ -112,25 +112,26 @@ def optimize_advice(measured: Measured) -> OptimizeAdvice:
 
 
 class PartFiles(NamedTuple):
-    """The files of one partition that OPTIMIZE looks at: small ones and those with a vector."""
+    """The files of one partition that are small or have a deletion vector."""
 
     files: int
     bytes: int
     vectors: int
-    large: int  # above half of the wanted size: no two of them fit into one new file
+    large: int  # above half of the target size: no two of them fit into one new file
 
 
 def rewritten_parts(parts: Iterable[PartFiles], wanted: int) -> list[tuple[PartFiles, int]]:
-    """Return the partitions whose files OPTIMIZE would rewrite, each with about how many it writes.
+    """Return the partitions that OPTIMIZE would rewrite, with an estimate of the new files.
 
-    A partition stays as it is when it would have as many files, unless rows are marked as deleted.
+    A partition that would have as many files as before is rewritten only if a file has a deletion
+    vector.
     """
     estimates = ((part, max(1, -(-part.bytes // wanted), part.large)) for part in parts)
     return [(part, made) for part, made in estimates if part.files > made or part.vectors]
 
 
 def vacuum_advice(snapshot: Snapshot) -> VacuumAdvice:
-    """Count what no retained version needs."""
+    """Count the files that no retained version needs."""
     retention = TableProperties(snapshot.metadata.configuration).deleted_file_retention
     table_id = snapshot.table.table_id
     before_ms = now_ms() - retention // timedelta(milliseconds=1)

@@ -1,4 +1,4 @@
-"""The checks of `doctor` that look at the database: its answers, versions, schema and rows."""
+"""The checks of `doctor` on the database: response time, versions, schema and rows."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _SLOW_MS = 100.0
 _LONG_TRANSACTION_S = 300.0
 _DRIVERS = {"sqlite": (), "duckdb": ("duckdb",), "postgres": ("psycopg", "psycopg-pool")}
 _PACKAGES = ("deltasql", "deltalake", "pyarrow", "pyspark")
-# SQLite has STRICT tables since 3.37, PostgreSQL unnest of several arrays in FROM for long.
+# The oldest supported versions. SQLite has STRICT tables since 3.37.
 OLDEST = {"sqlite": (3, 37), "postgres": (12,), "duckdb": (1, 4)}
 
 
 @dataclass(frozen=True, slots=True)
 class Check(Shown):
-    """One thing that was looked at: ok, warning or failure; what was found, and what to do."""
+    """The result of one check: status, details, and a suggestion for a problem."""
 
     name: str
     status: str
@@ -45,7 +45,7 @@ class Check(Shown):
 
 
 def connectivity(store: Store) -> Check:
-    """Measure how long the database takes to answer."""
+    """Measure the response time of the database."""
     took = []
     for _ in range(5):
         start = time.perf_counter()
@@ -63,7 +63,7 @@ def connectivity(store: Store) -> Check:
 
 
 def versions(store: Store) -> Iterator[Check]:
-    """Tell the versions of the database, its driver and the libraries."""
+    """Report the versions of the database, its driver and the libraries."""
     name = store.dialect.name
     found = str(store.query("database_version")[0][0])
     oldest = OLDEST[name]
@@ -119,7 +119,7 @@ def schema(store: Store) -> Check:
 
 
 def indexes(store: Store) -> Check:
-    """Look for the indexes that keep answers fast."""
+    """Check that all indexes exist and are valid."""
     if missing := missing_indexes(store):
         return Check(
             "indexes",
@@ -131,7 +131,7 @@ def indexes(store: Store) -> Check:
 
 
 def pool(store: Store) -> Iterator[Check]:
-    """Look at the connections in use, and for transactions that stay open."""
+    """Report the connections in use, and find transactions that are open for too long."""
     usage = store.dialect.usage()
     told = ", ".join(f"{number} {state}" for state, number in usage.items())
     yield Check("pool", OK, told)
@@ -149,7 +149,7 @@ def pool(store: Store) -> Iterator[Check]:
 
 
 def integrity(store: Store, only: str | None) -> Iterator[Check]:
-    """Compare each head with the rows of its table; `only` looks at one table."""
+    """Compare each head with the rows of its table; `only` limits this to one table."""
     looked, problems = 0, 0
     for row in store.query("head_facts"):
         name = join_table_name(row[1], row[2])
@@ -189,7 +189,7 @@ def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
 
 
 def locations(store: Store, only: str | None) -> Iterator[Check]:
-    """Look for tables that share a folder, or lie in another table's; `only` looks at one table."""
+    """Find tables that share a folder or are inside another table's; `only` names one table."""
     rows = store.query("live_location_keys")
     tables = sorted((key, join_table_name(space, name), place) for space, name, place, key in rows)
     problems, around = 0, list[tuple[str, str, str]]()
@@ -239,7 +239,7 @@ def _moved(name: str, place: str, key: str) -> Check:
 
 
 def orphans(store: Store) -> Check:
-    """Look for rows of tables that are not there."""
+    """Find rows that belong to tables that do not exist."""
     found = {row[0]: many(row[1], "row") for row in store.query("orphan_rows") if row[1]}
     for place, _ in store.query("orphan_logs"):
         found.setdefault(place, "a whole table")
@@ -255,7 +255,7 @@ def orphans(store: Store) -> Check:
 
 
 def unreachable(error: BaseException) -> Check:
-    """Tell that there is no answer, and why."""
+    """Return the failure for a database that cannot be reached."""
     return Check(
         "connectivity", FAILURE, str(error).splitlines()[0], "Check the URI and the database."
     )

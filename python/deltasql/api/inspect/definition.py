@@ -1,4 +1,4 @@
-"""What a table is made of, and how that changed: columns, properties, protocol."""
+"""Columns, properties and protocol of a table, and their changes over versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "big
 
 @dataclass(frozen=True, slots=True)
 class Column(Shown):
-    """A column of a table; its type as SQL reads it."""
+    """A column of a table, with the name of its SQL type."""
 
     name: str
     type: str
@@ -47,7 +47,10 @@ class Column(Shown):
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange(Shown):
-    """How a column changed: added, dropped, renamed, type, nullability, metadata, reordered."""
+    """A change of a column.
+
+    `kind` is added, dropped, renamed, type, nullability, metadata or reordered.
+    """
 
     kind: str
     column: str
@@ -57,7 +60,7 @@ class ColumnChange(Shown):
 
 @dataclass(frozen=True, slots=True)
 class ValueChange(Shown):
-    """How a property changed; None where there was, or is, no value."""
+    """A change of a property; None means no value."""
 
     key: str
     before: str | None
@@ -66,7 +69,7 @@ class ValueChange(Shown):
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange(Shown):
-    """A version that changed what the table is."""
+    """A version that changed columns, properties or the protocol of a table."""
 
     version: int
     committed_at: datetime | None
@@ -109,7 +112,7 @@ def schema_changes(
 
 
 def _changes(catalog: Catalog, table_id: int, rows: Sequence[Row]) -> list[SchemaChange]:
-    """Compare each of these versions, newest first, with what was there before it."""
+    """Compare each of these versions with the state before it; newest first."""
     if not rows:
         return []
     store, low, high = catalog.store, rows[-1][0], rows[0][0]
@@ -138,18 +141,18 @@ def _changes(catalog: Catalog, table_id: int, rows: Sequence[Row]) -> list[Schem
 
 
 def column_changes(old: Metadata | None, new: Metadata) -> Iterator[ColumnChange]:
-    """Tell how the columns of a table changed, those inside of structs too."""
+    """Yield the changes of columns, including fields of structs."""
     before = StructType() if old is None else StructType.from_json(old.schema_string)
     yield from _struct_changes(before, StructType.from_json(new.schema_string), "")
 
 
 def metadata_changes(old: Metadata | None, new: Metadata) -> Iterator[ValueChange]:
-    """Tell how properties, partitioning, name and description changed."""
+    """Yield the changes of properties, partitioning, name and description."""
     yield from _value_changes(_facts(old), _facts(new))
 
 
 def protocol_changes(old: Protocol | None, new: Protocol) -> Iterator[ValueChange]:
-    """Tell how the versions and features changed that readers and writers must know."""
+    """Yield the changes of reader and writer versions and of table features."""
     yield from _value_changes({} if old is None else old.body(), new.body())
 
 
@@ -197,7 +200,7 @@ def _struct_changes(old: StructType, new: StructType, path: str) -> Iterator[Col
 
 
 def _identity(field: StructField) -> str:
-    """Return what a column keeps when it is renamed: its name in the files."""
+    """Return the physical name of a column, which a rename does not change."""
     return str(field.metadata.get(PHYSICAL_NAME, field.name))
 
 
@@ -219,7 +222,7 @@ def _field_changes(old: StructField, new: StructField, path: str) -> Iterator[Co
 
 
 def sql_name(data_type: DataType) -> str:
-    """Return a type as SQL reads it.
+    """Return the SQL name of a type.
 
     >>> sql_name(ArrayType(StructType((StructField("a", "long"),))))
     'array<struct<a:bigint>>'

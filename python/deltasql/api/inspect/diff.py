@@ -1,4 +1,4 @@
-"""What is different between two versions of a table: definition, files and, if wanted, rows."""
+"""The differences between two versions of a table: schema, files and, optionally, rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileTotals(Shown):
-    """What some files add up to; `rows` is None when one of them does not tell."""
+    """Totals of files; `rows` is None if a file has no row count."""
 
     files: int
     bytes: int
@@ -37,7 +37,7 @@ class FileTotals(Shown):
 
 @dataclass(frozen=True, slots=True)
 class FileChange(Shown):
-    """A file that one of the versions has alone, and the version that brought or removed it."""
+    """A file that only one of the versions has; `version` added or removed it."""
 
     path: str
     partition: dict[str, str | None]
@@ -48,7 +48,7 @@ class FileChange(Shown):
 
 @dataclass(frozen=True, slots=True)
 class RowDiff(Shown):
-    """Rows that came and went, of the columns that both versions have."""
+    """Inserted and deleted rows, with the columns that both versions have."""
 
     columns: tuple[str, ...]
     inserted: tuple[dict[str, Any], ...]
@@ -58,7 +58,7 @@ class RowDiff(Shown):
 
 @dataclass(frozen=True, slots=True)
 class VersionDiff(Shown):
-    """The way from one version to another, forth or back."""
+    """The differences from version `first` to version `last`, which may be the earlier one."""
 
     name: str
     first: int
@@ -85,7 +85,7 @@ def diff(
     rows: bool,
     rows_limit: int,
 ) -> VersionDiff:
-    """Compare two versions; from a later to an earlier one, everything is turned around."""
+    """Compare two versions; if `last` is earlier, added means present in `last` only."""
     table = catalog.table(name)
     old, new = table.snapshot(min(first, last)), table.snapshot(max(first, last))
     came = _files(new, old, "came", page_size(files_limit))
@@ -119,7 +119,7 @@ def diff(
 def _files(
     new: Snapshot, old: Snapshot, way: str, limit: int
 ) -> tuple[FileTotals, tuple[FileChange, ...], bool]:
-    """Return the totals and the first files of those that came, or went, between two versions."""
+    """Return totals and the first files that were added, or removed, between two versions."""
     key = {
         "table_id": new.table.table_id,
         "first_file_id": old.next_file_id,
@@ -148,6 +148,6 @@ def _change(row: Row, version: int, names: Mapping[str, str]) -> FileChange:
 
 
 def _deleted(text: str | None) -> int:
-    """Return how many rows of a file its deletion vector deletes."""
+    """Return the number of rows that a deletion vector deletes."""
     vector = load_dv(text)
     return 0 if vector is None else vector.cardinality

@@ -1,4 +1,4 @@
-"""`doctor`: everything that can be wrong with a catalog, looked at once. It never writes."""
+"""`doctor`: run all checks on a catalog. It never writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 _DAY_MS = 86_400_000
-# Every table is looked at more closely only where there are not too many.
+# At most this many tables are checked one by one: those that changed last.
 _CLOSELY = 100
 _MANY_FILES = 100
 _SHOWN = 5
@@ -47,7 +47,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport(Shown):
-    """What was looked at; `ok` while nothing failed."""
+    """The results of all checks; `ok` means that no check failed."""
 
     checks: tuple[Check, ...]
 
@@ -67,7 +67,7 @@ class DoctorReport(Shown):
 def doctor(
     catalog: Catalog, table: str | None = None, totals: TotalsCache | None = None
 ) -> DoctorReport:
-    """Look at a catalog, or closely at one table of it."""
+    """Check a catalog, or one of its tables."""
     return DoctorReport(tuple(_run(catalog, table, totals or TotalsCache(catalog.store))))
 
 
@@ -79,7 +79,7 @@ def _run(catalog: Catalog, table: str | None, totals: TotalsCache) -> Iterator[C
         schema = checks.schema(store)
         yield schema
         if schema.status != OK:
-            return  # what follows would ask for what is not there
+            return  # the other checks need the tables of this schema
         yield checks.indexes(store)
         yield from checks.pool(store)
     except TxnLogError as error:
@@ -88,7 +88,7 @@ def _run(catalog: Catalog, table: str | None, totals: TotalsCache) -> Iterator[C
     chosen = [catalog.table(table)] if table is not None else catalog.tables()
     found = [*checks.integrity(store, None if table is None else chosen[0].full_name)]
     yield from found
-    # Of a table whose head is wrong, nothing that depends on it can be told.
+    # Checks that depend on the head are skipped for tables whose head is wrong.
     broken = {each.table for each in found if each.status != OK}
     yield from checks.locations(store, None if table is None else chosen[0].full_name)
     yield checks.orphans(store)
@@ -167,7 +167,7 @@ def _intents(catalog: Catalog) -> Check:
 
 
 def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) -> Iterator[Check]:
-    """Look at sizes and care of tables; of very many, at those that were changed last."""
+    """Check sizes and maintenance of at most `_CLOSELY` tables: those that changed last."""
     rows = {row[0]: row for row in catalog.store.query("live_heads")}
     latest = sorted(
         (each for each in chosen if each.row.table_id in rows),
@@ -175,12 +175,12 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) ->
     )[:_CLOSELY]
     heads = {each.row.table_id: rows[each.row.table_id][8] for each in latest}
     totals = cache.of(heads) if heads else {}
-    small = _small_files(catalog, latest, totals)  # by table
+    small = _small_files(catalog, latest, totals)
     shut: dict[str, int] = {}
     found = [
         check
         for each in latest
-        if each.row.table_id in totals  # not discarded meanwhile
+        if each.row.table_id in totals  # absent if the table was deleted since
         for check in _table(catalog, each, totals[each.row.table_id], shut)
     ]
     found += [
@@ -208,10 +208,10 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) ->
 def _table(
     catalog: Catalog, table: CatalogTable, totals: TableTotals, shut: dict[str, int]
 ) -> Iterator[Check]:
-    """Look at a table; `shut` counts, by stores that did not answer, tables not asked for there."""
+    """Check a table; `shut` counts the skipped tables by object store that did not respond."""
     store = _store_of(table.location)
     if store in shut:
-        # Every table would wait for the same answer.
+        # Every table on this store would wait for the same timeout.
         shut[store] += 1
     elif (check := _published_totals(catalog, table, totals)) is not None:
         yield check
@@ -234,7 +234,7 @@ def _table(
 
 
 def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
-    """Look for damage in the published logs of a table, as `mirror status` does."""
+    """Find damage in the published logs of a table, as `mirror status` does."""
     for target in targets_of(catalog.store, table.row):
         faults = catalog.mirror.faults(target) if target.kind == DELTA else []
         if not faults:
@@ -255,9 +255,9 @@ def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
 def _small_files(
     catalog: Catalog, tables: list[CatalogTable], totals: dict[int, TableTotals]
 ) -> dict[int, str]:
-    """Tell of tables in which OPTIMIZE would leave far fewer files.
+    """Return a message, by table id, for tables in which OPTIMIZE would save many files.
 
-    The average says nothing here: few large files hide any number of small ones.
+    The average file size is not enough to find them: a few large files outweigh many small ones.
     """
     by_size: dict[int, list[int]] = defaultdict(list)
     for table in tables:
@@ -287,19 +287,19 @@ def _small_files(
 
 
 def _store_of(location: str) -> str | None:
-    """Return the store that a location lies on; a local folder tells nothing of others."""
+    """Return the object store of a location; None for a local folder."""
     scheme, found, rest = location.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}" if found and scheme != "file" else None
 
 
 def _published_totals(catalog: Catalog, table: CatalogTable, totals: TableTotals) -> Check | None:
-    """Compare the live files with what the checksum of the same version tells, if there is one."""
+    """Compare the live files with the published checksum of the same version, if it exists."""
     storage = open_storage(table.location, catalog.config.storage)
     try:
         told = load_json(storage.read(checksum_file(totals.version)))
         published = int(told["numFiles"]), int(told["tableSizeBytes"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None  # not published yet, or published by somebody who writes none
+        return None  # not published yet, or published without a checksum
     except (OSError, TxnLogError) as error:
         return Check(
             "storage",

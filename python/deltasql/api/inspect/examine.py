@@ -1,4 +1,4 @@
-"""Examine a catalog that perhaps cannot be opened: what is wrong is told, not raised."""
+"""Run `doctor` on a URI: a catalog that cannot be opened is reported, not raised."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def examine(
     uri: str | DeltaSqlUri, config: Config | None = None, *, table: str | None = None
 ) -> DoctorReport:
-    """Look at the catalog of a URI without making or migrating one.
+    """Check the catalog of a URI, without creating or migrating it.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()

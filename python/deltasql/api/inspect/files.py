@@ -1,4 +1,4 @@
-"""The files of a version, a page at a time, in any order, all or those a predicate leaves."""
+"""The live files of a version in pages: all of them, or those that can match a predicate."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FileEntry(Shown):
     path: str
     partition: dict[str, str | None]
     bytes: int
-    rows: int | None  # live ones
+    rows: int | None  # without deleted rows
     modified_at: datetime
     added_version: int
     stats: dict[str, Any] | None
@@ -61,14 +61,14 @@ def files(
     limit: int,
     cursor: str | None,
 ) -> Page[FileEntry]:
-    """Return files; with a predicate those that can hold a row for which it is true."""
+    """Return a page of files; with a predicate, of files that can contain a matching row."""
     if order not in ORDERS:
         raise BadRequest(f"order is one of {', '.join(ORDERS)}; got {order!r}")
     page_size(limit)
     kind = f"files by {order}{' down' if descending else ''}"
     place, at = None, version
     if cursor is not None:
-        # The pages of one listing are of one state of the table, whatever is committed meanwhile.
+        # All pages of one listing show the same version, also if there are new commits.
         *place, at = read_cursor(kind, cursor, _TYPES[order], int, int)
     snapshot = table.snapshot(at)
     if predicate is None:
@@ -96,7 +96,7 @@ def _value(row: Row, order: str) -> int | str:
 def _next_ids(
     snapshot: Snapshot, order: str, descending: bool, limit: int, place: Sequence[Any] | None
 ) -> list[int]:
-    """Return the ids of the next files in an order: a sort of short rows is cheap."""
+    """Return the ids of the next files in an order; sorting only the ids is cheap."""
     store = snapshot.store
     key: dict[str, Any] = {
         "table_id": snapshot.table.table_id,
@@ -138,14 +138,14 @@ def _matching(
     limit: int,
     place: Sequence[Any] | None,
 ) -> list[Row]:
-    """Return the next files that can match, from those nearby where there are enough of them."""
+    """Return the next files that can match; search the next `_NEAR` files first."""
     scan = snapshot.scan(predicate)
     ids = _next_ids(snapshot, order, descending, _NEAR + limit, place)
     by_id = {row[0]: row for row in _rows(to_arrow(scan.files_among(ids)))} if ids else {}
     near = [by_id[each] for each in ids if each in by_id]
     if len(near) >= limit or len(ids) < _NEAR + limit:
         return near[:limit]
-    # Few match: the planner finds them by what is indexed.
+    # Few files match: plan the scan of the whole table.
     found = scan.arrow
     column = {"added": "file_id", "size": "size", "path": "path"}[order]
     if place is not None:
@@ -174,7 +174,7 @@ def _rows(found: pa.Table) -> list[Row]:
 
 
 def _partitions(snapshot: Snapshot, rows: Sequence[Row]) -> dict[int, str]:
-    """Return the partition values of rows that have only an id; those of a scan have them."""
+    """Return partition values by id; rows of a scan have the values, not ids."""
     ids = sorted({row[2] for row in rows if isinstance(row[2], int)})
     if not ids:
         return {}

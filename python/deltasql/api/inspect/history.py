@@ -1,4 +1,4 @@
-"""Commits: those of a table, those that span tables, and the latest of all tables."""
+"""Commits of a table, transactions over several tables, and the latest commits of all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _NEVER = 2**62
 _HOUR_MS = 3_600_000
-# How far back to look for the latest commits of a catalog: further when there are too few.
+# Time ranges to search for the latest commits: a longer one if the first has too few.
 _SPANS_MS = (_HOUR_MS, 24 * _HOUR_MS, 30 * 24 * _HOUR_MS)
 
 
@@ -39,14 +39,14 @@ class CommitEntry(Shown):
     user_metadata: str | None
     engine: str | None
     txn_id: str
-    group_size: int  # tables in the transaction
+    group_size: int  # number of tables in the transaction
     is_blind_append: bool | None
     read_version: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Participant(Shown):
-    """What a transaction did to one of its tables."""
+    """The commit of a transaction to one of its tables."""
 
     table: str
     version: int
@@ -57,7 +57,7 @@ class Participant(Shown):
 
 @dataclass(frozen=True, slots=True)
 class TransactionEvent(Shown):
-    """One transaction with every table it changed."""
+    """A transaction with every table that it changed."""
 
     txn_id: str
     committed_at: datetime
@@ -83,7 +83,7 @@ class RecentCommit(Shown):
 def history(
     catalog: Catalog, name: str, *, operation: str | None, limit: int, cursor: str | None
 ) -> Page[CommitEntry]:
-    """Return the commits of a table, newest first, those of one operation if wanted."""
+    """Return the commits of a table, newest first; `operation` selects one kind of commit."""
     last = _NEVER if cursor is None else read_cursor("history", cursor, int)[0]
     key = {"table_id": catalog.resolve(name, fresh=True).table_id, "last": last}
     size = page_size(limit) + 1
@@ -130,7 +130,7 @@ def _entry(row: Row) -> CommitEntry:
 def transactions(
     catalog: Catalog, *, hours: int | None, table: str | None, limit: int, cursor: str | None
 ) -> Page[TransactionEvent]:
-    """Return transactions over several tables, newest first, each as one event."""
+    """Return transactions over several tables, newest first."""
     before = (_NEVER, "") if cursor is None else read_cursor("transactions", cursor, int, str)
     earliest = 0 if hours is None else now_ms() - hours * _HOUR_MS
     key: dict[str, Any] = {
@@ -142,7 +142,7 @@ def transactions(
     if table is not None:
         statement, key["table_id"] = "group_page_of", catalog.resolve(table, fresh=True).table_id
     rows: list[Row] = []
-    # A page is most often found close by; what lies further back is read when it is not.
+    # Most pages are found in a short time range; a longer one is searched if needed.
     for span in (*_SPANS_MS, None):
         start = 0 if span is None else min(before[0], now_ms()) - span
         rows = catalog.store.query(statement, since_ms=max(earliest, start), **key)
@@ -154,7 +154,7 @@ def transactions(
 
 
 def transaction(catalog: Catalog, txn_id: str) -> TransactionEvent:
-    """Return a transaction with all its tables."""
+    """Return a transaction with every table that it changed."""
     for event in _events(catalog, [txn_id]):
         return event
     raise TxnLogTransactionError(
@@ -204,9 +204,10 @@ def recent(catalog: Catalog, *, limit: int) -> tuple[RecentCommit, ...]:
 
 
 class CommitWatch:
-    """Tells of the commits of all tables as they come; nothing is left out, nothing told twice.
+    """Returns new commits of all tables, without gaps or duplicates.
 
-    It goes by the version of each table: times of different writers need not be in order.
+    It compares the version of each table, because timestamps of different writers may be out of
+    order.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -214,7 +215,7 @@ class CommitWatch:
         self._seen = {row[0]: row[8] for row in self._heads()}
 
     def poll(self, *, limit: int = 1000) -> tuple[RecentCommit, ...]:
-        """Return what was committed since the last call, oldest first; the rest comes later."""
+        """Return at most `limit` new commits, oldest first; later calls return the rest."""
         found: list[Row] = []
         for table_id, _, namespace, name, *_, version in (row[:9] for row in self._heads()):
             after = self._seen.get(table_id, -1)

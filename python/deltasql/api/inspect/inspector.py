@@ -1,4 +1,4 @@
-"""`catalog.inspect`: what the command line and the console show of a catalog. It only reads."""
+"""`catalog.inspect`: read-only reports for Python, the command line and the console."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.stats import Measured, PartitionStats, TableStats
     from deltasql.mirror.publish.status import MirrorStatus
 
-# Numbers of so many large tables are kept: 48 bytes for each file.
+# The file sizes of this many tables are cached; each file takes 48 bytes.
 _KEPT = 4
 _KEPT_ADVICE = 10_000
 _ADVICE_S = 60.0
 
 
 class Inspect:
-    """Looks at a catalog: lists come in pages, each costs the same wherever it is.
+    """Reports on a catalog; lists are returned in pages, and every page costs the same.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -73,25 +73,25 @@ class Inspect:
     def overview(
         self, *, hours: int = 24, namespace: str | None = None, limit: int = 100
     ) -> Overview:
-        """Show a catalog: its first tables, the totals of all, and the commits of each hour."""
+        """Return the first tables, the totals of all tables, and the commits of each hour."""
         return overview.overview(
             self._catalog, self._totals, hours=hours, namespace=namespace, limit=limit
         )
 
     def files_to_add_up(self) -> int:
-        """Return how many files the next overview reads: nobody has added them up here before."""
+        """Return how many files the next overview must read, because no totals are cached."""
         return overview.files_to_add_up(self._catalog, self._totals)
 
     def tables(
         self, *, namespace: str | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[TableSummary]:
-        """Return tables by namespace and name."""
+        """Return tables, sorted by namespace and name."""
         return overview.tables(
             self._catalog, self._totals, namespace=namespace, limit=limit, cursor=cursor
         )
 
     def tell_files(self) -> None:
-        """Publish how many files every table has, as a metric."""
+        """Set the metric `files_active` for every table."""
         cursor, store = None, self._catalog.store
         while (page := self.tables(limit=1000, cursor=cursor)).items:
             for each in page.items:
@@ -103,15 +103,15 @@ class Inspect:
                 return
 
     def table(self, name: str) -> TableSummary:
-        """Return one table in a line."""
+        """Return a summary of one table."""
         return overview.table(self._catalog, self._totals, name)
 
     def activity(self, *, hours: int = 24, table: str | None = None) -> tuple[HourCount, ...]:
-        """Count the commits of each of the last hours, oldest first."""
+        """Return the number of commits in each of the last hours, oldest first."""
         return overview.activity(self._catalog, hours=hours, table=table)
 
     def doctor(self, *, table: str | None = None) -> DoctorReport:
-        """Look for what is wrong, in the catalog or with one table."""
+        """Check the catalog, or one table, for problems."""
         return doctor.doctor(self._catalog, table, self._totals)
 
     # Sizes
@@ -124,7 +124,7 @@ class Inspect:
     def partitions(
         self, name: str, *, order: str = "bytes", limit: int = 100, cursor: str | None = None
     ) -> Page[PartitionStats]:
-        """Return partitions by "bytes", "files" or "rows", most first, or by "partition"."""
+        """Return partitions by "bytes", "files" or "rows", largest first, or by "partition"."""
         return stats.partition_page(self._measured(name), order=order, limit=limit, cursor=cursor)
 
     def files(
@@ -138,9 +138,9 @@ class Inspect:
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[FileEntry]:
-        """Return the files of a version in the order they were "added", by "size" or "path".
+        """Return the files of a version, ordered by "added", "size" or "path".
 
-        With a predicate those that can hold a row for which it is true.
+        With a predicate, only files that can contain a matching row are returned.
         """
         return files.files(
             self._catalog.table(name),
@@ -153,9 +153,9 @@ class Inspect:
         )
 
     def advice(self, name: str) -> MaintenanceAdvice:
-        """Tell what a compaction and a vacuum would do; nothing is changed.
+        """Return what OPTIMIZE and VACUUM would do; nothing is changed.
 
-        What was found out for a version is good for a minute: the retention goes by the clock.
+        The result for a version is cached for one minute: the retention depends on the time.
         """
         table = self._catalog.table(name)
         snapshot = table.snapshot()
@@ -181,7 +181,7 @@ class Inspect:
                 self._advised.pop(next(iter(self._advised)))
         return found
 
-    # Time
+    # History
 
     def history(
         self,
@@ -191,11 +191,11 @@ class Inspect:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[CommitEntry]:
-        """Return the commits of a table, newest first, those of one operation if wanted."""
+        """Return the commits of a table, newest first; `operation` selects one kind of commit."""
         return history.history(self._catalog, name, operation=operation, limit=limit, cursor=cursor)
 
     def first_version(self, name: str) -> int:
-        """Return the first version there is: not 0 where a log was imported after a clean-up."""
+        """Return the first available version; above 0 if an imported log had been cleaned up."""
         table_id = self._catalog.resolve(name, fresh=True).table_id
         return int(self._catalog.store.query("version_bounds", table_id=table_id)[0][0])
 
@@ -223,7 +223,7 @@ class Inspect:
         rows: bool = False,
         rows_limit: int = 100,
     ) -> VersionDiff:
-        """Compare two versions; `rows` reads the data of files that are not in both."""
+        """Compare two versions; `rows=True` also compares rows of files that are not in both."""
         return diff.diff(
             self._catalog,
             name,
@@ -242,13 +242,13 @@ class Inspect:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[TransactionEvent]:
-        """Return transactions over several tables, newest first, each as one event."""
+        """Return transactions over several tables, newest first."""
         return history.transactions(
             self._catalog, hours=hours, table=table, limit=limit, cursor=cursor
         )
 
     def transaction(self, txn_id: str) -> TransactionEvent:
-        """Return a transaction with every table it changed."""
+        """Return a transaction with every table that it changed."""
         return history.transaction(self._catalog, txn_id)
 
     def recent(self, *, limit: int = 50) -> tuple[RecentCommit, ...]:
@@ -256,13 +256,13 @@ class Inspect:
         return history.recent(self._catalog, limit=limit)
 
     def watch(self) -> CommitWatch:
-        """Return what tells of commits that come from now on."""
+        """Return a watch whose `poll` returns the commits after this call."""
         return history.CommitWatch(self._catalog)
 
     # The mirror
 
     def mirror(self, name: str | None = None) -> list[MirrorStatus]:
-        """Return how far every target of a table, or of all, has got."""
+        """Return the state of every target of a table, or of all tables."""
         return self._catalog.mirror.status(name, files=False)
 
     def mirror_versions(
@@ -274,7 +274,7 @@ class Inspect:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[MirrorVersion]:
-        """Return what became of versions at a target: failures first, each part newest first."""
+        """Return the state of versions at a target: failed versions first, then newest first."""
         return publishing.mirror_versions(
             self._catalog, name, target=target, only=only, limit=limit, cursor=cursor
         )
@@ -286,16 +286,19 @@ class Inspect:
         target: str = OWN,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Publish at once what one target lacks; returns how many versions. This alone writes."""
+        """Publish the missing versions of one target now; returns how many were published.
+
+        This is the only method here that writes.
+        """
         return publishing.retry(self._catalog, name, target=target, on_progress=on_progress)
 
     def _measured(self, name: str) -> Measured:
-        """Return the numbers of a table's files as of its head, read again when it moved."""
+        """Return the file sizes of a table at its latest version, from the cache if possible."""
         table = self._catalog.table(name)
         table_id = table.row.table_id
         with self._guard:
             one_at_a_time = self._reading.setdefault(table_id, threading.Lock())
-        # Who comes while a table is read waits for it, and does not read it once more.
+        # A thread that needs a table while another reads it waits, instead of reading it too.
         with one_at_a_time:
             snapshot = table.snapshot()
             with self._guard:

@@ -1,4 +1,4 @@
-"""A catalog at a glance: its tables, what they add up to, and how busy it is."""
+"""Overview of a catalog: table summaries, totals, and commits per hour."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST_HOURS = 24 * 366
 
 @dataclass(frozen=True, slots=True)
 class HourCount(Shown):
-    """How many versions were committed in an hour."""
+    """The number of commits in an hour."""
 
     hour: datetime
     commits: int
@@ -42,7 +42,7 @@ class HourCount(Shown):
 
 @dataclass(frozen=True, slots=True)
 class TableSummary(Shown):
-    """One table in a line."""
+    """A summary of one table."""
 
     name: str
     namespace: str
@@ -50,7 +50,7 @@ class TableSummary(Shown):
     location: str
     version: int
     files: int
-    files_ever: int  # those that were removed, too
+    files_ever: int  # including removed files
     bytes: int
     rows: int | None  # None: a file has no statistics
     committed_at: datetime
@@ -65,7 +65,7 @@ class TableSummary(Shown):
 
 @dataclass(frozen=True, slots=True)
 class CatalogTotals(Shown):
-    """What the tables of a catalog add up to; commits are those of the hours asked for."""
+    """Totals of all tables of a catalog; `commits` counts those of the requested hours."""
 
     tables: int
     files: int
@@ -74,12 +74,12 @@ class CatalogTotals(Shown):
     commits: int
     pending: int
     worst_lag_s: float
-    unhealthy: int  # mirrors that are shut, or further behind than mirror.alert_lag_s
+    unhealthy: int  # quarantined, or a lag above mirror.alert_lag_s
 
 
 @dataclass(frozen=True, slots=True)
 class Overview(Shown):
-    """A catalog: the first tables, the totals of all, and the commits of each hour."""
+    """The first tables of a catalog, the totals of all tables, and the commits of each hour."""
 
     backend: str
     uri: str
@@ -92,12 +92,12 @@ class Overview(Shown):
 def overview(
     catalog: Catalog, cache: TotalsCache, *, hours: int, namespace: str | None, limit: int
 ) -> Overview:
-    """Show a catalog; the totals are of all its tables, also of those on later pages."""
+    """Return an overview; the totals include tables on later pages."""
     heads = _heads(catalog, namespace)
     sums = cache.of({each.table_id: each.version for each in heads})
     page = tables(catalog, cache, namespace=namespace, limit=limit, cursor=None)
     busy = activity(catalog, hours=hours, namespace=namespace)
-    found = [each for each in heads if each.table_id in sums]  # not discarded meanwhile
+    found = [each for each in heads if each.table_id in sums]  # absent if deleted since
     rows = [each.rows for each in sums.values()]
     alert_ms = catalog.config.mirror.alert_lag_s * 1000
     lags = [each.lag_ms for each in found]
@@ -117,13 +117,13 @@ def overview(
 
 
 def files_to_add_up(catalog: Catalog, cache: TotalsCache) -> int:
-    """Return how many files an overview has to read, for tables that were not looked at before."""
+    """Return how many files an overview must read, because their totals are not cached."""
     return cache.unseen({each.table_id: each.next_file_id for each in _heads(catalog, None)})
 
 
 @dataclass(frozen=True, slots=True)
 class _TableHead:
-    """A table in few numbers."""
+    """Version and publishing state of a table."""
 
     table_id: int
     version: int
@@ -142,7 +142,7 @@ def _heads(catalog: Catalog, namespace: str | None) -> list[_TableHead]:
             next_file_id,
             max(0, version - published),
             _lag_ms(version, published, waiting_since, moment),
-            # A table that follows a log of others has none of its own that could be shut.
+            # A followed table has no log of its own that could be quarantined.
             state == QUARANTINED and TableRow.FOLLOWING not in (load(properties) or {}),
         )
         for table_id, version, next_file_id, properties, state, published, waiting_since in (
@@ -152,7 +152,7 @@ def _heads(catalog: Catalog, namespace: str | None) -> list[_TableHead]:
 
 
 def _lag_ms(version: int, published: int, waiting_since: int | None, moment: int) -> int:
-    """Return how long the first version that is not published has waited."""
+    """Return the age of the oldest version that is not published."""
     if waiting_since is None or version <= published:
         return 0
     return max(0, moment - waiting_since)
@@ -166,7 +166,7 @@ def tables(
     limit: int,
     cursor: str | None,
 ) -> Page[TableSummary]:
-    """Return tables by namespace and name."""
+    """Return tables, sorted by namespace and name."""
     after = ("", "") if cursor is None else read_cursor("tables", cursor, str, str)
     rows = catalog.store.query(
         "summaries_page",
@@ -181,7 +181,7 @@ def tables(
 
 
 def table(catalog: Catalog, cache: TotalsCache, name: str) -> TableSummary:
-    """Return one table."""
+    """Return a summary of one table."""
     row = catalog.resolve(name, fresh=True)
     rows = catalog.store.query("summary_of", table_id=row.table_id)
     return _summaries(catalog, cache, rows)[0]
@@ -190,7 +190,7 @@ def table(catalog: Catalog, cache: TotalsCache, name: str) -> TableSummary:
 def _summaries(catalog: Catalog, cache: TotalsCache, rows: Sequence[Row]) -> list[TableSummary]:
     totals = cache.of({row[0]: row[8] for row in rows})
     moment = now_ms()
-    # A table that was discarded meanwhile has no totals.
+    # A table that was deleted since then has no totals.
     return [_summary(row, totals[row[0]], moment) for row in rows if row[0] in totals]
 
 
@@ -225,7 +225,7 @@ def _summary(row: Row, totals: TableTotals, moment: int) -> TableSummary:
 def activity(
     catalog: Catalog, *, hours: int, table: str | None = None, namespace: str | None = None
 ) -> tuple[HourCount, ...]:
-    """Count the commits of the last hours, oldest first; an hour without any counts, too."""
+    """Return the number of commits in each of the last hours, oldest first, zeros included."""
     if not 1 <= hours <= MOST_HOURS:
         raise BadRequest(f"hours is a number from 1 to {MOST_HOURS:,}, got {hours}")
     end = (now_ms() // HOUR_MS + 1) * HOUR_MS

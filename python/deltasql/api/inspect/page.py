@@ -1,6 +1,7 @@
-"""What every inspection returns: frozen objects that become plain values, a page at a time.
+"""Pages of results, and the base class of all results of `catalog.inspect`.
 
-A list goes on after the last item of the page before it, so a page costs the same wherever it is.
+A cursor contains the sort key of the last item of a page, and the next page starts after it. So
+every page costs the same, however many pages come before it.
 """
 
 from __future__ import annotations
@@ -12,41 +13,41 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 LONGEST_PAGE = 10_000
-_LARGEST = 2**63  # what a number of a database can be
+_LARGEST = 2**63  # the limit of a 64-bit integer in the database
 
 
 class BadRequest(ValueError):
-    """Asked for in a way that means nothing: a cursor of something else, a number out of bounds."""
+    """An invalid argument: a cursor of another list, or a number out of range."""
 
 
 class Shown:
-    """An object that is shown: its fields as plain values."""
+    """Base class of results; `to_dict` converts them to plain values."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return names and values; objects inside of it are dictionaries, too."""
+        """Return the fields as a dictionary; nested objects are dictionaries too."""
         shown: dict[str, Any] = _plain(self)
         return shown
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Shown, Generic[T]):
-    """Some of a list, and where the rest begins; `next` is None at the end."""
+    """A part of a list; `next` is the cursor of the next page, None on the last page."""
 
     items: tuple[T, ...]
     next: str | None = None
 
 
 def page_size(limit: int) -> int:
-    """Return a limit that is one."""
+    """Return the limit; raise BadRequest if it is out of range."""
     if not 1 <= limit <= LONGEST_PAGE:
         raise BadRequest(f"limit is a number from 1 to {LONGEST_PAGE:,}, got {limit}")
     return limit
 
 
 def write_cursor(kind: str, *place: object) -> str:
-    """Return where a list goes on, as text that can stand in a URL.
+    """Return the position in a list as a cursor that is safe in a URL.
 
     >>> read_cursor("files", write_cursor("files", "a/b", 7), str, int)
     ('a/b', 7)
@@ -56,7 +57,7 @@ def write_cursor(kind: str, *place: object) -> str:
 
 
 def read_cursor(kind: str, cursor: str, *types: type) -> tuple[Any, ...]:
-    """Return the place that `write_cursor` wrote down; BadRequest for anything else."""
+    """Return the position in a cursor of `write_cursor`; raise BadRequest for other text."""
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         found, *place = json.loads(text)
@@ -69,14 +70,17 @@ def read_cursor(kind: str, cursor: str, *types: type) -> tuple[Any, ...]:
 
 
 def _can_be_stored(value: int | str) -> bool:
-    """Tell whether a database takes a value: one that it does not was never written down by us."""
+    """Return whether a database accepts the value; if not, we did not write the cursor."""
     if isinstance(value, int):
         return -_LARGEST <= value < _LARGEST
     return "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def cut(items: list[T], limit: int) -> tuple[tuple[T, ...], bool]:
-    """Take a page off a list that was asked for one more, and tell whether there is more."""
+    """Return the first `limit` items, and whether there are more.
+
+    The caller must query `limit + 1` items.
+    """
     return tuple(items[:limit]), len(items) > limit
 
 

@@ -1,4 +1,4 @@
-"""What became of each version at a target of the mirror, failures first."""
+"""The state of each version at a target of the mirror, failed versions first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEVER = 2**62
 
 @dataclass(frozen=True, slots=True)
 class MirrorVersion(Shown):
-    """One version at one target: PENDING, IN_FLIGHT, COMPLETE or FAILED."""
+    """A version at a target; `status` is PENDING, IN_FLIGHT, COMPLETE or FAILED."""
 
     version: int
     target: str
@@ -45,7 +45,7 @@ def mirror_versions(
     limit: int,
     cursor: str | None,
 ) -> Page[MirrorVersion]:
-    """Return versions, those that failed first, each part newest first."""
+    """Return versions: the failed ones first, then the others, each newest first."""
     if only is not None and only not in STATUSES:
         raise BadRequest(f"only is one of {', '.join(STATUSES)}; got {only!r}")
     place = named(catalog.mirror.targets(name), target)
@@ -74,7 +74,7 @@ def mirror_versions(
 
 
 def _span(place: PublishTarget, only: str | None) -> tuple[int, int]:
-    """Return the versions that can have a status: from the first up to, not including, the last."""
+    """Return the range of versions that can have a status; the end is exclusive."""
     following = place.published_version + 1
     is_claimed = place.claimed_until_ms > now_ms()
     if only == "COMPLETE":
@@ -110,11 +110,10 @@ def retry(
     target: str,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Forget the wait after a failure and publish to this target at once; returns how many
-    versions were published.
+    """Publish to a target now, without the backoff after a failure.
 
-    A target that was shut because another writer's commit lies in its log opens again, and shuts
-    again when it still lies there.
+    Returns the number of published versions. A quarantined target is released first; it is
+    quarantined again if the foreign commit is still in its log.
     """
     place = named(catalog.mirror.targets(name), target)
     release(catalog.store, place.table, place.name)

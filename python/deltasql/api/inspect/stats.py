@@ -1,4 +1,4 @@
-"""The sizes of a table: how large its files are, where they lie, and how fast it grows."""
+"""Statistics of a table: file sizes, partitions and growth."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ORDERS = ("bytes", "files", "rows", "partition")
 
 @dataclass(frozen=True, slots=True)
 class SizeBucket(Shown):
-    """Files of at least `low` bytes and of less than `high`."""
+    """Files of at least `low` and less than `high` bytes."""
 
     low: int
     high: int | None
@@ -46,10 +46,10 @@ class SizeBucket(Shown):
 
 @dataclass(frozen=True, slots=True)
 class DayGrowth(Shown):
-    """What came and went on a day (UTC), and the bytes at the end of it.
+    """Added and removed files of a day (UTC), and the size of the table at its end.
 
-    `rows_added` are the rows that commits inserted, without those that they copied or updated;
-    None when a commit does not say.
+    `rows_added` are the rows that commits inserted, without copied and updated rows; it is None if
+    the number is not known for a commit.
     """
 
     day: date
@@ -76,7 +76,7 @@ class PartitionStats(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Skew(Shown):
-    """How uneven the partitions are: the largest against the one in the middle."""
+    """The skew of partitions: the size of the largest divided by the median size."""
 
     partitions: int
     largest: PartitionStats | None
@@ -86,7 +86,7 @@ class Skew(Shown):
 
 @dataclass(frozen=True, slots=True)
 class TableStats(Shown):
-    """What a version of a table consists of."""
+    """Statistics of a version of a table."""
 
     name: str
     version: int
@@ -101,11 +101,11 @@ class TableStats(Shown):
     largest: int
     small_files: int
     small_bytes: int
-    small_below: int  # the size that a file of this table should have
+    small_below: int  # the target file size of the table
     histogram: tuple[SizeBucket, ...]
     growth: tuple[DayGrowth, ...]
     partition_columns: tuple[str, ...]
-    partitions: tuple[PartitionStats, ...]  # the largest first
+    partitions: tuple[PartitionStats, ...]  # largest first
     skew: Skew
     vector_files: int
     deleted_rows: int
@@ -113,7 +113,7 @@ class TableStats(Shown):
 
 
 class Measured:
-    """The files of one version, read once as numbers."""
+    """Sizes and row counts of the live and removed files of a table, up to one version."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -137,7 +137,7 @@ class Measured:
 
     @property
     def small(self) -> pa.Table:
-        """The live files below the size that a file of this table should have."""
+        """The live files below the target file size of the table."""
         return self.live.filter(pc.less(self.live["size"], self.wanted_size))
 
     @property
@@ -145,7 +145,7 @@ class Measured:
         return sum(rows for rows, _ in self.deleted.values())
 
     def partitions(self) -> list[PartitionStats]:
-        """Return every partition that has a file, the largest first."""
+        """Return every partition that has a live file, largest first."""
         names = partition_names(self.snapshot.metadata)
         total = int(pc.sum(self.live["size"]).as_py() or 0)
         known = self.live.append_column(
@@ -173,13 +173,13 @@ class Measured:
         return self.live["num_records"]
 
     def rows(self) -> int | None:
-        """Return the live rows; None when a file does not tell."""
+        """Return the number of live rows; None if a file has no row count."""
         if len(self.live) and pc.min(self._rows).as_py() < 0:
             return None
         return int(pc.sum(self._rows).as_py() or 0) - self.deleted_rows
 
     def histogram(self) -> tuple[SizeBucket, ...]:
-        """Count files by their size."""
+        """Return the number of live files by size."""
         sizes = self.live["size"]
         reached = (pc.cast(pc.greater_equal(sizes, low), pa.int64()) for low in _BOUNDS[1:])
         places = reduce(pc.add, reached)
@@ -192,7 +192,7 @@ class Measured:
         )
 
     def growth(self, days: int) -> tuple[DayGrowth, ...]:
-        """Tell what came and went on each of the last days, oldest first."""
+        """Return the added and removed files of each of the last days, oldest first."""
         table_id, version = self.snapshot.table.table_id, self.snapshot.version
         today = now_ms() // _DAY_MS
         since = today - days + 1
@@ -223,10 +223,10 @@ class Measured:
         return tuple(reversed(found))
 
     def _inserted_by_day(self, spans: Mapping[int, Span]) -> dict[int, int | None]:
-        """Return the rows that the commits of each day inserted; None when one does not say.
+        """Return the number of rows that were inserted on each day; None if it is not known.
 
-        All rows of new files are inserted ones where a commit removed no file. Other commits
-        may have copied rows: only their metrics tell.
+        If a commit removed no file, all rows of its new files were inserted. Otherwise it may have
+        copied rows, and the number is taken from its metrics.
         """
         if not spans:
             return {}
@@ -261,7 +261,7 @@ class Measured:
 def table_stats(
     catalog: Catalog, name: str, measured: Measured, days: int, partitions: int
 ) -> TableStats:
-    """Put together what was measured."""
+    """Return the statistics of a table, with growth and the largest partitions."""
     if not 1 <= days <= MOST_DAYS:
         raise BadRequest(f"days is a number from 1 to {MOST_DAYS:,}, got {days}")
     snapshot, sizes = measured.snapshot, measured.live["size"]
@@ -302,7 +302,7 @@ def table_stats(
 def partition_page(
     measured: Measured, *, order: str, limit: int, cursor: str | None
 ) -> Page[PartitionStats]:
-    """Return partitions in an order: the largest first, or by their values."""
+    """Return a page of partitions: largest first, or sorted by value."""
     if order not in ORDERS:
         raise BadRequest(f"order is one of {', '.join(ORDERS)}; got {order!r}")
     found = measured.partitions()
@@ -320,12 +320,12 @@ def partition_page(
 
 
 def partition_names(metadata: Metadata) -> dict[str, str]:
-    """Return the partition columns in their order: as the log calls them → as users do."""
+    """Return the logical name of each partition column by its physical name, in order."""
     return dict(zip(physical_partitioning(metadata), metadata.partition_columns, strict=True))
 
 
 def partition_of(text: str | None, names: Mapping[str, str]) -> dict[str, str | None]:
-    """Return partition values by the names and in the order of the table's columns.
+    """Return partition values by logical column name, in the order of the columns.
 
     >>> partition_of('{"b": null, "a": "1"}', {"a": "x", "b": "y"})
     {'x': '1', 'y': None}
@@ -336,7 +336,7 @@ def partition_of(text: str | None, names: Mapping[str, str]) -> dict[str, str | 
 
 
 def label_of(values: Mapping[str, str | None]) -> str:
-    """Return partition values as a folder would be called.
+    """Return partition values in the format of a partition folder.
 
     >>> label_of({"day": "2024-01-01", "shop": None})
     'day=2024-01-01/shop=null'
@@ -345,7 +345,7 @@ def label_of(values: Mapping[str, str | None]) -> str:
 
 
 def _unpacked(files: pa.Table) -> pa.Table:
-    """Take the numbers of `files_measured` apart."""
+    """Split the numbers of `files_measured` into columns: two of them contain two values."""
     whole = files.cast(pa.schema([(name, pa.int64()) for name in files.column_names]))
     place, life = whole["place"], whole["life"]
     return pa.table(
@@ -369,12 +369,12 @@ def _skew(partitions: Sequence[PartitionStats]) -> Skew:
 
 
 Span = tuple[int, int, int]
-"""Commits of a day, their first and their last version."""
+"""Number of commits of a day, and their first and last version."""
 _NOTHING = (0, 0)
 
 
 def _within(files: pa.Table, column: str, spans: Mapping[int, Span]) -> pa.Table:
-    """Return the files that were added, or removed, by the versions of some days."""
+    """Return the files that were added, or removed, in the versions of these days."""
     first = spans[min(spans)][1]
     last = max(span[2] for span in spans.values())
     chosen = files.filter(pc.greater_equal(files[column], first))
@@ -382,14 +382,14 @@ def _within(files: pa.Table, column: str, spans: Mapping[int, Span]) -> pa.Table
 
 
 def _days_of(spans: Mapping[int, Span]) -> Callable[[int], int]:
-    """Return a function that tells the day of a version."""
+    """Return a function from a version to its day."""
     days = sorted(spans)
     lasts = list(accumulate((spans[day][2] for day in days), max))
     return lambda version: days[bisect_left(lasts, version)]
 
 
 def _by_day(files: pa.Table, column: str, spans: Mapping[int, Span]) -> dict[int, tuple[int, int]]:
-    """Return files and bytes by the day of a version."""
+    """Return the number of files and bytes by the day of the version in `column`."""
     if not spans:
         return {}
     chosen, day_of = _within(files, column, spans), _days_of(spans)

@@ -1,7 +1,8 @@
-"""What the live files of a table add up to; remembered and moved on.
+"""Totals of the live files of tables, cached and updated incrementally.
 
-The first look at a table adds up all of its files in SQL. A later one adds only what came since,
-and takes off what went. Tables of few files are added up again instead, many in one statement.
+The first totals of a table are computed in SQL from all of its files. Later totals add the files
+that were added since, and subtract those that were removed. For tables with few files, all totals
+are computed again, in one statement for many tables.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 
-# To add up so many files again takes less than the two statements that spare it.
+# For up to this many files, a full sum is faster than two incremental statements.
 _FEW_FILES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class FileSums:
-    """What some files add up to."""
+    """Totals of files."""
 
     files: int = 0
     bytes: int = 0
@@ -32,7 +33,7 @@ class FileSums:
 
     @classmethod
     def from_row(cls, row: Sequence[int | None]) -> FileSums:
-        # Sums come as Decimal from PostgreSQL, and as NULL of no files.
+        # A sum is a Decimal in PostgreSQL, and NULL if there are no files.
         return cls(*(int(each or 0) for each in row))
 
     def plus(self, other: FileSums, sign: int = 1) -> FileSums:
@@ -47,22 +48,22 @@ class FileSums:
 
 @dataclass(frozen=True, slots=True)
 class TableTotals:
-    """The live files of one version of a table."""
+    """The totals of the live files of a version."""
 
     version: int
     next_file_id: int
     sums: FileSums
-    deleted_rows: int  # of the rows in the files, so many are deleted by vectors
+    deleted_rows: int  # rows that deletion vectors delete
 
     @property
     def rows(self) -> int | None:
-        """Live rows; None when a file does not tell how many it has."""
+        """The number of live rows; None if a file has no row count."""
         is_known = self.sums.counted == self.sums.files
         return self.sums.records - self.deleted_rows if is_known else None
 
 
 class TotalsCache:
-    """The totals of every table that was looked at, each at its latest known version."""
+    """A cache of the totals of tables, each at its latest known version."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -70,7 +71,7 @@ class TotalsCache:
         self._guard = threading.Lock()
 
     def of(self, heads: Mapping[int, int]) -> dict[int, TableTotals]:
-        """Return the totals of tables at these versions, or at later ones that came meanwhile."""
+        """Return totals by table id, at these versions or at later ones."""
         with self._guard:
             known = {each: self._known[each] for each in heads if each in self._known}
         found = {}
@@ -94,13 +95,16 @@ class TotalsCache:
         return found
 
     def unseen(self, ends: Mapping[int, int]) -> int:
-        """Return how many files there are to add up in tables whose files end at these ids."""
+        """Return how many files are not in cached totals; `ends` has the next file id by table."""
         with self._guard:
             known = {each: totals.next_file_id for each, totals in self._known.items()}
         return sum(max(0, end - known.get(table_id, 1)) for table_id, end in ends.items())
 
     def _moved(self, table_id: int, before: TableTotals) -> TableTotals:
-        """Add what came and take off what went; a file that did both is in neither."""
+        """Update totals to the latest version.
+
+        A file that was added and removed since `before` is in neither sum.
+        """
         key = {"table_id": table_id, "first_file_id": before.next_file_id}
         _, version, next_file_id, *row = self._store.query("table_sums_added", **key)[0]
         ended = self._store.query("table_sums_ended", **key, after=before.version, last=version)

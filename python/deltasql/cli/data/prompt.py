@@ -1,4 +1,4 @@
-"""The prompt of `deltasql shell`: what is typed, completed and remembered."""
+"""The prompt of `deltasql shell`: input, completion and history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ try:
     from prompt_toolkit.completion import Completer, Completion
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.history import FileHistory
-except ImportError as error:  # pragma: no cover - an installation without the extra
+except ImportError as error:  # pragma: no cover - the extra is not installed
     raise MissingDriverError(
         "the interactive shell needs prompt_toolkit", driver="prompt_toolkit", extra="cli"
     ) from error
@@ -45,7 +45,7 @@ _NAMED = re.compile(r'"?([\w]+(?:\.[\w]+)?)"?')
 
 
 def lines(session: Session) -> Iterator[str]:
-    """Yield what is typed, statement by statement, until Ctrl-D."""
+    """Read statements from the terminal and yield them one by one, until Ctrl-D."""
     completer = Words(session)
     prompt: PromptSession[str] = PromptSession(
         history=Remembered(str(history_path())),
@@ -66,7 +66,7 @@ def lines(session: Session) -> Iterator[str]:
 
 
 def history_path() -> Path:
-    """Return the file of the history, which nobody else may read."""
+    """Return the path of the history file; only its owner can read it."""
     home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     path = Path(home).expanduser() / "deltasql" / "history"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,14 +75,14 @@ def history_path() -> Path:
 
 
 class Remembered(FileHistory):
-    """A history without passwords."""
+    """A history file in which secrets are redacted."""
 
     def store_string(self, string: str) -> None:
         super().store_string(redact(string))
 
 
 class Words(Completer):
-    """Completes commands as a shell does, and SQL by tables, columns and keywords."""
+    """Completes commands and options, and in SQL the names of tables, columns and keywords."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -90,7 +90,7 @@ class Words(Completer):
         self._columns: dict[str, tuple[str, ...]] = {}
 
     def forget(self) -> None:
-        """Look again: a command may have changed what there is."""
+        """Drop the cached names of tables and columns: a command may have changed them."""
         self._names = None
         self._columns.clear()
 
@@ -110,7 +110,7 @@ class Words(Completer):
 
         try:
             words = shlex.split(text)
-        except ValueError:  # within a quotation
+        except ValueError:  # a quote is not closed yet
             return
         last = "" if not text or text[-1].isspace() else words.pop()
         found = ShellComplete(main, {"obj": self._session.context}, "deltasql", "")

@@ -1,4 +1,4 @@
-"""`deltasql query` and `head`: rows of tables, by SQL or just the first ones."""
+"""`deltasql query` and `head`: print the result of a query, or the first rows of a table."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def answer(
 ) -> None:
     """Run a query and print its rows."""
     most = limit or most_rows(context)
-    # One row more than is shown tells that there are more.
+    # One row more than is printed: it shows that the result is longer.
     asked = limit if limit is not None or most is None else most + 1
     with busy("running the query", color=context.color):
         found = catalog.query(sql, limit=asked, timeout=timeout)
@@ -90,7 +90,7 @@ def answer(
 
 
 def sql_text(sql: str | None, file: str | None) -> str:
-    """Return the SQL of a command line: itself, of stdin, or of a file."""
+    """Return the SQL from the argument, from stdin (`-`) or from a file."""
     if file is None and sql != "-":
         return sql or ""
     with click.open_file(file or "-", encoding="utf-8") as opened:

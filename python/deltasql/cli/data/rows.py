@@ -1,4 +1,4 @@
-"""Print the rows of an answer: as they come where a format allows it, never all in memory."""
+"""Print the rows of a query; csv, json and ndjson are streamed, batch by batch."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from deltasql.cli.context import Context
 
-_SHOWN = 1000  # rows that somebody may want to look at
+_SHOWN = 1000  # rows that table and markdown print without --limit
 
 
 def most_rows(context: Context) -> int | None:
-    """Return how many rows are shown where nobody said it: all, to programs."""
+    """Return the default row limit of the output format; None if all rows are printed."""
     return _SHOWN if context.format in ("table", "markdown") else None
 
 
 def show_rows(context: Context, answer: pa.RecordBatchReader, most: int | None) -> None:
-    """Print the rows of an answer, and say when they were cut off."""
+    """Print rows in the output format; print a message if only the first `most` are shown."""
     names = _distinct(answer.schema.names)
     rows = _rows(answer)
     if context.format == "csv":
@@ -53,7 +53,7 @@ def show_rows(context: Context, answer: pa.RecordBatchReader, most: int | None) 
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it, with nothing lost.
+    """Return a value in a form that JSON can represent, without loss of precision.
 
     >>> plain(float("nan")), plain(b"\\x01"), plain({"a": [1.5]})
     ('NaN', '01', {'a': [1.5]})
@@ -72,7 +72,7 @@ def plain(value: Any) -> Any:
 
 
 def _rows(answer: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
-    from deltasql.engine.inputs import python_values  # late: it imports Arrow
+    from deltasql.engine.inputs import python_values  # late import: it loads Arrow
 
     for batch in answer:
         yield from zip(*map(python_values, batch.columns), strict=True)
@@ -88,7 +88,7 @@ def _cell(value: Any) -> Any:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Tell columns of one name apart.
+    """Make column names unique by adding a number to repeated names.
 
     >>> _distinct(["a", "b", "a"])
     ['a', 'b', 'a_2']

@@ -1,4 +1,4 @@
-"""`deltasql shell`: commands and SQL in one place, with completion and a history."""
+"""`deltasql shell`: run commands and SQL interactively or from a script on stdin."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def shell(context: Context) -> None:
     with context.open() as catalog:
         session = Session(replace(context, held=catalog), catalog, sys.stdin.isatty())
         if session.is_terminal:
-            from deltasql.cli.data.prompt import lines  # late: prompt_toolkit is needed only here
+            from deltasql.cli.data.prompt import lines  # late import: optional package
 
             talk(f"{catalog.uri}; \\? for help, \\q to leave")
             session.run(lines(session))
@@ -57,7 +57,7 @@ def shell(context: Context) -> None:
 
 @dataclass(slots=True)
 class Session:
-    """What one shell remembers."""
+    """The state of one shell: its options, its open catalog and how many statements failed."""
 
     context: Context
     catalog: Catalog
@@ -65,7 +65,7 @@ class Session:
     failures: int = 0
 
     def run(self, given: Iterable[str]) -> None:
-        """Run statements until there are no more, or one of them says so."""
+        """Run statements until the input ends or one of them quits the shell."""
         for text in given:
             words = text.strip()
             if words and _SHORT.get(words, words) == "\\q":
@@ -74,7 +74,7 @@ class Session:
                 self.run_one(words)
 
     def run_one(self, text: str) -> None:
-        """Run a command or a query; what is wrong with it is told."""
+        """Run a command or a query; an error is printed and counted, not raised."""
         from deltasql.cli.main import main
 
         try:
@@ -89,10 +89,10 @@ class Session:
             self.failures += 1
             error.show()
         except (click.Abort, KeyboardInterrupt):
-            if not self.is_terminal:  # a script ends; at a prompt only what runs does
+            if not self.is_terminal:  # an interrupt ends a script, but not the prompt
                 raise
             self._fail("Interrupted.")
-        except Exception as error:  # a line that fails ends no session
+        except Exception as error:  # the session continues after a failed statement
             if is_closed_pipe(error):
                 raise
             self._fail(f"Error: {error_text(error, verbose=self.context.verbose)}")
@@ -127,12 +127,14 @@ class Session:
 def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
-    except ValueError as error:  # an open quotation
+    except ValueError as error:  # a quote is not closed
         raise click.UsageError(str(error)) from None
 
 
 def statements(lines: Iterable[str]) -> Iterable[str]:
-    """Join the lines of SQL up to its semicolon; every other line stands alone.
+    """Yield statements: SQL up to its semicolon, or one line that is a command.
+
+    Comment lines between statements are skipped.
 
     >>> list(statements(["table list", "SELECT 1", "FROM sales;", "# a remark", "mirror status"]))
     ['table list', 'SELECT 1\\nFROM sales;', 'mirror status']
@@ -151,7 +153,7 @@ def statements(lines: Iterable[str]) -> Iterable[str]:
 
 
 def is_sql(text: str) -> bool:
-    """Tell SQL from a command by its first word.
+    """Return whether a text is SQL and not a command; its first word decides.
 
     >>> is_sql("SELECT 1"), is_sql("(SELECT 1)"), is_sql("table list"), is_sql("show tables")
     (True, True, False, True)
@@ -161,5 +163,5 @@ def is_sql(text: str) -> bool:
 
 
 def is_whole(text: str) -> bool:
-    """Tell whether a text can be run: a command always, SQL with its semicolon."""
+    """Return whether a statement is complete; SQL is, once it ends with a semicolon."""
     return not is_sql(text) or text.rstrip().endswith(";")

@@ -1,4 +1,4 @@
-"""`deltasql diff`: what is different between two versions of a table."""
+"""`deltasql diff`: compare two versions of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deltasql history`: the commits of a table."""
+"""`deltasql history`: show the commits of a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deltasql.cli.pages import first_of
 
 COLUMNS = ("version", "committed_at", "operation", "parameters", "metrics", "user_metadata")
 GROUPED = (*COLUMNS, "group_size", "txn_id")
-_LATEST = 1000  # commits that are looked through for what was meant
+_LATEST = 1000  # commits whose operations are suggested after a misspelled --operation
 
 
 @click.command()

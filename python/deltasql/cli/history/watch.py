@@ -1,4 +1,4 @@
-"""`deltasql watch`: commits and the lag of the mirror, as they come."""
+"""`deltasql watch`: show new commits and the mirror lag until it is stopped."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def watch(context: Context, once: bool, every: float, limit: int) -> None:
 
 
 def _lines(catalog: Catalog, stop: Event, every: float) -> None:
-    """Print every commit that comes as a line, at once."""
+    """Print every new commit as one line of JSON and flush it."""
     watching = catalog.inspect.watch()
     talk("watching; stop with SIGTERM or Ctrl-C")
     while not stop.is_set():
@@ -105,13 +105,13 @@ def _picture(commits: Iterable[RecentCommit], mirror: Iterable[MirrorStatus]) ->
     for each in commits:
         cells = [f"{each.committed_at:%H:%M:%S}", each.table, str(each.version)]
         cells += [each.operation or "", str(each.group_size)]
-        # As text: a name in brackets is not markup.
+        # As Text: rich would read a name in brackets as markup.
         shown.add_row(*(Text(visible(cell)) for cell in cells))
     return Group(shown, Text(), Text(visible(lag_text(mirror))))
 
 
 def lag_text(mirror: Iterable[MirrorStatus]) -> str:
-    """Tell in a line how far the mirror is behind."""
+    """Return one line with the unpublished versions and the largest lag of the mirror."""
     found = [each for each in mirror if each.pending or each.is_unhealthy]
     if not found:
         return "mirror: everything is published"

@@ -1,1 +1,1 @@
-"""Commands that import, export and hand over tables."""
+"""Commands that import, export, follow and cut over tables, and rebuild a catalog."""

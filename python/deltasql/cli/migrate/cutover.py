@@ -1,4 +1,4 @@
-"""`deltasql cutover` and `rollback`: who decides what is committed, SQL or the log."""
+"""`deltasql cutover` and `rollback`: move the authority of a table between its log and SQL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """
     with context.open_table(table) as (catalog, name):
         if not dry_run:
-            catalog.table(name)  # whether it exists is told before anything is asked
+            catalog.table(name)  # raises if the table does not exist, before the confirmation
             make_sure(f"Keep everybody who writes to {name} by path out from now on?", yes=yes)
         with progress(of_phase, color=context.color) as on_progress:
             report = catalog.cutover(name, dry_run=dry_run, on_progress=on_progress)

@@ -1,4 +1,4 @@
-"""`deltasql export`: a Delta table that needs no database."""
+"""`deltasql export`: write versions of a table as a separate Delta table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deltasql follow`: a read-only index over a log that somebody else writes."""
+"""`deltasql follow`: keep a read-only index of a table that another program writes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _keep_following(
     chosen: tuple[str | None, str | None],
     seconds: float,
 ) -> None:
-    """Refresh again and again; a database or a lake that is away for a while is waited for."""
+    """Refresh every `seconds` until stopped; retry while the database or storage is unavailable."""
     from deltasql.exceptions import StoreBusyError, StoreUnavailableError
 
     with stopping() as stop:
@@ -88,7 +88,7 @@ def _keep_following(
         is_shown = False
         while not stop.is_set():
             try:
-                # Once as it is, then only what comes: most looks find nothing.
+                # Print the first report always, later ones only if something changed.
                 if is_shown:
                     _look_again(context, catalog, source, chosen)
                 else:

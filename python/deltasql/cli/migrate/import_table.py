@@ -1,4 +1,4 @@
-"""`deltasql import`: tables that exist already, with their whole history."""
+"""`deltasql import`: load existing Delta tables into a catalog, with their history."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def import_table(
         make_sure(
             "Replace what has the name, accept missing files, and take over the log?", yes=yes
         )
-    # A shell holds its catalog open: another connection might not get in.
+    # `deltasql shell` keeps its catalog open, and a second connection may be locked out.
     held = context.held if uri is None else None
     place = "" if held is not None else uri or context.catalog_uri()
     with session_for(engine), progress(of_import, color=context.color) as on_progress:
@@ -107,7 +107,7 @@ def import_table(
                 report = held.import_table(source, **options)
             else:
                 report = deltasql.import_table(source, place, **options)
-    # Not before the bar is gone: the first line would be put behind it.
+    # After the progress bar is removed: it would share a line with the report.
     if summary is not None:
         show_summary(context, summary)
         fail_unless(summary.ok)
@@ -117,7 +117,7 @@ def import_table(
 
 
 def show_summary(context: Context, summary: ImportSummary) -> None:
-    """Print what became of many tables: in words, or a row for each."""
+    """Print the results of a recursive import: a summary, or one row per table."""
     if context.format in ("table", "json", "yaml"):
         show_report(context, summary)
     else:

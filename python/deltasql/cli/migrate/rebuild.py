@@ -1,4 +1,4 @@
-"""`deltasql rebuild`: a catalog from the lake, when the database is lost."""
+"""`deltasql rebuild`: make a new catalog from published logs after the database was lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deltasql mirror`: what is published where, the reconciler, and what to do when it is stuck."""
+"""`deltasql mirror`: status, publishing, the reconciler, repair, and targets."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     with context.open_table(table) as (catalog, name):
         if dry_run:
             with busy(f"looking at {name}", color=context.color):
-                # What could be rejected is what could be adopted.
+                # There is no dry run of `adopt`; both commands act on the same commits.
                 found = catalog.mirror.reject(name, dry_run=True)
             context.output.record({"table": found.table, "foreign_versions": found.rejected})
             return
@@ -310,7 +310,7 @@ def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: b
 
 
 def _ask(catalog: Catalog, name: str, question: str, *, yes: bool) -> None:
-    """Ask about a table that is known to exist."""
+    """Ask for confirmation; raise first if the table does not exist."""
     catalog.table(name)
     make_sure(question, yes=yes)
 

@@ -1,4 +1,4 @@
-"""`deltasql verify`: is what was published what SQL says?"""
+"""`deltasql verify`: compare the published log and the data with SQL."""
 
 from __future__ import annotations
 

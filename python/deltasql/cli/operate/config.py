@@ -1,4 +1,4 @@
-"""`deltasql config`: the settings that count, where each comes from, and whether they work."""
+"""`deltasql config`: show the settings in effect with their source, and check them."""
 
 from __future__ import annotations
 

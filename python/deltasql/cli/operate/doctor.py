@@ -1,4 +1,4 @@
-"""`deltasql doctor`: what is wrong, and what to do about it."""
+"""`deltasql doctor`: check a catalog, and suggest a solution for each problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deltasql init` and `migrate`: a catalog is created, and brought to this release's schema."""
+"""`deltasql init` and `migrate`: create a catalog, and upgrade its database schema."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
     talk("the catalog is created" if created else "the catalog was there already")
     talk("\nnext steps:")
     shown, hint = str(catalog.uri), ""
-    if place.password is not None:  # it belongs into no terminal
+    if place.password is not None:  # do not print the password
         if place.password in named:
             hint = "  # with the password in the place of ***"
         else:
-            shown = named  # it comes from a variable
+            shown = named  # the password comes from an environment variable
     talk(f"  export DELTASQL_URI='{shown}'{hint}")
     if root is not None:
         talk(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}  # for all who write")
@@ -69,7 +69,10 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
 
 
 def _data_root(given: str | None, catalog: Catalog) -> str | None:
-    """Return where tables are to go, absolute; None where a setting or the database says it."""
+    """Return the absolute data root for new tables, or None if it needs no setting.
+
+    It needs none if one is configured, or if tables can be placed beside the database file.
+    """
     from deltasql.storage import absolute_location
 
     if given is None:

@@ -1,4 +1,4 @@
-"""`deltasql optimize`, `vacuum`, `restore` and `undo`: care for one table."""
+"""Maintenance commands for one table, such as `deltasql optimize`, `vacuum` and `restore`."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def _commit(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Stage a change, ask, and commit it; print what it comes to."""
+    """Stage a change, ask for confirmation, commit it and print its metrics."""
     metrics: dict[str, Any]
     with context.open_table(table) as (catalog, name), catalog.begin() as transaction:
         with busy(f"looking at {name}", color=context.color):

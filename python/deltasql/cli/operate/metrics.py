@@ -1,4 +1,4 @@
-"""Metrics and traces of a command that runs for long."""
+"""Metrics and traces of long-running commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ opentelemetry_option = click.option(
 
 @contextmanager
 def metrics_served(host: str, port: int | None) -> Iterator[None]:
-    """Answer Prometheus at a port while the block runs; at none where none is named."""
+    """Serve Prometheus metrics at a port while the block runs; do nothing if `port` is None."""
     if port is None:
         yield
         return

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def session_for(engine: str | None) -> Iterator[None]:
-    """Start Spark where it is the engine."""
+    """Run the block with a Spark session if the engine is Spark."""
     if engine != "spark":
         yield
         return
     from deltasql.engine.spark.session import require_pyspark
 
     require_pyspark()
-    from deltasql.spark.own_session import own_session  # late: it imports pyspark
+    from deltasql.spark.own_session import own_session  # late import: it loads pyspark
 
     with own_session():
         yield

@@ -1,4 +1,4 @@
-"""`deltasql ui`: the catalog in a browser."""
+"""`deltasql ui`: serve the web console."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ui(
     Example:
       deltasql ui --port 0
     """
-    from deltasql.console.server import serving  # late: only this command needs it
+    from deltasql.console.server import serving  # late import: optional packages
 
     with (
         context.open() as catalog,

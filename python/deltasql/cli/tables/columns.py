@@ -1,4 +1,4 @@
-"""Columns as a command line gives them: `id:bigint`, `tags:array<string>`, `at:date not null`."""
+"""Parse columns of a command line: `id:bigint`, `tags:array<string>`, `at:date not null`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from deltasql.cli.context import nearest
 
-# SQL's names beside Delta's own.
+# SQL names of types, and the names that Delta uses.
 _NAMES = {
     "tinyint": "byte",
     "smallint": "short",
@@ -35,7 +35,7 @@ _NOT_NULL = re.compile(r"\s+not\s+null\s*$", re.IGNORECASE)
 
 
 def schema_of(columns: tuple[str, ...]) -> str:
-    """Return the Delta schema of columns as JSON.
+    """Return the Delta schema of the columns as JSON.
 
     >>> json.loads(schema_of(("id:bigint not null",)))["fields"]
     [{'name': 'id', 'type': 'long', 'nullable': False, 'metadata': {}}]
@@ -44,7 +44,7 @@ def schema_of(columns: tuple[str, ...]) -> str:
 
 
 def type_of(text: str) -> Any:
-    """Return a type as Delta's JSON has it.
+    """Return a type in the form of Delta's schema JSON.
 
     >>> type_of("array<decimal(10, 2)>")["elementType"]
     'decimal(10,2)'
@@ -90,7 +90,7 @@ def _nested(kind: str, parts: list[str], text: str) -> dict[str, Any]:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at the commas that are within no bracket."""
+    """Split at the commas that are not inside brackets."""
     parts, depth, begin = [], 0, 0
     for place, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")

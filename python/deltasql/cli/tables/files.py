@@ -1,4 +1,4 @@
-"""`deltasql files`: the data files of a version."""
+"""`deltasql files`: list the data files of a version."""
 
 from __future__ import annotations
 

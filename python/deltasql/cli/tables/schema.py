@@ -1,4 +1,4 @@
-"""`deltasql schema`: the columns of a table, and how they changed."""
+"""`deltasql schema`: show the columns of a table, or the versions that changed them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def schema(context: Context, table: str, version: int | None, changes: bool, lim
 
 
 def _lines(change: SchemaChange) -> Iterator[dict[str, Any]]:
-    """Put every change of a version into a line of its own."""
+    """Yield one row for each change of a version."""
     version = {
         "version": change.version,
         "committed_at": change.committed_at,

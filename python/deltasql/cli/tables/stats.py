@@ -1,4 +1,4 @@
-"""`deltasql stats`: sizes, small files, growth and skew."""
+"""`deltasql stats`: show the sizes, small files, growth and skew of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deltasql table`: the tables of a catalog, by name."""
+"""`deltasql table`: list, create, change and drop tables."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def set_properties(
 
 
 def _schema_text(given: str) -> str:
-    """Return the JSON of a schema that was given as text, by its file, or on stdin."""
+    """Return the JSON of a schema that is given as text, as a file name or on stdin (`-`)."""
     text = given
     if not given.lstrip().startswith(("{", "[")):
         with click.open_file(given, encoding="utf-8") as file:
@@ -282,7 +282,7 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def _name_of(row: TableRow) -> str:
-    """Return the name of a dropped table as `undrop` takes it."""
+    """Return the name of a dropped table in the form that `undrop` accepts."""
     from deltasql.uri import join_table_name
 
     return join_table_name(row.namespace, row.name)

@@ -1,1 +1,1 @@
-"""One file for each page: what it shows and what can be done on it."""
+"""The pages of the console, one module for each."""

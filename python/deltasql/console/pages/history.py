@@ -1,4 +1,4 @@
-"""The commits of a table, and what their metrics say in a few words."""
+"""The history page of a table: its commits and a short description of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PER_PAGE = 50
 OPERATIONS = ("WRITE", "MERGE", "DELETE", "UPDATE", "OPTIMIZE", "VACUUM END", "RESTORE")
-# Files, under the names that writers give them.
+# Metrics that count files; writers use different names for them.
 _FILES = (
     ("+{} files", ("num_added_files", "num_files_added", "num_files", "num_target_files_added")),
     ("−{} files", ("num_removed_files", "num_files_removed", "num_target_files_removed")),
@@ -25,7 +25,7 @@ _TIMES = ("execution_time_ms", "execution_time")
 
 
 def show(ask: PageRequest) -> Response:
-    """Commits, newest first."""
+    """Show the commits of a table, newest first."""
     operation = ask.text("operation")
     inspect = ask.catalog.inspect
     page = inspect.history(
@@ -43,7 +43,7 @@ def show(ask: PageRequest) -> Response:
 
 
 def describe(commit: CommitEntry | Participant) -> list[str]:
-    """Say what a commit did in a few words: rows it changed, files, and how long it took."""
+    """Return a short description of a commit: rows and files it changed, and its duration."""
     rows, known = commit.rows, by_snake_case(commit.metrics)
     amounts: list[tuple[str, float | None]] = [
         ("+{} rows", rows.inserted),

@@ -1,4 +1,4 @@
-"""Maintenance: what optimize and vacuum would do, and doing it while a page tells how far it is."""
+"""The maintenance pages: what optimize and vacuum would do, and jobs that run them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ TITLES = ("Optimize", "Vacuum")
 
 
 def show(ask: PageRequest) -> Response:
-    """What the tables of the catalog need."""
+    """Show which tables need maintenance."""
     inspect = ask.catalog.inspect
     page = inspect.tables(limit=PER_PAGE, cursor=ask.cursor())
     end = time.monotonic() + BUDGET_S
-    # What there was no time for is there when the page is asked for again: advice is remembered.
+    # Advice is cached: tables skipped for lack of time are filled in when the page is reloaded.
     advised = [
         (
             each,
@@ -49,7 +49,7 @@ def show(ask: PageRequest) -> Response:
 
 
 def one(ask: PageRequest) -> Response:
-    """What one table needs, and the forms to do it."""
+    """Show which maintenance one table needs, with forms to start it."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
     is_part = ask.text("part") == "1"
@@ -64,13 +64,13 @@ def one(ask: PageRequest) -> Response:
 
 
 def optimize(ask: PageRequest) -> Response:
-    """Begin to put small files together."""
+    """Start a job that compacts small files."""
     name = ask.catalog.inspect.table(ask.name).name
     return _begun(ask, "Optimize", name, partial(_optimize, ask.catalog, name))
 
 
 def vacuum(ask: PageRequest) -> Response:
-    """Begin to delete what no retained version needs."""
+    """Start a job that deletes files which no retained version needs."""
     name = ask.catalog.inspect.table(ask.name).name
     if ask.form.get("confirm") != "yes":
         return ask.go(f"{_place(name)}?unconfirmed=1")
@@ -82,14 +82,14 @@ def _place(name: str) -> str:
 
 
 def _begun(ask: PageRequest, title: str, name: str, work: Work) -> Response:
-    """Show the work, or the other work on the table that this one has to wait for."""
+    """Start a job and redirect to its page, or to the job that already runs on the table."""
     job = ask.state.jobs.start(title, name, _place(name), work)
     refused = "" if job.title == title else f"?refused={title}"
     return ask.go(f"/jobs/{job.job_id}{refused}")
 
 
 def job(ask: PageRequest) -> Response:
-    """How far a piece of work is; `part=1` is what the page asks for again and again."""
+    """Show the progress of a job; the page polls its state with `part=1`."""
     found = ask.state.jobs.get(ask.request.path_params["job_id"])
     if found is None:
         raise HTTPException(404)

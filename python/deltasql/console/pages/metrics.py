@@ -1,4 +1,4 @@
-"""Metrics in the form that Prometheus reads."""
+"""The metrics endpoint for Prometheus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show(ask: PageRequest) -> Response:
-    """All metrics; those that somebody has to measure are measured now."""
+    """Return all metrics; gauges of the catalog, the mirror and the files are updated first."""
     import prometheus_client
 
     registry = telemetry.enable_prometheus()

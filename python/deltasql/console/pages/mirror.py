@@ -1,4 +1,4 @@
-"""The mirror: how far each table is published, what failed, and trying it again."""
+"""The mirror pages: the publishing status of each table, failures, and a retry."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STATES = ("", "FAILED", "PENDING", "IN_FLIGHT", "COMPLETE")
 
 
 def show(ask: PageRequest) -> Response:
-    """All tables, those with trouble first."""
+    """Show all targets, unhealthy ones first."""
     found = ask.catalog.inspect.mirror()
     found.sort(key=lambda each: (not each.is_unhealthy, -each.pending, each.table, each.target))
     page = ask.number("page", 1, low=1, high=10_000)
     first = (page - 1) * PER_PAGE
-    # A status tells a table as people read it; a link needs the name that the API takes.
+    # A status has the display name of a table; a link needs the name that the API accepts.
     names = {each.row.full_name: each.full_name for each in ask.catalog.tables()}
     return ask.page(
         "mirror.html",
@@ -39,7 +39,7 @@ def show(ask: PageRequest) -> Response:
 
 
 def one(ask: PageRequest) -> Response:
-    """The versions of one table at one target: failures first, then newest first."""
+    """Show the versions of one table at one target: failures first, then newest first."""
     target, only = ask.text("target", "table"), ask.choice("only", *STATES)
     inspect = ask.catalog.inspect
     statuses = inspect.mirror(ask.name)
@@ -63,7 +63,7 @@ def one(ask: PageRequest) -> Response:
 
 
 def retry(ask: PageRequest) -> Response:
-    """Begin to publish what one target lacks; the page of the target tells how far it is."""
+    """Start a job that publishes the missing versions of a target; its page shows the progress."""
     inspect, target = ask.catalog.inspect, ask.form.get("target", "table")
     if target not in [each.target for each in inspect.mirror(ask.name)]:
         return ask.error_page(404, f"{ask.name} has no target {target}.")

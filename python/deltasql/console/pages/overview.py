@@ -1,4 +1,4 @@
-"""The catalog: its tables, what they add up to, and how busy it is."""
+"""The overview page: the tables of the catalog, their totals and the commits per hour."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOURS = {"24": "24 hours", "168": "7 days", "720": "30 days"}
 
 
 def show(ask: PageRequest) -> Response:
-    """The first page; of a catalog that nobody looked at, what takes long comes after it."""
+    """Show the overview; if many files must be added up, the browser loads the body afterwards."""
     hours = ask.choice("hours", *HOURS)
     inspect = ask.catalog.inspect
     is_part = ask.text("part") == "1"
@@ -43,7 +43,7 @@ def show(ask: PageRequest) -> Response:
 
 
 def address(name: str, part: str = "") -> str:
-    """Return where a table's page is, whatever its name holds.
+    """Return the URL path of a table's page.
 
     >>> address("a b?<x>", "files")
     '/tables/a%20b%3F%3Cx%3E/files'
@@ -52,10 +52,10 @@ def address(name: str, part: str = "") -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name as a part of an address."""
+    """Return a name percent-encoded for a URL path."""
     return quote(name, safe="")
 
 
 def short(name: str) -> str:
-    """Return a table's name without the namespace that goes without saying."""
+    """Return a table's name without the default namespace."""
     return name.removeprefix("default.")

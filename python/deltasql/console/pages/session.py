@@ -1,4 +1,4 @@
-"""The token: giving it, and giving it back."""
+"""Sign in with the token, and sign out."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def show(ask: PageRequest) -> Response:
-    """The form for the token."""
+    """Show the form for the token."""
     return ask.page("login.html", wrong=False)
 
 
 def enter(ask: PageRequest) -> Response:
-    """Begin a session when the token is right."""
+    """Start a session if the token is correct."""
     if not ask.state.gate.is_token(ask.form.get("token", "").strip()):
         return ask.page("login.html", 403, wrong=True)
     response = ask.go("/")

@@ -1,4 +1,4 @@
-"""SQL over the catalog's tables: results in pages, as a plot or as CSV."""
+"""The SQL page: results of a query in pages, as a plot or as CSV."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a query gave."""
+    """One page of a query's result."""
 
     grid: Grid
     plot: Plot | None
@@ -42,18 +42,18 @@ class Result:
     page: int
     has_more: bool
     is_last: bool
-    """Whether there are more rows than pages."""
+    """Whether this is the last page that can be shown, although there are more rows."""
     is_cut: bool
-    """Whether rows were left out that are too large to show together."""
+    """Whether rows were omitted because the result exceeds the size limit."""
 
 
 def show(ask: PageRequest) -> Response:
-    """The editor; a query in the address is put there, not run."""
+    """Show the editor; a query in the URL is filled in but not run."""
     return _page(ask, ask.text("sql"))
 
 
 def run(ask: PageRequest) -> Response:
-    """Answer a query."""
+    """Run a query and show its result, or send it as CSV."""
     text = ask.form.get("sql", "")
     try:
         if ask.form.get("format") == "csv":
@@ -64,7 +64,7 @@ def run(ask: PageRequest) -> Response:
 
 
 def written(namespace: str, name: str) -> str:
-    """Return a table's name as a query writes it; in quotes no name is a word of SQL.
+    """Return a table's name for a query, quoted because it may be a keyword.
 
     >>> written("default", "values"), written("crm", "a b")
     ('"values"', '"crm"."a b"')
@@ -97,7 +97,7 @@ def _answer(ask: PageRequest, text: str, limit: int) -> pa.RecordBatchReader:
 
 
 def _csv(ask: PageRequest, text: str) -> Response:
-    # One row more than there may be tells whether there are more.
+    # One row above the limit: it shows that the result is longer.
     limit = rows.MOST_CSV_ROWS + 1
     written = rows.as_csv(_answer(ask, text, limit))
     name = f"query-first-{written.rows}-rows.csv" if written.is_cut else "query.csv"

@@ -1,4 +1,4 @@
-"""A table: its sizes, its files and its columns."""
+"""The pages of a table: summary, files and schema."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 FILES_PER_PAGE = 50
 CHANGES_PER_PAGE = 25
 HEAT = 240
-# Adding up the files of a larger table takes longer than a page should.
+# With more files, statistics take too long for a request; the browser loads them afterwards.
 LARGE = 50_000
 ORDERS = {"added": "Oldest first", "size": "Smallest first", "path": "By path"}
 
 
 def summary(ask: PageRequest) -> Response:
-    """How large it is, how it grew, and what happened last."""
+    """Show the size of a table, its growth and its latest commits."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
     recent = inspect.history(ask.name, limit=6).items
@@ -39,7 +39,7 @@ def summary(ask: PageRequest) -> Response:
 
 
 def figures(ask: PageRequest) -> Response:
-    """The charts of a table alone, for a page that did not wait for them."""
+    """Return only the charts of a table, for a page that loads them afterwards."""
     inspect = ask.catalog.inspect
     template = (
         "file_figures.html" if ask.choice("of", "table", "files") == "files" else "figures.html"
@@ -53,13 +53,13 @@ def figures(ask: PageRequest) -> Response:
 
 
 def is_large(ask: PageRequest, table: TableSummary) -> bool:
-    """Tell whether a page should come first and what has to be added up for it later."""
-    # Files that are long gone are added up, too: they tell how the table grew.
+    """Return whether the browser should load the statistics after the page."""
+    # Removed files count too: the growth chart reads them.
     return table.files_ever > LARGE and ask.text("figures") != "1"
 
 
 def files(ask: PageRequest) -> Response:
-    """The files of the latest version, or those that can match a predicate."""
+    """Show the files of the latest version, or those that can match a predicate."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
     order, predicate = ask.choice("order", *ORDERS), ask.text("predicate")
@@ -97,7 +97,7 @@ def files(ask: PageRequest) -> Response:
 
 
 def schema(ask: PageRequest) -> Response:
-    """The columns as they are, and every version that changed them."""
+    """Show the current columns, and the versions that changed them."""
     inspect = ask.catalog.inspect
     return ask.page(
         "schema.html",

@@ -1,4 +1,4 @@
-"""Transactions over several tables, each as the one event that it is."""
+"""The pages of transactions, each with all tables that it changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PER_PAGE = 25
 
 
 def show(ask: PageRequest) -> Response:
-    """The latest, newest first."""
+    """Show transactions, newest first."""
     table = ask.text("table")
     page = ask.catalog.inspect.transactions(
         table=table or None, limit=PER_PAGE, cursor=ask.cursor()
@@ -24,9 +24,9 @@ def show(ask: PageRequest) -> Response:
 
 
 def one(ask: PageRequest) -> Response:
-    """One transaction with all that it changed."""
+    """Show one transaction with its participants."""
     try:
         event = ask.catalog.inspect.transaction(ask.request.path_params["txn_id"])
-    except TxnLogTransactionError as error:  # there is none of this id
+    except TxnLogTransactionError as error:  # no transaction has this id
         return ask.error_page(404, error.message or str(error), error.help)
     return ask.page("transaction.html", event=event)

@@ -1,4 +1,4 @@
-"""Time travel: a table as it was at a version, and what differs between two."""
+"""The time travel page: a version of a table, and its differences from another."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ PREVIEW_ROWS = 20
 DIFF_FILES = 10
 DIFF_ROWS = 25
 _PREVIEW_S = 20.0
-# More bytes than that are not read to compare rows before somebody asks for it.
+# Rows are compared without a request of the user only if the files are not larger than this.
 _FEW_BYTES = 32 * 2**20
 
 
 def show(ask: PageRequest) -> Response:
-    """A version of a table, and what differs from another."""
+    """Show a version of a table and its differences from another version."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
     earliest = inspect.first_version(ask.name)
     version = ask.number("version", table.version)
-    commit = inspect.commit(ask.name, version)  # before all else: it refuses an unknown version
-    # The first version has none before it to be compared with.
+    commit = inspect.commit(ask.name, version)  # first: raises if the version does not exist
+    # The first version has no earlier version to compare with.
     against = ask.number("against", version - 1 if version > earliest else version)
     difference, unread = None, None
     if against != version:
@@ -67,19 +67,19 @@ def show(ask: PageRequest) -> Response:
 
 
 def _compares_rows(ask: PageRequest, table: TableSummary, difference: VersionDiff) -> bool:
-    """Tell whether rows are compared: when somebody asks for it, or when it is soon done."""
+    """Return whether to compare rows: if the user asked for it, or if it is fast."""
     asked = ask.choice("rows", "auto", "1", "0")
     size = difference.added.bytes + difference.removed.bytes
     return asked == "1" or (asked == "auto" and size <= _FEW_BYTES and table.files_ever <= LARGE)
 
 
 def preview(ask: PageRequest, table: TableSummary, version: int) -> tuple[Grid | None, str | None]:
-    """Return some rows of a version, or why there are none to show."""
+    """Return the first rows of a version, and a message if they are incomplete or unreadable."""
     sql = f"SELECT * FROM {written(table.namespace, table.short_name)}@{version}"  # noqa: S608
     try:
         rows = ask.catalog.query(sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S, batch_rows=BATCH_ROWS)
         found = some(rows)
-    except TxnLogError as error:  # vacuumed away, or on a store that does not answer
+    except TxnLogError as error:  # the files were vacuumed, or the storage is unavailable
         return None, error.message or str(error)
     told = (
         "These rows are too large to show together: only the first are shown."

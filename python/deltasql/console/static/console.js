@@ -1,11 +1,11 @@
-// Every page works without this; it saves clicks.
+// Every page works without this script.
 "use strict";
 document.documentElement.classList.add("js");
 
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 const isTyping = (node) => node && (node.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(node.tagName));
 
-// Filter the rows of a table by what is typed.
+// Filter the rows of a table by the text of an input.
 const filter = (root) => {
   for (const input of all("[data-filter]", root)) {
     const table = document.querySelector(input.dataset.filter);
@@ -24,10 +24,10 @@ const filter = (root) => {
 };
 filter(document);
 
-// Choices that are sent as soon as they are made.
+// Submit a form when a choice changes.
 for (const input of all("[data-submit]")) input.addEventListener("change", () => input.form.requestSubmit());
 
-// The slider shows its version while it moves and goes there when it rests.
+// The slider shows its version while it moves, and loads it when it stops.
 for (const slider of all("[data-slider]")) {
   const shown = document.querySelector("[data-version]");
   let resting;
@@ -41,7 +41,7 @@ for (const slider of all("[data-slider]")) {
   });
 }
 
-// Ctrl+Enter runs the query; a table of the list is put where the cursor is.
+// Ctrl+Enter runs the query; a click on a table inserts its name at the cursor.
 for (const editor of all("[data-run]")) {
   editor.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); editor.form.requestSubmit(editor.form.querySelector("button:not([name])")); }
@@ -56,14 +56,14 @@ for (const editor of all("[data-run]")) {
   }
 }
 
-// What is asked for behind the page ends at the login page when the session has: then so does the page.
+// A redirect means that the session has ended: reload, so that the page goes to the login form.
 const ask = async (address) => {
   const answer = await fetch(address, { credentials: "same-origin" });
   if (answer.redirected) { location.reload(); return new Promise(() => {}); }
   return answer;
 };
 
-// Figures of large tables come when they are added up.
+// Load the figures of large tables after the page.
 for (const part of all("[data-load]")) {
   ask(part.dataset.load)
     .then((answer) => (answer.ok ? answer.text() : Promise.reject(answer.status)))
@@ -71,20 +71,20 @@ for (const part of all("[data-load]")) {
     .catch(() => { part.querySelector("p").textContent = "They could not be added up. Reload to try again."; });
 }
 
-// Work in progress is looked at again until it is done.
+// Poll a running job until it ends.
 for (const part of all("[data-poll]")) {
   const look = async () => {
     try {
       const answer = await ask(part.dataset.poll);
       if (!answer.ok) return;
       part.innerHTML = await answer.text();
-    } catch { /* the server may be busy: look again */ }
+    } catch { /* the server may be busy: try again */ }
     if (part.querySelector("[data-state=running]")) setTimeout(look, 700);
   };
   if (part.querySelector("[data-state=running]")) setTimeout(look, 400);
 }
 
-// Keys: "/" filters, "g" and a letter goes to a page.
+// Keys: "/" focuses the filter; "g" and a letter open a page.
 const places = { c: "/", t: "/transactions", m: "/mirror", o: "/maintenance", s: "/sql", h: "/health" };
 let isGoing = false;
 document.addEventListener("keydown", (event) => {

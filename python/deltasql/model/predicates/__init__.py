@@ -1,1 +1,1 @@
-"""Predicates: parse them, and decide which files can match."""
+"""Parse predicates and decide which files can contain matching rows."""

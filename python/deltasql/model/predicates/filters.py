@@ -1,4 +1,4 @@
-"""Filters in the list form of deltalake and pyarrow, made into a SQL condition."""
+"""Convert filter lists of deltalake and pyarrow to a SQL condition."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _OPERATORS = ", ".join([*_COMPARISONS, "in", "not in", "is null", "is not null"]
 def filters_to_condition(
     filters: Filters, schema: StructType, partition_columns: Sequence[str]
 ) -> exp.Expr:
-    """Return `[(column, operator, value), …]` (AND), or a list of such lists (OR), as SQL.
+    """Convert `[(column, operator, value), …]` (AND), or a list of such lists (OR), to SQL.
 
-    None means NULL; for a partition column so does "", as in deltalake.
+    None means NULL. For a partition column "" means NULL, too, as in deltalake.
 
     >>> from deltasql.model.schema.schema import StructField, StructType
     >>> table = StructType((StructField("day", "date"), StructField("n", "long")))
@@ -57,7 +57,7 @@ def filters_to_condition(
 
 
 def _is_one_group(filters: Filters) -> bool:
-    # The first entry tells: a filter starts with a column's name, a group with a filter.
+    # A filter starts with the name of a column, a group starts with a filter.
     return bool(filters) and len(filters[0]) > 0 and isinstance(filters[0][0], str)
 
 
@@ -161,20 +161,20 @@ def _literal(value: Any, name: str) -> exp.Expr:
 
 
 def moment_text(moment: datetime, separator: str) -> str:
-    """Return the clock of a moment to the microsecond, or to the nanosecond that pandas' has.
+    """Format a datetime with microseconds, or with the nanoseconds of a pandas Timestamp.
 
     >>> moment_text(datetime(2024, 5, 1, tzinfo=UTC), "T")
     '2024-05-01T00:00:00.000000'
     """
     parts = moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second
     text = datetime(*parts, moment.microsecond).isoformat(separator, "microseconds")
-    # pandas.Timestamp is a datetime with one more attribute.
+    # pandas.Timestamp is a subclass of datetime with this attribute.
     rest: int = getattr(moment, "nanosecond", 0)
     return f"{text}{rest:03d}" if rest else text
 
 
 def texts_of_moments(values: Mapping[str, Any], schema: StructType) -> dict[str, Any]:
-    """Return values by column; a datetime for a column with nanoseconds is ISO text in UTC."""
+    """Return values by column, with datetimes for nanosecond columns as ISO text in UTC."""
     found = dict(values)
     for name, value in values.items():
         field = schema.find(name)

@@ -1,9 +1,9 @@
-"""Literals of a predicate, and their comparison with a column of a Delta type.
+"""Evaluate the literals of a predicate, and compare them with columns of Delta types.
 
-Integers, decimals, dates and timestamps lie on a grid of whole numbers (units, 10^-scale, days,
-microseconds or nanoseconds). A literal between two grid points is moved to the one that keeps the
-meaning: `x > 5.5` is `x >= 6` for a long. Where engines disagree on the meaning of a comparison,
-the answer is `unknown`, which never prunes. A timestamp without a zone is read as UTC.
+Integers, decimals, dates and timestamps are multiples of a unit (1, 10^-scale, a day, a microsecond
+or a nanosecond): the points of a grid. A literal between two points is replaced by the point with
+the same meaning: `x > 5.5` is `x >= 6` for a long. If engines disagree on a comparison, it becomes
+`unknown`, which skips no file. A timestamp without a time zone is UTC.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FALSE: Node = {"op": "false"}
 UNKNOWN: Node = {"op": "unknown"}
 
 DOUBTFUL = "doubtful"
-"""The mark of a text that engines read in different ways, for its backslashes."""
+"""Marks a string literal with backslashes that engines interpret differently."""
 _BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _EXACT_IN_DOUBLE = 2**53
 _EPOCH = datetime(1970, 1, 1)
@@ -62,7 +62,7 @@ _COLLATIONS = "__COLLATIONS"
 class Value:
     """A literal: its kind, and a Python value of that kind.
 
-    Exact numbers are Decimal; nanoseconds are a moment, counted from 1970 in UTC.
+    A `number` is a Decimal. `nanoseconds` are a timestamp, counted from 1970 in UTC.
     """
 
     kind: Kind
@@ -70,7 +70,7 @@ class Value:
 
 
 def literal_value(node: exp.Expr) -> Value | None:
-    """Evaluate a literal, also negated or cast; None for everything that is not one.
+    """Evaluate a literal, also with a minus sign or a cast; None for any other expression.
 
     >>> import sqlglot
     >>> literal_value(sqlglot.parse_one("-1.50"))
@@ -98,9 +98,9 @@ def literal_value(node: exp.Expr) -> Value | None:
 
 
 def in_one_type(data_type: DataType, values: Sequence[Value]) -> list[Value] | None:
-    """Return the values of one IN or BETWEEN as engines compare them: all in a common type.
+    """Convert the values of an IN or BETWEEN to their common type, as engines do.
 
-    One double makes doubles of all the numbers; None when the common type is not clear.
+    If one value is a double, all numbers become doubles. None if the common type is not clear.
     """
     kinds = {value.kind for value in values} - {"null"}
     if kinds == {"number", "double"}:
@@ -113,7 +113,7 @@ def in_one_type(data_type: DataType, values: Sequence[Value]) -> list[Value] | N
 
 
 def leaf(column: LeafColumn, op: str, *, partition: bool, **fields: Any) -> Node:
-    """Build one leaf of the pruning tree."""
+    """Return one leaf of the pruning tree."""
     node: Node = {"op": op, "column": list(column.physical_path), "type": column.type_name}
     if partition:
         node["partition"] = True
@@ -121,7 +121,7 @@ def leaf(column: LeafColumn, op: str, *, partition: bool, **fields: Any) -> Node
 
 
 def compare(column: LeafColumn, op: str, value: Value, *, partition: bool) -> Node:
-    """Return the tree of `column op value`; `unknown` when the types do not fit.
+    """Return the pruning tree of `column op value`; `unknown` if the types do not match.
 
     >>> day = LeafColumn(("d",), ("d",), "date")
     >>> compare(day, "<", Value("string", "2024-05-01"), partition=False)["value"]
@@ -145,7 +145,7 @@ def compare(column: LeafColumn, op: str, value: Value, *, partition: bool) -> No
 
 
 def _compare_beyond(column: LeafColumn, op: str, number: float) -> Node:
-    """Compare a partition with infinity, or with NaN, which is above it and equal to itself."""
+    """Compare a partition column with infinity or NaN; NaN is above infinity and equals itself."""
     if not math.isnan(number):
         return leaf(column, op, partition=True, value=repr(number))
     if op == ">":
@@ -156,7 +156,7 @@ def _compare_beyond(column: LeafColumn, op: str, number: float) -> Node:
 
 
 def _compare_on_grid(column: LeafColumn, op: str, point: Fraction, *, partition: bool) -> Node:
-    """Compare with the nearest value the type has; constants beyond its range decide at once."""
+    """Compare with a value of the type; a literal outside its range decides the comparison."""
     assert isinstance(column.type, str)
     least, most = _range(column.type)
     on_grid = point.denominator == 1 and least <= point <= most
@@ -201,10 +201,10 @@ def _grid_point(data_type: str, value: Value) -> Fraction | None:
 
 def _integer_point(value: Value) -> Fraction | None:
     if value.kind == "number":
-        # Engines widen a long to decimal(20,0) here and start to round beyond 38 digits.
+        # Engines convert a long to decimal(20,0) here, and round beyond 38 digits.
         return Fraction(value.value) if _fits(20, 0, value.value) else None
     if value.kind == "double":
-        # Engines compare as doubles, where longs beyond 2^53 fall together.
+        # Engines compare as doubles, which cannot distinguish all longs beyond 2^53.
         return Fraction(value.value) if abs(value.value) < _EXACT_IN_DOUBLE else None
     if value.kind == "string" and re.fullmatch(r"[+-]?\d{1,30}", value.value):
         return Fraction(int(value.value))
@@ -217,7 +217,7 @@ def _decimal_point(decimal: tuple[int, int], value: Value) -> Fraction | None:
         fits = _fits(precision, scale, value.value)
         return Fraction(value.value) * 10**scale if fits else None
     if value.kind == "string" and _NUMBER.fullmatch(value.value):
-        # An engine may go through double: take it only where a double is exact enough.
+        # An engine may convert to double: use only values that a double represents exactly.
         point = Fraction(value.value) * 10**scale
         return point if point.denominator == 1 and abs(point) < 10**15 else None
     return None
@@ -235,10 +235,10 @@ def _date_point(value: Value) -> Fraction | None:
 
 
 def _timestamp_point(data_type: str, value: Value) -> Fraction | None:
-    # A zone in the text of a wall-clock time: engines drop it or convert it.
+    # For a timestamp_ntz, some engines ignore a time zone in the string and others convert it.
     nanoseconds = _nanoseconds(value, zone_allowed=data_type == "timestamp")
     if nanoseconds is None or nanoseconds % 1000:
-        return None  # engines cut or round what is finer than a microsecond
+        return None  # engines truncate or round to microseconds
     return Fraction(nanoseconds // 1000)
 
 
@@ -248,7 +248,7 @@ def _nanosecond_point(data_type: str, value: Value) -> Fraction | None:
 
 
 def _nanoseconds(value: Value, *, zone_allowed: bool) -> int | None:
-    """Count from 1970 to a moment, a day or a text that is one."""
+    """Convert a timestamp or date, also as a string, to nanoseconds since 1970."""
     if value.kind == "nanoseconds":
         return int(value.value)
     if value.kind in ("timestamp", "timestamp_ntz"):
@@ -276,7 +276,7 @@ def _text(data_type: str, value: Value) -> str | None:
         return folded if folded in ("true", "false") else None
     if data_type in ("float", "double"):
         number = _float(value)
-        # NaN and infinity: statistics may leave such rows out.
+        # Not NaN and infinity: the statistics may not include them.
         return repr(number) if number is not None and math.isfinite(number) else None
     return None
 
@@ -319,7 +319,7 @@ def _grid_text(data_type: str, point: int) -> str | None:
 
 
 def _fits(precision: int, scale: int, *numbers: Decimal) -> bool:
-    """Tell whether a decimal of 38 digits can hold the column and all these numbers."""
+    """Return whether one decimal type of 38 digits can represent the column and these numbers."""
     exponents = [number.as_tuple().exponent for number in numbers]
     scales = [-exponent for exponent in exponents if isinstance(exponent, int)]
     digits = [len(str(abs(int(number)))) for number in numbers]
@@ -327,7 +327,7 @@ def _fits(precision: int, scale: int, *numbers: Decimal) -> bool:
 
 
 def has_byte_order(column: LeafColumn) -> bool:
-    """Tell whether the column compares as its bytes do, not padded and without a collation."""
+    """Return whether the column compares by its bytes: without padding and collation."""
     # Spark pads both sides of a comparison with char(n), so 'ab' equals 'ab '.
     padded = str(column.metadata.get(_CHAR_VARCHAR, "")).startswith("char(")
     return not padded and _COLLATIONS not in column.metadata
@@ -432,9 +432,9 @@ def _parse_date(text: str) -> date | None:
 
 
 def _parse_timestamp(text: str, *, zone_allowed: bool) -> tuple[datetime, int] | None:
-    """Parse to a naive datetime in UTC and the nanoseconds after its microsecond.
+    """Return a naive datetime in UTC, and the nanoseconds below its microseconds.
 
-    None when the text is no timestamp to all engines.
+    None if not every engine accepts the text as a timestamp.
     """
     match = _TIMESTAMP.fullmatch(text.strip())
     if match is None or (match[8] and not zone_allowed):

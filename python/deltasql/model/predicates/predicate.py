@@ -1,10 +1,14 @@
-"""Predicates: SQL text or filter lists, resolved against a table and ready to prune files.
+"""Parse predicates (SQL text or filter lists) for a table, for data skipping and for engines.
 
-The SQL is Spark's: backquotes around names, single quotes around text, with `''` as an escape. A
-backslash is a letter as in DataFusion, unless the text can only be read with Spark's escapes; which
-it was is not for statistics to decide. Double quotes name a column when the table has one of that
-name, otherwise they are text: predicates written for DataFusion and for Spark both work. Column
-names are found in any case. A timestamp without a zone is UTC.
+The SQL dialect is Spark's: backquotes around names, single quotes around string literals, `''` for
+a quote in a literal. Predicates written for DataFusion work, too:
+
+- A backslash is a normal character, as in DataFusion, unless the predicate can only be parsed with
+  Spark's escapes. Data skipping does not use a literal whose meaning depends on this.
+- Double quotes enclose the name of a column if the table has such a column, otherwise a string
+  literal.
+
+Column names are case-insensitive. A timestamp without a time zone is UTC.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ _RANDOM = (exp.Rand, exp.Randn, exp.Uuid)
 
 
 class PredicateDialect(Spark):
-    """Spark's SQL with double quotes around names, `''` inside text and `~` for patterns."""
+    """Spark's SQL with double-quoted names, `''` in literals and `~` for regular expressions."""
 
     class Tokenizer(Spark.Tokenizer):
         QUOTES = ["'"]  # noqa: RUF012  (sqlglot's own form)
@@ -67,7 +71,7 @@ def _day(args: list[exp.Expr]) -> exp.Expr:
 
 
 class DataFusionDialect(PredicateDialect):
-    """The same where a backslash is a letter, and formats of moments have percent signs."""
+    """The same without backslash escapes, and with percent signs in timestamp formats."""
 
     class Tokenizer(PredicateDialect.Tokenizer):
         STRING_ESCAPES = ["'"]  # noqa: RUF012
@@ -96,9 +100,9 @@ class DataFusionDialect(PredicateDialect):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What every matching file meets: maximum >= low and minimum <= high, as keys.
+    """A range that every matching file overlaps: maximum >= low and minimum <= high, as keys.
 
-    `b""` is below and `b"\\xff"` above every key.
+    `b""` is below and `b"\\xff"` is above every key.
     """
 
     path: tuple[str, ...]
@@ -118,15 +122,15 @@ class Predicate:
     expression: exp.Expr = field(repr=False, compare=False)
 
     def to_pruning_json(self) -> str:
-        """Return the pruning tree as `_core.Predicate` takes it."""
+        """Return the pruning tree in the format of `_core.Predicate`."""
         return json.dumps(self.tree, separators=(",", ":"), ensure_ascii=False)
 
     def to_sql(self, dialect: str) -> str:
-        """Return the condition in the SQL of an engine, `duckdb` or `spark`."""
+        """Return the condition in the SQL dialect `duckdb` or `spark`."""
         return self.expression.sql(dialect=dialect)
 
     def bounds(self) -> list[Bound]:
-        """List the ranges that are AND-ed on data columns, one per column."""
+        """Return the ranges that AND-ed conditions give for data columns, one per column."""
         parts = self.tree["args"] if self.tree["op"] == "and" else [self.tree]
         found: dict[tuple[str, ...], Bound] = {}
         for part in parts:
@@ -146,7 +150,7 @@ def parse_predicate(
     partition_columns: Sequence[str] = (),
     column_mapping_mode: str | None = None,
 ) -> Predicate:
-    """Resolve a predicate, as SQL or as filters, against a table's schema.
+    """Parse a predicate, SQL or filters, with the columns of a table.
 
     >>> from deltasql.model.schema.schema import StructField, StructType
     >>> table = StructType((StructField("day", "date"), StructField("n", "integer")))
@@ -196,9 +200,9 @@ def _resolve(
 
 
 def parse_expression(text: str, dialect: type[Dialect]) -> exp.Expr:
-    """Parse one SQL expression; a text that was parsed before is only copied.
+    """Parse one SQL expression; the result is cached and copied.
 
-    An operation asks for one text several times: to find files, to find rows, for the history.
+    An operation parses the same text several times: to find files, to find rows, for the history.
     """
     return _parsed(text, dialect).copy()
 
@@ -210,7 +214,7 @@ def _parsed(text: str, dialect: type[Dialect]) -> exp.Expr:
 
 def _parse(text: str, schema: StructType) -> exp.Expr:
     parsed, failed = None, None
-    # A backslash may be a letter or an escape.
+    # First with a backslash as a normal character, then as an escape.
     for dialect in (DataFusionDialect, PredicateDialect):
         try:
             parsed = parse_expression(text, dialect)
@@ -229,7 +233,7 @@ def _parse(text: str, schema: StructType) -> exp.Expr:
             help="Give a single SQL condition, without statements or semicolons.",
         )
     made = parsed.transform(lambda node: _double_quoted_text(node, text, schema))
-    # Read in the second way it is certain: there was no other.
+    # Not if the first dialect failed: then only one meaning is possible.
     for literal in made.find_all(exp.Literal) if "\\" in text and failed is None else ():
         literal.meta[DOUBTFUL] = literal.is_string and "\\" in literal.this
     return made
@@ -244,7 +248,7 @@ def _double_quoted_text(node: exp.Expr, text: str, schema: StructType) -> exp.Ex
 
 
 def parser_message(text: str, error: SqlglotError) -> str:
-    """Say where a text stops being SQL.
+    """Return a message with the position of a syntax error.
 
     >>> try:
     ...     sqlglot.parse_one("id >", read=PredicateDialect)
@@ -260,7 +264,7 @@ def parser_message(text: str, error: SqlglotError) -> str:
 
 
 def _references(condition: exp.Expr) -> Iterator[exp.Expr]:
-    """Every column reference of this table, as the outermost node that names it."""
+    """Yield every reference to a column of this table, as the outermost node of its path."""
     # Names in a subquery belong to its own tables.
     for node in condition.walk(prune=lambda inner: isinstance(inner, exp.Query)):
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
@@ -281,13 +285,13 @@ def _key_range(part: Node) -> tuple[bytes, bytes]:
         return LOWEST, HIGHEST
     low, high = _keys(data_type, part["value"])
     if op == "starts_with":
-        # No byte of UTF-8 is 0xff: above every text with this prefix.
+        # UTF-8 has no byte 0xff, so this is above every string with the prefix.
         return low, high + b"\xff"
     if op in ("<", "<="):
         return LOWEST, high
     if op == "=":
         return low, high
-    # NaN is above every number, and a maximum may not tell of it.
+    # NaN is above every number, and a maximum in the statistics may not include it.
     return (LOWEST if data_type in ("float", "double") else low), HIGHEST
 
 

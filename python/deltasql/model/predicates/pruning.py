@@ -1,7 +1,7 @@
-"""A SQL condition made into the pruning tree: what a file's statistics must allow.
+"""Convert a SQL condition to a pruning tree, which is evaluated on the statistics of a file.
 
-The tree says when a row can be TRUE, so NOT is pushed down to the leaves under SQL's three values,
-and whatever statistics cannot decide becomes `unknown`.
+The tree decides whether the condition can be TRUE for a row of the file. NOT is pushed down to the
+leaves by the rules of three-valued logic. A part that statistics cannot decide becomes `unknown`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 class Compiler:
-    """Turns conditions over the columns of one table into pruning trees."""
+    """Converts conditions on the columns of one table to pruning trees."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Compiler:
         if isinstance(node, exp.Between):
             return self._between(node, negated=negated)
         if isinstance(node, exp.Is):
-            # IS NOT comes in two forms, by the dialect that was read.
+            # The parsed form of IS NOT depends on the dialect.
             return self._is(node, negated=negated != bool(node.args.get("negate")))
         if isinstance(node, exp.Like | exp.Escape | exp.StartsWith):
             return UNKNOWN if negated else self._like(node)
@@ -94,7 +94,7 @@ class Compiler:
         return UNKNOWN
 
     def column(self, node: exp.Expr) -> LeafColumn:
-        """Return the column a reference names; an unknown name is an error with the nearest one."""
+        """Return the column of a reference; raise TxnLogSchemaError if it is unknown."""
         path = column_path(node)
         found = resolve_column(self._schema, path, self._mode)
         if found is not None:
@@ -105,12 +105,12 @@ class Compiler:
                 continue
             if isinstance(outer.type, StructType):
                 raise self._unknown_column(path, path[length], outer.type)
-            # A key of a map, or a field of an array's structs: the column as a whole is used.
+            # A key of a map or a field of an array's structs: return the whole column.
             return outer
         raise self._unknown_column(path, path[0], self._schema)
 
     def is_partition(self, column: LeafColumn) -> bool:
-        """Tell whether the column is a partition column."""
+        """Return whether the column is a partition column."""
         return len(column.path) == 1 and column.path[0] in self._partitions
 
     def _comparison(self, node: exp.Expr, op: str) -> Node:
@@ -192,7 +192,7 @@ class Compiler:
         if isinstance(like, exp.StartsWith):
             prefix = text.partition("\\")[0]
         else:
-            # A backslash escapes in one engine and not in another: the prefix ends before it.
+            # A backslash is an escape in some engines only, so the prefix ends before it.
             prefix = re.split(f"[{re.escape(stops)}]", text, maxsplit=1)[0]
             if prefix == text:
                 return self._compare(column, "=", Value("string", text))
@@ -210,8 +210,8 @@ class Compiler:
     def _compare(self, column: LeafColumn, op: str, value: Value) -> Node:
         node = compare(column, op, value, partition=self.is_partition(column))
         if column.type == "boolean" and not self.is_partition(column) and "column" in node:
-            # Old writers are known for bounds of booleans that contradict the data, and nothing in
-            # a log tells who wrote a file: only the count of nulls is trusted.
+            # Some old writers wrote wrong bounds for booleans, and the log does not say which
+            # writer wrote a file: use only the null count.
             return self._null_test(column, is_null=False)
         return node
 
@@ -241,7 +241,7 @@ class Compiler:
 
 
 def column_path(node: exp.Expr) -> list[str]:
-    """Return the parts of a column reference, nothing for any other expression."""
+    """Return the names in a column reference; an empty list for any other expression."""
     names: list[str] = []
     here = node
     while isinstance(here, exp.Dot) and isinstance(here.expression, exp.Identifier):
@@ -253,10 +253,10 @@ def column_path(node: exp.Expr) -> list[str]:
 
 
 def conjunction(parts: Sequence[Node]) -> Node:
-    """Join with AND: `unknown` adds nothing, and two bounds of a float become one `between`.
+    """Combine with AND: drop `unknown`, and replace two bounds of a float by one `between`.
 
-    Statistics may leave NaN out, and NaN is above every number: a lower bound alone can prune
-    nothing on a float, together with an upper bound it can.
+    NaN is above every number and may be missing from the statistics. A lower bound alone can skip
+    no file on a float column; together with an upper bound it can.
     """
     flat = list(_flattened(parts, "and"))
     if FALSE in flat:

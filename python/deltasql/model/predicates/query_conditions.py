@@ -1,7 +1,7 @@
-"""Which condition a query puts on a table: enough of it to leave out files, never too much.
+"""Extract the conditions of a query that can be used for data skipping.
 
-A part is kept only where engines agree on what it means: columns with their exact names against
-literals of their own kind. Everything else is left to who runs the query.
+A part is used only if its meaning is the same in every engine: it compares columns, in their exact
+spelling, with literals of their type. The engine that runs the query evaluates all parts.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _PLAIN = (
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 _NUMBERS = _WHOLE | {"double"}
 _TEXTS = frozenset({"string", "date", "timestamp", "timestamp_ntz"}) | NANOSECOND_TYPES
-_LONGEST = 18  # digits that every engine takes for a whole number of 64 bits
+_LONGEST = 18  # digits that fit into a 64-bit integer in every engine
 
 
 def condition_on(query: exp.Expr, table: str, schema: StructType) -> exp.Expr | None:
-    """Return what every row of a table must meet to matter to a query; None when that is unclear.
+    """Return a condition that is true for all rows of a table that a query uses; None if unclear.
 
     >>> import sqlglot
     >>> from deltasql.model.schema.schema import StructField, StructType
@@ -66,10 +66,10 @@ def condition_on(query: exp.Expr, table: str, schema: StructType) -> exp.Expr | 
 
 
 def named_columns(query: exp.Expr) -> frozenset[str] | None:
-    """Return the names, in lower case, among which are all columns that a query needs.
+    """Return a set of lower-case names that contains all columns that a query needs.
 
-    None when it can need columns without their names: by a star, by a pattern, by their places, or
-    in a whole row.
+    None if the query can use columns without their names: by a star, a pattern or a position, or
+    as a whole row.
 
     >>> import sqlglot
     >>> sorted(named_columns(sqlglot.parse_one("SELECT a FROM t WHERE B > 1")))
@@ -97,14 +97,14 @@ def named_columns(query: exp.Expr) -> frozenset[str] | None:
 
 
 def plain_condition(condition: exp.Expr, schema: StructType, *, alias: str = "") -> exp.Expr | None:
-    """Return the parts, joined by AND, that mean the same to every engine; None without any."""
+    """Return the AND-ed parts that mean the same in every engine; None if there are none."""
     kinds = {field.name: field.type for field in schema.fields}
     kept = [_unqualified(part) for part in _parts(condition) if _is_plain(part, alias, kinds)]
     return exp.and_(*kept, copy=False) if kept else None
 
 
 def _stands_alone(table: exp.Table) -> bool:
-    """Tell whether the rows of a SELECT are the rows of this table, one by one."""
+    """Return whether the SELECT reads only this table, without joins or sampling."""
     given = {name for name, value in table.args.items() if value}
     select = table.parent.parent if table.parent is not None else None
     others = ("joins", "laterals", "pivots", "sample")

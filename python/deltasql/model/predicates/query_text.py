@@ -1,9 +1,9 @@
-"""The text of a query over tables by name: what it asks for, and that it asks for nothing else.
+"""Parse SQL queries over tables of the catalog, and reject everything that does not only read them.
 
-The SQL is DuckDB's. A table is `sales` or `crm.sales`; `sales@3` is its version 3 and
-`sales@'2024-05-01'` what it was at that moment, as `sales AT (VERSION => 3)` also says. Only what
-reads is let through: a query, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES. What is run is written
-again from the parsed tree, so nothing runs that was not looked at here.
+The SQL dialect is DuckDB's. A table is `sales` or `crm.sales`. `sales@3` is its version 3, the same
+as `sales AT (VERSION => 3)`; `sales@'2024-05-01'` is the table at that timestamp. Allowed are
+queries, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES. The engine runs SQL that is generated from
+the parsed tree, so it runs nothing that was not checked here.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DIALECT = "duckdb"
-# Rows that are made of nothing but arguments.
+# Table functions that only use their arguments.
 _TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Explode)
 _FILE_FUNCTIONS = (exp.ReadCSV, exp.ReadParquet)
-# They tell of this process, or of how its tables are read.
+# Functions that expose or change the state of this process, or run other queries.
 _REFUSED_FUNCTIONS = frozenset(
     {"current_setting", "getenv", "getvariable", "nextval", "currval", "query", "query_table"}
     | {"write_log", "which_secret", "json_execute_serialized_sql", "pragma_version"}
@@ -46,10 +46,10 @@ _LEADING = re.compile(r"\s*(explain)(\s+analyze)?\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class AskedTable:
-    """A table that a query names, at its head, at a version or at a moment."""
+    """A table that a query uses: its latest version, a version, or a timestamp."""
 
     place: str
-    """Its name in `Query.tree`, of its own for each mention."""
+    """Its unique name in `QueryText.tree`; every occurrence has its own."""
     namespace: str | None
     name: str
     is_quoted: bool
@@ -59,7 +59,7 @@ class AskedTable:
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """What was asked."""
+    """A parsed query and the tables it uses."""
 
     kind: str
     """`query`, `explain`, `explain analyze`, `describe`, `summarize` or `show tables`."""
@@ -68,7 +68,7 @@ class QueryText:
 
 
 def parse_query(sql: str) -> QueryText:
-    """Parse a query and give every table it names a place of its own.
+    """Parse a query and replace every table of the catalog by a unique name.
 
     >>> asked = parse_query("SELECT count(*) FROM crm.sales@3 WHERE id > 5")
     >>> asked.tree.sql(dialect="duckdb")
@@ -98,7 +98,7 @@ def parse_query(sql: str) -> QueryText:
         _look_at(node)
     found = list(_catalog_tables(parsed))
     _name_without_namespaces(parsed, found)
-    # No name of the text is taken: a WITH of it could be seen in place of a table.
+    # Not a name in the query: a WITH clause with that name would replace the table.
     taken = {each.name.casefold() for each in parsed.find_all(exp.Identifier)}
     places = (place for place in map("asked_{}".format, count()) if place not in taken)
     tables = tuple(_place(node, place) for node, place in zip(found, places, strict=False))
@@ -106,7 +106,7 @@ def parse_query(sql: str) -> QueryText:
 
 
 def limited(query: exp.Query, rows: int) -> exp.Query:
-    """Return a query for no more than so many rows, in its own order."""
+    """Return the query with at most `rows` rows, in the same order."""
     given = query.args.get("limit")
     if given is None and not query.args.get("fetch"):
         return query.limit(rows)
@@ -117,7 +117,7 @@ def limited(query: exp.Query, rows: int) -> exp.Query:
 
 
 def number_of_rows(clause: exp.Expr | None) -> int | None:
-    """Return the number that a LIMIT or OFFSET gives; None when it is a share or is computed."""
+    """Return the number of a LIMIT or OFFSET; None if it is a percentage or an expression."""
     if not isinstance(clause, exp.Limit | exp.Offset) or clause.args.get("limit_options"):
         return None
     amount = clause.expression
@@ -125,7 +125,7 @@ def number_of_rows(clause: exp.Expr | None) -> int | None:
 
 
 def _without_parentheses(query: exp.Subquery) -> exp.Expr:
-    """Return the query in parentheses, with what stands around them: WITH, ORDER BY, LIMIT."""
+    """Remove parentheses around a query; keep the WITH, ORDER BY and LIMIT outside of them."""
     inner: exp.Expr = query.this
     if isinstance(inner, exp.Subquery):
         inner = _without_parentheses(inner)
@@ -159,7 +159,7 @@ def _parsed(text: str) -> exp.Expr:
 
 
 def _with_moments(text: str, tokens: Sequence[Token]) -> str:
-    """Write `sales@3` as the standard has it."""
+    """Replace `sales@3` by `sales AT (VERSION => 3)`."""
     parts: list[str] = []
     done = 0
     for name, at, moment in zip(tokens, tokens[1:], tokens[2:], strict=False):
@@ -182,7 +182,7 @@ def _moment_kind(name: Token, moment: Token) -> str | None:
 
 
 def _look_at(node: exp.Expr) -> None:
-    """Refuse a part that does more than read the tables of the catalog."""
+    """Raise InvalidQueryError for a node that does more than read tables of the catalog."""
     if isinstance(node, _REFUSED_NODES):
         raise _refused(f"{node.sql(dialect=DIALECT)[:80]} is not possible in a query")
     if isinstance(node, exp.Anonymous) and node.name.casefold() in _REFUSED_FUNCTIONS:
@@ -205,13 +205,13 @@ def _function_name(node: object) -> str:
 
 def _is_statement(node: object) -> bool:
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-        # The parser takes `(SHOW TABLES)` for a table SHOW that is called TABLES here.
+        # Here sqlglot parses `(SHOW TABLES)` as a table SHOW with the alias TABLES.
         return node.name.upper() == "SHOW" and not node.this.args.get("quoted") and bool(node.alias)
     return isinstance(node, exp.Describe | exp.Summarize | exp.Show)
 
 
 def _catalog_tables(query: exp.Query) -> Iterator[exp.Table]:
-    """Yield the tables that are not made by a WITH of the query itself."""
+    """Yield the tables that no WITH clause of the query defines."""
     for node in list(query.find_all(exp.Table)):
         if isinstance(node.this, exp.Identifier) and (node.db or not _is_defined(node)):
             yield node
@@ -224,7 +224,7 @@ def _is_defined(table: exp.Table) -> bool:
         defined = scope.args.get("with_") if isinstance(scope, exp.Query) else None
         if isinstance(scope, exp.With):
             defined = scope
-        # From inside of a WITH, its own query is seen only as far as it was defined before.
+        # A query in a WITH clause sees only the queries before it.
         if defined is not None and defined is not inside and _defines(defined, table, inside):
             return True
         inside, scope = scope, scope.parent
@@ -232,7 +232,7 @@ def _is_defined(table: exp.Table) -> bool:
 
 
 def _defines(given: exp.With, table: exp.Table, inside: exp.Expr) -> bool:
-    """Tell whether a name is defined before, or around, the place where it is used."""
+    """Return whether a WITH clause defines the table for the query that uses it."""
     name = table.name.casefold()
     for each in given.expressions:
         if each is inside:
@@ -243,7 +243,7 @@ def _defines(given: exp.With, table: exp.Table, inside: exp.Expr) -> bool:
 
 
 def _name_without_namespaces(query: exp.Query, tables: Sequence[exp.Table]) -> None:
-    """Give every table a name of one part, and the columns that name it by two the same."""
+    """Give every table an alias without a namespace, and use it in qualified columns."""
     by_select: dict[int, list[exp.Table]] = {}
     for table in tables:
         if not table.alias:
@@ -258,7 +258,7 @@ def _name_without_namespaces(query: exp.Query, tables: Sequence[exp.Table]) -> N
             if meant:
                 column.set(first, None)
                 column.set(second, exp.to_identifier(_short_name(meant[0], beside)))
-            # Where the name means another table already, only an alias can tell them apart.
+            # Another table in this SELECT has the name: the query itself must use an alias.
             if meant or any(each.alias_or_name.casefold() == named[1] for each in _sources(select)):
                 break
             select = select.find_ancestor(exp.Select)
@@ -280,7 +280,7 @@ def _full_name(table: exp.Table) -> tuple[str, str]:
 
 
 def _short_name(table: exp.Table, beside: Sequence[exp.Table]) -> str:
-    """Return the name of a table, with its namespace where another beside it has the name too."""
+    """Return the name of a table, with its namespace if another table has the same name."""
     namespace, name = _full_name(table)
     others = (each for each in beside if _full_name(each)[0] != namespace)
     if namespace and any(_full_name(each)[1] == name for each in others):

@@ -1,4 +1,4 @@
-"""Column mapping: columns keep their place in the files whatever they are called."""
+"""Column mapping: the name of a column in data files is independent of its name in the schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMN_ID = "delta.columnMapping.id"
 def with_column_mapping(
     schema: StructType, configuration: Mapping[str, str]
 ) -> tuple[StructType, dict[str, str]]:
-    """Turn on mapping by name: columns that are there keep their names in the files.
+    """Enable column mapping by name; existing columns keep their names in data files.
 
     >>> schema, properties = with_column_mapping(StructType((StructField("id", "long"),)), {})
     >>> dict(schema.fields[0].metadata)
@@ -43,7 +43,7 @@ def with_column_mapping(
 def with_new_columns_mapped(
     schema: StructType, configuration: Mapping[str, str]
 ) -> tuple[StructType, dict[str, str]]:
-    """Give new columns of a mapped table an id and a name in the files that nothing else has.
+    """Give new columns of a table with column mapping a unique id and physical name.
 
     Without column mapping nothing changes.
     """
@@ -56,7 +56,7 @@ def with_new_columns_mapped(
 
 
 def check_mapping(schema: StructType, configuration: Mapping[str, str]) -> None:
-    """Refuse a mapped table with a column that cannot be found in its files.
+    """Raise TxnLogProtocolError if a column has no physical name or id, but mapping needs it.
 
     >>> try:
     ...     check_mapping(StructType((StructField("id", "long"),)), {MODE: "id"})
@@ -78,7 +78,7 @@ def check_mapping(schema: StructType, configuration: Mapping[str, str]) -> None:
 
 
 def without_mapping(columns: StructType) -> StructType:
-    """Return columns without their places in the files of the table they may come from.
+    """Return columns without the ids and physical names of column mapping.
 
     >>> known = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "id", "c": "x"}
     >>> (plain,) = without_mapping(StructType((StructField("id", "long", True, known),))).fields
@@ -135,7 +135,7 @@ def _ids(schema: StructType) -> Iterator[int]:
 
 
 def _members(data_type: DataType) -> Iterator[StructField]:
-    """Yield every column, also those inside of structs, arrays and maps."""
+    """Yield every column, including those in structs, arrays and maps."""
     if isinstance(data_type, StructType):
         for member in data_type.fields:
             yield member

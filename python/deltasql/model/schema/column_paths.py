@@ -1,4 +1,4 @@
-"""Columns as texts name them: `a.b`, with backquotes around what has dots or commas."""
+"""Parse column paths such as `a.b`; backquotes enclose names with dots or commas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def split_column_list(text: str) -> list[str]:
-    """Split a comma list of column paths; a comma inside backquotes does not split.
+    """Split a comma-separated list of column paths; commas in backquotes do not count.
 
     >>> split_column_list("a, b.c, `d,e`")
     ['a', 'b.c', '`d,e`']
@@ -15,7 +15,7 @@ def split_column_list(text: str) -> list[str]:
 
 
 def split_column_path(text: str) -> tuple[str, ...]:
-    """Split a column path at its dots; a dot inside backquotes does not split.
+    """Split a column path at its dots; dots in backquotes do not count.
 
     >>> split_column_path("a.`b.c`")
     ('a', 'b.c')

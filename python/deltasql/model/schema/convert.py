@@ -1,4 +1,4 @@
-"""Schemas of other libraries, made into Delta schemas and back."""
+"""Convert schemas of other libraries to Delta schemas and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TAKEN = "pyarrow, deltalake, Spark and Delta-JSON schemas, and whatever has __arrow_c_schema__"
-# Where Spark keeps the declared type of a string column of limited length.
+# The metadata key for the declared type of a string column, as in Spark.
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
 
@@ -43,12 +43,12 @@ def schema_from_any(schema: object) -> StructType:
 
 
 def schema_to_arrow(schema: StructType) -> pa.Schema:
-    """Return the pyarrow schema that data of this Delta schema has.
+    """Return the pyarrow schema of data with this Delta schema.
 
     >>> schema_to_arrow(StructType((StructField("id", "long"),))).field("id").type
     DataType(int64)
     """
-    # pyarrow costs a tenth of a second to import, and a commit does not need it.
+    # Importing pyarrow takes 0.1 s, and a commit does not need it.
     import pyarrow as pa
 
     delta: Any = deltalake.Schema.from_json(schema.to_json())
@@ -67,7 +67,7 @@ def _from_arrow(schema: Any) -> StructType:
     plain = pa.schema([f.with_type(_delta_type(f.type)) for f in arrow])
     try:
         converted = deltalake.Schema.from_arrow(plain)
-    except Exception as error:  # deltalake raises a bare Exception for a type it does not know
+    except Exception as error:  # deltalake raises a plain Exception for an unknown type
         before, mark, told = str(error).partition("\n")[0].rpartition("error: ")
         raise TxnLogSchemaError(
             told,
@@ -78,13 +78,13 @@ def _from_arrow(schema: Any) -> StructType:
 
 
 def nanoseconds_enabled() -> bool:
-    """Tell whether this process called deltalake's `enable_nanosecond_timestamps()`."""
+    """Return whether this process called deltalake's `enable_nanosecond_timestamps()`."""
     return bool(deltalake._nanosecond_timestamps_enabled())
 
 
 def _delta_type(arrow_type: Any) -> Any:
-    # Delta's timestamps are in UTC when they have a zone, and microseconds unless nanoseconds are
-    # enabled; data is cast on write.
+    # In Delta, timestamps with a time zone are in UTC and have microseconds, or nanoseconds if
+    # enabled. Data is cast on write.
     import pyarrow as pa
 
     types = pa.types
@@ -111,7 +111,10 @@ def _delta_type(arrow_type: Any) -> Any:
 
 
 def _changes_in_delta(storage: Any) -> bool:
-    """Tell whether Delta has no such type: an extension of it, a UUID, could not be read back."""
+    """Return whether Delta lacks the storage type of an extension type such as UUID.
+
+    Such an extension type could not be read back.
+    """
     import pyarrow as pa
 
     return bool(pa.types.is_fixed_size_binary(storage) or pa.types.is_fixed_size_list(storage))

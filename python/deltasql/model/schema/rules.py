@@ -1,4 +1,4 @@
-"""What a schema must satisfy before a table may have it."""
+"""Validate schemas of tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def validate_schema(schema: StructType, partition_columns: Sequence[str] = ()) -> None:
-    """Refuse a schema that Delta cannot store, naming the column and what to do."""
+    """Raise TxnLogSchemaError if Delta cannot store the schema or its partitioning."""
     _check_struct(schema, ())
     known = {f.name: f for f in schema.fields}
     for name in partition_columns:

@@ -1,7 +1,7 @@
-"""A Delta schema: the `schemaString` as small frozen classes, and the columns it holds.
+"""A Delta schema: the `schemaString` as frozen classes, and its columns.
 
-A primitive type is its Delta name as text (`"long"`, `"decimal(10,2)"`); only nested types
-have classes. Field metadata is kept as it was read, so a schema survives a round trip.
+A primitive type is the str with its Delta name (`"long"`, `"decimal(10,2)"`); only nested types
+have classes. The metadata of fields is kept unchanged, so a schema survives a round trip.
 
 >>> schema = StructType.from_json(
 ...     '{"type":"struct","fields":[{"name":"id","type":"long","nullable":false,"metadata":{}}]}'
@@ -37,7 +37,7 @@ PRIMITIVE_TYPES = frozenset(
     }
 )
 NANOSECOND_TYPES = frozenset({"timestamp_nanos", "timestamp_nanos_ntz"})
-# More than anybody's data has, and far less than what ends a stack.
+# More than real schemas have, and far below Python's recursion limit.
 _DEEPEST = 100
 _UNORDERED = frozenset({"binary", "variant", "void"})
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)")
@@ -45,7 +45,7 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)")
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """A list of elements of one type."""
+    """A list with elements of one type."""
 
     element_type: DataType
     contains_null: bool = True
@@ -53,7 +53,7 @@ class ArrayType:
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """Keys to values."""
+    """A map with keys and values of one type each."""
 
     key_type: DataType
     value_type: DataType
@@ -62,7 +62,7 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """A named member of a struct; a table's column is one."""
+    """A field of a struct, or a column of a table."""
 
     name: str
     type: DataType
@@ -70,7 +70,7 @@ class StructField:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def physical_name(self, column_mapping_mode: str | None) -> str:
-        """Return the name used in data files, statistics and partition values."""
+        """Return the name of the column in data files, statistics and partition values."""
         if column_mapping_mode in ("name", "id"):
             return str(self.metadata.get(PHYSICAL_NAME, self.name))
         return self.name
@@ -78,7 +78,7 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """Fields in order; the schema of a table is one."""
+    """A struct, or the schema of a table: its fields in order."""
 
     fields: tuple[StructField, ...] = ()
 
@@ -91,7 +91,7 @@ class StructType:
         return tuple(f.name for f in self.fields)
 
     def find(self, name: str) -> StructField | None:
-        """Return the field of that name, the exact spelling first, then in any case."""
+        """Return the field with this exact name, otherwise with this name in any case."""
         folded = name.casefold()
         loose = None
         for candidate in self.fields:
@@ -102,7 +102,7 @@ class StructType:
         return loose
 
     def to_json(self) -> str:
-        """Return the `schemaString` of this schema, in the spelling of stock writers."""
+        """Return the `schemaString` of this schema, in the same form as other writers."""
         return json.dumps(_type_to_json(self), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -126,7 +126,7 @@ class StructType:
 
 @lru_cache(maxsize=64)
 def schema_of(text: str) -> StructType:
-    """Parse a `schemaString`; the schema of a table is asked for in every step of an operation."""
+    """Parse a `schemaString`; cached, because every step of an operation needs the schema."""
     return StructType.from_json(text)
 
 
@@ -135,7 +135,7 @@ DataType: TypeAlias = "str | StructType | ArrayType | MapType"
 
 @dataclass(frozen=True, slots=True)
 class LeafColumn:
-    """A column that is not a struct: where it is, and its Delta type."""
+    """A column that is not a struct: its paths and its Delta type."""
 
     path: tuple[str, ...]
     physical_path: tuple[str, ...]
@@ -149,7 +149,7 @@ class LeafColumn:
 
 
 def type_name(data_type: DataType) -> str:
-    """Return the outermost type's name.
+    """Return the name of the outermost type.
 
     >>> type_name(ArrayType("long"))
     'array'
@@ -160,7 +160,7 @@ def type_name(data_type: DataType) -> str:
 
 
 def decimal_type(data_type: DataType) -> tuple[int, int] | None:
-    """Return (precision, scale) of a decimal type, None for any other.
+    """Return (precision, scale) of a decimal type; None for any other type.
 
     >>> decimal_type("decimal(10,2)")
     (10, 2)
@@ -172,7 +172,7 @@ def decimal_type(data_type: DataType) -> tuple[int, int] | None:
 
 
 def is_primitive(name: str) -> bool:
-    """Tell whether Delta has a primitive type of this name."""
+    """Return whether Delta has a primitive type with this name."""
     decimal = decimal_type(name)
     if decimal is not None:
         precision, scale = decimal
@@ -181,7 +181,7 @@ def is_primitive(name: str) -> bool:
 
 
 def has_nanoseconds(data_type: DataType) -> bool:
-    """Tell whether a type is or holds a timestamp with nanoseconds.
+    """Return whether a type is or contains a timestamp with nanoseconds.
 
     >>> has_nanoseconds(ArrayType("timestamp_nanos")), has_nanoseconds("timestamp")
     (True, False)
@@ -196,18 +196,18 @@ def has_nanoseconds(data_type: DataType) -> bool:
 
 
 def has_order(data_type: DataType) -> bool:
-    """Tell whether minimum and maximum of a column of this type mean something."""
+    """Return whether columns of this type have a minimum and a maximum."""
     return isinstance(data_type, str) and data_type not in _UNORDERED and is_primitive(data_type)
 
 
 def column_mapping_mode(configuration: Mapping[str, str]) -> str | None:
-    """Return `name` or `id` when column mapping is on, else None."""
+    """Return the mode of column mapping, `name` or `id`; None if it is disabled."""
     mode = configuration.get("delta.columnMapping.mode", "none").lower()
     return mode if mode in ("name", "id") else None
 
 
 def leaf_columns(schema: StructType, column_mapping_mode: str | None = None) -> list[LeafColumn]:
-    """List every column that is not a struct, in schema order.
+    """Return every column that is not a struct, in the order of the schema.
 
     >>> leaf_columns(StructType((StructField("a", StructType((StructField("b", "long"),))),)))
     [LeafColumn(path=('a', 'b'), physical_path=('a', 'b'), type='long')]
@@ -218,7 +218,7 @@ def leaf_columns(schema: StructType, column_mapping_mode: str | None = None) -> 
 def resolve_column(
     schema: StructType, path: Sequence[str], column_mapping_mode: str | None = None
 ) -> LeafColumn | None:
-    """Find a column by its logical path in any case; the result may also be a whole struct.
+    """Return the column of a case-insensitive logical path, which can also be a struct.
 
     >>> schema = StructType((StructField("Day", "date"),))
     >>> resolve_column(schema, ["day"]).path
@@ -243,11 +243,11 @@ def resolve_column(
 def skipping_columns(
     schema: StructType, partition_columns: Sequence[str], configuration: Mapping[str, str]
 ) -> list[tuple[tuple[str, ...], str]]:
-    """List the columns with minimum and maximum in the statistics: (physical path, type).
+    """Return the columns with minimum and maximum in the statistics: (physical path, type).
 
-    `delta.dataSkippingStatsColumns` names them; without it they are the first
-    `delta.dataSkippingNumIndexedCols` leaves (32; -1 = all) after the partition columns are
-    taken out. Arrays and maps count there, but have no minimum and maximum to offer.
+    `delta.dataSkippingStatsColumns` lists them. Without it, they are the first
+    `delta.dataSkippingNumIndexedCols` leaf columns (32; -1 = all), not counting partition columns.
+    Arrays and maps count, but have no minimum and maximum.
 
     >>> schema = StructType((StructField("day", "date"), StructField("id", "long")))
     >>> skipping_columns(schema, ["day"], {})
@@ -260,7 +260,7 @@ def skipping_columns(
 def indexed_columns(
     schema: StructType, partition_columns: Sequence[str], configuration: Mapping[str, str]
 ) -> list[LeafColumn]:
-    """List the columns that have statistics, also those without an order: their nulls count."""
+    """Return the columns with statistics; those without an order have only a null count."""
     partitions = set(partition_columns)
     leaves = [
         leaf
@@ -279,7 +279,7 @@ def indexed_columns(
 
 
 def known_columns(schema: StructType, names: Sequence[str] | None, table: str) -> list[str]:
-    """Return the columns that were asked for, all when none were; an unknown one is an error."""
+    """Return the requested columns, or all for None; raise TxnLogSchemaError for an unknown one."""
     known = list(schema.names)
     if names is None:
         return known
@@ -295,7 +295,7 @@ def known_columns(schema: StructType, names: Sequence[str] | None, table: str) -
 
 
 def with_members(data_type: DataType, change: Callable[[StructField], StructField]) -> DataType:
-    """Return a type with every member of its structs changed, at any depth."""
+    """Return a type with `change` applied to every field of its outermost structs."""
     if isinstance(data_type, StructType):
         return StructType(tuple(change(member) for member in data_type.fields))
     if isinstance(data_type, ArrayType):
@@ -307,10 +307,10 @@ def with_members(data_type: DataType, change: Callable[[StructField], StructFiel
 
 
 def without_void(schema: StructType, partition_columns: Sequence[str] = ()) -> StructType:
-    """Return the columns that data files have: the protocol leaves void ones out.
+    """Return the columns that data files contain: by the protocol, all but void columns.
 
-    Where nothing else would be left (a table or a struct of void columns alone), and in arrays and
-    maps, for which the protocol has no form, they stay.
+    Void columns stay if a table or a struct has no other columns, and in arrays and maps, for which
+    the protocol defines nothing.
 
     >>> without_void(StructType((StructField("id", "long"), StructField("v", "void")))).names
     ('id',)
@@ -321,7 +321,7 @@ def without_void(schema: StructType, partition_columns: Sequence[str] = ()) -> S
 
 
 def has_void(data_type: DataType) -> bool:
-    """Tell whether a type is void, or has it in a struct, an array or a map.
+    """Return whether a type is or contains void.
 
     >>> has_void(ArrayType("void")), has_void("long")
     (True, False)
@@ -347,7 +347,7 @@ def _stored_type(data_type: DataType) -> DataType:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Return `Did you mean 'x'? ` for the nearest known name, or nothing.
+    """Return `Did you mean 'x'? ` for the nearest known name, or an empty string.
 
     >>> nearest("amuont", ["amount", "day"])
     "Did you mean 'amount'? "

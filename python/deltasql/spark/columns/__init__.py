@@ -1,1 +1,1 @@
-"""Spark Columns as SQL text."""
+"""Converts Spark Columns to SQL text."""

@@ -1,4 +1,4 @@
-"""Columns of classic Spark: a tree of objects in the JVM."""
+"""Converts Columns of classic Spark, which are trees of JVM objects."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def node_sql(node: Any, writing: Writing) -> str:
 
 
 def attribute_keys(frame: Any) -> list[object]:
-    """Return what tells the columns of a DataFrame from those of others."""
+    """Return the expression ids of a DataFrame's columns, which identify them."""
     return [attribute.exprId().id() for attribute in _output(frame)]
 
 
 def alias_of(frame: Any) -> str | None:
-    """Return the alias that a DataFrame goes by: the one that all its columns have."""
+    """Return the alias of a DataFrame, or None if its columns do not all have the same one."""
     found = set()
     for attribute in _output(frame):
         qualifier = _items(attribute.qualifier())
@@ -55,7 +55,7 @@ def _literal(node: Any, writing: Writing) -> str:
 
 
 def _java_literal(value: Any, kind: str | None) -> str:
-    if not hasattr(value, "getClass"):  # py4j brings java.math.BigDecimal as Python's
+    if not hasattr(value, "getClass"):  # py4j converts java.math.BigDecimal to Decimal
         return literal(value, kind or _decimal(value))
     name = str(value.getClass().getName())
     shown = str(value.toString())
@@ -147,7 +147,7 @@ def _expression(node: Any, writing: Writing) -> str:
 
 
 def _catalyst(expression: Any, writing: Writing) -> str:
-    """Write what a DataFrame has resolved already: its columns, and functions of Python."""
+    """Write an expression that Spark has already resolved: a column or a Python function."""
     kind = str(expression.getClass().getSimpleName())
     if kind == "AttributeReference":
         return writing.attribute(expression.exprId().id(), [str(expression.name())])
@@ -166,7 +166,7 @@ def _catalyst(expression: Any, writing: Writing) -> str:
 
 
 def register_function(spark: Any, expression: Any) -> str:
-    """Make a Python function that a Column calls known by name, and return that."""
+    """Register a Python function that a Column calls, and return its name."""
     name = f"deltasql_udf_{expression.resultId().id()}"
     python = spark._sc._jvm.org.apache.spark.sql.execution.python.UserDefinedPythonFunction
     made = python(

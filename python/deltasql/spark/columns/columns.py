@@ -1,8 +1,8 @@
-"""Spark's Columns as SQL text, so that they mean the same in an operation as a text does.
+"""Converts Spark Columns to SQL text, so that operations treat Columns and SQL text alike.
 
-A Column is a tree: names, literals, calls. Classic Spark has it in the JVM, Spark Connect in
-Python; both are written out here as the SQL that Spark itself would read. A column of a DataFrame,
-such as `df.id`, is written with the alias of the side that has it.
+A Column is a tree of names, literals and calls. Classic Spark has it in the JVM, Spark Connect in
+Python; both are written as SQL that Spark itself can parse. A column of a DataFrame, such as
+`df.id`, is qualified with the alias of the side that it belongs to.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltasql.engine.spark.schema import quoted
 from deltasql.exceptions import TxnLogEngineError
 
 Sides: TypeAlias = Sequence[tuple[Container[object], str]]
-"""What identifies DataFrames or their columns, and the alias that the SQL has for them."""
+"""The keys of DataFrames or of their columns, and the alias of the DataFrame in the SQL."""
 _INFIX = {
     **{sign: sign for sign in ("+", "-", "*", "/", "%", "=", "<", "<=", ">", ">=", "<=>")},
     **{sign: sign for sign in ("&", "|", "^", "!=", "<>")},
@@ -34,25 +34,25 @@ _BEFORE = {"!": "NOT ", "not": "NOT ", "negative": "-", "~": "~", "bitwise_not":
 
 @dataclass(slots=True)
 class Writing:
-    """What is known while a Column is written."""
+    """The context in which a Column is written as SQL."""
 
     sides: Sides = ()
     register: Callable[[Any], str] | None = None
-    """Makes a function of Python known to the session, and returns the name to call it by."""
+    """Registers a Python function in the session and returns its name."""
 
     def attribute(self, key: object, parts: Sequence[str]) -> str:
-        """Write a name; `key` says which DataFrame it is of, None when it is just a name."""
+        """Write a name; `key` identifies its DataFrame, None if it belongs to no DataFrame."""
         side = None if key is None else self.side_of(key)
         named = parts if side is None else [side, *parts]
         return ".".join(quoted(part) for part in named)
 
     def side_of(self, key: object) -> str | None:
-        """Return the alias of the side that has something."""
+        """Return the alias of the side that a key belongs to, or None."""
         return next((alias for keys, alias in self.sides if key in keys), None)
 
 
 def literal(value: Any, data_type: str) -> str:
-    """Write a constant of a type of Spark.
+    """Write a constant of a Spark type.
 
     >>> literal("it's", "string"), literal(5, "bigint"), literal(None, "void")
     ("'it''s'", 'CAST(5 AS BIGINT)', 'NULL')
@@ -78,12 +78,12 @@ def literal(value: Any, data_type: str) -> str:
 
 
 def text(value: str) -> str:
-    """Write text as a literal."""
+    """Write a string literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def call(name: str, arguments: Sequence[str]) -> str:
-    """Write a call, operators between their sides."""
+    """Write a function call, or an operator with its operands."""
     plain = name.lower()
     if plain in _INFIX and len(arguments) == 2:
         return f"({arguments[0]} {_INFIX[plain]} {arguments[1]})"
@@ -107,21 +107,21 @@ def struct(members: Sequence[tuple[str, str]]) -> str:
 
 
 def extracted(value: str, key: str, *, name: str | None) -> str:
-    """Write the part of a value: the field of a struct or of a map by `name`, else an element."""
+    """Write access to the field `name` of a struct or map, or to the element `key` of a value."""
     if name is not None and value.endswith("`") and "(" not in value:
         return f"{value}.{quoted(name)}"
     return f"{value}[{key}]"
 
 
 def case(branches: Sequence[tuple[str, str]], otherwise: str | None) -> str:
-    """Write CASE WHEN."""
+    """Write a CASE expression."""
     parts = [f"WHEN {condition} THEN {value}" for condition, value in branches]
     last = [] if otherwise is None else [f"ELSE {otherwise}"]
     return " ".join(["CASE", *parts, *last, "END"])
 
 
 def cannot_write(what: str) -> TxnLogEngineError:
-    """Return the error for a Column that has no text."""
+    """Return the error for a Column that cannot be written as SQL."""
     return TxnLogEngineError(
         f"a Column with {what} cannot be used here",
         engine="spark",
@@ -130,7 +130,7 @@ def cannot_write(what: str) -> TxnLogEngineError:
 
 
 def column_sql(column: Any, writing: Writing | None = None) -> str:
-    """Return the SQL of a Column, classic or Connect; a name that it was given is left out."""
+    """Return the SQL of a Column, classic or Connect, without the alias of the Column."""
     known = writing if writing is not None else Writing()
     if hasattr(column, "_jc"):
         from deltasql.spark.columns.classic import node_sql

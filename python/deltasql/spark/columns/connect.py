@@ -1,4 +1,4 @@
-"""Columns of Spark Connect: a tree of Python objects."""
+"""Converts Columns of Spark Connect, which are trees of Python objects."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def expression_sql(node: Any, writing: Writing) -> str:
 
 
 def plan_keys(frame: Any) -> list[object]:
-    """Return what tells a DataFrame, and those that it is an alias of, from others."""
+    """Return the plan ids of a DataFrame and of the DataFrames that it is an alias of."""
     found: list[object] = []
     plan = frame._plan
     while plan is not None:
@@ -70,7 +70,7 @@ def plan_keys(frame: Any) -> list[object]:
 
 
 def alias_of(frame: Any) -> str | None:
-    """Return the alias that a DataFrame goes by."""
+    """Return the alias of a DataFrame, or the name of the table that it reads, or None."""
     plan = frame._plan
     if type(plan).__name__ == "SubqueryAlias":
         return str(plan._alias)
@@ -134,7 +134,7 @@ def _cast(node: Any, writing: Writing) -> str:
 
 
 def register_function(spark: Any, expression: Any) -> str:
-    """Make a Python function that a Column calls known by name, and return that."""
+    """Register a Python function that a Column calls, and return its name."""
     function = expression._function
     name = f"deltasql_udf_{id(function)}"
     spark._client.register_udf(

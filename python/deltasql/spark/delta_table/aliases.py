@@ -1,4 +1,4 @@
-"""Names that are qualified by the alias of the only table there is."""
+"""Removes the table's alias from names in expressions on a single table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUALIFIERS = ("table", "db", "catalog")
 
 
 def without_alias(text: str, alias: str, columns: Collection[str]) -> str:
-    """Take an alias away from the names in an expression, unless a column has that name.
+    """Remove an alias from the names in an expression, unless a column has the same name.
 
     >>> without_alias("p.age > 3 AND p.home.city = 'p.x'", "p", ["age", "home"])
     "age > 3 AND home.city = 'p.x'"
@@ -28,7 +28,7 @@ def without_alias(text: str, alias: str, columns: Collection[str]) -> str:
     try:
         tree = sqlglot.parse_one(text, read=PredicateDialect)
     except SqlglotError:
-        return text  # whoever reads it next says what is wrong with it
+        return text  # a later parser reports the error
     found = [
         node
         for node in tree.find_all(exp.Column)

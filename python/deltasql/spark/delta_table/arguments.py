@@ -1,4 +1,4 @@
-"""What may be handed to a DeltaTable: checked with the words that delta-spark has for it."""
+"""Checks arguments of DeltaTable methods, with the error messages of delta-spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ColumnOrText: TypeAlias = "str | Column"
 def condition_text(
     condition: ColumnOrText | None, write: Callable[[Column], str], name: str = "'condition'"
 ) -> str | None:
-    """Return a condition as SQL; None stays None."""
+    """Return a condition as SQL, or None if there is none."""
     if condition is None or isinstance(condition, str):
         return condition
     if isinstance(condition, Column):
@@ -25,7 +25,7 @@ def condition_text(
 
 
 def assignment_texts(given: Any, write: Callable[[Column], str], name: str) -> dict[str, str]:
-    """Return the values to set as SQL, by column."""
+    """Return assignments as SQL: column → expression."""
     if given is None:
         raise ValueError(f"{name} cannot be None")
     if not isinstance(given, dict):
@@ -50,6 +50,6 @@ def assignment_texts(given: Any, write: Callable[[Column], str], name: str) -> d
 
 
 def require(value: Any, kind: type, name: str, shown: str) -> None:
-    """Refuse an argument of another type; a bool is no int."""
+    """Raise if an argument has another type; a bool is not accepted as an int."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{name} needs to be {shown} but got '{type(value)}'.")

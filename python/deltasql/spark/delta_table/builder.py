@@ -1,4 +1,4 @@
-"""Create and replace tables with the words of delta-spark."""
+"""Creates and replaces tables with the builder API of delta-spark."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IdentityGenerator:
-    """Numbers for the rows of a column: where they begin and how far apart they are."""
+    """The first value of an identity column and the step between values."""
 
     start: int = 1
     step: int = 1
 
 
 class DeltaTableBuilder:
-    """Describes a table column by column; `execute` creates or replaces it in one commit."""
+    """Collects the definition of a table; `execute` creates or replaces it in one commit."""
 
     def __init__(
         self,
@@ -55,21 +55,21 @@ class DeltaTableBuilder:
         self._properties: dict[str, str] = {}
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:
-        """Name the table: in the session's catalog, or by a `deltasql://` URI."""
+        """Set the name of the table in the session's catalog, or its `deltasql://` URI."""
         if type(identifier) is not str:
             _refuse("Identifier must be str.", [identifier])
         self._name = identifier
         return self
 
     def location(self, location: str) -> DeltaTableBuilder:
-        """Say where the files go: a folder, or the `deltasql://` URI of a table."""
+        """Set the location of the table: a folder, or the `deltasql://` URI of a table."""
         if type(location) is not str:
             _refuse("Location must be str.", [location])
         self._location = location
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder:
-        """Describe the table."""
+        """Set the description of the table."""
         if type(comment) is not str:
             _refuse("Table comment must be str.", [comment])
         self._comment = comment
@@ -84,7 +84,7 @@ class DeltaTableBuilder:
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
     ) -> DeltaTableBuilder:
-        """Add a column; identity columns are refused, since nothing here numbers rows."""
+        """Add a column; identity columns are not supported and raise an error."""
         if type(colName) is not str:
             _refuse("Column name must be str.", [colName])
         if type(dataType) is not str and not isinstance(dataType, DataType):
@@ -139,19 +139,19 @@ class DeltaTableBuilder:
         return self
 
     def clusterBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
-        """Have OPTIMIZE bring rows that are near in columns into the same files."""
+        """Cluster the table by columns: OPTIMIZE writes similar rows to the same files."""
         self._clustered += _names(cols, "Clustering column must be str.")
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:
-        """Set a property of the table."""
+        """Set a table property."""
         if type(key) is not str or type(value) is not str:
             _refuse("Key and value of property must be string.", [key, value])
         self._properties[key] = value
         return self
 
     def execute(self) -> DeltaTable:
-        """Create or replace the table, as one commit, and return it."""
+        """Create or replace the table in one commit, and return it."""
         with spark_kinds():
             catalog, name, location = self._place()
             exists = catalog.exists(name)
@@ -200,7 +200,7 @@ class DeltaTableBuilder:
                 )
 
     def _place(self) -> tuple[Catalog, str, str | None]:
-        """Return the catalog, the name and the folder that a new table would have."""
+        """Return the catalog, the name and the location for the table."""
         given = self._name if self._name is not None else self._location
         if given is None:
             raise analysis_error(
@@ -219,7 +219,7 @@ class DeltaTableBuilder:
     def _type(self, given: str | DataType) -> DataType:
         if isinstance(given, DataType):
             return given
-        # Spark reads the name, so that its own error says what is wrong with it.
+        # Spark parses the type, so that an invalid type raises Spark's own error.
         session: Any = self._spark
         if hasattr(session, "_jsparkSession"):
             from pyspark.sql.types import _parse_datatype_json_string

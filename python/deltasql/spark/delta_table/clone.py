@@ -1,4 +1,4 @@
-"""Copies of a table: one that shares its files, or one with files of its own."""
+"""Clones a table: a shallow clone shares its files, a deep clone has its own files."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def clone_table(
     replaces: bool,
     properties: Mapping[str, str],
 ) -> tuple[Catalog, str]:
-    """Make a table with the rows, the schema and the properties of a snapshot, in one commit.
+    """Create a table with the rows, the schema and the properties of a snapshot, in one commit.
 
-    A shallow one reads the files of the source where they are, as long as they are there.
+    A shallow clone reads the files of the source, and fails when these are deleted.
     """
     catalog, name, location = place_of(spark, target)
     exists = catalog.exists(name)

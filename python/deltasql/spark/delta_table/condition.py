@@ -1,4 +1,4 @@
-"""A predicate as Spark evaluates it, with the meaning it has for the pruning of files."""
+"""Converts predicates for Spark, with the same meaning that they have in data skipping."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMPARED = (exp.Binary, exp.Between, exp.In)
 
 
 def in_datafusion_words(text: str) -> str:
-    r"""Return Spark's condition as whoever evaluates it reads it: a backslash is a letter there.
+    r"""Return a Spark condition in the dialect of DataFusion, where a backslash is not an escape.
 
     >>> in_datafusion_words(r"s = 'it\'s' AND s RLIKE '\\d' AND date_format(at, 'yyyy') = '2024'")
     "s = 'it''s' AND s RLIKE '\\d' AND TO_CHAR(CAST(at AS TIMESTAMP), '%Y') = '2024'"
@@ -30,14 +30,14 @@ def in_datafusion_words(text: str) -> str:
     try:
         return sqlglot.parse_one(text, read=PredicateDialect).sql(dialect=DataFusionDialect)
     except SqlglotError:
-        return text  # whoever evaluates it tells what is wrong with it
+        return text  # a later parser reports the error
 
 
 def spark_condition(predicate: Predicate) -> str:
     """Return the SQL of a predicate for `DataFrame.where`.
 
-    A moment that is compared with a timestamp and names no zone is UTC: files were chosen by
-    that, and Spark would take it for the time of the session.
+    A literal without a time zone that is compared with a timestamp column is UTC. Data skipping
+    uses UTC, but Spark would use the time zone of the session.
 
     >>> from deltasql.model.predicates.predicate import parse_predicate
     >>> from deltasql.model.schema.schema import StructField, StructType

@@ -1,4 +1,4 @@
-"""Parquet files become a table where they are."""
+"""Converts Parquet files to a table; the files stay at their location."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def convert_table(
     spark: SparkSession, identifier: str, partition_schema: str | StructType | None
 ) -> tuple[Catalog, str]:
-    """Make a table of the Parquet files that parquet.`path` names, in the session's catalog."""
+    """Create a table in the session's catalog from the Parquet files of parquet.`path`."""
     path = path_in(identifier)
     if path is None:
         raise analysis_error(

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 class DeltaTable(TableCare):
-    """A table, as delta-spark's users know it; `forPath` also takes a `deltasql://` URI.
+    """A table with the API of delta-spark; `forPath` also takes a `deltasql://` URI.
 
-    Every call looks at the latest version. Work on rows runs on the session's executors, and each
+    Every call uses the latest version. Rows are processed on the session's executors, and each
     operation is one commit in the database.
 
         table = deltasql.spark.DeltaTable.forPath(spark, f"{catalog}?table=sales")
@@ -59,7 +59,7 @@ class DeltaTable(TableCare):
         self, spark: SparkSession, catalog: Catalog, name: str, alias: str | None = None
     ) -> None:
         self._spark, self._catalog, self._name, self._alias = spark, catalog, name, alias
-        # Columns of any DataFrame that this table gave out are columns of this table.
+        # The keys of all DataFrames that `toDF` returned: their columns are columns of this table.
         self._keys: set[object] = set()
 
     def __repr__(self) -> str:
@@ -71,9 +71,9 @@ class DeltaTable(TableCare):
     def forPath(
         cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None
     ) -> DeltaTable:
-        """Open a table by its URI, or by the location of its files in the session's catalog.
+        """Open a table by its URI, or by its location in the session's catalog.
 
-        How files are reached is a matter of the configuration, not of `hadoopConf`.
+        `hadoopConf` is ignored: storage options come from the configuration of deltasql.
         """
         if not isinstance(path, str):
             raise TypeError(f"path must be a string, found to be of type {type(path)}")
@@ -96,7 +96,7 @@ class DeltaTable(TableCare):
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
-        """Tell whether there is such a table."""
+        """Return whether a table with this name, location or URI exists."""
         try:
             catalog, name = resolve(sparkSession, identifier)
         except TxnLogError:
@@ -107,22 +107,22 @@ class DeltaTable(TableCare):
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """Describe a table that must not exist."""
+        """Return a builder that creates a table, which must not exist."""
         return cls._builder(sparkSession, creates=True, replaces=False)
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """Describe a table that is created unless it exists."""
+        """Return a builder that creates a table unless it exists."""
         return cls._builder(sparkSession, creates=True, replaces=False, ignores=True)
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """Describe what a table that exists becomes; its history stays."""
+        """Return a builder that replaces an existing table; the table keeps its history."""
         return cls._builder(sparkSession, creates=False, replaces=True)
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """Describe a table that is created, or replaced if it exists."""
+        """Return a builder that creates a table, or replaces it if it exists."""
         return cls._builder(sparkSession, creates=True, replaces=True)
 
     @classmethod
@@ -144,14 +144,17 @@ class DeltaTable(TableCare):
         identifier: str,
         partitionSchema: str | StructType | None = None,
     ) -> DeltaTable:
-        """Make a table of the files of parquet.`path`, in the session's catalog."""
+        """Create a table in the session's catalog from the Parquet files of parquet.`path`."""
         with spark_kinds():
             return cls(sparkSession, *convert_table(sparkSession, identifier, partitionSchema))
 
     # Read
 
     def toDF(self) -> DataFrame:
-        """Return the rows of the latest version, pruned by whatever the query filters."""
+        """Return the rows of the latest version.
+
+        On classic Spark, filters on the result are used for data skipping.
+        """
         with spark_kinds():
             frame = read_snapshot(
                 self._spark, self._snapshot(), self._catalog.config, described=True
@@ -161,7 +164,7 @@ class DeltaTable(TableCare):
         return named
 
     def alias(self, aliasName: str) -> DeltaTable:
-        """Return the same table under an alias for the expressions of a merge."""
+        """Return the same table with an alias for expressions, such as those of a merge."""
         other = DeltaTable(self._spark, self._catalog, self._name, aliasName)
         other._keys = self._keys
         return other
@@ -169,7 +172,7 @@ class DeltaTable(TableCare):
     # Change rows
 
     def delete(self, condition: ColumnOrText | None = None) -> None:
-        """Delete the rows for which a condition is true, all of them without one."""
+        """Delete the rows for which a condition is true; without a condition, all rows."""
         predicate = self._unqualified(condition_text(condition, self._writer()))
         self._operate(lambda target: stage_delete(target, predicate, flavour="spark"))
 
@@ -185,7 +188,7 @@ class DeltaTable(TableCare):
         self._operate(lambda target: stage_update(target, values, predicate, flavour="spark"))
 
     def merge(self, source: DataFrame, condition: ColumnOrText) -> DeltaMergeBuilder:
-        """Merge the rows of a DataFrame: add clauses to the result, then call its `execute`."""
+        """Return a builder that merges a DataFrame: add clauses to it, then call `execute`."""
         if source is None:
             raise ValueError("'source' in merge cannot be None")
         if not isinstance(source, DataFrame):
@@ -196,7 +199,7 @@ class DeltaTable(TableCare):
             alias = alias_of(source) or "source"
             target = self._called
             if self._alias is None and target.casefold() == alias.casefold():
-                target = "target"  # the table is its own source
+                target = "target"  # both sides need different names
             write = writer(self._spark, [(keys_of(source), alias), (self._keys, target)])
             on = condition_text(condition, write)
             assert on is not None
@@ -211,14 +214,14 @@ class DeltaTable(TableCare):
             )
         return DeltaMergeBuilder(into, write, self._operate)
 
-    # How operations run
+    # Run operations
 
     def _snapshot(self, version: int | None = None) -> Snapshot:
         return self._catalog.table(self._name).snapshot(version)
 
     @property
     def _called(self) -> str:
-        """The name that qualifies columns: the alias, else the table's own."""
+        """The name that qualifies columns: the alias, or else the name of the table."""
         return self._alias or split_table_name(self._name)[1]
 
     @overload
@@ -242,17 +245,17 @@ class DeltaTable(TableCare):
 
     def _operate(self, stage: Callable[[TableStage], Any]) -> Any:
         """Run an operation on this session's executors and commit it."""
-        # An empty DataFrame says which session is meant.
+        # The empty DataFrame selects the session.
         return self._commit(lambda tx: stage(tx.target(self._name, self._spark.range(0))))
 
 
 @contextmanager
 def _no_table(named: str) -> Iterator[None]:
-    """Say of what is not there that it is no Delta table, as delta-spark's users know it."""
+    """Raise the error for a missing table with a message like that of delta-spark."""
     try:
         yield
     except TxnLogTableNotFoundError as error:
-        if error.table is None:  # it was looked for by its path, and that says so
+        if error.table is None:  # looked up by path: the message already has delta-spark's form
             raise
         raise TxnLogTableNotFoundError(
             f"`{named}` is not a Delta table: {error.message}", table=error.table, help=error.help

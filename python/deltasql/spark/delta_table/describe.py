@@ -1,4 +1,4 @@
-"""The history and the details of a table as DataFrames, with delta-spark's columns."""
+"""The history and the details of a table as DataFrames with the columns of delta-spark."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _ALL = 2**31 - 1
 
 
 def history(spark: SparkSession, snapshot: Snapshot, limit: int | None) -> DataFrame:
-    """Return commits, newest first; metrics go by the names that delta-spark has for them."""
+    """Return the commits, newest first; metrics have the names of delta-spark."""
     wanted = _ALL if limit is None else limit
     rows = [_commit(each) for each in snapshot.history(wanted)] if wanted > 0 else []
     return spark.createDataFrame(rows, _HISTORY)
 
 
 def detail(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
-    """Return one row: what the table is, where it is, what it needs of readers and writers."""
+    """Return one row with the location, the metadata, the size and the protocol of the table."""
     metadata, protocol, totals = snapshot.metadata, snapshot.protocol, snapshot.totals()
     row: tuple[Any, ...] = (
         "delta",
@@ -70,7 +70,7 @@ def detail(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
 
 
 def metric_name(name: str) -> str:
-    """Return what delta-spark calls a metric.
+    """Return the name of a metric in delta-spark.
 
     >>> metric_name("num_target_rows_inserted"), metric_name("numOutputRows")
     ('numTargetRowsInserted', 'numOutputRows')
@@ -100,7 +100,7 @@ def _commit(row: VersionRow) -> tuple[Any, ...]:
 
 
 def _parameters(told: dict[str, Any]) -> dict[str, Any]:
-    """A merge tells its condition under a name of deltalake's: delta-spark's goes beside it."""
+    """Add delta-spark's `predicate` to a merge, which records deltalake's `mergePredicate`."""
     if "mergePredicate" in told:
         return {**told, "predicate": json.dumps([told["mergePredicate"]])}
     return told

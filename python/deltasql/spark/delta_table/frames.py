@@ -1,4 +1,4 @@
-"""Which DataFrame a Column belongs to, and under which alias SQL text names it."""
+"""The keys and the alias of a DataFrame, which qualify its Columns in SQL text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def keys_of(frame: DataFrame) -> list[object]:
-    """Return what tells the columns of a DataFrame from those of others."""
+    """Return the keys that identify a DataFrame or its columns."""
     if is_connect(frame.sparkSession):
         from deltasql.spark.columns.connect import plan_keys
 
@@ -28,7 +28,7 @@ def keys_of(frame: DataFrame) -> list[object]:
 
 
 def alias_of(frame: DataFrame) -> str | None:
-    """Return the alias that a DataFrame goes by."""
+    """Return the alias of a DataFrame, or None."""
     if is_connect(frame.sparkSession):
         from deltasql.spark.columns import connect as columns_connect
 
@@ -39,7 +39,7 @@ def alias_of(frame: DataFrame) -> str | None:
 
 
 def writer(spark: SparkSession, sides: Sides) -> Callable[[Column], str]:
-    """Return what writes Columns as SQL, columns of known DataFrames with their alias."""
+    """Return a function that writes Columns as SQL and qualifies those of known DataFrames."""
     writing = Writing(sides, partial(_registered, spark))
     return partial(column_sql, writing=writing)
 

@@ -1,4 +1,4 @@
-"""What delta-spark's DeltaTable tells of a table and does to keep it in shape."""
+"""The methods of delta-spark's DeltaTable that describe, maintain, restore or clone a table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HIGHEST_READER, _HIGHEST_WRITER = 3, 7
 
 
 class TableCare:
-    """History, details, OPTIMIZE, VACUUM, RESTORE, manifests and the protocol."""
+    """History, details, OPTIMIZE, VACUUM, RESTORE, manifests, the protocol and clones."""
 
     if TYPE_CHECKING:
         _spark: SparkSession
@@ -54,34 +54,34 @@ class TableCare:
         def _operate(self, stage: Callable[[TableStage], Any]) -> Any: ...
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """Return commits, newest first."""
+        """Return the commits, newest first."""
         if limit is not None and not isinstance(limit, int):
             raise TypeError(f"limit must be an int, found to be of type {type(limit)}")
         with spark_kinds():
             return history(self._spark, self._snapshot(), limit)
 
     def detail(self) -> DataFrame:
-        """Return what the table is: format, location, size, properties, protocol."""
+        """Return one row with the format, location, size, properties and protocol of the table."""
         with spark_kinds():
             return detail(self._spark, self._snapshot())
 
     def optimize(
         self, *, on_progress: Callable[[int, int], None] = lambda done, total: None
     ) -> DeltaOptimizeBuilder:
-        """Return what compacts or sorts the files of the table.
+        """Return a builder that compacts or sorts the files of the table.
 
-        `on_progress` is told how many pieces of the work are done, and of how many.
+        `on_progress` gets the number of finished bins and the number of all bins.
         """
         return DeltaOptimizeBuilder(self._spark, self._operate, on_progress)
 
     def vacuum(
         self, retentionHours: float | None = None, *, on_progress: OnProgress | None = None
     ) -> DataFrame:
-        """Delete files that no version of the retention period needs, unknown ones too.
+        """Delete files that no version in the retention period needs, and unknown files.
 
-        A period shorter than the table's is refused, unless the session's
-        `spark.databricks.delta.retentionDurationCheck.enabled` is false. A folder with many others
-        in it is listed on executors; `on_progress` is told how far that is, and the deletion.
+        A period shorter than the table's raises an error, unless the session setting
+        `spark.databricks.delta.retentionDurationCheck.enabled` is false. A table with many folders
+        is listed on executors. `on_progress` gets the progress of the listing and of the deletion.
         """
         hours = None if retentionHours is None else float(retentionHours)
         check = str(self._spark.conf.get(_CHECK, "true")).lower() != "false"
@@ -119,7 +119,7 @@ class TableCare:
             self._catalog.mirror.write_manifests(self._snapshot())
 
     def restoreToVersion(self, version: int) -> DataFrame:
-        """Make the table what it was at a version; returns how many files came and went."""
+        """Restore the table to a version; returns how many files were restored and removed."""
         require(version, int, "version", "an int")
         now = self._snapshot()
         first = min((row.version for row in now.history()), default=0)
@@ -133,7 +133,7 @@ class TableCare:
         return self._restored(now, version, version)
 
     def restoreToTimestamp(self, timestamp: str) -> DataFrame:
-        """Make the table what it was at a moment, in the session's time zone if it has none."""
+        """Restore the table to a timestamp; without a zone, it is in the session's time zone."""
         require(timestamp, str, "timestamp", "a string")
         moment = self._moment(timestamp)
         rows = list(self._snapshot().history())
@@ -157,7 +157,7 @@ class TableCare:
         return self._restored(self._snapshot(), before[0].version, moment)
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Raise the versions of the protocol; they are never lowered."""
+        """Raise the protocol versions; they are never lowered."""
         require(readerVersion, int, "The readerVersion", "an integer")
         require(writerVersion, int, "The writerVersion", "an integer")
         for name, given, highest in (
@@ -177,7 +177,7 @@ class TableCare:
         self._commit(lambda tx: raise_versions(tx.target(self._name), properties))
 
     def addFeatureSupport(self, featureName: str) -> None:
-        """Add a feature to the table's protocol, whose versions rise as it needs."""
+        """Add a feature to the table's protocol, and raise the protocol versions if needed."""
         require(featureName, str, "featureName", "a string")
         if featureName not in FEATURES:
             raise UnsupportedFeatureError(
@@ -193,7 +193,7 @@ class TableCare:
         )
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Refused: older versions of the log would still need the feature."""
+        """Raise an error: a feature cannot be dropped, since older versions still need it."""
         require(featureName, str, "featureName", "a string")
         if truncateHistory is not None:
             require(truncateHistory, bool, "truncateHistory", "a boolean")
@@ -220,7 +220,7 @@ class TableCare:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> Self:
-        """Copy the latest version into a table of its own; a shallow copy shares the files."""
+        """Clone the latest version to another table; a shallow clone shares the files."""
         return self._cloned(self._snapshot(), target, isShallow, replace, properties)
 
     def cloneAtVersion(
@@ -231,7 +231,7 @@ class TableCare:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> Self:
-        """Copy an older version."""
+        """Clone the table at a version."""
         require(version, int, "version", "an int")
         with spark_kinds():
             older = self._snapshot(version)
@@ -245,7 +245,7 @@ class TableCare:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> Self:
-        """Copy the table as it was at a moment."""
+        """Clone the table as of a timestamp."""
         require(timestamp, str, "timestamp", "a string")
         moment = self._moment(timestamp)
         with spark_kinds():
@@ -290,7 +290,7 @@ class TableCare:
         try:
             found = datetime.fromisoformat(text.strip())
         except ValueError as error:
-            # Spark knows more ways to write a moment than Python does.
+            # Spark accepts more timestamp formats than Python.
             seconds = self._spark.range(1).select(lit(text).try_cast("timestamp").cast("double"))
             known = seconds.collect()[0][0]
             if known is not None:

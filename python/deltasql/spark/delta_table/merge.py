@@ -1,4 +1,4 @@
-"""MERGE with the words of delta-spark."""
+"""MERGE with the builder API of delta-spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = {"matched": "MATCHED", "not_matched": "NOT MATCHED"}
 
 @dataclass(frozen=True, slots=True)
 class MergeInto:
-    """What is merged, and how its rows match."""
+    """The source and the target of a merge, and the condition for a match."""
 
     spark: SparkSession
     source: DataFrame
@@ -42,7 +42,7 @@ class MergeInto:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A clause as it was asked for; `values` is None for all columns."""
+    """A clause as the user added it; `values` is None for all columns."""
 
     group: str
     kind: str
@@ -51,7 +51,7 @@ class _Asked:
 
 
 class DeltaMergeBuilder:
-    """Takes the clauses of a merge in their order; `execute` commits it."""
+    """Collects the clauses of a merge in their order; `execute` commits the merge."""
 
     def __init__(
         self,
@@ -66,17 +66,17 @@ class DeltaMergeBuilder:
     def whenMatchedUpdate(
         self, condition: ColumnOrText | None = None, set: Values | None = None
     ) -> DeltaMergeBuilder:
-        """Set columns of rows that match: `{column: expression}`."""
+        """Set columns of matched rows: `{column: expression}`."""
         return self._add(
             "matched", "update", condition, self._values(set, "set", "whenMatchedUpdate")
         )
 
     def whenMatchedUpdateAll(self, condition: ColumnOrText | None = None) -> DeltaMergeBuilder:
-        """Set all columns of rows that match to those of the source."""
+        """Set all columns of matched rows to the values of the source."""
         return self._add("matched", "update", condition, None)
 
     def whenMatchedDelete(self, condition: ColumnOrText | None = None) -> DeltaMergeBuilder:
-        """Delete rows that match."""
+        """Delete matched rows."""
         return self._add("matched", "delete", condition, {})
 
     def whenNotMatchedInsert(
@@ -93,7 +93,7 @@ class DeltaMergeBuilder:
     def whenNotMatchedBySourceUpdate(
         self, condition: ColumnOrText | None = None, set: Values | None = None
     ) -> DeltaMergeBuilder:
-        """Set columns of rows that no source row matches."""
+        """Set columns of rows that no source row matches: `{column: expression}`."""
         given = self._values(set, "set", "whenNotMatchedBySourceUpdate")
         return self._add("not_matched_by_source", "update", condition, given)
 
@@ -104,12 +104,12 @@ class DeltaMergeBuilder:
         return self._add("not_matched_by_source", "delete", condition, {})
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        """Let the table have the new columns of the source."""
+        """Add new columns of the source to the table."""
         self._evolves = True
         return self
 
     def execute(self) -> DataFrame:
-        """Merge and commit; returns how many rows were updated, deleted and inserted."""
+        """Merge and commit; returns the numbers of updated, deleted and inserted rows."""
         self._check()
         into = self._into
 
@@ -121,7 +121,7 @@ class DeltaMergeBuilder:
         counts = [found[f"num_target_rows_{what}"] for what in ("updated", "deleted", "inserted")]
         return into.spark.createDataFrame([(sum(counts), *counts)], _RESULT)
 
-    # How clauses are read
+    # Check and convert the clauses
 
     def _values(self, given: Values | None, name: str, method: str) -> dict[str, str]:
         return assignment_texts(given, self._write, f"'{name}' in {method}")
@@ -176,7 +176,7 @@ class DeltaMergeBuilder:
         return spec
 
     def _all(self, kind: str, schema: StructType) -> dict[str, str]:
-        """Return the assignments of all columns: those of the table, or of an evolving source."""
+        """Return assignments to all columns: the table's, or with schema evolution the source's."""
         into = self._into
         known = {name.casefold(): name for name in into.source_schema.names}
         wanted = schema.names

@@ -1,4 +1,4 @@
-"""OPTIMIZE with the words of delta-spark."""
+"""OPTIMIZE with the builder API of delta-spark."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _RESULT = (
 
 
 class DeltaOptimizeBuilder:
-    """Chooses partitions, then compacts or sorts them; each call is one commit."""
+    """Compacts or sorts the files of selected partitions; each `execute…` call is one commit."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class DeltaOptimizeBuilder:
         self._filter: str | None = None
 
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
-        """Look only at partitions for which a condition is true."""
+        """Select the partitions for which a condition is true."""
         if not isinstance(partitionFilter, str):
             raise TypeError(
                 f"partitionFilter must be a string, found to be of type {type(partitionFilter)}"
@@ -75,11 +75,11 @@ class DeltaOptimizeBuilder:
         return self
 
     def executeCompaction(self) -> DataFrame:
-        """Make few large files of many small ones; returns metrics."""
+        """Compact small files, or cluster the files of a clustered table; returns metrics."""
         return self._run([])
 
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
-        """Bring rows that are near in several columns into the same files; returns metrics."""
+        """Sort rows by the Z-order of columns, so that files have similar rows; returns metrics."""
         given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
         for each in given:
             if not isinstance(each, str):
@@ -123,7 +123,7 @@ class DeltaOptimizeBuilder:
 
 
 def _check_order(target: TableStage, columns: list[str]) -> None:
-    """Refuse columns to sort by with the words and the kind of error of delta-spark."""
+    """Raise delta-spark's error if the table cannot be Z-ordered by these columns."""
     if target.clustered_by():
         raise analysis_error(
             f"OPTIMIZE of a table that is clustered by ({', '.join(_clustered(target))}) takes no "
@@ -152,7 +152,7 @@ def _clustered(target: TableStage) -> list[str]:
 
 
 def _tell(target: TableStage, plan: Compaction, columns: list[str], chosen: str | None) -> None:
-    """Add what delta-spark's history has of it."""
+    """Add the operation parameters that delta-spark's history has."""
     info = target.staged.info
     if not plan.rewritten or info.operation != "OPTIMIZE":
         return
@@ -167,7 +167,7 @@ def _tell(target: TableStage, plan: Compaction, columns: list[str], chosen: str 
 
 
 def _shown(condition: str) -> str:
-    """Return a condition in the spelling of Spark's plans.
+    """Return a condition as Spark's plans show it.
 
     >>> _shown("key = 'a'")
     "('key = a)"

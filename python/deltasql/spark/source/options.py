@@ -1,4 +1,4 @@
-"""The options of `format("deltasql")`: what Spark hands over as text, as values."""
+"""The options of `format("deltasql")`, parsed from the text that Spark passes."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class SourceOptions:
     """The options of one `load` or `save`."""
 
     given: Mapping[str, str]
-    """By lower-case names, as Spark has them."""
+    """The values by lower-case name, as Spark passes them."""
     catalog: str | None = None
-    """The catalog in which a name without a URI is looked for."""
+    """The catalog in which a table name without a URI is looked up."""
 
     def check(self) -> None:
-        """Refuse an option that there is not: it would do nothing, in silence."""
+        """Raise if an option is unknown: it would have no effect, without any message."""
         for name in self.given:
             if name.lower() not in _KNOWN and not name.startswith("__"):
                 known = sorted(_KNOWN.values())
@@ -82,14 +82,14 @@ class SourceOptions:
         return self.given.get(name.lower())
 
     def flag(self, name: str) -> bool:
-        """Read true or false."""
+        """Return an option that is true or false; the default is false."""
         found = (self.text(name) or "false").strip().lower()
         if found not in ("true", "false"):
             raise self._wrong(name, "true or false")
         return found == "true"
 
     def number(self, name: str) -> int | None:
-        """Read a whole number that is not negative."""
+        """Return an option that is a non-negative integer, or None."""
         found = self.text(name)
         if found is None:
             return None
@@ -98,7 +98,7 @@ class SourceOptions:
         return int(found)
 
     def moment(self, name: str) -> datetime | None:
-        """Read a moment; one without a zone is UTC."""
+        """Return an option that is a timestamp, or None; without a zone it is UTC."""
         found = self.text(name)
         if found is None:
             return None
@@ -109,7 +109,7 @@ class SourceOptions:
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
     def names(self, name: str) -> list[str] | None:
-        """Read names of columns: with commas between them, or as a JSON list."""
+        """Return an option that lists column names, separated by commas or as a JSON list."""
         found = self.text(name)
         if found is None:
             return None

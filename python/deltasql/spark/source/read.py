@@ -1,8 +1,8 @@
-"""Reading through `format("deltasql")`: the driver plans, Python workers on executors read.
+"""Reading with `format("deltasql")`: the driver plans, Python workers on the executors read.
 
-A worker gets the files of its part with all that the log says of them, and reads them with DuckDB
-into Arrow: it never asks the database. Columns cannot be left out, which is why
-`deltasql.spark.read` is the fast way.
+A worker gets the files of its input partition with what the log records about them, and reads them
+with DuckDB into Arrow. It does not connect to the database. A worker cannot skip columns that the
+query does not use, so `deltasql.spark.read` is faster.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _PARTS = 16
 
 @dataclass(frozen=True)
 class TableState:
-    """A snapshot without its database: what a worker has to know of a table."""
+    """The parts of a snapshot that a worker needs, without the database."""
 
     table: TableRow
     metadata: Metadata
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> TableState:
-        # Only the place matters to a worker; a property of the table's row might be a secret.
+        # A worker needs only the location, and a property of the row may be a secret.
         return cls(replace(snapshot.table, properties={}), snapshot.metadata)
 
     @property
@@ -64,19 +64,19 @@ class Files(InputPartition):
 
 @dataclass
 class Changes(InputPartition):
-    """Files of versions that one task reads."""
+    """Files that versions changed and that one task reads."""
 
     versions: list[VersionChanges]
 
 
 class Reading:
-    """What a worker does with its part; it travels there without a connection."""
+    """Reads input partitions in a worker; it is pickled, so it has no connection."""
 
     def __init__(self, state: TableState, config: Config, schema: SparkStruct) -> None:
         self.state, self.config, self.schema = state, config, schema
 
     def read(self, part: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part as Spark wants them."""
+        """Yield the rows of an input partition with the columns and types of the schema."""
         wanted = to_arrow_schema(self.schema, timezone="UTC")
         with DuckDbEngine(self.config) as engine:
             for batch in self._batches(engine, part):
@@ -86,20 +86,20 @@ class Reading:
     def _batches(self, engine: DuckDbEngine, part: InputPartition) -> Iterable[pa.RecordBatch]:
         state = self.state
         if isinstance(part, Changes):
-            # A feed asks its snapshot's database only when it plans, which the driver did.
+            # A change feed queries the database only to plan, which the driver has done.
             feed = ChangeFeed(
                 cast("Snapshot", state), self.config, columns=self.schema.fieldNames()
             )
             return feed.read(engine, part.versions)
         if not isinstance(part, Files):
-            return ()  # Spark's own, when there is nothing to read
+            return ()  # Spark's empty partition, if there is nothing to read
         live = LiveFiles(state.table.location, state.metadata, part.listed, self.config.storage)
         rows: Iterable[pa.RecordBatch] = engine.stream(engine.scan(live))
         return rows
 
 
 class SnapshotReader(DataSourceReader):
-    """Reads a version, or the changes of versions, in as many tasks as there are parts."""
+    """Reads a version, or the changes of versions, with one task per input partition."""
 
     def __init__(self, reading: Reading, parts: Sequence[InputPartition]) -> None:
         self.reading, self.parts = reading, list(parts)
@@ -112,7 +112,7 @@ class SnapshotReader(DataSourceReader):
 
 
 def check_columns(schema: SparkStruct, state: TableState, *, with_feed: bool) -> None:
-    """Refuse columns that a user asks for by `.schema(…)` and the table does not have."""
+    """Raise if the schema that a user set with `.schema(…)` does not fit the table."""
     from deltasql.engine.spark.schema import spark_schema
 
     fields = (*state.schema.fields, *(FEED_FIELDS if with_feed else ()))
@@ -132,14 +132,18 @@ def check_columns(schema: SparkStruct, state: TableState, *, with_feed: bool) ->
 
 
 def file_parts(listed: pa.Table) -> list[InputPartition]:
-    """Split the files of a scan into parts of about the same size."""
+    """Split the files of a scan into input partitions of about the same size."""
     columns = listed.select([name for name in _LISTED if name in listed.column_names])
     sizes = [size or 0 for size in columns["size"].to_pylist()]
     return [Files(columns.take(pa.array(group))) for group in _packed(sizes)]
 
 
 def change_parts(versions: Iterable[VersionChanges]) -> list[InputPartition]:
-    """Split the files of versions into parts; what cancels out stays together."""
+    """Split the files of versions into input partitions.
+
+    The added and removed files of a version without change data stay together: rows that are in
+    both cancel out.
+    """
     pieces: list[VersionChanges] = []
     for each in versions:
         if each.added and each.removed and not each.change_data:
@@ -158,7 +162,7 @@ def _only(changes: VersionChanges, kind: str, files: list[ChangedFile]) -> Versi
 
 
 def _joined(pieces: Sequence[VersionChanges]) -> list[VersionChanges]:
-    """Put pieces of one version and one kind together again."""
+    """Combine the pieces of the same version and kind."""
     found: dict[tuple[object, ...], VersionChanges] = {}
     for piece in pieces:
         key = (piece.version, bool(piece.added), bool(piece.removed))
@@ -173,7 +177,7 @@ def _joined(pieces: Sequence[VersionChanges]) -> list[VersionChanges]:
 
 
 def _packed(sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Yield positions that are read together, in their order."""
+    """Yield groups of positions for one task each, in order."""
     wanted = min(_PART_BYTES, max(_LEAST_BYTES, sum(sizes) // _PARTS))
     group: list[int] = []
     size = 0
@@ -188,7 +192,7 @@ def _packed(sizes: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _loose(kind: Any) -> Any:
-    """Return a type in which everything may be null, to compare types alone."""
+    """Return a type with all fields nullable, to compare types without nullability."""
     from pyspark.sql.types import ArrayType, MapType, StructField
     from pyspark.sql.types import StructType as Struct
 

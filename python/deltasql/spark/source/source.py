@@ -1,7 +1,7 @@
-"""The Python data source `deltasql`: `spark.read.format("deltasql")` and its companions.
+"""The Python data source `deltasql`: `format("deltasql")` to read, write and stream tables.
 
-Spark makes these objects in processes of their own on the driver's machine, and pickles them from
-one to the next: none of them holds a connection.
+Spark creates these objects in separate processes on the driver's machine and pickles them from one
+process to the next, so none of them holds a connection.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ FORMAT = "deltasql"
 
 
 class DeltaSqlSource(DataSource):
-    """A table as a data source; `register` makes a subclass that knows the session's catalog."""
+    """A table as a data source; `register` makes a subclass with the session's catalog."""
 
     catalog: ClassVar[str | None] = None
     config: ClassVar[Config | None] = None
     _version: int | None = None
-    """The version whose columns Spark was told: it stays, however late the rows are read."""
+    """The version whose schema Spark got. The same version is read, even after later commits."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> SparkStruct:
-        """Return the columns, and remember of which version they are."""
+        """Return the schema, and remember its version."""
         options = self._options()
         with self._open() as catalog:
             snapshot = _asked(catalog, options)
@@ -60,7 +60,7 @@ class DeltaSqlSource(DataSource):
             return _columns(TableState.of(snapshot), with_feed=options.flag("readChangeFeed"))
 
     def reader(self, schema: SparkStruct) -> SnapshotReader:
-        """Plan a read of the snapshot, or of the changes of versions."""
+        """Plan a read of a snapshot, or of the changes of versions."""
         options, config = self._options(), self._settings()
         with self._open() as catalog:
             snapshot = _asked(catalog, options, self._version)
@@ -80,7 +80,7 @@ class DeltaSqlSource(DataSource):
             return TableWriter(wish, Plan.make(catalog, wish), self._settings())
 
     def streamReader(self, schema: SparkStruct) -> TableStream:
-        """Return what plans the batches of a stream."""
+        """Return the reader that plans the batches of a stream."""
         options = self._options()
         with self._open() as catalog:
             snapshot = _asked(catalog, options, self._version)
@@ -91,7 +91,7 @@ class DeltaSqlSource(DataSource):
         return TableStream(options, reading, snapshot.version)
 
     def streamWriter(self, schema: SparkStruct, overwrite: bool) -> DataSourceStreamWriter:
-        """Streams are written by another way, which takes several tables at once."""
+        """Raise an error: `stream_writer` writes streams, to one or several tables."""
         raise TxnLogEngineError(
             "writeStream.format('deltasql') is not offered",
             engine="spark",
@@ -99,7 +99,7 @@ class DeltaSqlSource(DataSource):
         )
 
     def _forget(self) -> None:
-        """Drop the address of the database: from here on, Spark sends this object to workers."""
+        """Remove the URI of the database: from now on, Spark sends this object to workers."""
         self.__class__ = DeltaSqlSource
         self.options = {}
 
@@ -109,7 +109,7 @@ class DeltaSqlSource(DataSource):
         return options
 
     def _settings(self) -> Config:
-        """Return the settings, without the other catalogs and their passwords."""
+        """Return the configuration without `catalogs`, which may contain passwords."""
         config = Config.load() if self.config is None else self.config
         return config.model_copy(update={"catalogs": {}})
 
@@ -118,13 +118,13 @@ class DeltaSqlSource(DataSource):
 
 
 def source_class(catalog: str, config: Config) -> type[DeltaSqlSource]:
-    """Return a class that knows a catalog; Spark sends it along with what it knows."""
+    """Return a subclass with a catalog and a configuration, which Spark pickles with it."""
     known: dict[str, Any] = {"catalog": catalog, "config": config}
     return type(DeltaSqlSource.__name__, (DeltaSqlSource,), known)
 
 
 def _asked(catalog: Catalog, options: SourceOptions, pinned: int | None = None) -> Snapshot:
-    """Open the table at the version that the options ask for."""
+    """Return the snapshot that the options select; `pinned` is the version of the schema."""
     uri = options.table()
     table = catalog.table(str(uri.table_name))
     version, moment = options.number("versionAsOf"), options.moment("timestampAsOf")
@@ -148,7 +148,7 @@ def _columns(state: TableState, *, with_feed: bool) -> SparkStruct:
 
 
 def _changes(catalog: Catalog, snapshot: Snapshot, options: SourceOptions) -> list[InputPartition]:
-    """Plan the changes from `startingVersion` to `endingVersion`, both included."""
+    """Plan a read of the changes from `startingVersion` to `endingVersion`, both included."""
     first, last = options.number("startingVersion"), options.number("endingVersion")
     if first is None:
         raise TxnLogConfigError(

@@ -1,8 +1,9 @@
-"""The streaming source of `format("deltasql")`: a snapshot first, then version after version.
+"""The streaming source of `format("deltasql")`: a snapshot first, then one version after another.
 
-An offset says what was handed out: all before its version, and the first `index` files of that
-version, or of the snapshot of that version. It names the table by its id. The files of a version
-come in one order always, so that a batch that Spark repeats has the same rows.
+An offset records what the stream has returned: everything before its version, and the first
+`index` files of that version or of its snapshot. A change feed never splits a version. An offset
+identifies the table by its id. The files of a version always have the same order, so that a batch
+that Spark repeats has the same rows.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _QUIET_VERSIONS = 100
 
 @dataclass(slots=True)
 class _Budget:
-    """What one batch may hold; the first file is always taken."""
+    """The size limits of one batch; the first file is always taken."""
 
     files: int | None
     size: int | None
@@ -65,7 +66,7 @@ class _Budget:
         return cls(None, limit.max_bytes if isinstance(limit, ReadMaxBytes) else size)
 
     def takes(self, files: int, size: int) -> bool:
-        """Take some files together, if there is room for them or nothing was taken yet."""
+        """Count a group of files and return True if it fits; an empty batch takes any group."""
         over = (self.files is not None and files > self.files) or (
             self.size is not None and size > self.size
         )
@@ -78,20 +79,20 @@ class _Budget:
 
 
 class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches on the driver; `reading` is what workers do with them."""
+    """Plans batches on the driver; workers read them with `reading`."""
 
     def __init__(self, options: SourceOptions, reading: Reading, version: int) -> None:
-        """`version` is the one that has the columns of the stream."""
+        """`version` is the version whose columns the stream has."""
         self.options, self.reading, self.version = options, reading, version
         self.rules = StreamRules.of(options)
         self._last: int | None = None
         self._opened: Catalog | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # What goes to a worker: neither a connection nor the address of the database.
+        # Spark sends this to workers: without a connection and without the URI of the database.
         return {"reading": self.reading}
 
-    # Which rows come next
+    # Offsets and batches
 
     def initialOffset(self) -> dict[str, Any]:
         head = self._snapshot()
@@ -140,7 +141,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return asdict(at)
         if changed is not None:
             raise self._other_columns(changed)
-        # Versions without rows make no batch, unless looking at them again takes long.
+        # Versions without rows make no batch, unless they are too many to read again each time.
         return start if at.version - start["version"] <= _QUIET_VERSIONS else asdict(at)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -165,7 +166,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             step_to = ends.index if changes.version == ends.version else None
             yield from self.rules.chosen(changes, step_from, step_to)
 
-    # What workers do
+    # Read and stop
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self.reading.read(partition)
@@ -204,7 +205,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _version_at(self, moment: Any) -> int:
-        """Return the first version that was committed at a moment or after it."""
+        """Return the first version that was committed at or after a timestamp."""
         head = self._snapshot()
         at_ms = to_ms(moment)
         if head.committed_at_ms < at_ms:
@@ -227,7 +228,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _columns_change(self, first: int, last: int) -> int | None:
-        """Return the first version with other columns than those of the stream."""
+        """Return the first version whose columns differ from those of the stream, or None."""
         own = columns_of(self.reading.state.schema)
         for version, metadata in self._log().metadata_between(max(first, self.version + 1), last):
             if columns_of(StructType.from_json(metadata.schema_string)) != own:

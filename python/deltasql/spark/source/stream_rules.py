@@ -1,4 +1,4 @@
-"""Which files of a version a stream hands out, and what it refuses."""
+"""The rules for which files of a version a stream returns, and when it raises an error."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """How far a stream has come."""
+    """The position of a stream: the next file to return."""
 
     table: str
     version: int
     index: int = 0
     initial: bool = False
-    """Whether the files are those of the snapshot, and not of what the version added."""
+    """Whether `index` counts the files of the snapshot, not those that the version added."""
 
     def after(self) -> Offset:
-        """Return the begin of the next version."""
+        """Return the offset at the start of the next version."""
         return Offset(self.table, self.version + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """What a user wants of a stream."""
+    """The options of a stream."""
 
     changes: bool
-    """Whether deletes and updates are handed out as rows of a change feed."""
+    """Whether the stream returns a change feed, with deletes and updates."""
     ignore_deletes: bool
     ignore_changes: bool
     skip_change_commits: bool
@@ -46,7 +46,7 @@ class StreamRules:
 
     @classmethod
     def of(cls, options: SourceOptions) -> StreamRules:
-        """Read the options, and refuse those that do not go together."""
+        """Read the options, and raise if they cannot be combined."""
         for name in ("versionAsOf", "timestampAsOf", "endingVersion"):
             if options.text(name) is not None:
                 raise TxnLogConfigError(
@@ -73,7 +73,7 @@ class StreamRules:
         )
 
     def start(self, head: Snapshot, version_at: Callable[[Any], int]) -> Offset | None:
-        """Return where a new stream begins; None: with a snapshot."""
+        """Return the first offset of a new stream, or None if it starts with a snapshot."""
         table = head.table
         if self.latest:
             return Offset(table.table_uuid, head.version + 1)
@@ -91,7 +91,7 @@ class StreamRules:
         return Offset(table.table_uuid, self.version)
 
     def steps(self, changes: VersionChanges) -> list[list[ChangedFile]]:
-        """Return what is handed out of a version, step by step; a batch ends between steps."""
+        """Return the files of a version in steps; a batch can end between two steps."""
         if self.changes:
             files = changes.files()
             return [files] if files else []
@@ -100,7 +100,7 @@ class StreamRules:
     def chosen(
         self, changes: VersionChanges, first: int, last: int | None
     ) -> Iterator[VersionChanges]:
-        """Yield what some steps of a version hand out."""
+        """Yield the changes in the steps from `first` up to, but without, `last`."""
         steps = self.steps(changes)[first:last]
         if not steps:
             return
@@ -111,7 +111,7 @@ class StreamRules:
             yield replace(changes, added=added, removed=[], change_data=[])
 
     def _appended(self, changes: VersionChanges) -> list[ChangedFile]:
-        """Return the new files of a version, or refuse what is no append."""
+        """Return the files a version added; raise if it removed files and no option allows it."""
         if not changes.removed:
             return changes.added
         if self.skip_change_commits:
@@ -135,7 +135,7 @@ class StreamRules:
 
 
 def columns_of(schema: StructType) -> list[tuple[str, str]]:
-    """Return what has to stay the same for the rows of a stream."""
+    """Return the names and types of the columns, which must not change during a stream."""
     from deltasql.engine.spark.schema import spark_type
 
     return [(field.name, spark_type(field.type).simpleString()) for field in schema.fields]

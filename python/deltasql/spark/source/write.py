@@ -1,9 +1,10 @@
-"""Writing through `format("deltasql")`: workers write files, the driver commits them once.
+"""Writing with `format("deltasql")`: workers write files, the driver commits them once.
 
-Spark makes the writer in one process and commits in another; between them stands a plan: the
-version and the metadata that files are written for, and a folder of the write's own. Whatever
-tasks that are retried or run twice leave there, the commit names only the files of those that
-counted. The intent of the folder is in the database before the first file.
+Spark creates the writer in one process and commits in another. Both use the same plan: the version
+and the metadata that the files are written for, and a folder that only this write uses. Tasks that
+are retried or run twice may leave other files there; the commit contains only the files of the
+tasks that Spark counts as successful. The intent for the folder is recorded in the database before
+the first file is written.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a user asked for."""
+    """The options and the schema of one write."""
 
     options: SourceOptions = field(repr=False)
     overwrite: bool
@@ -72,7 +73,7 @@ class Wish:
 
     @classmethod
     def of(cls, options: SourceOptions, schema: SparkStruct, *, overwrite: bool) -> Wish:
-        """Read the options of a write, and refuse those that do not go together."""
+        """Read the options of a write, and raise if they cannot be combined."""
         predicate = options.text("replaceWhere")
         if predicate is not None and not overwrite:
             raise TxnLogConfigError(
@@ -93,7 +94,7 @@ class Wish:
         return cls(
             options=options,
             overwrite=overwrite,
-            # Spark says of computed columns that they are never null, which is no wish of a user.
+            # Spark marks computed columns as not nullable, which the user did not ask for.
             schema=nullable(schema_from_any(schema), StructType()),
             schema_mode="overwrite" if replaces_schema else schema_mode,
             predicate=None if predicate is None else in_datafusion_words(predicate),
@@ -104,7 +105,7 @@ class Wish:
 
     @property
     def uri(self) -> DeltaSqlUri:
-        """Where the table is; a password that stands in a variable is looked up only here."""
+        """The URI of the table; only here is a variable replaced by the password that it holds."""
         return self.options.table()
 
     @property
@@ -113,40 +114,40 @@ class Wish:
 
     @property
     def follows(self) -> str | None:
-        """How rows are taken by a table that has their columns already, or gets them beside."""
+        """The schema mode for the rows of a task, whose target already has the planned columns."""
         return None if self.schema_mode is None else "merge"
 
     def rows(self) -> pa.RecordBatchReader:
-        """No rows, with the columns of the data."""
+        """Return a reader without rows, with the columns of the data."""
         return pa.RecordBatchReader.from_batches(arrow_of(self.schema), [])
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the files of a write are for; made by the driver, kept by everybody."""
+    """The table state that files are written for; the driver makes it, all tasks use it."""
 
     txn_id: str
     folder: str
     table: TableRow
     version: int | None
-    """The version that was looked at; None for a table that the write creates."""
+    """The version that the driver read; None for a table that the write creates."""
     metadata: Metadata
     protocol: Protocol
     changes_schema: bool
     is_done: bool = False
-    """Whether the application has committed this version of its own already."""
+    """Whether a write with this `txnAppId` and `txnVersion` is already committed."""
 
     @classmethod
     def make(cls, catalog: Catalog, wish: Wish) -> Plan:
-        """Look at the table, let it follow the data's columns, and note the folder."""
+        """Read the table, apply the schema changes of the write, and record the folder's intent."""
         tx = catalog.begin()
         try:
             exists = tx.has_table(wish.table)
             if not exists:
                 _create(tx, wish, wish.uri.location)
             elif tx.snapshot(wish.table).table.is_following:
-                catalog.writable(wish.table)  # before a worker writes a file
-            # The rows are not here, but their columns are: what does not fit is told now.
+                catalog.writable(wish.table)  # raises before a worker writes a file
+            # Stage a write without rows, so that columns that do not fit raise an error now.
             replaces_schema = wish.schema_mode == "overwrite" and wish.predicate is None
             tx.write(
                 wish.table,
@@ -186,20 +187,20 @@ class Plan:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """The files of one task."""
+    """The files and the number of rows that one task wrote."""
 
     adds: list[AddFile]
     rows: int
 
 
 class TableWriter(DataSourceArrowWriter):
-    """Writes rows in as many tasks as there are partitions, and commits them once."""
+    """Writes rows with one task per partition of the DataFrame, and commits them once."""
 
     def __init__(self, wish: Wish, plan: Plan, config: Config) -> None:
         self.wish, self.plan, self.config = wish, plan, config
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of a task into the folder; runs in a worker, without a database."""
+        """Write the rows of a task to the folder; runs in a worker, without the database."""
         first = None if self.plan.is_done else next(iterator, None)
         if first is None:
             return Written([], 0)
@@ -234,12 +235,12 @@ class TableWriter(DataSourceArrowWriter):
                     self._stage(tx, adds, sum(each.rows for each in written))
                     failing.pop_all()
             except (CommitConflictError, InvalidActionError, TableExistsError):
-                self._delete(set())  # these say for certain that nothing was committed
+                self._delete(set())  # after these errors, nothing is committed
                 raise
             self._delete({unquote(add.path) for add in adds})
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what tasks wrote, unless a commit was tried: it knows better what became of it.
+        """Delete the files of the tasks, unless a commit was tried, since it may have succeeded.
 
         The intent stays: a task that is still running may write another file.
         """
@@ -248,7 +249,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def _stage(self, tx: MultiTableTransaction, adds: list[AddFile], rows: int) -> None:
         wish, plan = self.wish, self.plan
-        tx.written_files.continue_transaction(plan.txn_id, intents=1)  # of the folder
+        tx.written_files.continue_transaction(plan.txn_id, intents=1)  # the folder's intent
         if plan.version is None:
             _create(tx, wish, plan.table.location)
             tx.target(wish.table).staged.table = plan.table
@@ -262,7 +263,7 @@ class TableWriter(DataSourceArrowWriter):
             tx.pin(wish.table, table.snapshot(plan.version))
         target = tx.target(wish.table)
         if plan.version is None or plan.changes_schema:
-            # As it was planned: physical names of new columns are in the files already.
+            # As planned: the files already have the physical names of new columns.
             target.change_metadata(plan.metadata, plan.protocol)
         nothing = pa.RecordBatchReader.from_batches(arrow_of(target.schema), [])
         mode = "overwrite" if wish.overwrite else "append"
@@ -288,7 +289,7 @@ class TableWriter(DataSourceArrowWriter):
         tx.stage_table(wish.table, txns, user_metadata=wish.user_metadata)
 
     def _delete(self, kept: set[str]) -> None:
-        """Delete what the folder holds beside the files that were committed."""
+        """Delete all files in the folder except those in `kept`."""
         storage = open_storage(self.plan.table.location, self.config.storage)
         folder = f"{self.plan.folder}/"
         found = [info.name for info in storage.list(folder)]
@@ -308,4 +309,4 @@ def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def _known_already(staged: Staged, names: list[str]) -> None:
-    """The folder of the write was noted by the driver."""
+    """Do nothing: the driver recorded the intent for the folder."""

@@ -14,7 +14,7 @@ CASE WHEN coalesce(f.tags, f.deletion_vector, f.clustering_provider) IS NULL
     AND coalesce(f.base_row_id, f.default_row_commit_version) IS NULL THEN 0 ELSE 1 END;
 
 -- name: files_plain
--- The columns that nearly every file uses, and whether this one uses others: less to fetch for many files.
+-- Only the columns that nearly every file uses, and whether the file uses others, so that less data is fetched.
 SELECT f.path, f.partition_id, f.size, f.modification_time, coalesce(f.stats, '') AS stats,
   {use:has_more} AS has_more
 FROM dl_add_files f
@@ -27,7 +27,7 @@ WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $ne
 ORDER BY f.file_id;
 
 -- name: ended_totals
--- The files that a version ended: it removed them, or added the same file again.
+-- The files that are live only before a version: it removed them, or added the same file again.
 SELECT count(*), {use:size_sum} FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.removed_version = $version;
 

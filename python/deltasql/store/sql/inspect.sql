@@ -1,4 +1,5 @@
--- Lists and summaries for people. Every list is read in pages, each from the end of the page before.
+-- Lists and summaries for the CLI and the console. Every list is read in pages; a page starts after the last row of
+-- the previous page.
 
 -- part: summary_columns
 t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties,

@@ -1,1 +1,1 @@
-"""The object that deltalake's `DeltaTable` expects as its `RawDeltaTable`, over SQL."""
+"""The implementation of deltalake's internal `RawDeltaTable` for tables in SQL."""

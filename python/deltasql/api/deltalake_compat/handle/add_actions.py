@@ -1,4 +1,4 @@
-"""Live files as deltalake lists them: statistics and partition values in typed columns."""
+"""Live files in deltalake's format: statistics and partition values in typed columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IN_LOG = {"null_count": "nullCount", "min": "minValues", "max": "maxValues"}
 
 
 def add_actions(metadata: Metadata, listed: pa.Table, live: LiveFiles) -> pa.Table:
-    """Return listed files with the columns, the types and the order that deltalake gives them."""
+    """Return listed files with deltalake's columns, in its types and order."""
     columns = {
         "path": listed["path"],
         "size_bytes": listed["size"],
@@ -42,7 +42,7 @@ def add_actions(metadata: Metadata, listed: pa.Table, live: LiveFiles) -> pa.Tab
 
 
 def statistics(metadata: Metadata, listed: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """Return `null_count`, `min` and `max` of files: structs of columns by their physical names."""
+    """Return `null_count`, `min` and `max` of files, as structs with physical column names."""
     schema = StructType.from_json(metadata.schema_string)
     leaves = indexed_columns(schema, metadata.partition_columns, metadata.configuration)
     counts = {leaf.physical_path: pa.int64() for leaf in leaves}
@@ -62,8 +62,8 @@ def statistics(metadata: Metadata, listed: pa.Table) -> dict[str, pa.ChunkedArra
 
 
 def _texts(stats: pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Yield statistics a few at a time: what is parsed takes several times as much."""
+    """Yield the statistics in batches: parsed statistics need several times the memory."""
     for first in range(0, len(stats), _AT_A_TIME):
         texts = stats.slice(first, _AT_A_TIME).combine_chunks()
-        # A text that is NULL travels as an empty one.
+        # A file without statistics has an empty string here.
         yield pc.if_else(pc.equal(texts, ""), None, texts)

@@ -1,4 +1,4 @@
-"""The part of a raw table that changes its shape: what deltalake's TableAlterer calls."""
+"""ALTER TABLE: the methods of the raw table that deltalake's TableAlterer calls."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class AlterSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Add CHECK constraints."""
+        """Add CHECK constraints by name; the existing rows must meet them."""
         check_mapping(constraints)
         self._commit(
             lambda tx: tx.add_constraint(self.name, constraints),
@@ -99,7 +99,7 @@ class AlterSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Let a column have nulls."""
+        """Remove the NOT NULL constraint of a column."""
         self._commit(
             lambda tx: tx.drop_column_not_null(self.name, column_name),
             commit_properties,
@@ -113,7 +113,7 @@ class AlterSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Set properties."""
+        """Set table properties."""
         check_options(properties)
         check_flags(raise_if_not_exists)
         self._commit(
@@ -159,7 +159,7 @@ class AlterSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Describe a column."""
+        """Add entries to a column's metadata."""
         check_text_given(column)
         check_mapping(metadata)
         self._commit(
@@ -175,7 +175,7 @@ class AlterSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Rename a column, by column mapping; stock deltalake has no such call."""
+        """Rename a column by column mapping; deltalake does not have this method."""
         self._commit(
             lambda tx: tx.rename_column(self.name, column, new_name),
             commit_properties,
@@ -188,7 +188,7 @@ class AlterSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Drop columns, by column mapping; stock deltalake has no such call."""
+        """Drop columns by column mapping; deltalake does not have this method."""
         self._commit(
             lambda tx: tx.drop_columns(self.name, columns),
             commit_properties,

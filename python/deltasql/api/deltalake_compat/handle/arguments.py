@@ -1,4 +1,4 @@
-"""Arguments of the wrong type, refused as deltalake's compiled half refuses them."""
+"""Checks of arguments that raise the errors of deltalake's Rust code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LARGEST_UNSIGNED = 2**64 - 1
 
 
 def check_texts(*values: Any) -> None:
-    """Refuse what is neither text nor None.
+    """Refuse values that are neither strings nor None.
 
     >>> check_texts(5)
     Traceback (most recent call last):
@@ -37,14 +37,14 @@ def check_texts(*values: Any) -> None:
 
 
 def check_text_given(value: Any) -> None:
-    """Refuse what is not text."""
+    """Refuse a value that is not a string."""
     if value is None:
         raise TypeError("'None' is not an instance of 'str'")
     check_texts(value)
 
 
 def check_flags(*values: Any) -> None:
-    """Refuse what is neither true nor false: a text that says "false" would be taken for true.
+    """Refuse values that are not bool: the string "false" would count as true.
 
     >>> check_flags("false")
     Traceback (most recent call last):
@@ -60,7 +60,7 @@ def check_flags(*values: Any) -> None:
 
 
 def check_transactions(value: Any) -> None:
-    """Refuse what is neither a sequence of deltalake's transactions nor None."""
+    """Refuse a value that is neither a sequence of deltalake's Transaction nor None."""
     if value is None:
         return
     if isinstance(value, str):
@@ -73,21 +73,21 @@ def check_transactions(value: Any) -> None:
 
 
 def check_list(value: Any) -> None:
-    """Refuse what is neither a sequence of texts nor None; a text would be one of letters."""
+    """Refuse a value that is neither a sequence of strings nor None; a string is refused too."""
     if isinstance(value, str):
         raise TypeError("Can't extract `str` to `Vec`")
     check_names(value)
 
 
 def check_schema(value: Any) -> None:
-    """Refuse what no schema can be read from."""
+    """Refuse a value that cannot be converted to a schema."""
     readable = isinstance(value, str | StructType) or hasattr(value, "jsonValue")
     if not readable and not hasattr(value, "__arrow_c_schema__"):
         raise ValueError("Expected an object with dunder __arrow_c_schema__")
 
 
 def check_mapping(value: Any) -> None:
-    """Refuse what is not a mapping from text to text, or to None."""
+    """Refuse a value that is not a mapping from strings to strings or None."""
     if not isinstance(value, Mapping):
         raise (
             TypeError("'None' is not an instance of 'dict'")
@@ -98,7 +98,7 @@ def check_mapping(value: Any) -> None:
 
 
 def check_names(value: Any) -> None:
-    """Refuse what is neither text nor a sequence of texts nor None."""
+    """Refuse a value that is neither a string, a sequence of strings nor None."""
     if value is None or isinstance(value, str):
         return
     if not isinstance(value, Sequence):
@@ -107,7 +107,7 @@ def check_names(value: Any) -> None:
 
 
 def check_fields(value: Any) -> None:
-    """Refuse what is not a sequence of fields of deltalake."""
+    """Refuse a value that is not a sequence of deltalake's Field."""
     if isinstance(value, str):
         raise TypeError("Can't extract `str` to `Vec`")
     if not isinstance(value, Sequence):
@@ -118,7 +118,7 @@ def check_fields(value: Any) -> None:
 
 
 def check_columns(filters: Any, known: Sequence[str]) -> None:
-    """Refuse filters on columns that there are not, as deltalake does before it looks at files.
+    """Refuse filters on columns that the table does not have.
 
     >>> check_columns([("zz", "=", "1")], ["id"])
     Traceback (most recent call last):
@@ -137,7 +137,7 @@ def check_columns(filters: Any, known: Sequence[str]) -> None:
 def check_partition_values(
     filters: Any, schema: StructType, partition_columns: Sequence[str]
 ) -> None:
-    """Refuse filters whose values a partition column cannot have: no file could be told apart."""
+    """Refuse filters whose values do not have the type of their partition column."""
     if not isinstance(filters, list | tuple) or not filters:
         return
     groups = [filters] if filters[0] and isinstance(filters[0][0], str) else filters
@@ -164,7 +164,7 @@ def _check_partition_value(value: Any, column: StructField) -> None:
 
 
 def check_file_actions(actions: Any, mode: str) -> None:
-    """Refuse actions that deltalake does not take, with its types."""
+    """Refuse file actions that deltalake does not accept for a write, with its error types."""
     if not isinstance(actions, Sequence) or isinstance(actions, str | bytes):
         raise TypeError(f"'{type(actions).__name__}' object is not an instance of 'Sequence'")
     removed = []
@@ -190,7 +190,7 @@ def check_file_actions(actions: Any, mode: str) -> None:
 
 
 def check_add_actions(actions: Any) -> None:
-    """Refuse what a new table cannot begin with, with deltalake's types."""
+    """Refuse actions of a new table that do not add files, with deltalake's error types."""
     for each in actions:
         if isinstance(each, RemoveAction):
             raise TypeError("failed to extract field PyAddAction.size")
@@ -203,7 +203,7 @@ def _missing_field(action: object) -> str | None:
 
 
 def check_size(value: Any) -> None:
-    """Refuse a file size that is not a number above zero."""
+    """Refuse a file size that is not a positive number or None."""
     if value is None:
         return
     if unsigned(value) == 0:
@@ -211,9 +211,9 @@ def check_size(value: Any) -> None:
 
 
 def unsigned(value: Any) -> int:
-    """Return a number that may not be negative, refused as deltalake refuses it.
+    """Return a number that must not be negative; errors are those of deltalake.
 
-    One that no database can hold is as good as the largest that it can.
+    A number above the range of a signed 64-bit integer is reduced to its maximum.
 
     >>> unsigned(-1)
     Traceback (most recent call last):
@@ -228,14 +228,14 @@ def unsigned(value: Any) -> int:
 
 
 def check_unsigned(*values: Any) -> None:
-    """Refuse what is neither a number from zero on nor None."""
+    """Refuse values that are neither non-negative integers nor None."""
     for value in values:
         if value is not None:
             unsigned(value)
 
 
 def check_features(value: Any) -> None:
-    """Refuse what is not a sequence of deltalake's table features."""
+    """Refuse a value that is not a sequence of deltalake's TableFeatures."""
     if value is None:
         raise _no_sequence()
     for each in value:
@@ -244,7 +244,7 @@ def check_features(value: Any) -> None:
 
 
 def check_hooks(properties: Any) -> None:
-    """Refuse choices of PostCommitHookProperties that are neither true nor false."""
+    """Refuse fields of PostCommitHookProperties that are neither bool nor None."""
     for name in ("create_checkpoint", "cleanup_expired_logs"):
         value = None if properties is None else getattr(properties, name)
         if value is not None and not isinstance(value, bool):
@@ -252,7 +252,7 @@ def check_hooks(properties: Any) -> None:
 
 
 def check_options(value: Any) -> None:
-    """Refuse options or properties that are not a dictionary from text to text."""
+    """Refuse a value that is not a mapping from strings to strings."""
     check_mapping(value)
     for each in (*value.keys(), *value.values()):
         check_text_given(each)
@@ -273,7 +273,7 @@ def _other(value: object, wanted: str) -> TypeError:
 
 
 def parse_moment(text: str) -> datetime:
-    """Read an RFC 3339 date and time.
+    """Parse an RFC 3339 timestamp.
 
     >>> parse_moment("2024-05-01T10:00:00+02:00").isoformat()
     '2024-05-01T10:00:00+02:00'

@@ -1,4 +1,4 @@
-"""A handle on one table at one version, and how its operations commit."""
+"""RawBase: a table at one version, and the commit of its operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def end_version_error(error: VersionNotFoundError, table: str | None) -> VersionNotFoundError:
-    """Say of a version that is not there what deltalake says, and what there is."""
+    """Return the error for a missing version, with deltalake's message followed by ours."""
     return VersionNotFoundError(
         f"LogSegment end version {error.latest} not the same as the specified end version "
         f"{error.version}: {error.message}",
@@ -37,7 +37,7 @@ def end_version_error(error: VersionNotFoundError, table: str | None) -> Version
 
 
 class RawBase:
-    """State of a handle: its table, the version it looks at, the options of its storage."""
+    """A table of a catalog and a snapshot of its current version."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class RawBase:
 
     @property
     def name(self) -> str:
-        """The table's name as the catalog takes it."""
+        """The name for `catalog.table`, with the namespace if it is not the default one."""
         return join_table_name(self.row.namespace, self.row.name)
 
     def reported_protocol(self) -> Protocol:
-        """Return the protocol as deltalake's calls know it."""
+        """Return the protocol in the form that deltalake reports."""
         snapshot = self.snapshot
         return reported_protocol(
             snapshot.protocol,
@@ -84,9 +84,9 @@ class RawBase:
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> T:
-        """Run an operation on the version this handle looks at, commit it, and follow it.
+        """Run an operation on the current snapshot, commit it, and open the new version.
 
-        An operation that stages nothing commits nothing, and the handle stays where it is.
+        If the operation stages nothing, there is no commit and the snapshot stays the same.
         """
         with self.catalog.begin(one_table=True) as tx:
             tx.pin(self.name, self.snapshot)

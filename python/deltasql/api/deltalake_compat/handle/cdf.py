@@ -1,4 +1,4 @@
-"""`load_cdf`: the change data feed of a table that has it enabled, as deltalake gives it."""
+"""`load_cdf`: the change data feed of a table, in deltalake's format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OWN_TYPES = {
 
 
 class CdfSide(RawBase):
-    """What a handle can tell of its table's changes."""
+    """The methods of the raw table that read changes."""
 
     def load_cdf(
         self,
@@ -45,9 +45,9 @@ class CdfSide(RawBase):
         ending_timestamp: str | None = None,
         allow_out_of_range: bool = False,
     ) -> RecordBatchReader:
-        """Stream the change data of versions, the first and the last included.
+        """Stream the change data of versions; the first and the last are included.
 
-        Versions and moments both limit what is read, where both are given.
+        If both versions and timestamps are given, both limit the result.
         """
         from deltasql.operations.changes.feed import ChangeFeed  # late: it parses SQL
 
@@ -94,7 +94,7 @@ class CdfSide(RawBase):
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
     ) -> pa.RecordBatchReader:
-        """Stream what versions changed, also of a table without change data."""
+        """Stream the rows that versions inserted and deleted, with or without change data feed."""
         from deltasql.api.changes import changes  # late: it reads rows
 
         return changes(
@@ -102,13 +102,16 @@ class CdfSide(RawBase):
         )
 
     def _feed_columns(self) -> list[str]:
-        """List all columns in the order of deltalake's feed: those of partitions come later."""
+        """List all columns in the order of deltalake's feed: partition columns after the others."""
         partitioned = self.snapshot.partition_columns
         data = [name for name in self.snapshot.schema.names if name not in partitioned]
         return [*data, *partitioned, *_OWN_TYPES]
 
     def _feed_schema(self, feed: ChangeFeed, first: int, last: int) -> pa.Schema:
-        """Return the columns as the table declares them, with NOT NULL where it always held."""
+        """Return the schema of the feed.
+
+        A column is NOT NULL only if all versions declare it in the same way as the table does now.
+        """
         declared = self.snapshot.schema
         versions = feed.log.metadata_between(first, last)
         known = [schema_of(metadata.schema_string) for _, metadata in versions]
@@ -151,7 +154,7 @@ class CdfSide(RawBase):
         return starting, last
 
     def _version_at(self, at_ms: int) -> int:
-        """Return the version of a moment; one below the first when there was none."""
+        """Return the version at a timestamp; -1 before the first commit."""
         store, table_id = self.catalog.store, self.row.table_id
         rows = store.query("head_at_time", table_id=table_id, timestamp_ms=at_ms)
         return int(rows[0][1]) if rows else -1
@@ -174,8 +177,8 @@ class CdfSide(RawBase):
 
 
 def _moment(text: str | None) -> int | None:
-    """Read an RFC 3339 moment, which has a zone, as milliseconds."""
-    # Unlike elsewhere, deltalake takes an offset without a colon here.
+    """Parse an RFC 3339 timestamp with a time zone; return milliseconds."""
+    # Only here, deltalake accepts a UTC offset without a colon.
     return None if text is None else to_ms(parse_rfc3339(_OFFSET.sub(r"\1:\2", text)))
 
 

@@ -1,4 +1,4 @@
-"""Rows by pyarrow: the files of a table as a dataset, and what to do where that is not enough."""
+"""Read a table with pyarrow datasets, or with the engine if pyarrow cannot read its files."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def file_system(raw: RawTable, storage_options: dict[str, str] | None) -> pfs.Fi
 
 
 def is_plain(raw: RawTable) -> bool:
-    """Tell whether pyarrow finds all rows, and no others, in the files as they are."""
+    """Return whether pyarrow reads exactly the table's rows from its data files."""
     features = raw.snapshot.protocol.reader_features or ()
     return (
         set(features) <= SUPPORTED_READER_FEATURES
         and not _is_mapped(raw)
-        # A file may hold integers there, which pyarrow does not read as nulls.
+        # A file may store integers in a void column, which pyarrow does not read as nulls.
         and not any(has_void(field.type) for field in raw.snapshot.schema.fields)
         and not _has_files_elsewhere(raw)
     )
 
 
 def check_plain(raw: RawTable) -> None:
-    """Refuse a table of which a dataset would give wrong rows; deltalake tells of the others."""
+    """Refuse a table for which a dataset returns wrong rows; deltalake checks its features."""
     reasons = {
         "columnMapping": _is_mapped(raw),
         "files outside of its folder": _has_files_elsewhere(raw),
@@ -67,15 +67,15 @@ def check_plain(raw: RawTable) -> None:
 
 
 def pruning_of(raw: RawTable, filters: object) -> str | None:
-    """Return the part of filter lists by which files can be left out before pyarrow sees them."""
+    """Return the part of filter lists that can be used for data skipping; None if there is none."""
     if not isinstance(filters, list | tuple) or not filters:
         return None
     snapshot = raw.snapshot
     try:
         condition = filters_to_condition(filters, snapshot.schema, snapshot.partition_columns)
     except TxnLogSchemaError:
-        return None  # pyarrow tells what is wrong with them
-    # For pyarrow, a null is not in a list; for SQL that is not known.
+        return None  # pyarrow raises the error
+    # `null NOT IN (...)` is true for pyarrow, and null in SQL.
     known = plain_condition(condition, snapshot.schema)
     if known is None or any(isinstance(each.this, exp.In) for each in known.find_all(exp.Not)):
         return None
@@ -83,7 +83,7 @@ def pruning_of(raw: RawTable, filters: object) -> str | None:
 
 
 def with_nanoseconds(filters: Any) -> Any:
-    """Return filters in which a Timestamp of pandas keeps its nanoseconds, which pyarrow cuts."""
+    """Return filters whose pandas Timestamps keep nanoseconds, which pyarrow truncates."""
     if isinstance(filters, list | tuple):
         return type(filters)(map(with_nanoseconds, filters))
     if not getattr(filters, "nanosecond", 0):
@@ -98,7 +98,7 @@ def read_table(
     condition: pc.Expression | None,
     pruning: str | Sequence[Any] | None,
 ) -> pa.Table:
-    """Read rows with the engine, which knows deletion vectors and column mapping."""
+    """Read rows with the engine, which supports deletion vectors and column mapping."""
     needed = columns if condition is None else None
     rows = raw.read(needed, files=raw.listed(pruning), views=False)
     names = columns if columns is not None else rows.schema.names
@@ -108,7 +108,7 @@ def read_table(
 def dataset_rows(
     raw: RawTable, dataset: pds.Dataset, columns: list[str] | None, condition: pc.Expression | None
 ) -> pa.Table:
-    """Read the rows of a dataset; a file that is missing or damaged is named."""
+    """Read the rows of a dataset; the error names a missing or damaged file."""
     try:
         return dataset.to_table(columns=columns, filter=condition)
     except FileNotFoundError as error:
@@ -116,13 +116,13 @@ def dataset_rows(
         gone = [each.path for each in found if each.type is pfs.FileType.NotFound]
         if not gone:
             raise
-        # The class that stock deltalake raises; what to do is said below the message.
+        # The class that deltalake raises, with our help text as a note.
         told = missing_file(gone[0], raw.snapshot.table.location)
         named = FileNotFoundError(errno.ENOENT, told.message, gone[0])
         named.add_note(f"Help: {told.help}")
         raise named from error
     except (pa.ArrowInvalid, OSError):
-        # It may be about the filter as well: the files themselves tell.
+        # The filter may be the cause: read each file to find a damaged one.
         for fragment in dataset.get_fragments():
             with read_errors(fragment.path, raw.snapshot.table.location):
                 for _ in fragment.to_batches(schema=dataset.schema):

@@ -1,4 +1,4 @@
-"""DELETE, UPDATE and MERGE of a handle."""
+"""DELETE, UPDATE and MERGE: methods of the raw table that deltalake calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class DmlSide(RawBase):
-    """The row-changing half of deltalake's RawDeltaTable."""
+    """The methods of deltalake's RawDeltaTable that change rows."""
 
     def delete(
         self,
@@ -34,7 +34,7 @@ class DmlSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
-        """Delete rows; the metrics come as JSON."""
+        """Delete the rows that match a predicate, or all rows; returns metrics as JSON."""
         check_texts(predicate)
         options = write_options(writer_properties, None)
         metrics = self._commit(
@@ -53,7 +53,10 @@ class DmlSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
-        """Set columns of rows; the metrics come as JSON."""
+        """Set columns of the rows that match a predicate, or of all rows.
+
+        Returns metrics as JSON.
+        """
         check_texts(predicate)
         options = write_options(writer_properties, None)
         metrics = self._commit(
@@ -85,7 +88,10 @@ class DmlSide(RawBase):
         max_spill_size: int | None = None,
         max_temp_directory_size: int | None = None,
     ) -> MergeBuilder:
-        """Begin a merge; the engine streams and spills by the settings of the catalog."""
+        """Return a builder for the clauses of a merge.
+
+        Streaming and spilling depend on the catalog's configuration, not on the arguments.
+        """
         # late: it parses SQL
         from deltasql.api.deltalake_compat.handle.merge_builder import MergeBuilder
         from deltasql.operations.merge.plan import MergeSpec
@@ -105,7 +111,7 @@ class DmlSide(RawBase):
         )
 
     def merge_execute(self, merge_builder: MergeBuilder) -> str:
-        """Run a merge; the metrics come as JSON."""
+        """Run a merge; returns metrics as JSON."""
         # late: it parses SQL
         from deltasql.operations.merge.merge import source_rows, stage_merge
         from deltasql.operations.rules.write_schema import move_partition_columns_last

@@ -1,4 +1,4 @@
-"""A part of a version for deltalake's own reader: a log of one commit that names some files."""
+"""Some files of a version as a deltalake table: a temporary log with one commit."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def can_excerpt(raw: RawTable, listed: pa.Table) -> bool:
-    """Tell whether files can be named from elsewhere: local ones, without deleted rows."""
+    """Return whether a temporary log can list the files: local, without deletion vectors."""
     is_local = parse_location(raw.row.location).is_local
     return is_local and not pc.any(pc.not_equal(listed["deletion_vector"], "")).as_py()
 
 
 def excerpt(raw: RawTable, listed: pa.Table) -> RawDeltaTable:
-    """Return deltalake's table of the listed files; their log lasts only until it is read."""
+    """Return a deltalake table of the listed files; its temporary log is deleted again."""
     with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
         log = Path(folder, "_delta_log")
         log.mkdir()

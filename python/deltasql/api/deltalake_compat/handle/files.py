@@ -1,4 +1,4 @@
-"""Which files a version has, in the order of the log and as others want them listed."""
+"""FilesSide: the live files of a version, in the formats of deltalake."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _FEW_FILES = 10_000
 
 
 class FilesSide(RawBase):
-    """Listings of live files; a predicate drops those that cannot hold a matching row."""
+    """Listings of live files; a predicate skips files that cannot contain a matching row."""
 
     def listed(self, predicate: Pruning | None = None) -> pa.Table:
-        """Return the files as a scan has them: newest commit first, by path within a commit."""
+        """Return the files of a scan: newest commit first, sorted by path within a commit."""
         return in_log_order(self.snapshot.scan(predicate).arrow)
 
     def live(self, listed: pa.Table) -> LiveFiles:
-        """Return listed files as an engine reads them."""
+        """Return listed files in the form that an engine reads."""
         snapshot, settings = self.snapshot, self.catalog.config.storage
         return LiveFiles(self.row.location, snapshot.metadata, listed, settings)
 
     def files(self, file_pruning_predicate: Pruning | None = None) -> list[str]:
-        """Return the files as `file_uris` does: so does deltalake."""
+        """Return the same as `file_uris`, as deltalake does."""
         return self.file_uris(file_pruning_predicate)
 
     def file_uris(self, file_pruning_predicate: Pruning | None = None) -> list[str]:
-        """Return the address of every file: plain paths of local files, else URLs."""
+        """Return the address of every file: a path for a local file, a URL otherwise."""
         if file_pruning_predicate is None:
             paths = _paths_in_log_order(self.snapshot.file_paths())
         else:
@@ -57,21 +57,21 @@ class FilesSide(RawBase):
         return data_addresses(self.row.location, paths)
 
     def get_add_file_sizes(self) -> dict[str, int]:
-        """Return the size of every file by its name in the table's folder."""
+        """Return the size of every file by its path in the table's folder."""
         listed = self.snapshot.file_paths()
         paths, sizes = listed["path"].to_pylist(), listed["size"].to_pylist()
         return {unquote(path): size for path, size in zip(paths, sizes, strict=True)}
 
     def count_records(self) -> int:
-        """Return the sum of the rows that statistics tell of."""
-        import pyarrow.compute as pc  # late: a list of files needs none
+        """Return the number of rows from file statistics."""
+        import pyarrow.compute as pc  # late: listing files does not need it
 
         return int(pc.sum(self.snapshot.file_paths()["num_records"]).as_py() or 0)
 
     def get_active_partitions(
         self, file_pruning_predicate: Pruning | None = None
     ) -> frozenset[frozenset[tuple[str, str | None]]]:
-        """Return the distinct partitions of files, values as the log writes them."""
+        """Return the distinct partitions of files, with the values as strings of the log."""
         if file_pruning_predicate is None:
             ids = self.snapshot.file_paths()["partition_id"].unique().to_pylist()
             known = self.catalog.store.partition_values(self.row.table_id)
@@ -101,7 +101,7 @@ class FilesSide(RawBase):
     def dataset_partitions(
         self, schema: ArrowSchemaExportable, file_pruning_predicate: Pruning | None = None
     ) -> list[tuple[str, pds.Expression | None]]:
-        """Return each file with what is known of its rows, as pyarrow prunes by it."""
+        """Return each file with an expression that holds for its rows, for pyarrow's skipping."""
         from deltasql.api.deltalake_compat.handle.guarantees import guarantees
 
         listed = self.listed(self._pruning(file_pruning_predicate))
@@ -110,14 +110,17 @@ class FilesSide(RawBase):
         return list(zip(paths, known, strict=True))
 
     def deletion_vectors(self) -> RecordBatchReader:
-        """Return, for every file with deleted rows, which rows to keep."""
+        """Return a mask of the live rows for every file with a deletion vector."""
         from deltasql.api.deltalake_compat.handle.vectors import selections
 
         listed = self.listed()
         return RecordBatchReader.from_arrow(selections(self.live(listed), listed))
 
     def _pruning(self, predicate: Pruning | None) -> Pruning | None:
-        """Return a predicate with the meaning that it has in `delete` and `update`."""
+        """Return a predicate with the meaning that it has in `delete` and `update`.
+
+        A predicate or value that deltalake does not accept for data skipping is refused.
+        """
         snapshot = self.snapshot
         if isinstance(predicate, str):
             from deltasql.api.deltalake_compat.handle.pruning import pruning_condition
@@ -127,11 +130,11 @@ class FilesSide(RawBase):
         return predicate
 
     def get_num_index_cols(self) -> int:
-        """Return how many columns get statistics; -1 is all."""
+        """Return the number of columns with statistics; -1 means all."""
         return TableProperties(self.snapshot.metadata.configuration).num_indexed_cols
 
     def get_stats_columns(self) -> list[str] | None:
-        """Return the columns that are named to get statistics."""
+        """Return the columns of `delta.dataSkippingStatsColumns`; None if it is not set."""
         named = self.snapshot.metadata.configuration.get("delta.dataSkippingStatsColumns")
         return None if named is None else [part.strip() for part in named.split(",")]
 
@@ -146,7 +149,7 @@ class FilesSide(RawBase):
 
 
 def in_log_order(listed: pa.Table) -> pa.Table:
-    """Put files in the order of the published log as deltalake replays it."""
+    """Sort files in the order in which deltalake lists them from the published log."""
     if listed.num_rows < 2:
         return listed
     return listed.sort_by([("added_version", "descending"), ("path", "ascending")])
@@ -154,7 +157,7 @@ def in_log_order(listed: pa.Table) -> pa.Table:
 
 def _paths_in_log_order(listed: pa.Table) -> list[str]:
     paths: list[str]
-    # To sort, Arrow imports pyarrow.compute: that costs more than the sorting of a few paths.
+    # Sorting with Arrow imports pyarrow.compute, which takes longer than sorting a few paths.
     if listed.num_rows > _FEW_FILES:
         paths = in_log_order(listed)["path"].to_pylist()
         return paths

@@ -1,4 +1,4 @@
-"""What the log knows of the rows of a file, as expressions by which pyarrow skips files."""
+"""Partition values and statistics as expressions, with which pyarrow skips files."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from deltasql.engine.files.live_files import LiveFiles
     from deltasql.model.actions import Metadata
 
-# The log keeps milliseconds of a maximum: the row itself may be up to one later.
+# Statistics have millisecond precision: the true maximum may be up to 1 ms later.
 _ROUNDED = timedelta(milliseconds=1)
 
 
 def guarantees(
     metadata: Metadata, listed: pa.Table, live: LiveFiles, schema: Any
 ) -> list[pc.Expression | None]:
-    """Return one expression per file that holds for all its rows; None when nothing is known.
+    """Return one expression per file that holds for all its rows; None if there is none.
 
-    Only columns of `schema` are spoken of, with its types.
+    The expressions contain only columns of `schema`, with its types.
     """
     wanted: pa.Schema = pa.schema(schema)
     found: list[list[pc.Expression]] = [[] for _ in range(listed.num_rows)]
@@ -98,12 +98,12 @@ def _add_bounds(
     for each, bound, count in zip(found, bounds, counts, strict=True):
         if bound.is_valid:
             holds = column <= bound if is_maximum else column >= bound
-            # Nulls are no part of the bounds, yet a row with one is in the file.
+            # The bounds exclude nulls, but the file may have rows with null.
             each.append(holds if count == 0 else holds | column.is_null())
 
 
 def _raised(bounds: pa.Array) -> pa.Array:
-    """Add what the log may have cut; a bound beyond the last nanosecond is none."""
+    """Add the precision that the log may have lost; a bound that overflows becomes null."""
     more = pc.add(bounds, pa.scalar(_ROUNDED, pa.duration(bounds.type.unit)))
     return pc.if_else(pc.less(more, bounds), pa.scalar(None, bounds.type), more)
 
@@ -119,6 +119,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _has_exact_bounds(kind: pa.DataType) -> bool:
-    """Bounds of floats do not tell of NaN, and those of decimals may have been rounded."""
+    """Return whether bounds hold for all rows: not for floats (NaN) or decimals (rounding)."""
     tests = ("integer", "date", "timestamp", "boolean", "string", "large_string")
     return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)

@@ -1,4 +1,4 @@
-"""Care for the files and the log of a handle."""
+"""Maintenance of files and log: methods of the raw table that deltalake calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class MaintainSide(RawBase):
-    """The maintenance half of deltalake's RawDeltaTable."""
+    """The methods of deltalake's RawDeltaTable for maintenance."""
 
     def compact_optimize(
         self,
@@ -47,9 +47,9 @@ class MaintainSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
-        """Make few large files of many small ones; returns metrics as JSON.
+        """Rewrite small files as fewer, larger ones; returns metrics as JSON.
 
-        How many tasks run at once, and where they spill, is a matter of the engine's settings.
+        Concurrency and spilling depend on the engine's settings, not on the arguments.
         """
         # late: it rewrites files
         from deltasql.operations.optimize.clustering import plan_optimize
@@ -82,7 +82,10 @@ class MaintainSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
-        """Bring rows that are near in several columns into the same files; metrics as JSON."""
+        """Rewrite files so that rows with near values in the columns share files.
+
+        Returns metrics as JSON.
+        """
         from deltasql.operations.optimize.zorder import plan_z_order  # late: it rewrites files
 
         check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
@@ -111,7 +114,7 @@ class MaintainSide(RawBase):
         commit_properties: CommitProperties | None,
         post_commithook_properties: PostCommitHookProperties | None,
     ) -> str:
-        """Rewrite bins of files, in one commit or in one whenever an interval is over."""
+        """Rewrite bins of files, in one commit or in one commit per interval; returns metrics."""
         from deltasql.operations.optimize.optimize import stage_bins  # late: it rewrites files
 
         check_unsigned(interval_s)
@@ -125,8 +128,8 @@ class MaintainSide(RawBase):
             def operate(
                 tx: MultiTableTransaction, planned: Any = made, is_enough: Any = is_enough
             ) -> tuple[Compaction, Rewrite | None]:
-                # Every commit looks at the version that was planned from: whoever takes one of
-                # its files away in the meantime is found.
+                # Every commit is based on the version of the plan, so that a concurrent commit
+                # that removed one of its files is a conflict.
                 tx.pin(self.name, first)
                 target = tx.target(self.name)
                 chosen = planned or make(target)
@@ -146,7 +149,7 @@ class MaintainSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
-        """Make the table what it was at a version or a moment; returns metrics as JSON."""
+        """Restore the table to a version or a timestamp; returns metrics as JSON."""
         check_flags(ignore_missing_files, protocol_downgrade_allowed)
         to = parse_moment(target) if isinstance(target, str) else target
         try:
@@ -171,7 +174,7 @@ class MaintainSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
-        """Take back the last commit; stock deltalake has no such call."""
+        """Undo the last commit; deltalake does not have this method."""
         metrics = self._commit(
             lambda tx: tx.undo(self.name), commit_properties, post_commithook_properties
         )
@@ -183,14 +186,14 @@ class MaintainSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
-        """Take files out of the table that are gone from storage; returns metrics as JSON."""
+        """Remove files from the table that are missing in storage; returns metrics as JSON."""
         check_flags(dry_run)
         metrics = self._commit(
             lambda tx: tx.repair(self.name, dry_run=dry_run),
             commit_properties,
             post_commithook_properties,
         )
-        # JSON inside of JSON: deltalake's class decodes the list by itself.
+        # JSON inside JSON: deltalake decodes the list separately.
         return json.dumps({**metrics, "files_removed": json.dumps(metrics["files_removed"])})
 
     def vacuum(
@@ -208,7 +211,7 @@ class MaintainSide(RawBase):
 
         check_flags(dry_run, enforce_retention_duration, full)
         if retention_hours is not None:
-            operator.index(retention_hours)  # refuses what is no whole number
+            operator.index(retention_hours)  # raises if it is not an integer
         kept = None if keep_versions is None else [unsigned(version) for version in keep_versions]
 
         def commit(operate: Callable[[MultiTableTransaction], None]) -> None:
@@ -226,17 +229,17 @@ class MaintainSide(RawBase):
         )
 
     def create_checkpoint(self) -> None:
-        """Write a checkpoint of the version this handle looks at into the published log."""
+        """Write a checkpoint of the current snapshot to the published log."""
         self.catalog.mirror.checkpoint(self.name, version=self.snapshot.version)
 
     def cleanup_metadata(self) -> None:
-        """Delete published log files that are older than the table keeps them."""
+        """Delete published log files that are older than the log retention of the table."""
         self.catalog.mirror.clean_log(self.name)
 
     def compact_logs(self, starting_version: int, ending_version: int) -> None:
-        """Write a span of versions as one file of the published log."""
+        """Write a log compaction file for a range of versions to the published log."""
         self.catalog.mirror.compact_log(self.name, starting_version, ending_version)
 
     def generate(self) -> None:
-        """Write symlink manifests of the version this handle looks at."""
+        """Write symlink manifests of the current snapshot."""
         self.catalog.mirror.write_manifests(self.snapshot)

@@ -1,4 +1,4 @@
-"""MergeBuilder: the clauses of a merge as deltalake's TableMerger hands them over."""
+"""MergeBuilder: collects the clauses of a merge for deltalake's TableMerger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MergeBuilder:
-    """Gathers the clauses of a merge: what deltalake's TableMerger calls a PyMergeBuilder."""
+    """The clauses of a merge; has the methods of deltalake's PyMergeBuilder."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class MergeBuilder:
         self.spec.not_matched_by_source.append(Clause("delete", predicate))
 
     def _readable(self, updates: Mapping[str, str]) -> dict[str, str]:
-        """Escape backquotes in names: deltalake's `..._all` writes them as they are."""
+        """Escape backquotes in names: deltalake's `..._all` methods do not escape them."""
         names = [field.name for field in self.arrow_schema if "`" in field.name]
         if not names:
             return dict(updates)

@@ -1,4 +1,4 @@
-"""From the URI of a table to its catalog."""
+"""Find the catalog and the table of a URI."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 def find_table(
     uri: DeltaSqlUri, storage_options: Mapping[str, str] | None = None
 ) -> tuple[Catalog, TableRow]:
-    """Return the catalog and the row of a table with one statement."""
+    """Return the catalog and the row of a table; runs one SQL statement."""
     catalog = catalog_with(uri, with_storage_options(storage_options))
     return catalog, catalog.resolve(str(uri.table_name), fresh=True)
 
 
 def catalog_with(uri: DeltaSqlUri, config: Config) -> Catalog:
-    """Return the catalog of a table that exists; CatalogNotFoundError where there is none."""
+    """Return the catalog of a URI; raises CatalogNotFoundError if the database has none."""
     catalog = shared(uri, config)
     catalog.store.check_exists()
     return catalog
 
 
 def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
-    """Parse a URI that has to name a table.
+    """Parse a URI; one without a table name is refused.
 
     >>> parse_table_uri("deltasql://sqlite//data/meta.db?table=sales").table
     'sales'
@@ -54,7 +54,7 @@ def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
 
 
 def is_ours(table_uri: object) -> bool:
-    """Tell whether a table's address is meant for us, also one that became a path.
+    """Return whether this is a `deltasql://` URI, also one that was converted to a path.
 
     >>> from pathlib import Path
     >>> is_ours("deltasql://sqlite/meta.db?table=t"), is_ours(Path("/lake/sales"))

@@ -1,4 +1,4 @@
-"""deltalake's WriterProperties and CommitProperties in our words."""
+"""Convert deltalake's WriterProperties and CommitProperties to our types."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CODEC = re.compile(r"(\w+?)(?:\((\d+)\))?")
 def write_options(
     properties: WriterProperties | None = None, target_file_size: int | None = None
 ) -> WriteOptions:
-    """Return how files are written, as deltalake's WriterProperties say it.
+    """Return deltalake's WriterProperties as WriteOptions.
 
     >>> from deltalake import WriterProperties
     >>> options = write_options(WriterProperties(compression="ZSTD", compression_level=3))
@@ -65,7 +65,7 @@ def write_options(
         target_file_size=target_file_size,
         compression=codec,
         compression_level=level,
-        # Arrow has no meaning for zero, and does not refuse it either.
+        # Arrow accepts zero, but it has no meaning there.
         max_row_group_size=properties.max_row_group_size or None,
         data_page_size=properties.data_page_size_limit or None,
         data_page_rows=properties.data_page_row_count_limit or None,
@@ -86,13 +86,13 @@ def write_options(
 
 
 def _check_number(name: str, value: object) -> None:
-    """Refuse a size that is none: Arrow's writer would take it, and crash."""
+    """Refuse an invalid size: Arrow's writer would accept it and crash."""
     if value is not None and not (isinstance(value, int) and 0 <= value <= LARGEST):
         raise TypeError(f"failed to extract field PyWriterProperties.{name}")
 
 
 def with_custom_metadata(info: CommitInfo, custom: object) -> CommitInfo:
-    """Add a user's own entries to what a commit tells, as CommitProperties allows them.
+    """Add the custom metadata of CommitProperties to a commit's info.
 
     >>> from deltasql.model.actions import CommitInfo
     >>> with_custom_metadata(CommitInfo(), {"ticket": 7, "userMetadata": "nightly"}).body()
@@ -159,14 +159,14 @@ def _codec(text: str | None) -> tuple[str | None, int | None]:
 def _choice(
     columns: Mapping[str, ColumnProperties], name: str, meaning: Any
 ) -> dict[str, bool] | None:
-    """Return one choice by column, of those that have one."""
+    """Return the value of one property by column, for columns that set it; None if none does."""
     given = {column: getattr(each, name) for column, each in columns.items()}
     own = {column: bool(meaning(value)) for column, value in given.items() if value is not None}
     return own or None
 
 
 def _encoding(name: str) -> str:
-    """Return what Parquet calls an encoding, in any case."""
+    """Return Parquet's name of an encoding; upper and lower case are accepted."""
     if not isinstance(name, str):
         raise TypeError("failed to extract field PyWriterProperties.column_properties")
     known = name.upper()

@@ -1,4 +1,4 @@
-"""SQL predicates that choose files: deltalake takes fewer forms there than to choose rows."""
+"""SQL predicates for data skipping: deltalake accepts fewer forms than for filtering rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _PATTERNS = (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpILike, exp.SimilarTo)
 _OPERATORS = (exp.DPipe, exp.Mod, exp.Neg, exp.Tuple)
-# sqlglot counts these among functions.
+# SQL syntax that sqlglot represents as functions.
 _NO_FUNCTIONS = (exp.Connector, exp.Cast, exp.Case, exp.If)
 
 
 def pruning_condition(text: str, schema: StructType) -> exp.Expr:
-    """Return a condition that can choose files; one that deltalake refuses here is refused."""
+    """Parse a predicate for data skipping; refuse the forms that deltalake refuses."""
     condition = scalar(text, schema)
     for node in condition.walk():
         if _is_refused(node):
@@ -42,6 +42,6 @@ def _is_refused(node: exp.Expr) -> bool:
     if isinstance(node, _PATTERNS):
         return True
     is_function = isinstance(node, exp.Func) and not isinstance(node, _NO_FUNCTIONS)
-    # What is computed from values alone is a value.
+    # An expression without columns is a constant.
     computes = is_function or isinstance(node, _OPERATORS)
     return computes and node.find(exp.Column) is not None

@@ -1,4 +1,4 @@
-"""What a handle tells of its table: where it is, what it is, how it came to be."""
+"""ReadSide: location, schema, metadata, versions and history, in the form of deltalake."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class RawMetadata:
 
 
 class ReadSide(ScanSide):
-    """The reading half of deltalake's RawDeltaTable."""
+    """The methods of deltalake's RawDeltaTable that read."""
 
     def table_uri(self) -> str:
-        """Return the physical place as a URL, with a slash at its end."""
+        """Return the table's location as a URL that ends with a slash."""
         return location_url(self.row.location) + "/"
 
-    # What it is
+    # Schema and metadata
 
     @property
     def schema(self) -> Schema:
-        """The schema as deltalake's own class."""
+        """The schema as a deltalake Schema."""
         return deltalake.Schema.from_json(self.snapshot.metadata.schema_string)
 
     def metadata(self) -> RawMetadata:
-        """Return name, partitioning and properties."""
+        """Return name, description, partition columns and properties."""
         found = self.snapshot.metadata
         return RawMetadata(
             id=found.id,
@@ -62,9 +62,9 @@ class ReadSide(ScanSide):
         )
 
     def protocol_versions(self) -> tuple[int, int, list[str] | None, list[str] | None]:
-        """Return reader and writer version, then the features of writers and of readers.
+        """Return the reader and the writer version, then the writer and the reader features.
 
-        In-commit timestamps are left out: they concern who reads the published log.
+        In-commit timestamps are left out: they matter only for readers of the published log.
         """
         found = self.reported_protocol()
         return (
@@ -75,25 +75,25 @@ class ReadSide(ScanSide):
         )
 
     def table_config(self) -> tuple[bool, int, bool]:
-        """Return the defaults of options that are no more."""
+        """Return the default values of options that deltalake removed."""
         return False, 4 * (os.cpu_count() or 1), False
 
-    # Which version it is
+    # Versions
 
     def version(self) -> int:
-        """Return the version this handle looks at."""
+        """Return the version of the current snapshot."""
         return self.snapshot.version
 
     def get_latest_version(self) -> int:
-        """Return the latest version there is."""
+        """Return the latest version of the table."""
         return self._open().version
 
     def load_version(self, version: int) -> None:
-        """Look at another version."""
+        """Change the snapshot to another version."""
         self.snapshot = self.at_version(version)
 
     def at_version(self, version: int) -> Snapshot:
-        """Return another version of this table."""
+        """Return a snapshot of a version; the error for a missing version is deltalake's."""
         wanted = unsigned(version)
         try:
             return self._open(wanted)
@@ -107,11 +107,11 @@ class ReadSide(ScanSide):
             ) from error
 
     def load_with_datetime(self, ds: str) -> None:
-        """Look at the version of a moment; before the first commit that is the first one."""
+        """Change the snapshot to the version at a timestamp, as `at_moment` does."""
         self.snapshot = self.at_moment(parse_moment(ds))
 
     def at_moment(self, moment: datetime) -> Snapshot:
-        """Return the version of a moment, the first one for any moment before it."""
+        """Return a snapshot at a timestamp; before the first commit, of the first version."""
         try:
             return self._open(timestamp=moment)
         except VersionNotFoundError:
@@ -120,13 +120,13 @@ class ReadSide(ScanSide):
             return self._open(first)
 
     def update_incremental(self) -> None:
-        """Look at the latest version."""
+        """Change the snapshot to the latest version."""
         self.snapshot = self._open()
 
-    # How it came to be
+    # History
 
     def history(self, limit: int | None = None) -> tuple[int, list[str]]:
-        """Return the version of the newest commit and the commitInfo of each, newest first."""
+        """Return the current version, and the commitInfo of commits, newest first."""
         wanted = None if limit is None else unsigned(limit)
         commits = [
             json.dumps(row.info.body(), separators=(",", ":"), ensure_ascii=False)
@@ -135,6 +135,6 @@ class ReadSide(ScanSide):
         return self.snapshot.version, commits
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the last version that an application committed."""
+        """Return the last transaction version that an application committed; None if none."""
         check_text_given(app_id)
         return self.snapshot.transaction_version(app_id)

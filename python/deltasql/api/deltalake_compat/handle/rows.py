@@ -1,4 +1,4 @@
-"""The rows of a version, read by the engine from listed files."""
+"""Read the rows of a version with the engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_rows(
     files: pa.Table | None,
     views: bool,
 ) -> pa.RecordBatchReader:
-    """Return rows as pyarrow reads them: what `ScanSide.read` does."""
+    """Implement `ScanSide.read`."""
     declared = raw.snapshot.schema
     condition = None
     if predicate is not None:
@@ -42,7 +42,7 @@ def read_rows(
     schema = pa.schema(fields)
     listed = files if files is not None else raw.listed(predicate)
     wanted: list[exp.Expr] = [exp.column(name, _LIVE, quoted=True) for name in names]
-    # Without any column there are still rows to count.
+    # Without columns, select null: the batches must have the right number of rows.
     query = exp.select(*(wanted or [exp.null()])).from_(exp.to_table(_LIVE))
     if condition is not None:
         query = query.where(condition)
@@ -59,7 +59,7 @@ def _batches(
 
 
 def _as_view(kind: pa.DataType) -> pa.DataType:
-    """Return the type that deltalake's scan gives a column: views, but not inside of maps."""
+    """Return the type of a column in deltalake's scan: a view type, except inside maps."""
     types = pa.types
     if types.is_string(kind):
         return pa.string_view()
@@ -73,7 +73,7 @@ def _as_view(kind: pa.DataType) -> pa.DataType:
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a batch the types of the table: an engine has names and widths of its own."""
+    """Cast a batch to the table's schema: the engine may use other names and sizes."""
     if not schema.names:
         return batch.select([])
     columns = [

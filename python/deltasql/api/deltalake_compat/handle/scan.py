@@ -1,4 +1,4 @@
-"""Reading the rows of a version, with the engine or by what was published."""
+"""ScanSide: read the rows of a version with the engine, or from the published log."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class ScanSide(FilesSide):
-    """Rows of a version."""
+    """The methods of the raw table that read rows."""
 
     def scan(
         self, columns: list[str] | None = None, predicate: str | None = None
     ) -> RecordBatchReader:
-        """Return the rows for which a predicate is true, read while they are asked for."""
+        """Stream the rows that match a predicate, or all rows."""
         check_list(columns)
         check_texts(predicate)
         return RecordBatchReader.from_arrow(self.read(columns, predicate))
@@ -38,18 +38,18 @@ class ScanSide(FilesSide):
         files: pa.Table | None = None,
         views: bool = True,
     ) -> pa.RecordBatchReader:
-        """Return rows as pyarrow reads them, of listed files or of all that can match.
+        """Stream the rows that match a predicate, from `files` or from all files that can match.
 
-        With `views` text and bytes have the types of deltalake's own scan.
+        With `views`, strings and binary values have the view types of deltalake's scan.
         """
         from deltasql.api.deltalake_compat.handle.rows import read_rows  # late: it parses SQL
 
         return read_rows(self, columns, predicate, files=files, views=views)
 
-    # What was published
+    # The published log
 
     def published(self) -> RawDeltaTable:
-        """Return deltalake's own table of this version, published now if it is not yet."""
+        """Return this version as a table that deltalake opened; publish the version if needed."""
         mirror = self.catalog.mirror
         if not self.is_published():
             if mirror.mode == "off":
@@ -69,15 +69,15 @@ class ScanSide(FilesSide):
         )
 
     def is_published(self) -> bool:
-        """Tell whether the mirror beside the data has this version."""
+        """Return whether this version is published at the table's own location."""
         told = self.catalog.mirror.status(self.name, files=False)
         found = [each for each in told if each.target == OWN]
         return bool(found) and found[0].published_version >= self.snapshot.version
 
     def storage_options(self) -> dict[str, str]:
-        """Return the options of the table's storage with their secrets: for drivers only."""
+        """Return the storage options of the table, secrets included: pass them to drivers only."""
         return self.catalog.config.storage.plain_options(self.row.location)
 
     def __datafusion_table_provider__(self, session: Any | None = None) -> Any:
-        """Return what DataFusion reads the published table by."""
+        """Return DataFusion's table provider for the published table."""
         return self.published().__datafusion_table_provider__(session)

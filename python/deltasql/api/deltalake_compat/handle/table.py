@@ -1,4 +1,4 @@
-"""RawTable: a handle that answers whatever deltalake's classes ask of their RawDeltaTable."""
+"""RawTable: implements all methods of deltalake's RawDeltaTable for a table in SQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RawTable(ReadSide, WriteSide, DmlSide, MaintainSide, AlterSide, CdfSide):
-    """One table at one version: reads come from SQL, changes are commits of SQL."""
+    """A table at one version; reads come from SQL, and changes are committed to SQL."""
 
     def __repr__(self) -> str:
         return f"RawTable({self.name!r}, version={self.snapshot.version})"
@@ -34,7 +34,7 @@ class RawTable(ReadSide, WriteSide, DmlSide, MaintainSide, AlterSide, CdfSide):
         version: int | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> RawTable:
-        """Open a handle with two statements; a version of the call wins over the URI's."""
+        """Open a table with two SQL statements; `version` overrides the version of the URI."""
         uri = parse_table_uri(table_uri)
         wanted = uri.version if version is None else unsigned(version)
         catalog, row = find_table(uri, storage_options)
@@ -49,7 +49,7 @@ class RawTable(ReadSide, WriteSide, DmlSide, MaintainSide, AlterSide, CdfSide):
     def is_deltatable(
         table_uri: TableUri, storage_options: Mapping[str, str] | None = None
     ) -> bool:
-        """Tell whether a table is there."""
+        """Return whether a table exists at this URI."""
         try:
             find_table(parse_table_uri(table_uri), storage_options)
         except TxnLogTableNotFoundError:

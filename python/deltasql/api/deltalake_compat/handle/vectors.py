@@ -1,4 +1,4 @@
-"""Deletion vectors as masks: which rows of a file are still there."""
+"""Deletion vectors as masks of live rows, as deltalake returns them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SELECTIONS = pa.schema(
 
 
 def selections(live: LiveFiles, listed: pa.Table) -> pa.RecordBatchReader:
-    """Return one row for every file with deleted rows: its URL, and True for each row to keep."""
+    """Return the URL and the mask (True for a live row) of every file with deleted rows."""
     paths, masks = [], []
     for file, records in zip(live.files, listed["num_records"].to_pylist(), strict=True):
         if not file.vector:
             continue
         deleted = live.deleted([file])["row_number"].to_pylist()
-        # Without statistics, rows behind the last deleted one are not spoken of: they stay.
+        # Without statistics the mask ends at the last deleted row; later rows are live.
         keep = [True] * max(records or 0, max(deleted, default=-1) + 1)
         for number in deleted:
             keep[number] = False

@@ -1,4 +1,4 @@
-"""Writing rows through a handle."""
+"""WriteSide: write rows and commit files, methods of the raw table that deltalake calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WriteSide(RawBase):
-    """The writing half of deltalake's RawDeltaTable."""
+    """The methods of deltalake's RawDeltaTable that write."""
 
     def write(
         self,
@@ -39,9 +39,9 @@ class WriteSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Write rows to the version this handle looks at, and follow to the new one.
+        """Write rows based on the current snapshot, and change it to the new version.
 
-        As in deltalake, name, description and configuration are for new tables only.
+        As in deltalake, `name`, `description` and `configuration` apply to new tables only.
         """
         request = WriteRequest(
             mode=mode,
@@ -59,7 +59,7 @@ class WriteSide(RawBase):
         commit_properties: CommitProperties | None,
         post_commithook_properties: PostCommitHookProperties | None,
     ) -> None:
-        """Write rows to the version of this handle, and move the handle to the new version."""
+        """Write rows based on the current snapshot, and change it to the new version."""
         # late: opening a table needs neither Parquet nor the SQL parser
         from deltasql.api.transaction.writing import write_rows
         from deltasql.operations.rules.write_schema import move_partition_columns_last
@@ -92,7 +92,7 @@ class WriteSide(RawBase):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Commit files that somebody else wrote; with `overwrite` they replace what is there."""
+        """Commit files that the caller wrote; with `overwrite` they replace existing files."""
         from deltasql.operations.add_actions import stage_actions  # late: it parses SQL
 
         check_file_actions(actions, mode)
