@@ -52,7 +52,7 @@ def test_error_explains_that_a_path_with_one_slash_is_relative(
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["--uri", "deltasql://sqlite/srv/meta.db", "table", "list"])
     assert result.exit_code == 3
-    assert f"below {tmp_path}" in result.stderr
+    assert f"relative to {tmp_path}" in result.stderr
     assert "deltasql://sqlite//srv/meta.db" in result.stderr
 
 

@@ -26,7 +26,7 @@ FORBIDDEN = {
     "subprocess.getoutput",
 }
 # The exception of a Spark worker returns to the driver of the same job, and only from there.
-ALLOWED = {("migrate/importing/spark_log.py", "pickle.loads")}
+ALLOWED = {("migrate/importing/log_source.py", "pickle.loads")}
 
 
 def called(node: ast.Call) -> str:

@@ -64,7 +64,7 @@ def test_second_write_matches_deltalake(filled: Twins, mode: Any) -> None:
 def test_mode_error_refuses_an_existing_table(filled: Twins) -> None:
     error = filled.write(MORE)
     assert isinstance(error, TableExistsError)
-    assert error.told.startswith("A table already exists at: ")
+    assert error.full_message.startswith("A table already exists at: ")
     filled.assert_alike()
 
 
@@ -108,7 +108,7 @@ def test_existing_table_keeps_its_properties(filled: Twins) -> None:
 
 def test_unknown_properties_are_refused(twins: Twins) -> None:
     error = twins.write(ROWS, configuration={"foo": "1"})
-    assert error.told.startswith("Error parsing property 'foo':'1'")
+    assert error.full_message.startswith("Error parsing property 'foo':'1'")
 
 
 def test_overwrite_of_append_only_table_is_refused(twins: Twins) -> None:
@@ -187,7 +187,7 @@ def test_written_rows_must_match_the_predicate(filled: Twins, mode: Any) -> None
     data = pa.table({"id": [1, 5, None], "name": ["a", "b", "c"]})
     error = filled.write(data, mode=mode, predicate="id = 1")
     assert isinstance(error, InvalidDataError)
-    assert error.told.startswith("Invalid data found: 2 rows failed validation check.")
+    assert error.full_message.startswith("Invalid data found: 2 rows failed validation check.")
     assert "| 5  | b    |" in str(error)
     filled.assert_alike()
 
