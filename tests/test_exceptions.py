@@ -252,3 +252,9 @@ print(*sorted(name for name in set(sys.modules) - before if not name.startswith(
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == []
+
+
+def test_told_is_a_deprecated_alias_of_full_message() -> None:
+    error = errors.LogParseError("bad JSON at line 7", line=7)
+    with pytest.warns(DeprecationWarning, match="use full_message"):
+        assert error.told == error.full_message

@@ -129,7 +129,7 @@ class MirrorSettings(Section):
         default=10,
         ge=1,
         le=1_000_000,
-        description="Write a checkpoint every so many versions, where a table has no "
+        description="Versions between two checkpoints of a table without "
         "`delta.checkpointInterval`. Until it is set, commits through deltalake's API write one "
         "every hundred commits, as deltalake does.",
     )

@@ -121,7 +121,7 @@ class VersionTakenError(CommitConflictError):
 class TableChangedError(CommitConflictError):
     """The table was dropped, renamed or replaced since it was read."""
 
-    default_message = "the table was dropped, renamed or replaced meanwhile"
+    default_message = "the table was dropped, renamed or replaced by another commit"
     default_help = "look the table up again by name; an undropped or new table starts afresh."
 
 

@@ -86,7 +86,7 @@ def vacuum(
     # A commit that restores a file after VACUUM START conflicts with it, and fails.
     spare_needed(plan, snapshot)
     try:
-        # Another writer may have added a removed file again to the log meanwhile.
+        # Another writer may have added a removed file to the log again.
         refuse_foreign(catalog.store, table, storage)
         _delete(storage, plan, meter)
     except (OSError, TxnLogError):

@@ -330,8 +330,8 @@ class MultiTableTransaction:
     ) -> pa.Table:
         """Return rows as this transaction sees them, its own changes included.
 
-        If this transaction also changes the table, a commit that changed these rows meanwhile is
-        a conflict.
+        If this transaction also changes the table, a concurrent commit that changes these
+        rows is a conflict.
         """
         return self.read_batches(table, columns, predicate, engine=engine).read_all()
 

@@ -42,7 +42,7 @@ class WrittenFiles:
 
     def record(self, staged: Staged, names: list[str]) -> None:
         """Record intents for files of a table; called before the files are written."""
-        if staged.table.is_following:  # a cutover may have made SQL the authority meanwhile
+        if staged.table.is_following:  # read again: there may have been a cutover
             table = staged.table
             staged.table = self._catalog.writable(join_table_name(table.namespace, table.name))
         location = staged.table.location
