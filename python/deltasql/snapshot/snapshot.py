@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+    from deltasql.model.predicates.parser import Flavour
     from deltasql.model.predicates.predicate import Predicate
     from deltasql.snapshot.cache import FileCache
     from deltasql.store.dialect import Row
@@ -127,7 +128,7 @@ class Snapshot:
         parsed = None if predicate is None else self.predicate(predicate)
         return Scan(self, parsed)
 
-    def predicate(self, text: object) -> Predicate:
+    def predicate(self, text: object, *, flavour: Flavour | None = None) -> Predicate:
         """Parse SQL text or deltalake's filter lists against this schema."""
         # Here, since sqlglot loads slowly and a list of all files needs no parser.
         from deltasql.model.predicates.predicate import Predicate, parse_predicate
@@ -139,6 +140,7 @@ class Snapshot:
             self.schema,
             self.partition_columns,
             column_mapping_mode(self.metadata.configuration),
+            flavour=flavour,
         )
 
     # History

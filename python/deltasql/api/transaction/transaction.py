@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from deltasql.api.transaction.merger import Merger
     from deltasql.commit.staged import ReadSet
     from deltasql.engine.base import WriteOptions
-    from deltasql.operations.sql.expressions import Flavour
+    from deltasql.model.predicates.parser import Flavour
     from deltasql.operations.table_stage import TableStage
     from deltasql.operations.verify.report import DataChecks, DataReport
     from deltasql.snapshot.snapshot import Snapshot

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.predicates.parser import field_of
 from deltasql.model.schema.column_paths import split_column_path
 from deltasql.model.schema.schema import NANOSECOND_TYPES, nearest
 
@@ -125,11 +126,7 @@ def _column(name: str, schema: StructType) -> exp.Expr:
             column=name,
             help=f"{nearest(name, schema.names)}The columns are {', '.join(schema.names)}.",
         )
-    first, *rest = (exp.to_identifier(part, quoted=True) for part in parts)
-    reference: exp.Expr = exp.Column(this=first)
-    for part in rest:
-        reference = exp.Dot(this=reference, expression=part)
-    return reference
+    return field_of(parts)
 
 
 def _literal(value: Any, name: str) -> exp.Expr:

@@ -18,12 +18,13 @@ from deltasql.model.schema.schema import (
     nearest,
     type_name,
 )
-from deltasql.operations.sql.expressions import Flavour, Scope, assigned_column, scalar
+from deltasql.operations.sql.expressions import assigned_column, scalar
 from deltasql.operations.sql.queries import identifier
 from deltasql.operations.sql.types import cast_to, conformed
 
 if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation
+    from deltasql.model.predicates.parser import Flavour, Scope
 
 _ARROW_NAMES = {
     "byte": "Int8",

@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from deltasql.model.predicates.predicate import DataFusionDialect, PredicateDialect
+from deltasql.model.predicates.parser import DataFusionDialect, PredicateDialect
 
 if TYPE_CHECKING:
     from deltasql.model.predicates.predicate import Predicate

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
 from sqlglot import exp
 
 from deltasql.engine.files.addresses import root_address
 from deltasql.model.clock import now_ms
 from deltasql.model.clustering import column_names
-from deltasql.model.predicates.predicate import PredicateDialect
+from deltasql.model.predicates.parser import Scope, parse_expression
 from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.optimize.clustering import plan_optimize
 from deltasql.operations.optimize.optimize import stage_bins
 from deltasql.operations.optimize.zorder import plan_z_order
-from deltasql.operations.sql.expressions import Scope
 from deltasql.spark.errors import analysis_error, argument_error
 from deltasql.spark.session import spark_location
 
@@ -172,7 +170,7 @@ def _shown(condition: str) -> str:
     >>> _shown("key = 'a'")
     "('key = a)"
     """
-    tree = sqlglot.parse_one(condition, read=PredicateDialect)
+    tree = parse_expression(condition, escapes=True)
     if not isinstance(tree, exp.Binary) or not isinstance(tree.expression, exp.Literal):
         return condition
     if not isinstance(tree.this, exp.Column):

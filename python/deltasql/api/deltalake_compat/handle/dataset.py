@@ -16,7 +16,7 @@ from sqlglot import exp
 from deltasql.engine.parquet.file_errors import missing_file, read_errors
 from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
 from deltasql.model.predicates.filters import filters_to_condition
-from deltasql.model.predicates.predicate import DataFusionDialect
+from deltasql.model.predicates.parser import DataFusionDialect
 from deltasql.model.predicates.query_conditions import plain_condition
 from deltasql.model.schema.schema import column_mapping_mode, has_void
 from deltasql.storage.location import parse_location

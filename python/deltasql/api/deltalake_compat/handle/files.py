@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from arro3.core.types import ArrowSchemaExportable
     from sqlglot import exp
 
-    Pruning = str | Sequence[Any] | exp.Expr
+    from deltasql.model.predicates.predicate import Predicate
+
+    Pruning = str | Sequence[Any] | exp.Expr | Predicate
 
 _FEW_FILES = 10_000
 

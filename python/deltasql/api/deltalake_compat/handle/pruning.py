@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import TABLE_ERROR
-from deltasql.model.predicates.predicate import DataFusionDialect
+from deltasql.model.predicates.parser import DataFusionDialect
 from deltasql.operations.sql.expressions import scalar
 
 if TYPE_CHECKING:
