@@ -17,7 +17,7 @@ from deltasql.engine.spark.schema import refuse_nanoseconds
 from deltasql.exceptions import TxnLogError, TxnLogTransactionError
 from deltasql.model.actions import RemoveFile, logical_file
 from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
-from deltasql.model.file_stats import read_stats
+from deltasql.model.json_text import read_stats
 from deltasql.model.protocol import writer_features
 from deltasql.model.schema.schema import column_mapping_mode, schema_of
 from deltasql.phases import reached

@@ -380,7 +380,7 @@ class MultiTableTransaction:
         `updates` are SQL expressions by column, `new_values` Python values.
         """
         # late: they parse SQL
-        from deltasql.operations.sql.values import expressions_of
+        from deltasql.operations.sql.assignments import expressions_of
         from deltasql.operations.update import stage_update
 
         return stage_update(

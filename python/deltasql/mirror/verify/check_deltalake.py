@@ -19,7 +19,7 @@ from deltasql.mirror.verify.differences import (
     compare_mappings,
     same_json,
 )
-from deltasql.model.file_stats import read_stats
+from deltasql.model.json_text import read_stats
 from deltasql.model.partition_values import nanoseconds
 from deltasql.model.schema.schema import StructType, column_mapping_mode
 

@@ -72,10 +72,6 @@ class Predicate:
         """Return the pruning tree in the format of `_core.Predicate`."""
         return json.dumps(self.tree, separators=(",", ":"), ensure_ascii=False)
 
-    def to_sql(self, dialect: str) -> str:
-        """Return the condition in the SQL dialect `duckdb` or `spark`."""
-        return self.expression.sql(dialect=dialect)
-
     def bounds(self) -> list[Bound]:
         """Return the ranges that AND-ed conditions give for data columns, one per column."""
         parts = self.tree["args"] if self.tree["op"] == "and" else [self.tree]
