@@ -15,12 +15,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.commit.conflict import check_conflicts, isolation_for, load_winners
+from deltasql.commit.conflict import check_conflicts, load_winners
 from deltasql.commit.create_table import created_by_other, insert_table, refuse_location_of_other
-from deltasql.commit.ratified import Ratified, already_ratified, ratified_append
+from deltasql.commit.ratified import Ratified, already_ratified
+from deltasql.commit.staged import validate_against, validate_staged
 from deltasql.commit.stale import refuse_following, refuse_vacuumed, table_changed, version_taken
-from deltasql.commit.table_state import TableState, enable_timestamps, table_state
-from deltasql.commit.validate import validate_against, validate_staged, validate_table
+from deltasql.commit.table_state import (
+    TableState,
+    enable_timestamps,
+    table_state,
+    validate_table,
+)
 from deltasql.exceptions import (
     CommitConflictError,
     CommitOutcomeUnknownError,
@@ -34,7 +39,7 @@ from deltasql.exceptions import (
 )
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
-from deltasql.store.append import BULK_ROWS, live_name
+from deltasql.store.append import BULK_ROWS
 from deltasql.store.dialect import Fault
 from deltasql.store.records import Commit, Head, OneFile
 
@@ -251,7 +256,7 @@ class Committer:
         if done is None:
             return None
         reached("ratified")
-        return ratified_append(one, done)
+        return Ratified(one.table, *done, one.ratified(*done))
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
         """Return the commitInfo without its timestamps."""
@@ -261,7 +266,7 @@ class Committer:
             operation=staged.info.operation or ("CREATE TABLE" if staged.creates else "WRITE"),
             operation_parameters=staged.info.operation_parameters or {},
             read_version=staged.read_version,
-            isolation_level=isolation_for(staged, level).value,
+            isolation_level=staged.isolation(level).value,
             is_blind_append=staged.is_blind_append,
             engine_info=staged.info.engine_info or ENGINE_INFO,
             txn_id=txn_id,
@@ -280,7 +285,7 @@ class Committer:
             table, head, state = insert_table(session, staged), None, self._created_state(staged)
         else:
             table, head = staged.table, heads.get(staged.table.table_id)
-            if head is None or head.live_name != live_name(table.namespace, table.name):
+            if head is None or head.live_name != table.live_name:
                 self._store.forget_table(table)
                 raise table_changed(staged, head)
             refuse_following(session, staged)
@@ -298,7 +303,7 @@ class Committer:
             if _may_conflict(staged, staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
                 level = self.isolation_level(state)
-                check_conflicts(staged, winners, isolation_for(staged, level))
+                check_conflicts(staged, winners, staged.isolation(level))
         info = replace(
             self._info(staged, state, txn_id),
             timestamp=timestamp_ms,

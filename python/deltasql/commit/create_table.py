@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from deltasql.exceptions import VersionTakenError
 from deltasql.storage.location import location_key
-from deltasql.store.append import live_name
 from deltasql.store.locations import refuse_nested_location, shared_location, tables_at
 from deltasql.store.records import TableRow, VersionRow
 
@@ -27,7 +26,7 @@ def insert_table(session: Session, staged: Staged) -> TableRow:
         table_uuid=table.table_uuid,
         namespace=table.namespace,
         name=table.name,
-        live_name=live_name(table.namespace, table.name),
+        live_name=table.live_name,
         location=table.location,
         created_at_ms=table.created_at_ms,
         properties="{}",

@@ -17,7 +17,6 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.storage import open_storage
-from deltasql.store.append import live_name
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def refuse_following(session: Session, staged: Staged) -> None:
     table = staged.table
     if not table.is_following:
         return
-    rows = session.query("table_by_name", live_name=live_name(table.namespace, table.name))
+    rows = session.query("table_by_name", live_name=table.live_name)
     if not rows or TableRow.from_row(rows[0]).is_following:
         raise follows_another_log(table)
 

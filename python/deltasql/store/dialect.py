@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql._core import IndexedFiles, LogRows
-    from deltasql.store.append_one import OneFilePlan
 
 Row = tuple[Any, ...]
 
@@ -60,6 +60,20 @@ class Session(Protocol):
 
     def batch(self) -> AbstractContextManager[None]:
         """Statements in the block may be sent together, so their results are not available."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneFilePlan:
+    """The values of one append, without the version, file id and time that the head decides."""
+
+    guard: dict[str, Any]
+    """The table, and the name and versions that its head must still have."""
+    file: dict[str, Any]
+    info: dict[str, Any]
+    stats: list[Row]
+    now_ms: int
+    in_commit_timestamps: bool
+    intents: int
 
 
 class Appended(NamedTuple):

@@ -7,7 +7,7 @@ last one writes the head.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from deltasql.store.append import changed_columns
@@ -15,8 +15,6 @@ from deltasql.store.records import (
     UNPARTITIONED,
     SkippingColumn,
     TableRow,
-    dump,
-    load,
     version_row,
     with_derived_id,
 )
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
     from deltasql._core import LogFiles, SeenFiles
     from deltasql.store.dialect import Row, Session
-    from deltasql.store.records import Commit, Head
+    from deltasql.store.records import Commit
 
 # In this order, so that rows are inserted after the rows they refer to.
 _INSERTS = (
@@ -57,7 +55,7 @@ class SkippingColumns:
     @classmethod
     def read(cls, session: Session, table_id: int) -> SkippingColumns:
         rows = session.query("skipping_columns", table_id=table_id)
-        return cls([SkippingColumn(r[0], tuple(load(r[1])), r[2], r[3], r[4]) for r in rows])
+        return cls([SkippingColumn.from_row(row) for row in rows])
 
     def copy(self) -> SkippingColumns:
         """Return the same columns, without unwritten changes."""
@@ -67,10 +65,8 @@ class SkippingColumns:
         """Index exactly these columns from a file id on."""
         new, ended = changed_columns(self.columns, wanted, first_file_id)
         self.columns = [
-            SkippingColumn(c.column_id, c.path, c.type, c.first_file_id, first_file_id)
-            if c.column_id in ended
-            else c
-            for c in self.columns
+            replace(column, end_file_id=first_file_id) if column.column_id in ended else column
+            for column in self.columns
         ]
         self.columns += new
         self.added += new
@@ -79,7 +75,7 @@ class SkippingColumns:
     @property
     def active(self) -> list[tuple[int, tuple[str, ...], str]]:
         """(id, path, type) of the columns that are indexed now."""
-        return [(c.column_id, c.path, c.type) for c in self.columns if c.end_file_id is None]
+        return [column.key for column in self.columns if column.end_file_id is None]
 
 
 @dataclass(slots=True)
@@ -169,22 +165,6 @@ def write(
         seen.add(files)
 
 
-def write_head(session: Session, before: Head | None, head: Head) -> None:
-    """Insert the head of a table, or update it."""
-    values = {
-        "table_id": head.table_id,
-        "version": head.version,
-        "committed_at_ms": head.committed_at_ms,
-        "next_file_id": head.next_file_id,
-        "metadata_version": head.metadata_version,
-        "protocol_version": head.protocol_version,
-    }
-    if before is None:
-        session.insert("insert_head", [tuple(values.values())])
-    else:
-        session.execute("move_head", **values)
-
-
 def _loading(session: Session, table_id: int) -> dict[str, str] | None:
     """Return the properties of a table that is being loaded; None for any other table."""
     rows = session.query("loading_properties", table_id=table_id)
@@ -211,10 +191,7 @@ def _version_rows(session: Session, plan: LoadPlan) -> list[Row]:
 def _write_columns(session: Session, plan: LoadPlan) -> None:
     columns, table_id = plan.columns, plan.table_id
     if columns.added:
-        rows = [
-            (table_id, c.column_id, dump(list(c.path)), c.type, c.first_file_id)
-            for c in columns.added
-        ]
+        rows = [column.to_row(table_id) for column in columns.added]
         session.insert("insert_skipping_column", rows)
     for column_id, end_file_id in columns.ended.items():
         session.execute(

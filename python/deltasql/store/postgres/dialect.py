@@ -13,7 +13,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from deltasql.exceptions import MissingDriverError
-from deltasql.store.append_one import append_in_one_statement
+from deltasql.store.dialect import Appended
+from deltasql.store.records import dump
 from deltasql.store.statements import (
     LIST_PARAMETER,
     PARAMETER,
@@ -37,14 +38,14 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
     from deltasql._core import IndexedFiles, LogRows
     from deltasql.config import Config
-    from deltasql.store.dialect import Fault, Row, Session
+    from deltasql.store.dialect import Fault, OneFilePlan, Row, Session
     from deltasql.uri import DeltaSqlUri
 
 TYPES = {
@@ -216,6 +217,34 @@ class _Batch:
         self._groups = []
 
 
+def append_one_file(
+    session: Session, plan: OneFilePlan, sending: Callable[[], None]
+) -> Appended | None:
+    """Lock the head, check it and write everything in one statement."""
+    bounds = [
+        {
+            "id": row[0],
+            "low": None if row[3] is None else row[3].hex(),
+            "high": None if row[4] is None else row[4].hex(),
+            "nulls": row[5],
+            "rows": row[6],
+        }
+        for row in plan.stats
+    ]
+    params = plan.info | plan.file | plan.guard
+    params |= {
+        "now_ms": plan.now_ms,
+        "intents": plan.intents,
+        "in_commit_timestamps": plan.in_commit_timestamps,
+        "file_stats": plan.file["stats"],
+        "info_extra": plan.info["extra"],
+        "bounds": dump(bounds),
+    }
+    sending()
+    rows = session.query("append_one_file", **params)
+    return Appended(*rows[0]) if rows else None
+
+
 class PostgresDialect:
     """A catalog in a PostgreSQL schema."""
 
@@ -228,7 +257,7 @@ class PostgresDialect:
     relaxes_durability: Literal["after begin"] = "after begin"
     # The first bulk read opens a connection of ADBC, which takes 40 to 60 ms.
     bulk_files = 10_000
-    append_one = staticmethod(append_in_one_statement)
+    append_one = staticmethod(append_one_file)
 
     def __init__(self, uri: DeltaSqlUri, config: Config) -> None:
         self._conninfo = conninfo(uri, config)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from deltasql.exceptions import StoreBusyError, StoreClosedError
-from deltasql.store import fork
+from deltasql.store.sqlite import fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
