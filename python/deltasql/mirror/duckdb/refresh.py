@@ -21,7 +21,7 @@ from deltasql import telemetry
 from deltasql.exceptions import TxnLogError, TxnLogMirrorError
 from deltasql.mirror.duckdb.catalog_file import CatalogFile, ShownTable
 from deltasql.mirror.publish.targets import catalog_key
-from deltasql.snapshot.cache import FileCache
+from deltasql.snapshot.files import FileCache
 from deltasql.snapshot.snapshot import Snapshot
 from deltasql.storage import local_path
 from deltasql.storage.local_files import flush_path, make_folders, sync_folder

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.exceptions import StoreUnavailableError
 from deltasql.phases import reached
+from deltasql.storage.local_files import make_folders
 from deltasql.store.dialect import Appended, Fault, OneFilePlan, Row, Session, chunks
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.sqlite.connection import is_busy, open_connection, read_arrow
@@ -269,8 +270,6 @@ class SqliteDialect:
     def create_database(self) -> None:
         try:
             if not self.path.parent.is_dir():
-                from deltasql.storage.local_files import make_folders  # slow: it imports Arrow
-
                 make_folders(str(self.path.parent))
             if not self.path.exists():
                 self.path.touch(_FILE_MODE)
