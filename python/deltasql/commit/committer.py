@@ -451,7 +451,7 @@ def _refuse_mixed_partitions(session: Session, staged: Staged, head: Head) -> No
 
 
 def _may_conflict(staged: Staged, read_version: int, head: Head) -> bool:
-    """Tell whether the conflict rules must run; most commits are appends and skip them."""
+    """Return whether the conflict rules must run; most commits are appends and skip them."""
     if staged.is_plain_append and read_version >= max(head.metadata_version, head.protocol_version):
         return False
     return read_version < head.version

@@ -181,7 +181,7 @@ def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
 
 
 def _may_come_after_us(c: Conflict) -> bool:
-    """Tell whether the winner is a blind append that can be ordered after our commit.
+    """Return whether the winner is a blind append that can be ordered after our commit.
 
     It cannot if we change the metadata or the protocol, since its files were written for the old
     ones. Nor can it if a later winner was computed from it: that winner read the append but not

@@ -114,7 +114,7 @@ def refuse_vacuumed(
 
 
 def _are_deleted(session: Session, staged: Staged, txn_id: str, settings: StorageSettings) -> bool:
-    """Tell whether files of a new table are missing, or a vacuum is about to delete them."""
+    """Return whether files of a new table are missing, or a vacuum is about to delete them."""
     if session.query("intents_taken", txn_id=txn_id)[0][0]:
         return True
     storage = open_storage(staged.table.location, settings)

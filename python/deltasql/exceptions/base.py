@@ -19,7 +19,7 @@ _TEXTS = ("message", "help", "prefix")
 class TxnLogError(DeltaError):
     """The base class of all errors that deltasql raises."""
 
-    default_message: ClassVar[str] = "deltasql could not do what was asked"
+    default_message: ClassVar[str] = "deltasql could not complete the operation"
     default_help: ClassVar[str] = "read the cause of this error; its fields say what was tried."
     default_prefix: ClassVar[str] = ""
 
@@ -162,7 +162,7 @@ class TxnLogEngineError(TxnLogError):
 class InvalidQueryError(TxnLogEngineError, ValueError):
     """The SQL text is not a single query that only reads tables of the catalog."""
 
-    default_message = "this is no query that can be answered"
+    default_message = "this is not a query that can be run"
     default_help = "write one SELECT over the catalog's own tables, in DuckDB's SQL."
 
 

@@ -15,7 +15,7 @@ class TxnLogTableNotFoundError(TxnLogError, TableNotFoundError):
     """No table has this name."""
 
     default_message = "the table does not exist"
-    default_help = "`deltasql table list`, or catalog.tables(), shows what there is."
+    default_help = "`deltasql table list`, or catalog.tables(), lists the tables."
 
     table: str | None = None
 
@@ -92,7 +92,7 @@ class LogParseError(TxnLogProtocolError):
     """A commit file or checkpoint cannot be parsed."""
 
     default_message = "the Delta log cannot be parsed"
-    default_help = "the file is damaged or no Delta log; restore it from a copy or the database."
+    default_help = "the file is damaged or not a Delta log; restore it from a copy or the database."
 
     line: int | None = None
     path: str | None = None
@@ -114,7 +114,7 @@ class VersionGapError(TxnLogProtocolError):
 class MissingDataFilesError(TxnLogProtocolError):
     """Data files of the log do not exist; `files` lists the first of them."""
 
-    default_message = "data files that the log names are not there"
+    default_message = "data files that the log names do not exist"
     default_help = "restore the files, or go on without them with force=True (--force)."
 
     location: str | None = None
@@ -127,7 +127,7 @@ class ImportMismatchError(TxnLogProtocolError):
     """The imported table in SQL differs from its log."""
 
     default_message = "the imported table differs from its log"
-    default_help = "the differences are in the report; please tell us how the log was written."
+    default_help = "the differences are in the report; please report how the log was written."
 
     location: str | None = None
     differences: tuple[str, ...] | None = None

@@ -114,13 +114,13 @@ def clear(session: Session, table_id: int) -> None:
 
 
 def is_claimed(session: Session, table_id: int, token: str) -> bool:
-    """Lock the table, and tell whether it is being loaded under this token."""
+    """Lock the table, and return whether it is being loaded under this token."""
     properties = _loading(session, table_id)
     return properties is not None and properties[TableRow.LOADING] == token
 
 
 def is_loading(session: Session, table_id: int) -> bool:
-    """Lock the table, and tell whether it is being loaded under any token."""
+    """Lock the table, and return whether it is being loaded under any token."""
     return _loading(session, table_id) is not None
 
 

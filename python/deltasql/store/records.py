@@ -218,7 +218,7 @@ def derived_id(table: TableRow, version: int, source: object) -> str:
 
 
 def is_usable_id(txn_id: object) -> bool:
-    """Tell whether SQL can store the transaction id of a log, which may be any JSON value."""
+    """Return whether SQL can store the transaction id of a log, which may be any JSON value."""
     return isinstance(txn_id, str) and 0 < len(txn_id) <= _LONGEST_ID and "\0" not in txn_id
 
 

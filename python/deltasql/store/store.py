@@ -76,7 +76,7 @@ class Store:
         return self._database_id is not None
 
     def exists(self) -> bool:
-        """Tell whether the catalog exists; once found, the database is not asked again."""
+        """Return whether the catalog exists; once found, the database is not queried again."""
         return self.is_found or self.ledger() is not None
 
     def check_exists(self) -> None:
@@ -94,7 +94,7 @@ class Store:
         )
 
     def is_replaced(self) -> bool:
-        """Tell whether the database file was deleted or replaced since the catalog was found."""
+        """Return whether the database file was deleted or replaced since the catalog was found."""
         found = self._database_id
         return found is not None and found != _file_id(self.dialect.path)
 

@@ -149,7 +149,7 @@ def _check(uri: DeltaSqlUri) -> None:
     if not uri.database:
         fail("no database is named", None, f"write {FORMS[uri.backend]}.")
     if not is_plain(uri.database):
-        fail(f"database {uri.database!r} holds a control character", uri.database)
+        fail(f"database {uri.database!r} contains a control character", uri.database)
     if uri.backend == "postgres":
         _check_server(uri)
     else:
@@ -191,7 +191,7 @@ def _check_server(uri: DeltaSqlUri) -> None:
     for name in ("user", "password", "host"):
         value = getattr(uri, name)
         if value is not None and (value == "" or not is_plain(value)):
-            fail(f"the {name} is empty or holds a control character", name)
+            fail(f"the {name} is empty or contains a control character", name)
     if uri.port is not None and not (type(uri.port) is int and 1 <= uri.port <= 65535):
         fail(f"port {uri.port!r} is not a port", str(uri.port), "a port is 1 to 65535.")
     if uri.host is None or _is_socket(uri.host):
@@ -201,7 +201,7 @@ def _check_server(uri: DeltaSqlUri) -> None:
     except ValueError:
         is_name = False
     if not is_name or any(char in " @?#[],/\\" for char in uri.host):
-        fail(f"host {uri.host!r} is no host name or address", uri.host, "IPv6 is written [::1].")
+        fail(f"host {uri.host!r} is not a host name or address", uri.host, "IPv6 is written [::1].")
 
 
 def _is_socket(host: str | None) -> bool:
@@ -301,7 +301,7 @@ def _of_path(text: str) -> str:
     written = f"a database file is written {SCHEME}{backend}/{text}"
     if is_database_file(text):
         return f"{written}."
-    return f"{written}; a Delta table at a path is brought in by `deltasql import {text}`."
+    return f"{written}; `deltasql import {text}` imports a Delta table at a path."
 
 
 def _expand(text: str, environ: Mapping[str, str]) -> str:
@@ -322,7 +322,11 @@ def _expand(text: str, environ: Mapping[str, str]) -> str:
     whole, rest = (value(opening), text[opening.end() :]) if opening else ("", text)
     expanded = whole + _VARIABLE.sub(lambda found: quote(value(found), safe=""), rest)
     if "${" in expanded:
-        fail("'${' opens no variable here", "${", "write ${NAME} or ${NAME:-default}, %24 for '$'.")
+        fail(
+            "'${' does not start a variable here",
+            "${",
+            "write ${NAME} or ${NAME:-default}, %24 for '$'.",
+        )
     return expanded
 
 
@@ -330,7 +334,7 @@ def _read_query(backend: str, query: str) -> dict[str, Any]:
     pieces = [piece.partition("=") for piece in query.split("&")] if query else []
     # This may be the rest of a password with a raw '?' or '&': do not show it.
     if not all(_PARAMETER_NAME.fullmatch(name) for name, _, _ in pieces):
-        fail("a parameter has no proper name", None, "write ?name=value&name=value.")
+        fail("a parameter has no valid name", None, "write ?name=value&name=value.")
     known = [name for name, parameter in PARAMETERS.items() if backend in parameter.backends]
     values: dict[str, Any] = {}
     for name, _, raw in pieces:
@@ -364,7 +368,7 @@ def _read_postgres_path(path: str) -> dict[str, Any]:
         fail("no database is named", None, f"write {FORMS['postgres']}.")
     if any("@" in segment or ":" in segment for segment in segments):
         fail(
-            "a raw '@' or ':' stands after the server part",
+            "there is a raw '@' or ':' after the server part",
             None,
             "percent-encode user, password and names: / is %2F, @ is %40, : is %3A, ? is %3F.",
         )
