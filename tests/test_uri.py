@@ -240,7 +240,7 @@ BROKEN = [
     ("deltasql://postgres/ann:hunter2/x@h/db", "what follows ':' is not a port", "%2F"),
     ("deltasql://postgres/ann:12/hunter2@h/db", "raw '@'", "percent-encode"),
     ("deltasql://postgres/ann:12?hunter2@h/db", "no valid name", "?name=value"),
-    ("deltasql://postgres/ann:hunter2%@h/db", "password holds a '%'", "%25"),
+    ("deltasql://postgres/ann:hunter2%@h/db", "password contains a '%'", "%25"),
     ("deltasql://postgres/ann:hunter2 x@h", "no database", "database"),
 ]
 

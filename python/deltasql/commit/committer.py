@@ -16,10 +16,17 @@ from typing import TYPE_CHECKING
 
 from deltasql import telemetry
 from deltasql.commit.conflict import check_conflicts, load_winners
-from deltasql.commit.create_table import created_by_other, insert_table, refuse_location_of_other
 from deltasql.commit.ratified import Ratified, already_ratified
 from deltasql.commit.staged import validate_against, validate_staged
-from deltasql.commit.stale import refuse_following, refuse_vacuumed, table_changed, version_taken
+from deltasql.commit.stale import (
+    created_by_other,
+    refuse_following,
+    refuse_location_of_other,
+    refuse_used_location,
+    refuse_vacuumed,
+    table_changed,
+    version_taken,
+)
 from deltasql.commit.table_state import (
     TableState,
     enable_timestamps,
@@ -41,6 +48,7 @@ from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.store.append import BULK_ROWS
 from deltasql.store.dialect import Fault
+from deltasql.store.locations import insert_table
 from deltasql.store.records import Commit, Head, OneFile
 
 if TYPE_CHECKING:
@@ -282,7 +290,9 @@ class Committer:
         group_size: int,
     ) -> Commit:
         if staged.creates:
-            table, head, state = insert_table(session, staged), None, self._created_state(staged)
+            refuse_used_location(session, staged)
+            table, head = insert_table(session, staged.table), None
+            state = self._created_state(staged)
         else:
             table, head = staged.table, heads.get(staged.table.table_id)
             if head is None or head.live_name != table.live_name:

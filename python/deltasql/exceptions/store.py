@@ -38,7 +38,7 @@ class StoreBusyError(TxnLogStoreError):
 class StoreClosedError(TxnLogStoreError):
     """The store or catalog was used after `close()`."""
 
-    default_message = "this store is closed"
+    default_message = "the store is closed"
     default_help = "open it again with deltasql.connect(uri) and use it inside its `with` block."
 
 

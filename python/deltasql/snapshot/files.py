@@ -16,23 +16,6 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 Columns = Literal["files_all", "files_brief", "files_to_read"]
-_BRIEF = {
-    "file_id": "int64",
-    "path": "string",
-    "partition_id": "int64",
-    "size": "int64",
-    "modification_time": "int64",
-    "num_records": "int64",
-    "added_version": "int64",
-}
-_TO_READ = {
-    "file_id": "int64",
-    "path": "string",
-    "partition_id": "int64",
-    "size": "int64",
-    "modification_time": "int64",
-    "deletion_vector": "string",
-}
 # The statements return '' for a NULL text, since SQLite columns get their types from the values.
 _FULL = {
     "file_id": "int64",
@@ -51,7 +34,12 @@ _FULL = {
     "extra": "string",
     "added_version": "int64",
 }
-COLUMNS = {"files_all": _FULL, "files_brief": _BRIEF, "files_to_read": _TO_READ}
+_COMMON = ("file_id", "path", "partition_id", "size", "modification_time")
+COLUMNS = {
+    "files_all": _FULL,
+    "files_brief": {name: _FULL[name] for name in (*_COMMON, "num_records", "added_version")},
+    "files_to_read": {name: _FULL[name] for name in (*_COMMON, "deletion_vector")},
+}
 _TYPES = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_()}
 SCHEMAS = {
     statement: pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])

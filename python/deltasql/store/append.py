@@ -86,7 +86,7 @@ def prepare(
     """
     table_id = commit.table.table_id
     first_file_id = commit.head.next_file_id if commit.head else 1
-    plan = Plan(commit, first_file_id + len(commit.adds), partitions={})
+    plan = Plan(commit, first_file_id + len(commit.adds))
     columns = _skipping_columns(session, commit, first_file_id, plan)
     if commit.removes:
         plan.removed_ids = _removed_ids(session, commit)
@@ -96,7 +96,9 @@ def prepare(
     if check_duplicates:
         superseded = session.query("live_by_key", table_id=table_id, keys=indexed.keys())
         plan.removed_ids += [row[1] for row in superseded if row[1] not in plan.removed_ids]
-    _partition_ids(session, plan, indexed.partitions, known)
+    plan.partitions, plan.new_partitions = partition_ids(
+        session, table_id, indexed.partitions, known, is_new_table=commit.head is None
+    )
     plan.indexed = indexed
     plan.stats = [(table_id, *row) for row in indexed.stats]
     return plan
@@ -218,32 +220,33 @@ def _vector_id(file: AddFile | RemoveFile) -> str | None:
     return file.deletion_vector.unique_id if file.deletion_vector else None
 
 
-def _partition_ids(session: Session, plan: Plan, wanted: list[str], known: dict[str, int]) -> None:
-    table_id = plan.commit.table.table_id
-    if wanted == ["{}"]:
-        plan.partitions = {"{}": UNPARTITIONED}
-        if plan.commit.head is not None and "{}" not in known:
-            rows = session.query("partitions_by_value", table_id=table_id, partition_values=wanted)
-            if rows:
-                return
-        elif plan.commit.head is not None:
-            return
-        plan.new_partitions = [(table_id, UNPARTITIONED, "{}")]
-        return
-    plan.partitions = {value: known[value] for value in wanted if value in known}
-    missing = [value for value in wanted if value not in plan.partitions]
-    if missing and plan.commit.head is not None:
+def partition_ids(
+    session: Session,
+    table_id: int,
+    wanted: Sequence[str],
+    known: Mapping[str, int],
+    *,
+    is_new_table: bool = False,
+) -> tuple[dict[str, int], list[Row]]:
+    """Return the ids of partitions, and the rows of those that SQL does not have yet."""
+    found = {values: known[values] for values in wanted if values in known}
+    missing = [values for values in wanted if values not in found]
+    if missing and not is_new_table:
         rows = session.query("partitions_by_value", table_id=table_id, partition_values=missing)
-        plan.partitions.update(dict(rows))
-        missing = [value for value in missing if value not in plan.partitions]
-    if not missing:
-        return
+        found.update(dict(rows))
+        missing = [values for values in missing if values not in found]
     last = 0
-    if plan.commit.head is not None:
+    if not is_new_table and any(values != "{}" for values in missing):
         last = session.query("last_partition_id", table_id=table_id)[0][0]
-    for offset, value in enumerate(missing, start=1):
-        plan.partitions[value] = last + offset
-        plan.new_partitions.append((table_id, last + offset, value))
+    new: list[Row] = []
+    for values in missing:
+        if values == "{}":
+            found[values] = UNPARTITIONED
+        else:
+            last += 1
+            found[values] = last
+        new.append((table_id, found[values], values))
+    return found, new
 
 
 def _skipping_columns(

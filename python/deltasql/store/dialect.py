@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from deltasql.exceptions import StoreBusyError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
@@ -16,6 +18,15 @@ if TYPE_CHECKING:
     from deltasql._core import IndexedFiles, LogRows
 
 Row = tuple[Any, ...]
+PARTIAL_INDEXES = {
+    "live_path_index": "CREATE UNIQUE INDEX dl_add_files_live ON dl_add_files (table_id, path_key) "
+    "WHERE removed_version IS NULL;",
+    "partition_index": "CREATE INDEX dl_add_files_partition ON dl_add_files "
+    "(table_id, partition_id) WHERE partition_id > 0;",
+    "removed_index": "CREATE INDEX dl_add_files_removed ON dl_add_files "
+    "(table_id, removed_version) WHERE removed_version IS NOT NULL;",
+}
+"""For `Dialect.types` of a database that has partial indexes."""
 
 
 class Fault(enum.Enum):
@@ -99,6 +110,7 @@ class Dialect(Protocol):
 
     name: str
     types: dict[str, str]
+    """Column types and clauses, inserted into the text of the migrations."""
     bulk_files: int
     """The number of files from which `arrow` is faster than `query`."""
     has_live_file_index: bool
@@ -148,6 +160,14 @@ class Dialect(Protocol):
         """Hold this process's write lock, for databases that do not queue writers themselves."""
 
     def close(self) -> None: ...
+
+
+def no_free_connection(timeout_s: float) -> StoreBusyError:
+    """Return the error of a call that waited for a connection of the pool."""
+    return StoreBusyError(
+        f"no connection became free within {timeout_s} s",
+        help="Raise pool.max_size or pool.timeout_s, or close sessions that are no longer used.",
+    )
 
 
 def chunks(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:

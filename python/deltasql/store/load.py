@@ -10,9 +10,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from deltasql.store.append import changed_columns
+from deltasql.store.append import changed_columns, partition_ids
 from deltasql.store.records import (
-    UNPARTITIONED,
     SkippingColumn,
     TableRow,
     version_row,
@@ -20,7 +19,7 @@ from deltasql.store.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from deltasql._core import LogFiles, SeenFiles
     from deltasql.store.dialect import Row, Session
@@ -150,7 +149,10 @@ def write(
         )
     _write_columns(session, plan)
     wanted = files.partitions
-    _add_partitions(session, table_id, wanted, known)
+    found, new = partition_ids(session, table_id, wanted, known)
+    if new:
+        session.insert("insert_partition", new)
+    known.update(found)
     ids = [known[values] for values in wanted]
     session.insert_log("insert_loaded_file", files.file_rows(table_id, ids))
     session.insert_log("insert_file_stats", files.stats_rows(table_id))
@@ -197,26 +199,3 @@ def _write_columns(session: Session, plan: LoadPlan) -> None:
         session.execute(
             "end_skipping_column", table_id=table_id, column_id=column_id, end_file_id=end_file_id
         )
-
-
-def _add_partitions(
-    session: Session, table_id: int, wanted: Sequence[str], known: dict[str, int]
-) -> None:
-    """Add the ids of partitions to `known`; partitions that SQL does not have are inserted."""
-    missing = [values for values in wanted if values not in known]
-    if not missing:
-        return
-    known.update(session.query("partitions_by_value", table_id=table_id, partition_values=missing))
-    new = [values for values in missing if values not in known]
-    if not new:
-        return
-    last = session.query("last_partition_id", table_id=table_id)[0][0]
-    rows: list[Row] = []
-    for values in new:
-        if values == "{}":
-            known[values] = UNPARTITIONED
-        else:
-            last += 1
-            known[values] = last
-        rows.append((table_id, known[values], values))
-    session.insert("insert_partition", rows)

@@ -11,12 +11,27 @@ from typing import TYPE_CHECKING, Any, Literal
 from deltasql.exceptions import StoreUnavailableError
 from deltasql.phases import reached
 from deltasql.storage.local_files import make_folders
-from deltasql.store.dialect import Appended, Fault, OneFilePlan, Row, Session, chunks
+from deltasql.store.dialect import (
+    PARTIAL_INDEXES,
+    Appended,
+    Fault,
+    OneFilePlan,
+    Row,
+    Session,
+    chunks,
+)
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.sqlite.connection import is_busy, open_connection, read_arrow
 from deltasql.store.sqlite.pool import Pool
 from deltasql.store.sqlite.queue import WriteQueue
-from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_some, statement
+from deltasql.store.statements import (
+    LIST_PARAMETER,
+    PARAMETER,
+    insert_some,
+    list_parameter,
+    statement,
+    with_inline_integers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,12 +55,7 @@ TYPES = {
     "hot_rows": "",
     "table_id_sequence": "",
     "table_id_key": "INTEGER PRIMARY KEY AUTOINCREMENT",
-    "live_path_index": "CREATE UNIQUE INDEX dl_add_files_live ON dl_add_files (table_id, path_key) "
-    "WHERE removed_version IS NULL;",
-    "partition_index": "CREATE INDEX dl_add_files_partition ON dl_add_files "
-    "(table_id, partition_id) WHERE partition_id > 0;",
-    "removed_index": "CREATE INDEX dl_add_files_removed ON dl_add_files "
-    "(table_id, removed_version) WHERE removed_version IS NOT NULL;",
+    **PARTIAL_INDEXES,
     "bytewise": "",
     "outside_index": "CREATE INDEX dl_add_files_outside ON dl_add_files (table_id) WHERE "
     "(substr(path, 1, 1) = '/' OR instr(path, ':/') > 0 OR instr(deletion_vector, '\"p\"') > 0);",
@@ -67,7 +77,7 @@ class SqliteSession:
         self._connection, self._queue = connection, queue
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
-        listed = _list_parameter(name)
+        listed = list_parameter(name, "sqlite")
         if listed is None:
             bound = _as_json(params) if _takes_json(name) else params
             return self._connection.execute(_text(name), bound).fetchall()
@@ -77,7 +87,7 @@ class SqliteSession:
         return rows
 
     def execute(self, name: str, /, **params: Any) -> int:
-        listed = _list_parameter(name)
+        listed = list_parameter(name, "sqlite")
         if listed is None:
             bound = _as_json(params) if _takes_json(name) else params
             return self._connection.execute(_text(name), bound).rowcount
@@ -283,12 +293,7 @@ class SqliteDialect:
         return _SessionContext(self._pool.connection(), self._queue)
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
-        listed = _list_parameter(name)
-        text = (
-            _text(name) if listed is None else _inline_ints(_text(name), listed, params.pop(listed))
-        )
-        # Every parameter of a bulk read is an integer.
-        text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
+        text = with_inline_integers(name, "sqlite", params)
         with self._pool.connection() as connection:
             timeout = self._config.store.busy_timeout_ms
             return read_arrow(connection, self.path, text, busy_timeout_ms=timeout)
@@ -336,12 +341,6 @@ def _positional(name: str) -> str:
 
 
 @cache
-def _list_parameter(name: str) -> str | None:
-    match = LIST_PARAMETER.search(_text(name))
-    return match[1] if match else None
-
-
-@cache
 def _takes_json(name: str) -> bool:
     return "json_each(" in _text(name)
 
@@ -362,8 +361,3 @@ def _expand(
 def _expanded(name: str, listed: str, count: int) -> str:
     names = ", ".join(f"${listed}_{position}" for position in range(count))
     return LIST_PARAMETER.sub(f"IN ({names})", _text(name))
-
-
-def _inline_ints(text: str, listed: str, values: Sequence[int]) -> str:
-    numbers = ", ".join(str(int(value)) for value in values)
-    return LIST_PARAMETER.sub(f"IN ({numbers})", text)
