@@ -133,7 +133,8 @@ class MirrorDivergedError(TxnLogMirrorError):
     default_message = "_delta_log holds a commit that the database did not make"
     default_help = (
         "someone wrote to the table by path; nothing was overwritten. `deltasql mirror adopt` "
-        "takes those commits in, `deltasql mirror reject` moves them aside; either publishes again."
+        "imports those commits, `deltasql mirror reject` moves them to a backup; "
+        "both publish again."
     )
 
 
@@ -143,8 +144,8 @@ class LogAheadError(MirrorDivergedError):
     default_message = "the log is ahead of the database"
     default_help = (
         "the database was restored from a backup, or lost its last commits in a power loss. "
-        "`deltasql mirror adopt` brings the commits of the log back into it (`deltasql rebuild` "
-        "for all tables), `deltasql mirror reject` moves them aside."
+        "`deltasql mirror adopt` restores the commits from the log (`deltasql rebuild` "
+        "for all tables), `deltasql mirror reject` moves them to a backup."
     )
 
 
@@ -169,7 +170,7 @@ class InvalidQueryError(TxnLogEngineError, ValueError):
 class UnreadableRowsError(TxnLogEngineError, ValueError):
     """The data to write has a type that deltasql cannot read rows from."""
 
-    default_message = "cannot read rows from what was given"
+    default_message = "cannot read rows from this object"
     default_help = "give Arrow, pandas, polars or anything with the Arrow C stream interface."
 
 
@@ -192,4 +193,4 @@ class RefusedFileError(TxnLogStorageError):
     """A file is outside the folder of its table, is not a regular file, or is far too large."""
 
     default_message = "a file is refused"
-    default_help = "correct or move away the file that is named, then repeat."
+    default_help = "correct or move the file named in the message, then repeat."

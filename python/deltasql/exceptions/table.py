@@ -48,7 +48,7 @@ class VersionNotFoundError(TxnLogError):
     """The table has no such version, or had no version at that timestamp."""
 
     default_message = "the table has no such version"
-    default_help = "ask for a version from the oldest retained to the latest: the history has them."
+    default_help = "use a version from the oldest retained to the latest; the history lists them."
 
     table: str | None = None
     version: int | None = None
@@ -60,7 +60,7 @@ class TxnLogSchemaError(TxnLogError, SchemaMismatchError):
     """The data does not match the schema of the table."""
 
     default_message = "the data does not fit the table's schema"
-    default_help = "adapt the data, or let the table follow with schema_mode='merge'."
+    default_help = "adapt the data, or change the table's schema with schema_mode='merge'."
 
     table: str | None = None
     column: str | None = None
@@ -71,7 +71,7 @@ class InvalidDataError(TxnLogError):
     """Rows violate a NOT NULL column, a CHECK constraint or a generated column of the table."""
 
     default_prefix = EXPRESSION_ERROR
-    default_message = "the data breaks a rule of the table"
+    default_message = "the data violates a rule of the table"
     default_help = "correct or leave out these rows; nothing was committed."
 
     table: str | None = None
@@ -81,8 +81,8 @@ class InvalidDataError(TxnLogError):
 class TxnLogProtocolError(TxnLogError, DeltaProtocolError):
     """The log, or a new commit, violates the Delta protocol."""
 
-    default_message = "this breaks the Delta protocol"
-    default_help = "see the fields for what breaks it; PROTOCOL.md of Delta Lake has the rule."
+    default_message = "this violates the Delta protocol"
+    default_help = "see the fields for the cause; PROTOCOL.md of Delta Lake has the rule."
 
     table: str | None = None
 
