@@ -36,9 +36,9 @@ def read_rows(
 
 
 def read_relation(
-    stage: TableStage, columns: Sequence[str] | None = None, predicate: str | None = None
+    stage: TableStage, columns: Sequence[str] | None = None, predicate: object = None
 ) -> Relation:
-    """Return the same rows as a relation of the engine."""
+    """Return the same rows as a relation of the engine; `predicate` is SQL or a filter list."""
     found = None if predicate is None else stage.predicate(predicate, flavour="datafusion")
     files = stage.files(found)
     stage.read(whole_table=found is None, predicate=found, files=files)
