@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
-from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.predicates.parser import PredicateDialect, parse_expression
+from deltasql.model.predicates.parser import PredicateDialect
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,8 +26,8 @@ def without_alias(text: str, alias: str, columns: Collection[str]) -> str:
     if plain not in text.casefold() or plain in {name.casefold() for name in columns}:
         return text
     try:
-        tree = parse_expression(text, escapes=True)
-    except TxnLogSchemaError:
+        tree = sqlglot.parse_one(text, read=PredicateDialect)
+    except SqlglotError:
         return text  # a later parser reports the error
     found = [
         node

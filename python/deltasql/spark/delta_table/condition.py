@@ -43,7 +43,7 @@ def spark_condition(predicate: Predicate) -> str:
     >>> from deltasql.model.schema.schema import StructField, StructType
     >>> table = StructType((StructField("at", "timestamp"), StructField("s", "string")))
     >>> spark_condition(parse_predicate("at < '2024-05-01' AND s = '2024-05-01'", table))
-    "at < '2024-05-01T00:00:00Z' AND s = '2024-05-01'"
+    "`at` < '2024-05-01T00:00:00Z' AND `s` = '2024-05-01'"
     """
     moments = {
         column.path[-1].casefold() for column in predicate.columns if column.type == "timestamp"
