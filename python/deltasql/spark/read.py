@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from deltasql.api.deltalake_compat.handle.opening import catalog_with
+from deltasql.api.deltalake_compat.handle.open_table import catalog_with
 from deltasql.config import Config
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.scan import scan

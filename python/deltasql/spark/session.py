@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog.catalog import Catalog
 from deltasql.api.catalog.connect import shared
-from deltasql.api.deltalake_compat.handle.opening import catalog_with, parse_table_uri
+from deltasql.api.deltalake_compat.handle.open_table import catalog_with, parse_table_uri
 from deltasql.config import Config
 from deltasql.engine.spark.session import is_same_session
 from deltasql.exceptions import TxnLogConfigError, TxnLogTableNotFoundError

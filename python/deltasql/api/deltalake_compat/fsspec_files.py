@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from deltasql.api.deltalake_compat.handle.opening import find_table, is_ours, parse_table_uri
+from deltasql.api.deltalake_compat.handle.open_table import find_table, is_ours, parse_table_uri
 from deltasql.engine.files.addresses import root_address
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage import parse_location

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from contextlib import ExitStack
 from copy import copy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
+import pyarrow.compute as pc
 import sqlglot
 from arro3.core import RecordBatchReader
-from deltalake._internal import PyQueryBuilder
+from deltalake._internal import PyQueryBuilder, RawDeltaTable
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from deltasql.api.catalog.query import closing_reader
-from deltasql.api.deltalake_compat.handle.arguments import check_text_given
-from deltasql.api.deltalake_compat.handle.excerpt import can_excerpt, excerpt
-from deltasql.api.deltalake_compat.handle.table import RawTable
+from deltasql.api.deltalake_compat.handle.arguments import check_text
+from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 from deltasql.engine.choose import open_engine
+from deltasql.engine.files.addresses import address_url, data_addresses
 from deltasql.exceptions import TxnLogEngineError, TxnLogMirrorError
 from deltasql.model.predicates.query_conditions import condition_on
+from deltasql.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +71,7 @@ class QueryBuilder(deltalake.QueryBuilder):
     def register(self, table_name: str, delta_table: deltalake.DeltaTable) -> QueryBuilder:
         """Register a table for queries, at the version that `delta_table` has now."""
         raw: Any = delta_table._table
-        check_text_given(table_name)
+        check_text(table_name)
         if not isinstance(raw, RawTable):
             self._query_builder.register(table_name=table_name, delta_table=raw)
             self._tables[table_name] = self._shown[table_name] = raw
@@ -167,3 +172,46 @@ def _duckdb_answer(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
         }
         answer = engine.stream(engine.query(query, **relations))
         return closing_reader(stack.pop_all(), answer)
+
+
+def can_excerpt(raw: RawTable, listed: pa.Table) -> bool:
+    """Return whether a temporary log can list the files: local, without deletion vectors."""
+    is_local = parse_location(raw.row.location).is_local
+    return is_local and not pc.any(pc.not_equal(listed["deletion_vector"], "")).as_py()
+
+
+def excerpt(raw: RawTable, listed: pa.Table) -> RawDeltaTable:
+    """Return a deltalake table of the listed files; its temporary log is deleted again."""
+    with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
+        log = Path(folder, "_delta_log")
+        log.mkdir()
+        lines = map(_line, _actions(raw, listed))
+        Path(log, f"{0:020d}.json").write_text("\n".join(lines), encoding="utf-8")
+        return RawDeltaTable(folder, version=None, storage_options=None)
+
+
+def _actions(raw: RawTable, listed: pa.Table) -> list[dict[str, object]]:
+    snapshot = raw.snapshot
+    info = {"timestamp": snapshot.committed_at_ms, "operation": "READ"}
+    actions: list[dict[str, object]] = [
+        {"commitInfo": {"inCommitTimestamp": snapshot.committed_at_ms, **info}},
+        {"protocol": snapshot.protocol.body()},
+        {"metaData": snapshot.metadata.body()},
+    ]
+    paths = data_addresses(raw.row.location, listed["path"].to_pylist())
+    columns = ("partition", "size", "modification_time", "stats")
+    rows = zip(paths, *(listed[name].to_pylist() for name in columns), strict=True)
+    for path, partition, size, modified, stats in rows:
+        add = {
+            "path": address_url(path),
+            "partitionValues": json.loads(partition or "{}"),
+            "size": size,
+            "modificationTime": modified,
+            "dataChange": True,
+        }
+        actions.append({"add": {**add, "stats": stats} if stats else add})
+    return actions
+
+
+def _line(action: dict[str, object]) -> str:
+    return json.dumps(action, separators=(",", ":"), ensure_ascii=False)

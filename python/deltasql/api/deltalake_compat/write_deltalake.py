@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import deltalake
 
-from deltasql.api.deltalake_compat.create_by_uri import (
-    leaves_existing,
-    open_for_writing,
-    table_properties,
-)
+from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.api.deltalake_compat.handle.arguments import (
     check_mapping,
     check_names,
     check_size,
-    check_text_given,
+    check_text,
     check_texts,
 )
-from deltasql.api.deltalake_compat.handle.opening import is_ours
+from deltasql.api.deltalake_compat.handle.dml import write_request
+from deltasql.api.deltalake_compat.handle.open_table import (
+    OpenTable,
+    is_ours,
+    leaves_existing,
+    open_for_writing,
+)
 from deltasql.api.deltalake_compat.handle.properties import write_options
-from deltasql.api.deltalake_compat.handle.write import WriteSide
 from deltasql.api.transaction.writing import write_rows
 from deltasql.operations.rules.write_schema import move_partition_columns_last
 from deltasql.operations.write_request import WriteRequest
@@ -72,7 +73,7 @@ def write_deltalake(
     handle = getattr(table_or_uri, "_table", None)
     save_mode: Any = mode.lower() if isinstance(mode, str) else mode
     evolution: Any = schema_mode.lower() if isinstance(schema_mode, str) else schema_mode
-    if not isinstance(handle, WriteSide) and not is_ours(table_or_uri):
+    if not isinstance(handle, OpenTable) and not is_ours(table_or_uri):
         write_stock: Any = deltalake.write_deltalake  # its overloads do not accept None
         write_stock(
             table_or_uri,
@@ -91,7 +92,7 @@ def write_deltalake(
             post_commithook_properties=post_commithook_properties,
         )
         return
-    check_text_given(mode)
+    check_text(mode)
     check_texts(name, description, schema_mode, predicate)
     check_names(partition_by)
     check_size(target_file_size)
@@ -106,8 +107,8 @@ def write_deltalake(
         title=name,
         description=description,
     )
-    if isinstance(handle, WriteSide):
-        handle.write_rows(data, request, commit_properties, post_commithook_properties)
+    if isinstance(handle, OpenTable):
+        write_request(handle, data, request, commit_properties, post_commithook_properties)
         return
     uri, catalog, table = open_for_writing(str(table_or_uri), storage_options)
     with leaves_existing(catalog, table, mode=save_mode), catalog.begin(one_table=True) as tx:

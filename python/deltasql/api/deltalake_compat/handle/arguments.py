@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 from deltalake import Field, TableFeatures, Transaction
 from deltalake.transaction import RemoveAction
 
-from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
 from deltasql.model.clock import parse_rfc3339
-from deltasql.model.partition_values import parse_partition_value
-from deltasql.model.schema.schema import StructField, StructType, type_name
+from deltasql.model.schema.schema import StructType
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,7 +33,7 @@ def check_texts(*values: Any) -> None:
             raise _other(value, "str")
 
 
-def check_text_given(value: Any) -> None:
+def check_text(value: Any) -> None:
     """Refuse a value that is not a string."""
     if value is None:
         raise TypeError("'None' is not an instance of 'str'")
@@ -115,52 +112,6 @@ def check_fields(value: Any) -> None:
     for each in value:
         if not isinstance(each, Field):
             raise _other(each, "Field")
-
-
-def check_columns(filters: Any, known: Sequence[str]) -> None:
-    """Refuse filters on columns that the table does not have.
-
-    >>> check_columns([("zz", "=", "1")], ["id"])
-    Traceback (most recent call last):
-    ValueError: Filters include columns that are not in table schema: ["zz"]
-    """
-    if isinstance(filters, str) or not filters:
-        return
-    groups = [filters] if isinstance(filters[0][0], str) else filters
-    named = [each[0] for group in groups for each in group]
-    unknown = [name for name in named if name not in known]
-    if unknown:
-        shown = json.dumps(unknown, ensure_ascii=False)
-        raise ValueError(f"Filters include columns that are not in table schema: {shown}")
-
-
-def check_partition_values(
-    filters: Any, schema: StructType, partition_columns: Sequence[str]
-) -> None:
-    """Refuse filters whose values do not have the type of their partition column."""
-    if not isinstance(filters, list | tuple) or not filters:
-        return
-    groups = [filters] if filters[0] and isinstance(filters[0][0], str) else filters
-    for entry in (each for group in groups for each in group):
-        found = schema.find(entry[0]) if entry and entry[0] in partition_columns else None
-        if found is None or len(entry) != 3:
-            continue
-        value = entry[2]
-        for each in value if isinstance(value, list | tuple | set | frozenset) else (value,):
-            _check_partition_value(each, found)
-
-
-def _check_partition_value(value: Any, column: StructField) -> None:
-    if value is None:
-        return
-    try:
-        parse_partition_value(str(value), column.type)
-    except TxnLogProtocolError as error:
-        raise TxnLogSchemaError(
-            f"Failed to parse value '{value}' as '{type_name(column.type)}'",
-            column=column.name,
-            help="Give a value of the partition column's type, or its text.",
-        ) from error
 
 
 def check_file_actions(actions: Any, mode: str) -> None:
@@ -255,7 +206,7 @@ def check_options(value: Any) -> None:
     """Refuse a value that is not a mapping from strings to strings."""
     check_mapping(value)
     for each in (*value.keys(), *value.values()):
-        check_text_given(each)
+        check_text(each)
 
 
 def _no_sequence() -> TypeError:
@@ -272,10 +223,10 @@ def _other(value: object, wanted: str) -> TypeError:
     return TypeError(f"{type(value).__name__!r} object is not an instance of {wanted!r}")
 
 
-def parse_moment(text: str) -> datetime:
+def parse_timestamp(text: str) -> datetime:
     """Parse an RFC 3339 timestamp.
 
-    >>> parse_moment("2024-05-01T10:00:00+02:00").isoformat()
+    >>> parse_timestamp("2024-05-01T10:00:00+02:00").isoformat()
     '2024-05-01T10:00:00+02:00'
     """
     try:
