@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import deltalake
 from deltalake._util import deprecate_positional_commit_args
 
+from deltasql.api.catalog.connect import is_deltasql, leaves_existing, open_for_writing
 from deltasql.api.deltalake_compat.create import new_table, table_properties
-from deltasql.api.deltalake_compat.handle.open_table import (
-    is_ours,
-    leaves_existing,
-    open_for_writing,
-)
 from deltasql.exceptions import TableExistsError, TxnLogUriError
 from deltasql.model.schema.column_mapping import with_column_mapping
 from deltasql.model.schema.schema import column_mapping_mode
@@ -43,7 +39,7 @@ def convert_to_deltalake(
 
     A `deltasql://` URI names the table; its option `?location=` is the folder.
     """
-    if not is_ours(uri):
+    if not is_deltasql(uri):
         deltalake.convert_to_deltalake(
             uri,
             mode,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltasql.api.deltalake_compat.handle.arguments import (
+from deltasql.api.arguments import (
     check_add_actions,
     check_flags,
     check_schema,
 )
-from deltasql.api.deltalake_compat.handle.open_table import leaves_existing, open_for_writing
+from deltasql.api.catalog.connect import leaves_existing, open_for_writing
 from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError
 from deltasql.exceptions.prefixes import GENERIC_ERROR, PROPERTY_ERROR
 from deltasql.model.properties import KNOWN, unknown_properties

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 
-_ELSEWHERE = "^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"
+_ABSOLUTE_PATH = "^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"
 
 
 def file_system(raw: RawTable, storage_options: dict[str, str] | None) -> pfs.FileSystem:
@@ -36,7 +36,7 @@ def file_system(raw: RawTable, storage_options: dict[str, str] | None) -> pfs.Fi
     return pfs.PyFileSystem(handler)
 
 
-def is_plain(raw: RawTable) -> bool:
+def can_pyarrow_read(raw: RawTable) -> bool:
     """Return whether pyarrow reads exactly the table's rows from its data files."""
     features = raw.snapshot.protocol.reader_features or ()
     return (
@@ -44,17 +44,17 @@ def is_plain(raw: RawTable) -> bool:
         and not _is_mapped(raw)
         # A file may store integers in a void column, which pyarrow does not read as nulls.
         and not any(has_void(field.type) for field in raw.snapshot.schema.fields)
-        and not _has_files_elsewhere(raw)
+        and not _has_files_outside(raw)
     )
 
 
-def check_plain(raw: RawTable) -> None:
+def check_pyarrow_can_read(raw: RawTable) -> None:
     """Refuse a table for which a dataset returns wrong rows; deltalake checks its features."""
     reasons = {
         "columnMapping": _is_mapped(raw),
-        "files outside of its folder": _has_files_elsewhere(raw),
+        "files outside of its folder": _has_files_outside(raw),
     }
-    for reason in (reason for reason, is_so in reasons.items() if is_so):
+    for reason in (reason for reason, applies in reasons.items() if applies):
         raise UnsupportedFeatureError(
             f"The table has {reason}, but this is not supported using pyarrow Datasets",
             table=raw.name,
@@ -123,6 +123,6 @@ def _is_mapped(raw: RawTable) -> bool:
     return column_mapping_mode(raw.snapshot.metadata.configuration) is not None
 
 
-def _has_files_elsewhere(raw: RawTable) -> bool:
+def _has_files_outside(raw: RawTable) -> bool:
     paths = raw.snapshot.files()["path"]
-    return bool(pc.any(pc.match_substring_regex(paths, _ELSEWHERE)).as_py())
+    return bool(pc.any(pc.match_substring_regex(paths, _ABSOLUTE_PATH)).as_py())

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import deltalake
 
+from deltasql.api.catalog.connect import is_deltasql
 from deltasql.api.deltalake_compat.handle.alter import Alterer
-from deltasql.api.deltalake_compat.handle.open_table import is_ours
 from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 from deltasql.exceptions import TxnLogError
 from deltasql.model.schema.schema import has_nanoseconds
@@ -32,9 +32,9 @@ _NOT_GIVEN: bool = (
     inspect.signature(deltalake.DeltaTable.create).parameters["raise_if_key_not_exists"].default
 )
 _NO_EFFECT = {
-    "without_files": "the files of a table are listed when they are asked for",
+    "without_files": "the files of a table are listed when they are needed",
     "log_buffer_size": "the log is not read from files",
-    "skip_stats": "statistics are fetched when they are asked for",
+    "skip_stats": "statistics are fetched when they are needed",
 }
 
 
@@ -58,7 +58,7 @@ class DeltaTable(deltalake.DeltaTable):
         log_buffer_size: int | None = None,
         skip_stats: bool = False,
     ) -> None:
-        if not is_ours(table_uri):
+        if not is_deltasql(table_uri):
             super().__init__(table_uri, version, storage_options)
         else:
             self._storage_options = storage_options
@@ -92,7 +92,7 @@ class DeltaTable(deltalake.DeltaTable):
         table_uri: str | Path | os.PathLike[str], storage_options: dict[str, str] | None = None
     ) -> bool:
         """Return whether a table exists at this URI."""
-        if not is_ours(table_uri):
+        if not is_deltasql(table_uri):
             return deltalake.DeltaTable.is_deltatable(table_uri, storage_options)
         return RawTable.is_deltatable(table_uri, storage_options)
 
@@ -114,7 +114,7 @@ class DeltaTable(deltalake.DeltaTable):
     ) -> deltalake.DeltaTable:
         """Create a table, or replace one with mode="overwrite"; returns the table."""
         given = (commit_properties, post_commithook_properties)
-        if not is_ours(table_uri):
+        if not is_deltasql(table_uri):
             return super().create(
                 table_uri,
                 schema,
@@ -278,15 +278,15 @@ class DeltaTable(deltalake.DeltaTable):
             _warn_deprecated("`partitions`", "`filters`")
         # late: it imports pyarrow.dataset
         from deltasql.api.deltalake_compat.dataset import (
+            can_pyarrow_read,
             dataset_rows,
             filter_expression,
-            is_plain,
             read_table,
         )
 
         condition = filter_expression(filters)
         raw = self._raw
-        if raw is not None and not is_plain(raw):
+        if raw is not None and not can_pyarrow_read(raw):
             pruning = self._encode_file_pruning_predicate(partitions)
             return read_table(raw, columns, condition, pruning)
         chosen: FilePruningPredicateType | None = partitions
@@ -305,9 +305,9 @@ class DeltaTable(deltalake.DeltaTable):
         raw = self._raw
         if raw is None:
             return given
-        from deltasql.api.deltalake_compat.dataset import check_plain, file_system
+        from deltasql.api.deltalake_compat.dataset import check_pyarrow_can_read, file_system
 
-        check_plain(raw)
+        check_pyarrow_can_read(raw)
         return given or file_system(raw, self._storage_options)
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
-from deltasql.api.deltalake_compat.handle.open_table import is_ours
+from deltasql.api.catalog.connect import is_deltasql
 
 if TYPE_CHECKING:
     from deltasql.api.deltalake_compat.handle.raw_table import RawTable
@@ -97,7 +97,7 @@ def _divert(module: Any, name: str, ours_in: str, ours: str) -> None:
     @wraps(before)
     def diverted(*args: Any, **kwargs: Any) -> Any:
         address = args[0] if args else kwargs.get("table_uri", kwargs.get("uri"))
-        if not is_ours(address):
+        if not is_deltasql(address):
             return before(*args, **kwargs)
         return getattr(import_module(ours_in), ours)(*args, **kwargs)
 
@@ -118,7 +118,7 @@ def _patch_table(stock: type[Any]) -> None:
 
     @wraps(init)
     def opened(self: Any, table_uri: Any, *args: Any, **kwargs: Any) -> None:
-        if not is_ours(table_uri):
+        if not is_deltasql(table_uri):
             init(self, table_uri, *args, **kwargs)
             return
         if type(self) is stock:
@@ -127,7 +127,7 @@ def _patch_table(stock: type[Any]) -> None:
 
     @wraps(is_deltatable)
     def exists(table_uri: Any, storage_options: dict[str, str] | None = None) -> bool:
-        check = DeltaTable.is_deltatable if is_ours(table_uri) else is_deltatable
+        check = DeltaTable.is_deltatable if is_deltasql(table_uri) else is_deltatable
         return bool(check(table_uri, storage_options))
 
     _replace(stock, "__init__", opened)
@@ -158,7 +158,7 @@ def _patch_files(stock: type[Any]) -> None:
 
     @wraps(init)
     def opened(self: Any, table_uri: Any, options: Any = None, known_sizes: Any = None) -> None:
-        if is_ours(table_uri):
+        if is_deltasql(table_uri):
             raw = RawTable.open(table_uri, None, options)
             init(self, raw.table_uri(), _file_options(raw, options), known_sizes)
         else:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from deltalake import Field, TableFeatures
 from deltalake.table import TableAlterer
 
-from deltasql.api.deltalake_compat.handle.arguments import (
-    check_features,
-    check_fields,
+from deltasql.api.arguments import (
     check_flags,
     check_mapping,
     check_options,
+    check_sequence,
     check_text,
 )
 from deltasql.operations.alter.features import FEATURE_NAMES, refuse_higher_versions
@@ -19,7 +19,7 @@ from deltasql.operations.alter.features import FEATURE_NAMES, refuse_higher_vers
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deltalake import CommitProperties, Field, PostCommitHookProperties, TableFeatures
+    from deltalake import CommitProperties, PostCommitHookProperties
 
     from deltasql.api.deltalake_compat.handle.open_table import OpenTable
 
@@ -72,7 +72,7 @@ def add_columns(
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
     """Add columns."""
-    check_fields(fields)
+    check_sequence(fields, Field)
     table.commit(
         lambda tx: tx.add_columns(table.name, fields),
         commit_properties,
@@ -88,9 +88,7 @@ def add_feature(
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
     """Add table features."""
-    if isinstance(feature, str):
-        raise TypeError("Can't extract `str` to `Vec`")
-    check_features(feature)
+    check_sequence(feature, TableFeatures)
     check_flags(allow_protocol_versions_increase)
     names = [FEATURE_NAMES[str(each).rpartition(".")[2]] for each in feature]
     if names and not allow_protocol_versions_increase:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from arro3.core import RecordBatchReader
 
-from deltasql.api.deltalake_compat.handle.arguments import check_flags, check_list, check_unsigned
+from deltasql.api.arguments import check_flags, check_sequence, check_unsigned
 from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
@@ -49,7 +49,8 @@ def load_cdf(
     from deltasql.operations.changes.feed import ChangeFeed  # late: it parses SQL
 
     check_unsigned(starting_version, ending_version)
-    check_list(columns)
+    if columns is not None:
+        check_sequence(columns, str)
     check_flags(allow_out_of_range)
     begins, ends = _milliseconds(starting_timestamp), _milliseconds(ending_timestamp)
     if starting_version is None and begins is None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.deltalake_compat.handle.arguments import (
+from deltasql.api.arguments import (
     check_file_actions,
     check_flags,
     check_mapping,
@@ -14,12 +14,9 @@ from deltasql.api.deltalake_compat.handle.arguments import (
     check_texts,
     check_unsigned,
 )
-from deltasql.api.deltalake_compat.handle.properties import write_options
-from deltasql.exceptions import TableExistsError
-from deltasql.exceptions.prefixes import GENERIC_ERROR
+from deltasql.api.deltalake_compat.handle.writer_properties import write_options
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.operations.write_request import WriteRequest
-from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,6 +48,9 @@ def write(
 
     As in deltalake, `name`, `description` and `configuration` apply to new tables only.
     """
+    # late: opening a table needs neither Parquet nor the SQL parser
+    from deltasql.api.deltalake_compat.write_deltalake import write_to_table
+
     request = WriteRequest(
         mode=mode,
         schema_mode=schema_mode,
@@ -58,38 +58,7 @@ def write(
         partition_by=partition_by,
         options=write_options(writer_properties, target_file_size),
     )
-    write_request(table, data, request, commit_properties, post_commithook_properties)
-
-
-def write_request(
-    table: OpenTable,
-    data: object,
-    request: WriteRequest,
-    commit_properties: CommitProperties | None,
-    post_commithook_properties: PostCommitHookProperties | None,
-) -> None:
-    """Write rows based on the current snapshot, and change it to the new version."""
-    # late: opening a table needs neither Parquet nor the SQL parser
-    from deltasql.api.transaction.writing import write_rows
-    from deltasql.operations.rules.write_schema import move_partition_columns_last
-    from deltasql.operations.write import check_modes
-
-    check_modes(request.mode, request.schema_mode)
-    if request.mode == "error":
-        raise TableExistsError(
-            f"A table already exists at: {location_url(table.row.location)}/",
-            table=table.name,
-            prefix=GENERIC_ERROR,
-        )
-    if request.mode == "ignore":
-        return
-
-    def operate(tx: MultiTableTransaction) -> None:
-        write_rows(tx, table.name, data, request)
-        if request.schema_mode == "merge":
-            move_partition_columns_last(tx.target(table.name))
-
-    table.commit(operate, commit_properties, post_commithook_properties)
+    write_to_table(table, data, request, commit_properties, post_commithook_properties)
 
 
 def create_write_transaction(

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from arro3.core import RecordBatchReader, Table
 
-from deltasql.api.deltalake_compat.handle.arguments import check_flags
+from deltasql.api.arguments import check_flags
 from deltasql.api.deltalake_compat.handle.open_table import in_log_order
 from deltasql.engine.files.addresses import address_url, data_addresses
 from deltasql.model.properties import TableProperties

@@ -7,14 +7,14 @@ import operator
 import time
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.deltalake_compat.handle.arguments import (
+from deltasql.api.arguments import (
     check_flags,
     check_unsigned,
     parse_timestamp,
     unsigned,
 )
 from deltasql.api.deltalake_compat.handle.open_table import end_version_error
-from deltasql.api.deltalake_compat.handle.properties import write_options
+from deltasql.api.deltalake_compat.handle.writer_properties import write_options
 from deltasql.exceptions import VersionNotFoundError
 
 if TYPE_CHECKING:

@@ -1,27 +1,20 @@
-"""Open the table of a `deltasql://` URI, for reading or for writing."""
+"""OpenTable: a table at one version, and the commits that are based on it."""
 
 from __future__ import annotations
 
-import os
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from deltasql.api.catalog.connect import shared, with_storage_options
-from deltasql.api.deltalake_compat.handle.arguments import unsigned
+from deltasql.api.arguments import unsigned
+from deltasql.api.catalog.connect import find_table, parse_table_uri
 from deltasql.engine.files.live_files import LiveFiles
-from deltasql.exceptions import (
-    TableExistsError,
-    TxnLogTableNotFoundError,
-    TxnLogUriError,
-    VersionNotFoundError,
-)
+from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
 from deltasql.exceptions.prefixes import KERNEL_ERROR
 from deltasql.model.reported_protocol import reported_protocol
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
-from deltasql.uri import DeltaSqlUri, is_deltasql_uri, join_table_name, parse_uri
+from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from typing import Any, Self
 
@@ -30,12 +23,10 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.connect import TableUri
     from deltasql.api.transaction.transaction import MultiTableTransaction
-    from deltasql.config import Config
     from deltasql.model.actions import Protocol
     from deltasql.store.records import TableRow
-
-    TableUri = str | os.PathLike[str] | DeltaSqlUri
 
 T = TypeVar("T")
 
@@ -151,75 +142,6 @@ class OpenTable:
         if self.name in tx.versions:
             self.snapshot = self.snapshot_at(tx.versions[self.name])
         return result
-
-
-def is_ours(table_uri: object) -> bool:
-    """Return whether this is a `deltasql://` URI, also one that was converted to a path.
-
-    >>> from pathlib import Path
-    >>> is_ours("deltasql://sqlite/meta.db?table=t"), is_ours(Path("/lake/sales"))
-    (True, False)
-    """
-    if isinstance(table_uri, os.PathLike):
-        return str(os.fspath(table_uri)).startswith("deltasql:/")
-    return is_deltasql_uri(table_uri)
-
-
-def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
-    """Parse a URI; one without a table name is refused.
-
-    >>> parse_table_uri("deltasql://sqlite//data/meta.db?table=sales").table
-    'sales'
-    """
-    if isinstance(table_uri, os.PathLike):
-        raise TxnLogUriError(
-            f"{os.fspath(table_uri)} is a path, where a URI loses its double slashes",
-            help="Pass the URI as text.",
-        )
-    uri = table_uri if isinstance(table_uri, DeltaSqlUri) else parse_uri(table_uri)
-    if uri.table_name is None:
-        raise TxnLogUriError(
-            f"{uri} names a catalog, not a table", help="Add ?table=name, or /table for PostgreSQL."
-        )
-    return uri
-
-
-def catalog_with(uri: DeltaSqlUri, config: Config) -> Catalog:
-    """Return the catalog of a URI; raises CatalogNotFoundError if the database has none."""
-    catalog = shared(uri, config)
-    catalog.store.check_exists()
-    return catalog
-
-
-def find_table(
-    uri: DeltaSqlUri, storage_options: Mapping[str, str] | None = None
-) -> tuple[Catalog, TableRow]:
-    """Return the catalog and the row of a table; runs one SQL statement."""
-    catalog = catalog_with(uri, with_storage_options(storage_options))
-    return catalog, catalog.resolve(str(uri.table_name), fresh=True)
-
-
-def open_for_writing(
-    table_uri: str | DeltaSqlUri, storage_options: Mapping[str, str] | None
-) -> tuple[DeltaSqlUri, Catalog, str]:
-    """Return the parsed URI, its catalog and the table's name; refuse a URI with a version."""
-    uri = parse_table_uri(table_uri)
-    if uri.version is not None or uri.timestamp is not None:
-        raise TxnLogUriError(
-            f"{uri} names an old version, which cannot be written to",
-            help="Leave out ?version= and ?timestamp=.",
-        )
-    return uri, shared(uri, with_storage_options(storage_options)), str(uri.table_name)
-
-
-@contextmanager
-def leaves_existing(catalog: Catalog, table: str, *, mode: str) -> Iterator[None]:
-    """With mode `ignore`, suppress the error if another writer created the table first."""
-    try:
-        yield
-    except TableExistsError:
-        if mode != "ignore" or not catalog.exists(table):
-            raise
 
 
 def end_version_error(error: VersionNotFoundError, table: str | None) -> VersionNotFoundError:

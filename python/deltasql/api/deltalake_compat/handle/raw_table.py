@@ -11,15 +11,15 @@ import deltalake
 from arro3.core import RecordBatchReader
 from deltalake._internal import RawDeltaTable
 
-from deltasql.api.deltalake_compat.handle import alter, cdf, dml, maintenance
-from deltasql.api.deltalake_compat.handle import files as file_lists
-from deltasql.api.deltalake_compat.handle.arguments import (
-    check_list,
+from deltasql.api.arguments import (
+    check_sequence,
     check_text,
     check_texts,
     parse_timestamp,
     unsigned,
 )
+from deltasql.api.deltalake_compat.handle import alter, cdf, dml, maintenance
+from deltasql.api.deltalake_compat.handle import files as file_lists
 from deltasql.api.deltalake_compat.handle.open_table import OpenTable
 from deltasql.exceptions import TxnLogMirrorError, VersionNotFoundError
 from deltasql.exceptions.prefixes import KERNEL_ERROR
@@ -151,7 +151,8 @@ class RawTable(OpenTable):
         # late: it parses SQL
         from deltasql.api.deltalake_compat.handle.scan import read_rows
 
-        check_list(columns)
+        if columns is not None:
+            check_sequence(columns, str)
         check_texts(predicate)
         return RecordBatchReader.from_arrow(read_rows(self, columns, predicate))
 

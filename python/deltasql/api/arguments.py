@@ -6,7 +6,6 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from deltalake import Field, TableFeatures, Transaction
 from deltalake.transaction import RemoveAction
 
 from deltasql.model.clock import parse_rfc3339
@@ -21,6 +20,12 @@ LARGEST = 2**63 - 1
 _LARGEST_UNSIGNED = 2**64 - 1
 
 
+def check_text(value: Any) -> None:
+    """Refuse a value that is not a string."""
+    if not isinstance(value, str):
+        raise _wrong_type(value, "str")
+
+
 def check_texts(*values: Any) -> None:
     """Refuse values that are neither strings nor None.
 
@@ -29,15 +34,8 @@ def check_texts(*values: Any) -> None:
     TypeError: 'int' object is not an instance of 'str'
     """
     for value in values:
-        if value is not None and not isinstance(value, str):
-            raise _other(value, "str")
-
-
-def check_text(value: Any) -> None:
-    """Refuse a value that is not a string."""
-    if value is None:
-        raise TypeError("'None' is not an instance of 'str'")
-    check_texts(value)
+        if value is not None:
+            check_text(value)
 
 
 def check_flags(*values: Any) -> None:
@@ -49,49 +47,20 @@ def check_flags(*values: Any) -> None:
     """
     for value in values:
         kind = type(value)
-        if not isinstance(value, bool) and (kind.__module__, kind.__name__[:4]) != (
-            "numpy",
-            "bool",
-        ):
-            raise _not_a("bool", value)
+        is_numpy_bool = kind.__module__ == "numpy" and kind.__name__.startswith("bool")
+        if not isinstance(value, bool) and not is_numpy_bool:
+            raise _wrong_type(value, "bool")
 
 
-def check_transactions(value: Any) -> None:
-    """Refuse a value that is neither a sequence of deltalake's Transaction nor None."""
-    if value is None:
-        return
+def check_sequence(value: Any, kind: type) -> None:
+    """Refuse a value that is not a sequence of instances of `kind`; a string is refused too."""
     if isinstance(value, str):
         raise TypeError("Can't extract `str` to `Vec`")
     if not isinstance(value, Sequence):
-        raise _other(value, "Sequence")
+        raise _wrong_type(value, "Sequence")
     for each in value:
-        if not isinstance(each, Transaction):
-            raise _not_a("Transaction", each)
-
-
-def check_list(value: Any) -> None:
-    """Refuse a value that is neither a sequence of strings nor None; a string is refused too."""
-    if isinstance(value, str):
-        raise TypeError("Can't extract `str` to `Vec`")
-    check_names(value)
-
-
-def check_schema(value: Any) -> None:
-    """Refuse a value that cannot be converted to a schema."""
-    readable = isinstance(value, str | StructType) or hasattr(value, "jsonValue")
-    if not readable and not hasattr(value, "__arrow_c_schema__"):
-        raise ValueError("Expected an object with dunder __arrow_c_schema__")
-
-
-def check_mapping(value: Any) -> None:
-    """Refuse a value that is not a mapping from strings to strings or None."""
-    if not isinstance(value, Mapping):
-        raise (
-            TypeError("'None' is not an instance of 'dict'")
-            if value is None
-            else _other(value, "dict")
-        )
-    check_texts(*value.keys(), *value.values())
+        if not isinstance(each, kind):
+            raise _wrong_type(each, kind.__name__)
 
 
 def check_names(value: Any) -> None:
@@ -99,19 +68,29 @@ def check_names(value: Any) -> None:
     if value is None or isinstance(value, str):
         return
     if not isinstance(value, Sequence):
-        raise _other(value, "Sequence")
+        raise _wrong_type(value, "Sequence")
     check_texts(*value)
 
 
-def check_fields(value: Any) -> None:
-    """Refuse a value that is not a sequence of deltalake's Field."""
-    if isinstance(value, str):
-        raise TypeError("Can't extract `str` to `Vec`")
-    if not isinstance(value, Sequence):
-        raise _other(value, "Sequence") if value is not None else _no_sequence()
-    for each in value:
-        if not isinstance(each, Field):
-            raise _other(each, "Field")
+def check_mapping(value: Any) -> None:
+    """Refuse a value that is not a mapping from strings to strings or None."""
+    if not isinstance(value, Mapping):
+        raise _wrong_type(value, "dict")
+    check_texts(*value.keys(), *value.values())
+
+
+def check_options(value: Any) -> None:
+    """Refuse a value that is not a mapping from strings to strings."""
+    check_mapping(value)
+    for each in (*value.keys(), *value.values()):
+        check_text(each)
+
+
+def check_schema(value: Any) -> None:
+    """Refuse a value that cannot be converted to a schema."""
+    readable = isinstance(value, str | StructType) or hasattr(value, "jsonValue")
+    if not readable and not hasattr(value, "__arrow_c_schema__"):
+        raise ValueError("Expected an object with dunder __arrow_c_schema__")
 
 
 def check_file_actions(actions: Any, mode: str) -> None:
@@ -153,14 +132,6 @@ def _missing_field(action: object) -> str | None:
     return next((name for name in _ADD_FIELDS if not hasattr(action, name)), None)
 
 
-def check_size(value: Any) -> None:
-    """Refuse a file size that is not a positive number or None."""
-    if value is None:
-        return
-    if unsigned(value) == 0:
-        raise ValueError("target_file_size must be greater than 0")
-
-
 def unsigned(value: Any) -> int:
     """Return a number that must not be negative; errors are those of deltalake.
 
@@ -185,42 +156,10 @@ def check_unsigned(*values: Any) -> None:
             unsigned(value)
 
 
-def check_features(value: Any) -> None:
-    """Refuse a value that is not a sequence of deltalake's TableFeatures."""
-    if value is None:
-        raise _no_sequence()
-    for each in value:
-        if not isinstance(each, TableFeatures):
-            raise _other(each, "TableFeatures")
-
-
-def check_hooks(properties: Any) -> None:
-    """Refuse fields of PostCommitHookProperties that are neither bool nor None."""
-    for name in ("create_checkpoint", "cleanup_expired_logs"):
-        value = None if properties is None else getattr(properties, name)
-        if value is not None and not isinstance(value, bool):
-            raise TypeError(f"failed to extract field PyPostCommitHookProperties.{name}")
-
-
-def check_options(value: Any) -> None:
-    """Refuse a value that is not a mapping from strings to strings."""
-    check_mapping(value)
-    for each in (*value.keys(), *value.values()):
-        check_text(each)
-
-
-def _no_sequence() -> TypeError:
-    return TypeError("'None' is not an instance of 'Sequence'")
-
-
-def _not_a(wanted: str, value: object) -> TypeError:
-    if value is None:
-        return TypeError(f"'None' is not an instance of {wanted!r}")
-    return _other(value, wanted)
-
-
-def _other(value: object, wanted: str) -> TypeError:
-    return TypeError(f"{type(value).__name__!r} object is not an instance of {wanted!r}")
+def check_file_size(value: Any) -> None:
+    """Refuse a target file size that is not a positive number or None."""
+    if value is not None and unsigned(value) == 0:
+        raise ValueError("target_file_size must be greater than 0")
 
 
 def parse_timestamp(text: str) -> datetime:
@@ -233,3 +172,8 @@ def parse_timestamp(text: str) -> datetime:
         return parse_rfc3339(text)
     except ValueError as error:
         raise ValueError(f"Failed to parse datetime string: {error}") from error
+
+
+def _wrong_type(value: object, wanted: str) -> TypeError:
+    found = "'None'" if value is None else f"{type(value).__name__!r} object"
+    return TypeError(f"{found} is not an instance of {wanted!r}")
