@@ -9,8 +9,8 @@ from deltasql.api.transaction.commit_properties import (
     check_commit_properties,
     with_custom_metadata,
 )
-from deltasql.commit.create_table import created_by_other
 from deltasql.commit.staged import ReadSet, Staged, actions_from
+from deltasql.commit.stale import created_by_other
 from deltasql.engine.choose import is_spark_frame, open_engine
 from deltasql.exceptions import TableExistsError
 from deltasql.model.actions import CommitInfo, SetTransaction
