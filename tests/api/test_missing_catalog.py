@@ -71,7 +71,7 @@ ARGUMENTS: dict[str, object] = {
 NO_READS = {
     Catalog: {
         *("create_namespace", "create_table", "follow", "import_table", "import_tables"),
-        *("begin", "close", "exists", "stage_create"),
+        *("begin", "close", "exists"),
     },
     Mirror: {
         *("close", "flush"),
@@ -83,7 +83,7 @@ NO_READS = {
     },
     Inspect: {"doctor"},  # it reports a missing catalog instead of raising
     deltasql.MultiTableTransaction: {
-        *("create_missing", "create_table", "write"),
+        *("create_missing", "create_table", "write", "write_rows"),
         *("commit", "creates", "has_table", "pin", "rollback"),
         *("set_commit_properties", "set_post_commit"),
     },

@@ -20,7 +20,7 @@ from deltasql.snapshot.snapshot import open_snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.engine.base import Engine
     from deltasql.operations.changes.log import ChangedFile
     from deltasql.snapshot.snapshot import Snapshot
@@ -31,7 +31,7 @@ _PART_BYTES = 256 * 1024 * 1024
 
 
 def changes(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     table: TableRow,
     from_version: int,
     to_version: int | None = None,
@@ -101,7 +101,7 @@ class ChangeCursor:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: BaseCatalog,
         table: TableRow,
         start: str | int = "snapshot",
         *,

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.catalog.catalog import Catalog, absolute
+from deltasql.api.catalog.base import absolute
+from deltasql.api.catalog.catalog import Catalog
 from deltasql.api.deltalake_compat.handle.arguments import check_options
 from deltasql.config import Config, fingerprint
 from deltasql.exceptions import SchemaVersionError

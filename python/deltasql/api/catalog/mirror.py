@@ -22,7 +22,7 @@ from deltasql.storage import open_storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.commit.ratified import Ratified
     from deltasql.migrate.authority.foreign_commits import ForeignReport
     from deltasql.mirror.log.last_checkpoint import CheckpointInfo
@@ -49,7 +49,7 @@ class Mirror:
     [('default.sales', 0, 'ACTIVE')]
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: BaseCatalog) -> None:
         self._catalog = catalog
         self.mode = catalog.uri.mirror or catalog.config.mirror.mode
         self.publisher = Publisher(catalog.store, catalog.config)

@@ -22,7 +22,7 @@ from deltasql.uri import DEFAULT_NAMESPACE, join_table_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.model.predicates.query_text import AskedTable
     from deltasql.store.records import TableRow
 
@@ -31,7 +31,7 @@ _PLAIN = (exp.Alias, exp.Column, exp.Identifier, exp.Literal, exp.Star)
 
 
 def query(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     sql: str,
     *,
     limit: int | None = None,
@@ -67,7 +67,7 @@ def query(
 
 
 def _answer(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     asked: QueryText,
     limit: int | None,
     timeout: float | None,
@@ -97,7 +97,7 @@ class _Opened:
     snapshot: Snapshot
 
 
-def _opened(catalog: Catalog, asked: QueryText) -> Iterator[_Opened]:
+def _opened(catalog: BaseCatalog, asked: QueryText) -> Iterator[_Opened]:
     """Yield a snapshot of every table; the latest versions are from one point in time."""
     heads = CatalogSnapshot(catalog.store, catalog.cache)
     rows = heads.tables()
@@ -115,7 +115,7 @@ def _opened(catalog: Catalog, asked: QueryText) -> Iterator[_Opened]:
         yield _Opened(each.place, snapshot)
 
 
-def _named(catalog: Catalog, asked: AskedTable, rows: Sequence[TableRow]) -> TableRow:
+def _named(catalog: BaseCatalog, asked: AskedTable, rows: Sequence[TableRow]) -> TableRow:
     """Return the table of this name, or the only table whose name differs in case alone."""
     wanted = (asked.namespace or DEFAULT_NAMESPACE, asked.name)
     folded = tuple(part.casefold() for part in wanted)
@@ -136,7 +136,7 @@ def _named(catalog: Catalog, asked: AskedTable, rows: Sequence[TableRow]) -> Tab
     )
 
 
-def _live(catalog: Catalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
+def _live(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
     """Return the files of a table that a query may need."""
     condition = condition_on(tree, place, snapshot.schema)
     enough = None if condition is not None else _rows_wanted(tree, place)
@@ -191,7 +191,7 @@ def _some_files(snapshot: Snapshot, rows: int) -> pa.Table | None:
     return listed.slice(0, pc.sum(pc.less(reached, rows)).as_py() + 1)
 
 
-def _names(catalog: Catalog, limit: int | None) -> pa.RecordBatchReader:
+def _names(catalog: BaseCatalog, limit: int | None) -> pa.RecordBatchReader:
     tables = catalog.tables()[:limit]
     return pa.table(
         {

@@ -19,10 +19,10 @@ from deltasql.store.intents import delete_taken_intents, take_intents
 from deltasql.store.locations import tables_around, tables_at
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
 
 
-def vacuum_uncommitted(catalog: Catalog, *, dry_run: bool = True) -> list[str]:
+def vacuum_uncommitted(catalog: BaseCatalog, *, dry_run: bool = True) -> list[str]:
     """Delete files whose intent is older than an hour and whose table does not exist.
 
     Returns the paths of the files. A transaction that still runs cannot commit after that.
@@ -43,7 +43,7 @@ def vacuum_uncommitted(catalog: Catalog, *, dry_run: bool = True) -> list[str]:
 class _Abandoned:
     """The files of one intent: a single file, or the folder of one write by an engine."""
 
-    def __init__(self, catalog: Catalog, path: str) -> None:
+    def __init__(self, catalog: BaseCatalog, path: str) -> None:
         self._catalog, self._is_folder = catalog, path.endswith("/")
         self._root, self._name = _split(path.rstrip("/"))
         self._storage = open_storage(self._root, catalog.config.storage)

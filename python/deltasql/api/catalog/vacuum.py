@@ -26,7 +26,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.model.progress import OnProgress
     from deltasql.operations.vacuum.unreferenced import FindUnreferenced
@@ -40,7 +40,7 @@ _AT_ONCE = 1000
 
 
 def vacuum(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     table: TableRow,
     commit: Commit,
     *,
@@ -98,7 +98,7 @@ def vacuum(
     return plan.files
 
 
-def _finder(catalog: Catalog, engine: str | None, session: Any) -> FindUnreferenced:
+def _finder(catalog: BaseCatalog, engine: str | None, session: Any) -> FindUnreferenced:
     wanted = engine or catalog.config.engine.default
     if wanted in ("auto", "duckdb"):
         return find_unreferenced
@@ -134,12 +134,12 @@ def _record(
     set_commit_info(tx.target(name), operation, parameters, metrics, extra=extra)
 
 
-def mirror_targets(catalog: Catalog) -> list[tuple[str, str]]:
+def mirror_targets(catalog: BaseCatalog) -> list[tuple[str, str]]:
     """Return kind and location of all publish targets of a catalog."""
     return [(kind, location) for kind, location in catalog.store.query("target_locations")]
 
 
-def databases(catalog: Catalog, targets: Sequence[tuple[str, str]]) -> list[str]:
+def databases(catalog: BaseCatalog, targets: Sequence[tuple[str, str]]) -> list[str]:
     """Return the database file of this catalog, and the DuckDB files with views of its tables."""
     views = [location for kind, location in targets if kind == DUCKDB]
     uri = catalog.uri
@@ -147,7 +147,7 @@ def databases(catalog: Catalog, targets: Sequence[tuple[str, str]]) -> list[str]
 
 
 def _other_tables(
-    catalog: Catalog, table: TableRow, targets: Sequence[tuple[str, str]]
+    catalog: BaseCatalog, table: TableRow, targets: Sequence[tuple[str, str]]
 ) -> list[str]:
     """Return the location keys of other tables and replicas below a table's folder."""
     replicas = [location_key(location) for kind, location in targets if kind == DELTA]

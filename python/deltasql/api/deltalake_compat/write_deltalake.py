@@ -22,7 +22,6 @@ from deltasql.api.deltalake_compat.handle.arguments import (
 from deltasql.api.deltalake_compat.handle.opening import is_ours
 from deltasql.api.deltalake_compat.handle.properties import write_options
 from deltasql.api.deltalake_compat.handle.write import WriteSide
-from deltasql.api.transaction.writing import write_rows
 from deltasql.operations.rules.write_schema import move_partition_columns_last
 from deltasql.operations.write_request import WriteRequest
 
@@ -115,7 +114,7 @@ def write_deltalake(
         if configuration and not tx.has_table(table):
             properties = table_properties(configuration, strict=True)
             request = replace(request, properties=properties)
-        write_rows(tx, table, data, request)
+        tx.write_rows(table, data, request)
         if evolution == "merge":
             move_partition_columns_last(tx.target(table))
         tx.set_commit_properties(table, commit_properties)

@@ -23,7 +23,7 @@ from deltasql.store.records import metadata_from_row, protocol_from_row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.model.actions import Metadata, Protocol
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.dialect import Row
@@ -96,7 +96,7 @@ def columns_of(snapshot: Snapshot) -> list[Column]:
 
 
 def schema_changes(
-    catalog: Catalog, name: str, *, limit: int, cursor: str | None
+    catalog: BaseCatalog, name: str, *, limit: int, cursor: str | None
 ) -> Page[SchemaChange]:
     """Return versions that changed columns, properties or the protocol, newest first."""
     table_id = catalog.resolve(name, fresh=True).table_id
@@ -111,7 +111,7 @@ def schema_changes(
     )
 
 
-def _changes(catalog: Catalog, table_id: int, rows: Sequence[Row]) -> list[SchemaChange]:
+def _changes(catalog: BaseCatalog, table_id: int, rows: Sequence[Row]) -> list[SchemaChange]:
     """Compare each of these versions with the state before it; newest first."""
     if not rows:
         return []

@@ -21,7 +21,7 @@ from deltasql.store.records import load_dv
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.dialect import Row
 
@@ -76,7 +76,7 @@ class VersionDiff(Shown):
 
 
 def diff(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     name: str,
     first: int,
     last: int,

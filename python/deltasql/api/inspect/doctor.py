@@ -32,9 +32,8 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog, CatalogTable
     from deltasql.api.inspect.totals import TableTotals
-    from deltasql.api.table import CatalogTable
     from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.store.dialect import Row
 
@@ -65,13 +64,13 @@ class DoctorReport(Shown):
 
 
 def doctor(
-    catalog: Catalog, table: str | None = None, totals: TotalsCache | None = None
+    catalog: BaseCatalog, table: str | None = None, totals: TotalsCache | None = None
 ) -> DoctorReport:
     """Check a catalog, or one of its tables."""
     return DoctorReport(tuple(_run(catalog, table, totals or TotalsCache(catalog.store))))
 
 
-def _run(catalog: Catalog, table: str | None, totals: TotalsCache) -> Iterator[Check]:
+def _run(catalog: BaseCatalog, table: str | None, totals: TotalsCache) -> Iterator[Check]:
     store = catalog.store
     try:
         yield checks.connectivity(store)
@@ -98,7 +97,7 @@ def _run(catalog: Catalog, table: str | None, totals: TotalsCache) -> Iterator[C
     yield from _tables(catalog, sound, totals)
 
 
-def _mirror(catalog: Catalog, table_ids: set[int]) -> Iterator[Check]:
+def _mirror(catalog: BaseCatalog, table_ids: set[int]) -> Iterator[Check]:
     problems = 0
     targets = [each for each in all_targets(catalog.store) if each.table.table_id in table_ids]
     for target in targets:
@@ -110,7 +109,7 @@ def _mirror(catalog: Catalog, table_ids: set[int]) -> Iterator[Check]:
         yield Check("mirror", OK, f"{many(len(targets), 'target')}, none behind or failing")
 
 
-def _mirror_problem(catalog: Catalog, target: PublishTarget) -> Check | None:
+def _mirror_problem(catalog: BaseCatalog, target: PublishTarget) -> Check | None:
     found = status_of(target, catalog.config.mirror)
     place = "" if target.is_own else f" at {target.name}"
     name = join_table_name(target.table.namespace, target.table.name)
@@ -144,7 +143,7 @@ def _mirror_problem(catalog: Catalog, target: PublishTarget) -> Check | None:
     return None
 
 
-def _intents(catalog: Catalog) -> Check:
+def _intents(catalog: BaseCatalog) -> Check:
     abandoned = catalog.store.query("staged_without_table", before_ms=now_ms() - INTENT_GRACE_MS)
     if abandoned:
         return Check(
@@ -166,7 +165,9 @@ def _intents(catalog: Catalog) -> Check:
     )
 
 
-def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) -> Iterator[Check]:
+def _tables(
+    catalog: BaseCatalog, chosen: list[CatalogTable], cache: TotalsCache
+) -> Iterator[Check]:
     """Check sizes and maintenance of at most `_CLOSELY` tables: those that changed last."""
     rows = {row[0]: row for row in catalog.store.query("live_heads")}
     latest = sorted(
@@ -206,7 +207,7 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) ->
 
 
 def _table(
-    catalog: Catalog, table: CatalogTable, totals: TableTotals, shut: dict[str, int]
+    catalog: BaseCatalog, table: CatalogTable, totals: TableTotals, shut: dict[str, int]
 ) -> Iterator[Check]:
     """Check a table; `shut` counts the skipped tables by object store that did not respond."""
     store = _store_of(table.location)
@@ -233,10 +234,15 @@ def _table(
             )
 
 
-def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
+def _log_files(catalog: BaseCatalog, table: CatalogTable) -> Iterator[Check]:
     """Find damage in the published logs of a table, as `mirror status` does."""
+    from deltasql.mirror.verify.quick_check import log_faults  # late: it reads logs
+
     for target in targets_of(catalog.store, table.row):
-        faults = catalog.mirror.faults(target) if target.kind == DELTA else []
+        if target.kind != DELTA:
+            continue
+        storage = open_storage(target.location, catalog.config.storage)
+        faults = log_faults(catalog.store, target, storage)
         if not faults:
             continue
         place = "" if target.is_own else f" at {target.name}"
@@ -253,7 +259,7 @@ def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
 
 
 def _small_files(
-    catalog: Catalog, tables: list[CatalogTable], totals: dict[int, TableTotals]
+    catalog: BaseCatalog, tables: list[CatalogTable], totals: dict[int, TableTotals]
 ) -> dict[int, str]:
     """Return a message, by table id, for tables in which OPTIMIZE would save many files.
 
@@ -292,7 +298,9 @@ def _store_of(location: str) -> str | None:
     return f"{scheme}://{rest.partition('/')[0]}" if found and scheme != "file" else None
 
 
-def _published_totals(catalog: Catalog, table: CatalogTable, totals: TableTotals) -> Check | None:
+def _published_totals(
+    catalog: BaseCatalog, table: CatalogTable, totals: TableTotals
+) -> Check | None:
     """Compare the live files with the published checksum of the same version, if it exists."""
     storage = open_storage(table.location, catalog.config.storage)
     try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql.api.table import CatalogTable
+    from deltasql.api.catalog.base import CatalogTable
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.dialect import Row
 

@@ -17,7 +17,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.store.dialect import Row
 
 _NEVER = 2**62
@@ -81,7 +81,7 @@ class RecentCommit(Shown):
 
 
 def history(
-    catalog: Catalog, name: str, *, operation: str | None, limit: int, cursor: str | None
+    catalog: BaseCatalog, name: str, *, operation: str | None, limit: int, cursor: str | None
 ) -> Page[CommitEntry]:
     """Return the commits of a table, newest first; `operation` selects one kind of commit."""
     last = _NEVER if cursor is None else read_cursor("history", cursor, int)[0]
@@ -95,7 +95,7 @@ def history(
     return Page(found, write_cursor("history", found[-1].version - 1) if more else None)
 
 
-def commit(catalog: Catalog, name: str, version: int) -> CommitEntry:
+def commit(catalog: BaseCatalog, name: str, version: int) -> CommitEntry:
     """Return one commit of a table."""
     table = catalog.resolve(name, fresh=True)
     span = {"first": version, "last": version, "limit": 1}
@@ -128,7 +128,7 @@ def _entry(row: Row) -> CommitEntry:
 
 
 def transactions(
-    catalog: Catalog, *, hours: int | None, table: str | None, limit: int, cursor: str | None
+    catalog: BaseCatalog, *, hours: int | None, table: str | None, limit: int, cursor: str | None
 ) -> Page[TransactionEvent]:
     """Return transactions over several tables, newest first."""
     before = (_NEVER, "") if cursor is None else read_cursor("transactions", cursor, int, str)
@@ -153,7 +153,7 @@ def transactions(
     return Page(tuple(_events(catalog, [row[0] for row in found])), place)
 
 
-def transaction(catalog: Catalog, txn_id: str) -> TransactionEvent:
+def transaction(catalog: BaseCatalog, txn_id: str) -> TransactionEvent:
     """Return a transaction with every table that it changed."""
     for event in _events(catalog, [txn_id]):
         return event
@@ -163,7 +163,7 @@ def transaction(catalog: Catalog, txn_id: str) -> TransactionEvent:
     )
 
 
-def _events(catalog: Catalog, txn_ids: Sequence[str]) -> list[TransactionEvent]:
+def _events(catalog: BaseCatalog, txn_ids: Sequence[str]) -> list[TransactionEvent]:
     members: dict[str, list[Row]] = defaultdict(list)
     if txn_ids:
         for row in catalog.store.query("participants", txn_ids=list(txn_ids)):
@@ -192,7 +192,7 @@ def _participant(row: Row) -> Participant:
     )
 
 
-def recent(catalog: Catalog, *, limit: int) -> tuple[RecentCommit, ...]:
+def recent(catalog: BaseCatalog, *, limit: int) -> tuple[RecentCommit, ...]:
     """Return the latest commits of all tables, newest first."""
     rows: list[Row] = []
     for span in (*_SPANS_MS, None):
@@ -210,7 +210,7 @@ class CommitWatch:
     order.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: BaseCatalog) -> None:
         self._catalog = catalog
         self._seen = {row[0]: row[8] for row in self._heads()}
 

@@ -24,7 +24,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.inspect.totals import TableTotals, TotalsCache
     from deltasql.store.dialect import Row
 
@@ -90,7 +90,7 @@ class Overview(Shown):
 
 
 def overview(
-    catalog: Catalog, cache: TotalsCache, *, hours: int, namespace: str | None, limit: int
+    catalog: BaseCatalog, cache: TotalsCache, *, hours: int, namespace: str | None, limit: int
 ) -> Overview:
     """Return an overview; the totals include tables on later pages."""
     heads = _heads(catalog, namespace)
@@ -116,7 +116,7 @@ def overview(
     )
 
 
-def files_to_add_up(catalog: Catalog, cache: TotalsCache) -> int:
+def files_to_add_up(catalog: BaseCatalog, cache: TotalsCache) -> int:
     """Return how many files an overview must read, because their totals are not cached."""
     return cache.unseen({each.table_id: each.next_file_id for each in _heads(catalog, None)})
 
@@ -133,7 +133,7 @@ class _TableHead:
     is_shut: bool
 
 
-def _heads(catalog: Catalog, namespace: str | None) -> list[_TableHead]:
+def _heads(catalog: BaseCatalog, namespace: str | None) -> list[_TableHead]:
     moment = now_ms()
     return [
         _TableHead(
@@ -159,7 +159,7 @@ def _lag_ms(version: int, published: int, waiting_since: int | None, moment: int
 
 
 def tables(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     cache: TotalsCache,
     *,
     namespace: str | None,
@@ -180,14 +180,14 @@ def tables(
     return Page(tuple(_summaries(catalog, cache, found)), last)
 
 
-def table(catalog: Catalog, cache: TotalsCache, name: str) -> TableSummary:
+def table(catalog: BaseCatalog, cache: TotalsCache, name: str) -> TableSummary:
     """Return a summary of one table."""
     row = catalog.resolve(name, fresh=True)
     rows = catalog.store.query("summary_of", table_id=row.table_id)
     return _summaries(catalog, cache, rows)[0]
 
 
-def _summaries(catalog: Catalog, cache: TotalsCache, rows: Sequence[Row]) -> list[TableSummary]:
+def _summaries(catalog: BaseCatalog, cache: TotalsCache, rows: Sequence[Row]) -> list[TableSummary]:
     totals = cache.of({row[0]: row[8] for row in rows})
     moment = now_ms()
     # A table that was deleted since then has no totals.
@@ -223,7 +223,7 @@ def _summary(row: Row, totals: TableTotals, moment: int) -> TableSummary:
 
 
 def activity(
-    catalog: Catalog, *, hours: int, table: str | None = None, namespace: str | None = None
+    catalog: BaseCatalog, *, hours: int, table: str | None = None, namespace: str | None = None
 ) -> tuple[HourCount, ...]:
     """Return the number of commits in each of the last hours, oldest first, zeros included."""
     if not 1 <= hours <= MOST_HOURS:

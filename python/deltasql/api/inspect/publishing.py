@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
 from deltasql.exceptions import redact
-from deltasql.mirror.publish.status import release
-from deltasql.mirror.publish.targets import named
+from deltasql.mirror.publish.targets import named, targets_of
 from deltasql.model.clock import from_ms, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.store.dialect import Row
 
@@ -37,7 +34,7 @@ class MirrorVersion(Shown):
 
 
 def mirror_versions(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     name: str,
     *,
     target: str,
@@ -48,7 +45,7 @@ def mirror_versions(
     """Return versions: the failed ones first, then the others, each newest first."""
     if only is not None and only not in STATUSES:
         raise BadRequest(f"only is one of {', '.join(STATUSES)}; got {only!r}")
-    place = named(catalog.mirror.targets(name), target)
+    place = named(targets_of(catalog.store, catalog.resolve(name, fresh=True)), target)
     is_failing, before = (1, _NEVER) if cursor is None else read_cursor("mirror", cursor, int, int)
     wanted = page_size(limit) + 1
     found: list[tuple[int, MirrorVersion]] = []
@@ -101,20 +98,3 @@ def _version(row: Row, place: PublishTarget) -> MirrorVersion:
         updated_at=None if updated_at_ms is None else from_ms(updated_at_ms),
         committed_at=None if committed_at_ms is None else from_ms(committed_at_ms),
     )
-
-
-def retry(
-    catalog: Catalog,
-    name: str,
-    *,
-    target: str,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> int:
-    """Publish to a target now, without the backoff after a failure.
-
-    Returns the number of published versions. A quarantined target is released first; it is
-    quarantined again if the foreign commit is still in its log.
-    """
-    place = named(catalog.mirror.targets(name), target)
-    release(catalog.store, place.table, place.name)
-    return catalog.mirror.publish(name, target=target, on_progress=on_progress)

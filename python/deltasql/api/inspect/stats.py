@@ -24,7 +24,7 @@ from deltasql.store.records import load
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.model.actions import Metadata
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -259,7 +259,7 @@ class Measured:
 
 
 def table_stats(
-    catalog: Catalog, name: str, measured: Measured, days: int, partitions: int
+    catalog: BaseCatalog, name: str, measured: Measured, days: int, partitions: int
 ) -> TableStats:
     """Return the statistics of a table, with growth and the largest partitions."""
     if not 1 <= days <= MOST_DAYS:

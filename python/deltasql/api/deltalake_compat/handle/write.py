@@ -61,7 +61,6 @@ class WriteSide(RawBase):
     ) -> None:
         """Write rows based on the current snapshot, and change it to the new version."""
         # late: opening a table needs neither Parquet nor the SQL parser
-        from deltasql.api.transaction.writing import write_rows
         from deltasql.operations.rules.write_schema import move_partition_columns_last
         from deltasql.operations.write import check_modes
 
@@ -76,7 +75,7 @@ class WriteSide(RawBase):
             return
 
         def operate(tx: MultiTableTransaction) -> None:
-            write_rows(tx, self.name, data, request)
+            tx.write_rows(self.name, data, request)
             if request.schema_mode == "merge":
                 move_partition_columns_last(tx.target(self.name))
 
