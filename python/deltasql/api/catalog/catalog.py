@@ -13,6 +13,7 @@ from deltasql.api.transaction.transaction import MultiTableTransaction
 from deltasql.exceptions import TableExistsError, TxnLogTransactionError
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 from deltasql.snapshot.snapshot import snapshots_as_of
 from deltasql.store.migrations import latest_version
 from deltasql.uri import join_table_name, split_table_name
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class Health(Report):
     """Whether a catalog can be used, and its state."""
 
     ok: bool

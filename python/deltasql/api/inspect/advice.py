@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.api.inspect.page import Shown
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
+from deltasql.model.report import Report
 from deltasql.operations.vacuum.file_search import KEPT, MARK, RETAINED
 from deltasql.store.records import load
 
@@ -29,7 +29,7 @@ _WORTHWHILE_FILES, WORTHWHILE_SHARE = 8, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class OptimizeAdvice(Shown):
+class OptimizeAdvice(Report):
     """An estimate of what OPTIMIZE would do; it combines files within a partition.
 
     Small files are those below `target_size`. A small file that cannot be combined with another is
@@ -47,7 +47,7 @@ class OptimizeAdvice(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class VacuumAdvice(Shown):
+class VacuumAdvice(Report):
     """The most that VACUUM would delete: files that were restored since are kept."""
 
     files: int
@@ -58,7 +58,7 @@ class VacuumAdvice(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceAdvice(Shown):
+class MaintenanceAdvice(Report):
     """The maintenance that a table needs now, and the suggested commands."""
 
     name: str

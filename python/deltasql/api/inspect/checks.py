@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deltasql.api.inspect.page import Shown
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 from deltasql.storage.location import location_key
 from deltasql.store.migrations import (
     altered_migrations,
@@ -34,7 +34,7 @@ OLDEST = {"sqlite": (3, 37), "postgres": (12,), "duckdb": (1, 4)}
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Shown):
+class Check(Report):
     """The result of one check: status, details, and a suggestion for a problem."""
 
     name: str

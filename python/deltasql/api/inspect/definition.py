@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import Page, cut, page_size, read_cursor, write_cursor
 from deltasql.exceptions import MASK, is_secret_name
 from deltasql.model.clock import from_ms
+from deltasql.model.report import Report
 from deltasql.model.schema.schema import (
     PHYSICAL_NAME,
     ArrayType,
@@ -34,7 +35,7 @@ _NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "big
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Shown):
+class Column(Report):
     """A column of a table, with the name of its SQL type."""
 
     name: str
@@ -46,7 +47,7 @@ class Column(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnChange(Shown):
+class ColumnChange(Report):
     """A change of a column.
 
     `kind` is added, dropped, renamed, type, nullability, metadata or reordered.
@@ -59,7 +60,7 @@ class ColumnChange(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class ValueChange(Shown):
+class ValueChange(Report):
     """A change of a property; None means no value."""
 
     key: str
@@ -68,7 +69,7 @@ class ValueChange(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaChange(Shown):
+class SchemaChange(Report):
     """A version that changed columns, properties or the protocol of a table."""
 
     version: int

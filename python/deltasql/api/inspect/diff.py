@@ -12,9 +12,10 @@ from deltasql.api.inspect.definition import (
     metadata_changes,
     protocol_changes,
 )
-from deltasql.api.inspect.page import Shown, page_size
+from deltasql.api.inspect.page import page_size
 from deltasql.api.inspect.stats import partition_names, partition_of
 from deltasql.engine.choose import open_engine
+from deltasql.model.report import Report
 from deltasql.operations.changes.diff import row_difference
 from deltasql.store.records import load_dv
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class FileTotals(Shown):
+class FileTotals(Report):
     """Totals of files; `rows` is None if a file has no row count."""
 
     files: int
@@ -36,7 +37,7 @@ class FileTotals(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange(Shown):
+class FileChange(Report):
     """A file that only one of the versions has; `version` added or removed it."""
 
     path: str
@@ -47,7 +48,7 @@ class FileChange(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class RowDiff(Shown):
+class RowDiff(Report):
     """Inserted and deleted rows, with the columns that both versions have."""
 
     columns: tuple[str, ...]
@@ -57,7 +58,7 @@ class RowDiff(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class VersionDiff(Shown):
+class VersionDiff(Report):
     """The differences from version `first` to version `last`, which may be the earlier one."""
 
     name: str

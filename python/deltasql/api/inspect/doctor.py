@@ -14,7 +14,6 @@ from deltasql.api.inspect.advice import (
     vacuum_advice,
 )
 from deltasql.api.inspect.checks import FAILURE, OK, WARNING, Check
-from deltasql.api.inspect.page import Shown
 from deltasql.api.inspect.totals import TotalsCache
 from deltasql.exceptions import TxnLogError, redact
 from deltasql.mirror.checkpoint.checksum import checksum_file
@@ -23,6 +22,7 @@ from deltasql.mirror.publish.targets import DELTA, FAILED, QUARANTINED, all_targ
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
+from deltasql.model.report import Report
 from deltasql.operations.optimize.optimize import wanted_file_size
 from deltasql.operations.vacuum.vacuum import INTENT_GRACE_MS
 from deltasql.snapshot.snapshot import open_snapshot
@@ -45,7 +45,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class DoctorReport(Shown):
+class DoctorReport(Report):
     """The results of all checks; `ok` means that no check failed."""
 
     checks: tuple[Check, ...]

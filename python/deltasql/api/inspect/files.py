@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from deltasql.api.inspect.page import (
     BadRequest,
     Page,
-    Shown,
     cut,
     page_size,
     read_cursor,
@@ -19,6 +18,7 @@ from deltasql.api.inspect.page import (
 )
 from deltasql.api.inspect.stats import partition_names, partition_of
 from deltasql.model.clock import from_ms
+from deltasql.model.report import Report
 from deltasql.snapshot.files import to_arrow
 from deltasql.store.records import load, load_dv
 
@@ -37,7 +37,7 @@ _NEAR = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class FileEntry(Shown):
+class FileEntry(Report):
     """A live file of a version."""
 
     path: str

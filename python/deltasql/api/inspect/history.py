@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import Page, cut, page_size, read_cursor, write_cursor
 from deltasql.exceptions import TxnLogTransactionError, VersionNotFoundError
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.report import Report
 from deltasql.model.row_changes import RowChanges, row_changes
 from deltasql.store.records import VersionRow, load
 from deltasql.uri import join_table_name
@@ -27,7 +28,7 @@ _SPANS_MS = (_HOUR_MS, 24 * _HOUR_MS, 30 * 24 * _HOUR_MS)
 
 
 @dataclass(frozen=True, slots=True)
-class CommitEntry(Shown):
+class CommitEntry(Report):
     """One version of a table."""
 
     version: int
@@ -45,7 +46,7 @@ class CommitEntry(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class Participant(Shown):
+class Participant(Report):
     """The commit of a transaction to one of its tables."""
 
     table: str
@@ -56,7 +57,7 @@ class Participant(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionEvent(Shown):
+class TransactionEvent(Report):
     """A transaction with every table that it changed."""
 
     txn_id: str
@@ -67,7 +68,7 @@ class TransactionEvent(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class RecentCommit(Shown):
+class RecentCommit(Report):
     """A version of any table."""
 
     table: str

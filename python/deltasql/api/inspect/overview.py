@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from deltasql.api.inspect.page import (
     BadRequest,
     Page,
-    Shown,
     cut,
     page_size,
     read_cursor,
@@ -18,6 +17,7 @@ from deltasql.api.inspect.page import (
 from deltasql.exceptions import redact
 from deltasql.mirror.publish.targets import ACTIVE, FOLLOWING, QUARANTINED
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.report import Report
 from deltasql.store.records import TableRow, load
 from deltasql.uri import join_table_name
 
@@ -33,7 +33,7 @@ MOST_HOURS = 24 * 366
 
 
 @dataclass(frozen=True, slots=True)
-class HourCount(Shown):
+class HourCount(Report):
     """The number of commits in an hour."""
 
     hour: datetime
@@ -41,7 +41,7 @@ class HourCount(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class TableSummary(Shown):
+class TableSummary(Report):
     """A summary of one table."""
 
     name: str
@@ -64,7 +64,7 @@ class TableSummary(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogTotals(Shown):
+class CatalogTotals(Report):
     """Totals of all tables of a catalog; `commits` counts those of the requested hours."""
 
     tables: int
@@ -78,7 +78,7 @@ class CatalogTotals(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class Overview(Shown):
+class Overview(Report):
     """The first tables of a catalog, the totals of all tables, and the commits of each hour."""
 
     backend: str

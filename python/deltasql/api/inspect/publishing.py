@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import BadRequest, Page, page_size, read_cursor, write_cursor
 from deltasql.exceptions import redact
 from deltasql.mirror.publish.targets import named, targets_of
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.base import BaseCatalog
@@ -21,7 +22,7 @@ _NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorVersion(Shown):
+class MirrorVersion(Report):
     """A version at a target; `status` is PENDING, IN_FLIGHT, COMPLETE or FAILED."""
 
     version: int

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import BadRequest, Page, page_size, read_cursor, write_cursor
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.report import Report
 from deltasql.model.row_changes import row_changes
 from deltasql.operations.changes.log import physical_partitioning
 from deltasql.operations.optimize.optimize import wanted_file_size
@@ -35,7 +36,7 @@ ORDERS = ("bytes", "files", "rows", "partition")
 
 
 @dataclass(frozen=True, slots=True)
-class SizeBucket(Shown):
+class SizeBucket(Report):
     """Files of at least `low` and less than `high` bytes."""
 
     low: int
@@ -45,7 +46,7 @@ class SizeBucket(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class DayGrowth(Shown):
+class DayGrowth(Report):
     """Added and removed files of a day (UTC), and the size of the table at its end.
 
     `rows_added` are the rows that commits inserted, without copied and updated rows; it is None if
@@ -63,7 +64,7 @@ class DayGrowth(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStats(Shown):
+class PartitionStats(Report):
     """The live files of one partition."""
 
     values: dict[str, str | None]
@@ -75,7 +76,7 @@ class PartitionStats(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class Skew(Shown):
+class Skew(Report):
     """The skew of partitions: the size of the largest divided by the median size."""
 
     partitions: int
@@ -85,7 +86,7 @@ class Skew(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class TableStats(Shown):
+class TableStats(Report):
     """Statistics of a version of a table."""
 
     name: str
