@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from deltasql.api.inspect.totals import TotalsCache
 from deltasql.model.actions import DeletionVector, RemoveFile
 from deltasql.model.row_changes import RowChanges
 from tests.api.inspect.support import SCHEMA, add, commit
@@ -50,6 +51,17 @@ def test_totals_move_on_with_what_came_and_went(sales: Catalog) -> None:
     assert (found.files, found.bytes, found.rows) == (4, 202_000_305, 91)
     fresh = sales.table("sales").snapshot().totals()
     assert (fresh.num_files, fresh.size_bytes) == (found.files, found.bytes)
+
+
+def test_overview_leaves_out_a_table_that_is_deleted_while_it_is_read(
+    sales: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltasql.api.inspect.totals._FEW_FILES", 0)
+    cache, table_id = TotalsCache(sales.store), sales.resolve("sales").table_id
+    assert cache.of({table_id: 2})[table_id].sums.files == 4
+    with sales.store.change() as (session, _):
+        session.execute("discard_head", table_id=table_id)
+    assert cache.of({table_id: 3}) == {}
 
 
 @pytest.mark.parametrize("seed", range(3))
