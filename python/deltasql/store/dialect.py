@@ -84,6 +84,12 @@ class Dialect(Protocol):
     """One kind of database."""
 
     name: str
+    oldest_version: tuple[int, ...]
+    """The oldest version of the database that deltasql supports."""
+    drivers: tuple[str, ...]
+    """The packages that connect to it, besides Python's own."""
+    lists_transactions: bool
+    """Whether `longest_transaction` finds transactions that other connections left open."""
     types: dict[str, str]
     bulk_files: int
     """The number of files from which `arrow` is faster than `query`."""

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 def absolute(uri: DeltaSqlUri) -> DeltaSqlUri:
     """Return the URI with an absolute path, which does not depend on the working directory."""
-    if uri.backend == "postgres" or uri.is_memory:
-        return uri
-    return replace(uri, database=str(Path(uri.database).absolute()))
+    return replace(uri, database=str(Path(uri.database).absolute())) if uri.is_file else uri
 
 
 class BaseCatalog:

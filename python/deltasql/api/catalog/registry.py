@@ -95,7 +95,7 @@ def _last_dropped(catalog: BaseCatalog, name: str) -> TableRow:
 
 def _default_location(catalog: BaseCatalog, namespace: str, name: str) -> str:
     root, uri = catalog.config.table.data_root, catalog.uri
-    if root is None and (uri.backend == "postgres" or uri.is_memory):
+    if root is None and not uri.is_file:
         raise TxnLogConfigError(
             "a new table needs a location: this catalog has no data root",
             help="Pass location=, add ?location= to the URI, or set table.data_root "

@@ -143,7 +143,7 @@ def databases(catalog: BaseCatalog, targets: Sequence[tuple[str, str]]) -> list[
     """Return the database file of this catalog, and the DuckDB files with views of its tables."""
     views = [location for kind, location in targets if kind == DUCKDB]
     uri = catalog.uri
-    return views if uri.backend == "postgres" or uri.is_memory else [uri.database, *views]
+    return [uri.database, *views] if uri.is_file else views
 
 
 def _other_tables(

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 OK, WARNING, FAILURE = "ok", "warning", "failure"
 _SLOW_MS = 100.0
 _LONG_TRANSACTION_S = 300.0
-_DRIVERS = {"sqlite": (), "duckdb": ("duckdb",), "postgres": ("psycopg", "psycopg-pool")}
 _PACKAGES = ("deltasql", "deltalake", "pyarrow", "pyspark")
-# The oldest supported versions. SQLite has STRICT tables since 3.37.
-OLDEST = {"sqlite": (3, 37), "postgres": (12,), "duckdb": (1, 4)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +61,15 @@ def connectivity(store: Store) -> Check:
 
 def versions(store: Store) -> Iterator[Check]:
     """Report the versions of the database, its driver and the libraries."""
-    name = store.dialect.name
+    name, oldest = store.dialect.name, store.dialect.oldest_version
     found = str(store.query("database_version")[0][0])
-    oldest = OLDEST[name]
     if _numbers(found)[: len(oldest)] < oldest:
         wanted = ".".join(map(str, oldest))
         yield Check("database version", FAILURE, f"{name} {found}", f"Use {wanted} or later.")
     else:
         yield Check("database version", OK, f"{name} {found}")
     told = []
-    for package in (*_DRIVERS[name], *_PACKAGES):
+    for package in (*store.dialect.drivers, *_PACKAGES):
         try:
             told.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
@@ -135,7 +131,7 @@ def pool(store: Store) -> Iterator[Check]:
     usage = store.dialect.usage()
     told = ", ".join(f"{number} {state}" for state, number in usage.items())
     yield Check("pool", OK, told)
-    if store.dialect.name == "postgres":
+    if store.dialect.lists_transactions:
         age = float(store.query("longest_transaction")[0][0])
         if age > _LONG_TRANSACTION_S:
             yield Check(
