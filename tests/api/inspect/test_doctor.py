@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.api.inspect.examine import examine
+from deltasql.api.functions import examine
 from deltasql.exceptions import TxnLogTableNotFoundError
 from deltasql.store.statements import statement
 

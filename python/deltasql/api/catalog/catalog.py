@@ -232,7 +232,7 @@ class Catalog(BaseCatalog):
         was recorded within the last hour stay. Returns their paths; by default it is a dry run.
         """
         # late: few processes need it
-        from deltasql.api.catalog.uncommitted import vacuum_uncommitted
+        from deltasql.api.catalog.vacuum import vacuum_uncommitted
 
         return vacuum_uncommitted(self, dry_run=dry_run)
 
