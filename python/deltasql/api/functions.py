@@ -274,7 +274,7 @@ def examine(
     try:
         if not place.is_memory and is_new(place, chosen):
             found = Check(
-                "connectivity", FAILURE, "there is no catalog yet", "deltasql init makes one."
+                "connectivity", FAILURE, "there is no catalog yet", "deltasql init creates one."
             )
             return DoctorReport((found,))
         with Catalog(place, chosen, migrate=False) as catalog:

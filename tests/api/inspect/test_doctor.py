@@ -168,7 +168,8 @@ def test_stats_advice_doctor_and_optimize_agree_on_small_files(catalog: Catalog)
     assert (advice.rewritten_files, advice.new_files) == (130, 1)
     (found,) = [each for each in catalog.inspect.doctor().checks if each.name == "small files"]
     assert (
-        "130 of 250 files have 1,000 bytes on average, below the wanted 1,048,576" in found.detail
+        "130 of 250 files have 1,000 bytes on average, below the target size of 1,048,576"
+        in found.detail
     )
     assert catalog.optimize("sales", dry_run=True)["numFilesRemoved"] == 130
 

@@ -236,3 +236,8 @@ def test_who_asks_at_once_waits_for_one_reading(
     commit(sales, add("e", "wed", 5, 1))
     assert sales.inspect.advice("sales").version == first.version + 1
     assert read.count("files_measured") == 2
+
+
+def test_deprecated_name_of_update_file_metrics_still_works(sales: Catalog) -> None:
+    with pytest.deprecated_call(match="update_file_metrics"):
+        sales.inspect.tell_files()

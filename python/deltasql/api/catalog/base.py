@@ -22,6 +22,7 @@ from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name, parse_uri, split_table_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     import pyarrow as pa
@@ -34,6 +35,21 @@ if TYPE_CHECKING:
 def absolute(uri: DeltaSqlUri) -> DeltaSqlUri:
     """Return the URI with an absolute path, which does not depend on the working directory."""
     return replace(uri, database=str(Path(uri.database).absolute())) if uri.is_file else uri
+
+
+def table_not_found(
+    uri: DeltaSqlUri,
+    name: str,
+    known: Sequence[str],
+    help: str = TxnLogTableNotFoundError.default_help,
+) -> TxnLogTableNotFoundError:
+    """Return the error for an unknown table; its help suggests a similar known name."""
+    near = get_close_matches(name, known, n=1)
+    return TxnLogTableNotFoundError(
+        f"table {name} does not exist in {uri}",
+        table=name,
+        help=f"Did you mean {near[0]}?" if near else help,
+    )
 
 
 class BaseCatalog:
@@ -77,13 +93,7 @@ class BaseCatalog:
         """
         found = self.store.find_table(*split_table_name(name), fresh=fresh)
         if found is None:
-            known = [join_table_name(t.row.namespace, t.row.name) for t in self.tables()]
-            near = get_close_matches(name, known, n=1)
-            raise TxnLogTableNotFoundError(
-                f"table {name} does not exist in {self.uri}",
-                table=name,
-                help=f"Did you mean {near[0]}?" if near else TxnLogTableNotFoundError.default_help,
-            )
+            raise table_not_found(self.uri, name, [each.full_name for each in self.tables()])
         return found
 
     def writable(self, name: str) -> TableRow:

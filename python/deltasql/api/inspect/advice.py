@@ -79,7 +79,7 @@ def advice(measured: Measured, name: str) -> MaintenanceAdvice:
         )
     if vacuum.overdue:
         suggestions.append(
-            f"deltasql vacuum {name}: no longer needed are {many(vacuum.files, 'file')} of "
+            f"deltasql vacuum {name}: deletes up to {many(vacuum.files, 'file')} of "
             f"{many(vacuum.bytes, 'byte')}"
         )
     return MaintenanceAdvice(name, measured.snapshot.version, optimize, vacuum, tuple(suggestions))
@@ -136,14 +136,14 @@ def vacuum_advice(snapshot: Snapshot) -> VacuumAdvice:
     table_id = snapshot.table.table_id
     before_ms = now_ms() - retention // timedelta(milliseconds=1)
     rows = snapshot.store.query("last_operation_at", table_id=table_id, operation="VACUUM END")
-    told = (load(rows[0][2]) or {}) if rows else {}
-    is_marked = MARK in told and not told.get(KEPT)
+    info = (load(rows[0][2]) or {}) if rows else {}
+    is_marked = MARK in info and not info.get(KEPT)
     files, size = snapshot.store.query(
         "tombstone_totals",
         table_id=table_id,
         before_ms=before_ms,
-        after_version=int(told.get(RETAINED, -1)) if is_marked else -1,
-        after_ms=int(told[MARK]) if is_marked else -1,
+        after_version=int(info.get(RETAINED, -1)) if is_marked else -1,
+        after_ms=int(info[MARK]) if is_marked else -1,
     )[0]
     return VacuumAdvice(
         files=int(files),

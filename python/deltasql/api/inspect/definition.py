@@ -166,8 +166,8 @@ def _facts(metadata: Metadata | None) -> dict[str, Any]:
         "partition columns": list(metadata.partition_columns) or None,
         "format": metadata.format.provider,
     }
-    told = {key: value for key, value in facts.items() if value is not None}
-    return {**told, **metadata.configuration}
+    known = {key: value for key, value in facts.items() if value is not None}
+    return {**known, **metadata.configuration}
 
 
 def _value_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[ValueChange]:
@@ -214,12 +214,12 @@ def _field_changes(old: StructField, new: StructField, path: str) -> Iterator[Co
     elif sql_name(old.type) != sql_name(new.type):
         yield ColumnChange("type", name, sql_name(old.type), sql_name(new.type))
     if old.nullable != new.nullable:
-        words = ["null" if each.nullable else "not null" for each in (old, new)]
-        yield ColumnChange("nullability", name, *words)
+        texts = ["null" if each.nullable else "not null" for each in (old, new)]
+        yield ColumnChange("nullability", name, *texts)
     if dict(old.metadata) != dict(new.metadata):
         for each in _value_changes(old.metadata, new.metadata):
-            told = [None if v is None else f"{each.key}={v}" for v in (each.before, each.after)]
-            yield ColumnChange("metadata", name, *told)
+            pair = [None if v is None else f"{each.key}={v}" for v in (each.before, each.after)]
+            yield ColumnChange("metadata", name, *pair)
 
 
 def sql_name(data_type: DataType) -> str:

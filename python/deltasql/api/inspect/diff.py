@@ -94,9 +94,13 @@ def diff(
     found = None
     if rows:
         with open_engine(catalog.config) as engine:
-            told = row_difference(engine, catalog.config, old, new, limit=page_size(rows_limit))
-        sides = (told.inserted, told.deleted)
-        found = RowDiff(told.columns, *(sides if first <= last else sides[::-1]), told.more)
+            rows_found = row_difference(
+                engine, catalog.config, old, new, limit=page_size(rows_limit)
+            )
+        sides = (rows_found.inserted, rows_found.deleted)
+        found = RowDiff(
+            rows_found.columns, *(sides if first <= last else sides[::-1]), rows_found.more
+        )
     if first > last:
         came, went = went, came
     start, end = (old, new) if first <= last else (new, old)

@@ -160,7 +160,7 @@ def transaction(catalog: BaseCatalog, txn_id: str) -> TransactionEvent:
         return event
     raise TxnLogTransactionError(
         f"no transaction has the id {txn_id!r}",
-        help="The history of a table tells the transaction of each version.",
+        help="The history of a table has the transaction id of each version.",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect import (
@@ -92,7 +93,7 @@ class Inspect:
             self._catalog, self._totals, namespace=namespace, limit=limit, cursor=cursor
         )
 
-    def tell_files(self) -> None:
+    def update_file_metrics(self) -> None:
         """Set the metric `files_active` for every table."""
         cursor, store = None, self._catalog.store
         while (page := self.tables(limit=1000, cursor=cursor)).items:
@@ -103,6 +104,13 @@ class Inspect:
             cursor = page.next
             if cursor is None:
                 return
+
+    def tell_files(self) -> None:
+        """Call `update_file_metrics`, the new name of this method."""
+        warnings.warn(
+            "tell_files is deprecated: use update_file_metrics", DeprecationWarning, stacklevel=2
+        )
+        self.update_file_metrics()
 
     def table(self, name: str) -> TableSummary:
         """Return a summary of one table."""
@@ -164,16 +172,8 @@ class Inspect:
         table_id, now = snapshot.table.table_id, time.monotonic()
         with self._guard:
             since, known = self._advised.get(table_id, (0.0, None))
-        is_good = known is not None and now - since < _ADVICE_S
-        if (
-            known is not None
-            and is_good
-            and (known.name, known.version)
-            == (
-                table.full_name,
-                snapshot.version,
-            )
-        ):
+        wanted = (table.full_name, snapshot.version)
+        if known and (known.name, known.version) == wanted and now - since < _ADVICE_S:
             return known
         found = advice.advice(self._measured(name), table.full_name)
         with self._guard:

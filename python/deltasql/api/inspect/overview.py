@@ -109,7 +109,7 @@ def overview(
         commits=sum(each.commits for each in busy),
         pending=sum(each.pending for each in found),
         worst_lag_s=max(lags, default=0) / 1000,
-        unhealthy=sum(each.is_shut or each.lag_ms > alert_ms for each in found),
+        unhealthy=sum(each.is_quarantined or each.lag_ms > alert_ms for each in found),
     )
     return Overview(
         catalog.store.dialect.name, str(catalog.uri), page.items, page.next, totals, busy
@@ -130,18 +130,18 @@ class _TableHead:
     next_file_id: int
     pending: int
     lag_ms: int
-    is_shut: bool
+    is_quarantined: bool
 
 
 def _heads(catalog: BaseCatalog, namespace: str | None) -> list[_TableHead]:
-    moment = now_ms()
+    at_ms = now_ms()
     return [
         _TableHead(
             table_id,
             version,
             next_file_id,
             max(0, version - published),
-            _lag_ms(version, published, waiting_since, moment),
+            _lag_ms(version, published, waiting_since, at_ms),
             # A followed table has no log of its own that could be quarantined.
             state == QUARANTINED and TableRow.FOLLOWING not in (load(properties) or {}),
         )
@@ -151,11 +151,11 @@ def _heads(catalog: BaseCatalog, namespace: str | None) -> list[_TableHead]:
     ]
 
 
-def _lag_ms(version: int, published: int, waiting_since: int | None, moment: int) -> int:
+def _lag_ms(version: int, published: int, waiting_since: int | None, at_ms: int) -> int:
     """Return the age of the oldest version that is not published."""
     if waiting_since is None or version <= published:
         return 0
-    return max(0, moment - waiting_since)
+    return max(0, at_ms - waiting_since)
 
 
 def tables(
@@ -189,18 +189,18 @@ def table(catalog: BaseCatalog, cache: TotalsCache, name: str) -> TableSummary:
 
 def _summaries(catalog: BaseCatalog, cache: TotalsCache, rows: Sequence[Row]) -> list[TableSummary]:
     totals = cache.of({row[0]: row[8] for row in rows})
-    moment = now_ms()
+    at_ms = now_ms()
     # A table that was deleted since then has no totals.
-    return [_summary(row, totals[row[0]], moment) for row in rows if row[0] in totals]
+    return [_summary(row, totals[row[0]], at_ms) for row in rows if row[0] in totals]
 
 
-def _summary(row: Row, totals: TableTotals, moment: int) -> TableSummary:
+def _summary(row: Row, totals: TableTotals, at_ms: int) -> TableSummary:
     found = TableRow.from_row(row[:8])
     version, committed_at_ms, operation = row[8], row[9], row[13]
     state, published, last_error, waiting_since = row[14:18]
     pending = max(0, version - published)
     sums = totals.sums
-    lag_ms = _lag_ms(version, published, waiting_since, moment)
+    lag_ms = _lag_ms(version, published, waiting_since, at_ms)
     return TableSummary(
         name=join_table_name(found.namespace, found.name),
         namespace=found.namespace,

@@ -85,9 +85,9 @@ def _span(place: PublishTarget, only: str | None) -> tuple[int, int]:
 
 
 def _version(row: Row, place: PublishTarget) -> MirrorVersion:
-    version, told, attempts, error, updated_at_ms, committed_at_ms = row
+    version, state, attempts, error, updated_at_ms, committed_at_ms = row
     following = place.published_version + 1
-    status = told if told == "FAILED" else "COMPLETE" if version < following else "PENDING"
+    status = state if state == "FAILED" else "COMPLETE" if version < following else "PENDING"
     if status == "PENDING" and version == following and place.claimed_until_ms > now_ms():
         status = "IN_FLIGHT"
     return MirrorVersion(
