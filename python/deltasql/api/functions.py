@@ -205,9 +205,9 @@ def rebuild(
 def _configured_root(config: Config) -> list[str]:
     if config.table.data_root is None:
         raise TxnLogConfigError(
-            "there is no folder to look for tables in",
+            "no folder to search for tables is configured",
             key="table.data_root",
-            help="Name the roots of the lake: deltasql.rebuild(uri, '/lake', 's3://bucket/lake').",
+            help="Pass the folders: deltasql.rebuild(uri, '/lake', 's3://bucket/lake').",
         )
     return [config.table.data_root]
 

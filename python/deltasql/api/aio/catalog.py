@@ -106,18 +106,14 @@ class AsyncCatalog:
     def sync(self) -> Catalog:
         """The synchronous catalog that does the work."""
         if self._sync is None:
-            raise StoreClosedError(
-                "the catalog is not open", help="Use it inside of `async with`, or await it."
-            )
+            raise _not_open()
         return self._sync
 
     @property
     def log(self) -> AsyncLog:
         """The queries on the log."""
         if self._log is None or self._sync is None:
-            raise StoreClosedError(
-                "the catalog is not open", help="Use it inside of `async with`, or await it."
-            )
+            raise _not_open()
         return self._log
 
     async def tables(self, namespace: str | None = None) -> list[AsyncTable]:
@@ -155,6 +151,12 @@ class AsyncCatalog:
         if self._sync is None:
             opened = self._opening()
             self._sync, self._log = opened, AsyncLog(opened, self.worker)
+
+
+def _not_open() -> StoreClosedError:
+    return StoreClosedError(
+        "the catalog is not open", help="Use it inside `async with`, or await it."
+    )
 
 
 class AsyncTable:

@@ -178,7 +178,7 @@ class Catalog(BaseCatalog):
         names = [table.name for table in self.tables(namespace)]
         if names:
             raise TxnLogTransactionError(
-                f"namespace {namespace} still holds {many(len(names), 'table')}: "
+                f"namespace {namespace} is not empty: it has {many(len(names), 'table')}: "
                 f"{', '.join(names[:5])}",
                 help="Drop or rename its tables first.",
             )

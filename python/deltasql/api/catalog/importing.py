@@ -116,7 +116,7 @@ def _split_name(name: str | None, namespace: str | None) -> dict[str, Any]:
 def _at_least(least: int, key: str, value: int | None) -> int | None:
     if value is not None and value < least:
         raise TxnLogConfigError(
-            f"{key} must be a whole number from {least} on, got {value}",
+            f"{key} must be at least {least}, got {value}",
             key=key,
             help=f"Leave out {key} to use its default.",
         )

@@ -128,7 +128,7 @@ def _locked(catalog: BaseCatalog, name: str) -> Iterator[tuple[Session, TableRow
 def _set_name(
     catalog: BaseCatalog, session: Session, statement: str, table: TableRow, name: str
 ) -> None:
-    """Give a table a name by one of the two statements that do so."""
+    """Set the name of a table with the statement that renames or restores it."""
     namespace, short = split_table_name(name)
     try:
         session.execute(

@@ -169,14 +169,14 @@ def vacuum_uncommitted(catalog: BaseCatalog, *, dry_run: bool = True) -> list[st
     rows = catalog.store.query("staged_without_table", before_ms=now_ms() - INTENT_GRACE_MS)
     if dry_run:
         return [file for _, _, path in rows for file in _Abandoned(catalog, path).files()]
-    gone: list[str] = []
+    deleted: list[str] = []
     for table_id in sorted({row[1] for row in rows}):
         intents = [(txn_id, path) for txn_id, owner, path in rows if owner == table_id]
         taken = take_intents(catalog.store, table_id, intents)
         for _, path in taken:
-            gone += _Abandoned(catalog, path).discard()
+            deleted += _Abandoned(catalog, path).discard()
         delete_taken_intents(catalog.store, table_id, taken)
-    return gone
+    return deleted
 
 
 class _Abandoned:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from deltasql.api.inspect.page import (
-    BadRequest,
     Page,
+    check_choice,
     cut,
     page_size,
     read_cursor,
@@ -62,8 +62,7 @@ def files(
     cursor: str | None,
 ) -> Page[FileEntry]:
     """Return a page of files; with a predicate, of files that can contain a matching row."""
-    if order not in ORDERS:
-        raise BadRequest(f"order is one of {', '.join(ORDERS)}; got {order!r}")
+    check_choice("order", order, ORDERS)
     page_size(limit)
     kind = f"files by {order}{' down' if descending else ''}"
     place, at = None, version

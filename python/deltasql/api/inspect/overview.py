@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect.page import (
-    BadRequest,
     Page,
+    at_most,
     cut,
     page_size,
     read_cursor,
@@ -226,8 +226,7 @@ def activity(
     catalog: BaseCatalog, *, hours: int, table: str | None = None, namespace: str | None = None
 ) -> tuple[HourCount, ...]:
     """Return the number of commits in each of the last hours, oldest first, zeros included."""
-    if not 1 <= hours <= MOST_HOURS:
-        raise BadRequest(f"hours is a number from 1 to {MOST_HOURS:,}, got {hours}")
+    at_most(MOST_HOURS, "hours", hours)
     end = (now_ms() // HOUR_MS + 1) * HOUR_MS
     span = {"since_ms": end - hours * HOUR_MS, "until_ms": end}
     if table is None:

@@ -32,9 +32,20 @@ class Page(Report, Generic[T]):
 
 def page_size(limit: int) -> int:
     """Return the limit; raise BadRequest if it is out of range."""
-    if not 1 <= limit <= LONGEST_PAGE:
-        raise BadRequest(f"limit is a number from 1 to {LONGEST_PAGE:,}, got {limit}")
-    return limit
+    return at_most(LONGEST_PAGE, "limit", limit)
+
+
+def at_most(largest: int, key: str, value: int) -> int:
+    """Return an argument; raise BadRequest if it is not from 1 to `largest`."""
+    if not 1 <= value <= largest:
+        raise BadRequest(f"{key} must be a number from 1 to {largest:,}, got {value}")
+    return value
+
+
+def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise BadRequest if an argument is not one of the choices."""
+    if value not in choices:
+        raise BadRequest(f"{key} must be one of {', '.join(choices)}; got {value!r}")
 
 
 def write_cursor(kind: str, *place: object) -> str:

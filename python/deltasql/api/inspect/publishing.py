@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from deltasql.api.inspect.page import BadRequest, Page, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import Page, check_choice, page_size, read_cursor, write_cursor
 from deltasql.exceptions import redact
 from deltasql.mirror.publish.targets import named, targets_of
 from deltasql.model.clock import from_ms, now_ms
@@ -44,8 +44,8 @@ def mirror_versions(
     cursor: str | None,
 ) -> Page[MirrorVersion]:
     """Return versions: the failed ones first, then the others, each newest first."""
-    if only is not None and only not in STATUSES:
-        raise BadRequest(f"only is one of {', '.join(STATUSES)}; got {only!r}")
+    if only is not None:
+        check_choice("only", only, STATUSES)
     place = named(targets_of(catalog.store, catalog.resolve(name, fresh=True)), target)
     is_failing, before = (1, _NEVER) if cursor is None else read_cursor("mirror", cursor, int, int)
     wanted = page_size(limit) + 1
