@@ -15,8 +15,8 @@ from deltasql.commit.log_ahead import LogAheadCheck
 from deltasql.commit.stale import follows_another_log
 from deltasql.config import Config
 from deltasql.exceptions import TxnLogTableNotFoundError
-from deltasql.snapshot.cache import FileCache
-from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.snapshot.files import FileCache
+from deltasql.snapshot.snapshot import Scan, Snapshot, open_snapshot
 from deltasql.store.open import open_store
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name, parse_uri, split_table_name
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql.snapshot.scan import Scan
     from deltasql.store.records import VersionRow
     from deltasql.uri import DeltaSqlUri
 

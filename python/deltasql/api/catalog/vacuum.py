@@ -26,7 +26,6 @@ from deltasql.storage import open_storage
 from deltasql.storage.deletion import CHANGE_DATA, Deletable, delete_data
 from deltasql.storage.location import location_key
 from deltasql.store.dialect import chunks
-from deltasql.store.intents import delete_taken_intents, take_intents
 from deltasql.store.locations import keys_inside, tables_around, tables_at
 from deltasql.uri import join_table_name
 
@@ -88,7 +87,7 @@ def vacuum(
     if dry_run or not plan.sizes:
         return plan.files
     commit(partial(_record, table, "VACUUM START", plan.parameters(), plan.metrics()))
-    taken = take_intents(catalog.store, table.table_id, plan.intents)
+    taken = catalog.store.take_intents(table.table_id, plan.intents)
     plan.keep(plan.intents.keys() - taken.keys())
     # A commit that restores a file after VACUUM START conflicts with it, and fails.
     spare_needed(plan, snapshot)
@@ -99,7 +98,7 @@ def vacuum(
     except (OSError, TxnLogError):
         commit(partial(_record, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
         raise
-    delete_taken_intents(catalog.store, table.table_id, taken)
+    catalog.store.delete_taken_intents(table.table_id, taken)
     end = partial(_record, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
     commit(partial(end, extra=plan.mark()))
     return plan.files
@@ -172,10 +171,10 @@ def vacuum_uncommitted(catalog: BaseCatalog, *, dry_run: bool = True) -> list[st
     deleted: list[str] = []
     for table_id in sorted({row[1] for row in rows}):
         intents = [(txn_id, path) for txn_id, owner, path in rows if owner == table_id]
-        taken = take_intents(catalog.store, table_id, intents)
+        taken = catalog.store.take_intents(table_id, intents)
         for _, path in taken:
             deleted += _Abandoned(catalog, path).discard()
-        delete_taken_intents(catalog.store, table_id, taken)
+        catalog.store.delete_taken_intents(table_id, taken)
     return deleted
 
 

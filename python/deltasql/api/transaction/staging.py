@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from deltasql.api.catalog.registry import stage_create
 from deltasql.api.deltalake_compat.handle.arguments import check_transactions, check_unsigned
 from deltasql.api.deltalake_compat.handle.properties import with_custom_metadata
-from deltasql.commit.create_table import created_by_other
 from deltasql.commit.staged import ReadSet, Staged, actions_from
+from deltasql.commit.stale import created_by_other
 from deltasql.engine.choose import is_spark_frame, open_engine
 from deltasql.exceptions import (
     CommitConflictError,
