@@ -189,7 +189,7 @@ class ChangeCursor:
         position = _load(start)
         if position.table != table:
             raise TableChangedError(
-                f"the position belongs to an earlier table of the name {self._table.full_name}",
+                f"the position belongs to another table, which was {self._table.full_name} before",
                 table=self._table.full_name,
                 help="The table was replaced by another one. Start with start='snapshot'.",
             )
