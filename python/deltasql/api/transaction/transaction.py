@@ -312,7 +312,7 @@ class MultiTableTransaction:
             title=title,
             description=description,
         )
-        return self.write_rows(table, data, request)
+        return self._open.write(table, data, request)
 
     def write_rows(self, table: str, data: object, request: WriteRequest) -> dict[str, Any]:
         """Write rows as `write` does, with its options in one object."""
