@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.catalog.connect import open_for_writing
 from deltasql.api.deltalake_compat.create import table_properties
-from deltasql.api.transaction.writing import write_rows
 from deltasql.engine.choose import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.operations.write_request import WriteRequest
@@ -73,7 +72,7 @@ def write(
             properties=None if exists else table_properties(properties, strict=False),
             description=description,
         )
-        write_rows(tx, table, df, request)
+        tx.write_rows(table, df, request)
         tx.set_commit_properties(table, _commit_properties(app_id, app_version, user_metadata))
     return tx.versions.get(table)
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from deltasql.api.catalog.base import CatalogTable
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.api.table import CatalogTable
     from deltasql.operations.changes.log import ChangedFile
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.spark.source.options import SourceOptions
