@@ -13,8 +13,7 @@ import deltasql
 import deltasql.spark
 from deltasql.config import StorageSettings
 from deltasql.engine.spark.s3 import bucket_options
-from deltasql.spark import DeltaTable
-from deltasql.spark.mirror import mirror_spark
+from deltasql.spark import DeltaTable, mirror_spark
 from deltasql.spark.session import set_catalog
 from deltasql.storage import open_storage
 from tests.mirror.support import open_mirrored

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -11,7 +11,7 @@ from deltasql.api.deltalake_compat.create_by_uri import leaves_existing, table_p
 from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.create import record_create, replace_table
-from deltasql.spark.errors import analysis_error, spark_kinds
+from deltasql.spark.exceptions import analysis_error, as_spark_exceptions
 from deltasql.spark.session import path_in, place_of
 from deltasql.uri import is_deltasql_uri
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.spark.delta_table.delta_table import DeltaTable
+
+Table = TypeVar("Table")
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,13 @@ class IdentityGenerator:
     step: int = 1
 
 
-class DeltaTableBuilder:
+class DeltaTableBuilder(Generic[Table]):
     """Collects the definition of a table; `execute` creates or replaces it in one commit."""
 
     def __init__(
         self,
         spark: SparkSession,
-        opened: Callable[[SparkSession, Catalog, str], DeltaTable],
+        opened: Callable[[SparkSession, Catalog, str], Table],
         *,
         creates: bool,
         replaces: bool,
@@ -54,21 +55,21 @@ class DeltaTableBuilder:
         self._clustered: list[str] = []
         self._properties: dict[str, str] = {}
 
-    def tableName(self, identifier: str) -> DeltaTableBuilder:
+    def tableName(self, identifier: str) -> Self:
         """Set the name of the table in the session's catalog, or its `deltasql://` URI."""
         if type(identifier) is not str:
             _refuse("Identifier must be str.", [identifier])
         self._name = identifier
         return self
 
-    def location(self, location: str) -> DeltaTableBuilder:
+    def location(self, location: str) -> Self:
         """Set the location of the table: a folder, or the `deltasql://` URI of a table."""
         if type(location) is not str:
             _refuse("Location must be str.", [location])
         self._location = location
         return self
 
-    def comment(self, comment: str) -> DeltaTableBuilder:
+    def comment(self, comment: str) -> Self:
         """Set the description of the table."""
         if type(comment) is not str:
             _refuse("Table comment must be str.", [comment])
@@ -83,7 +84,7 @@ class DeltaTableBuilder:
         generatedAlwaysAs: str | IdentityGenerator | None = None,
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
-    ) -> DeltaTableBuilder:
+    ) -> Self:
         """Add a column; identity columns are not supported and raise an error."""
         if type(colName) is not str:
             _refuse("Column name must be str.", [colName])
@@ -122,7 +123,7 @@ class DeltaTableBuilder:
         self._fields.append(StructField(colName, kind, nullable, metadata))
         return self
 
-    def addColumns(self, cols: StructType | list[StructField]) -> DeltaTableBuilder:
+    def addColumns(self, cols: StructType | list[StructField]) -> Self:
         """Add the columns of a schema."""
         if isinstance(cols, list):
             for each in cols:
@@ -133,45 +134,45 @@ class DeltaTableBuilder:
         self._fields += list(cols)
         return self
 
-    def partitionedBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
+    def partitionedBy(self, *cols: str | list[str] | tuple[str, ...]) -> Self:
         """Partition the table by columns."""
         self._partitions += _names(cols, "Partitioning column must be str.")
         return self
 
-    def clusterBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
+    def clusterBy(self, *cols: str | list[str] | tuple[str, ...]) -> Self:
         """Cluster the table by columns: OPTIMIZE writes similar rows to the same files."""
         self._clustered += _names(cols, "Clustering column must be str.")
         return self
 
-    def property(self, key: str, value: str) -> DeltaTableBuilder:
+    def property(self, key: str, value: str) -> Self:
         """Set a table property."""
         if type(key) is not str or type(value) is not str:
             _refuse("Key and value of property must be string.", [key, value])
         self._properties[key] = value
         return self
 
-    def execute(self) -> DeltaTable:
+    @as_spark_exceptions()
+    def execute(self) -> Table:
         """Create or replace the table in one commit, and return it."""
-        with spark_kinds():
-            catalog, name, location = self._place()
-            exists = catalog.exists(name)
-            if exists and not self._replaces:
-                if not self._ignores:
-                    raise analysis_error(
-                        f"Cannot create table {name} because it already exists.",
-                        "TABLE_OR_VIEW_ALREADY_EXISTS",
-                        help="Use createIfNotExists, replace or createOrReplace.",
-                    )
+        catalog, name, location = self._place()
+        exists = catalog.exists(name)
+        if exists and not self._replaces:
+            if self._ignores:
                 return self._opened(self._spark, catalog, name)
-            if not exists and not self._creates:
-                raise analysis_error(
-                    f"Table {name} cannot be replaced as it did not exist.",
-                    "DELTA_CANNOT_REPLACE_MISSING_TABLE",
-                    help="Use create or createOrReplace.",
-                )
-            with leaves_existing(catalog, name, mode="ignore" if self._ignores else "error"):
-                self._commit(catalog, name, location, exists=exists)
-            return self._opened(self._spark, catalog, name)
+            raise analysis_error(
+                f"Cannot create table {name} because it already exists.",
+                "TABLE_OR_VIEW_ALREADY_EXISTS",
+                help="Use createIfNotExists, replace or createOrReplace.",
+            )
+        if not exists and not self._creates:
+            raise analysis_error(
+                f"Table {name} cannot be replaced as it did not exist.",
+                "DELTA_CANNOT_REPLACE_MISSING_TABLE",
+                help="Use create or createOrReplace.",
+            )
+        with leaves_existing(catalog, name, mode="ignore" if self._ignores else "error"):
+            self._commit(catalog, name, location, exists=exists)
+        return self._opened(self._spark, catalog, name)
 
     def _commit(self, catalog: Catalog, name: str, location: str | None, *, exists: bool) -> None:
         schema = StructType(self._fields)

@@ -11,7 +11,7 @@ from deltasql.operations.alter.cluster_by import cluster_by, clustering_columns
 from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.create import replace_table
 from deltasql.operations.restore import add_file
-from deltasql.spark.errors import analysis_error
+from deltasql.spark.exceptions import analysis_error
 from deltasql.spark.read import read_snapshot
 from deltasql.spark.session import place_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile
     from deltasql.snapshot.snapshot import Snapshot
 
-_OF_THE_LOG = "nCommitTimestamp"
+_IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"  # properties that belong to the log of the source
 
 
 def clone_table(
@@ -49,7 +49,8 @@ def clone_table(
             "TABLE_OR_VIEW_ALREADY_EXISTS",
             help="Pass replace=True, or choose another name.",
         )
-    kept = {k: v for k, v in source.metadata.configuration.items() if _OF_THE_LOG not in k}
+    configuration = source.metadata.configuration
+    kept = {k: v for k, v in configuration.items() if _IN_COMMIT_TIMESTAMPS not in k}
     wanted = {**kept, **properties}
     with catalog.begin() as tx:
         _stage_shape(tx, name, source, wanted, location, exists=exists, replaces=replaces)
@@ -58,12 +59,12 @@ def clone_table(
         else:
             rows = read_snapshot(spark, source, catalog.config)
             tx.write(name, rows)
-        told = {
+        parameters = {
             "source": source.table.location,
             "sourceVersion": str(source.version),
             "isShallow": str(shallow).lower(),
         }
-        set_commit_info(tx.target(name), "CLONE", told)
+        set_commit_info(tx.target(name), "CLONE", parameters)
     return catalog, name
 
 
