@@ -164,8 +164,8 @@ def test_clustered_table_is_clustered_for_delta_spark(spark: SparkSession, lake:
             "id", "date_add('2026-01-01', int(id % 7)) day"
         )
         deltasql.spark.write(rows, lake.table("c").uri)
-    [told] = made.optimize().executeCompaction().collect()
-    assert told.metrics.clusteringStats.inputOtherFiles.numFiles == told.metrics.numFilesRemoved
+    [result] = made.optimize().executeCompaction().collect()
+    assert result.metrics.clusteringStats.inputOtherFiles.numFiles == result.metrics.numFilesRemoved
     with pytest.raises(AnalysisException, match="ZORDER BY"):
         made.optimize().executeZOrderBy("id")
     place = lake.table("c").location

@@ -77,8 +77,8 @@ def test_same_changes_on_both_engines_give_the_same_table(
                 with catalog.begin() as tx:
                     tx.write(engine, arrow(first), engine="duckdb")
             for number, step in enumerate(steps):
-                told = [take(catalog, spark, engine, step) for engine in ENGINES]
-                assert told[0] == told[1], step
+                results = [take(catalog, spark, engine, step) for engine in ENGINES]
+                assert results[0] == results[1], step
                 states = [rows(catalog, engine) for engine in ENGINES]
                 assert states[0] == states[1], (number, step)
                 heads = [catalog.table(engine).snapshot().version for engine in ENGINES]

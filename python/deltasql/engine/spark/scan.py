@@ -97,10 +97,10 @@ def scan(
         whole = StructType((*files.schema.fields, *also))
         return spark.createDataFrame([], spark_schema(whole, required=required))
     options = {**_OPTIONS, **files_options(spark, files)}
-    how = _ScanSettings(spark, files, options, positions, prune, required)
+    settings = _ScanSettings(spark, files, options, positions, prune, required)
     is_indexed = not is_connect(spark) and _sizes_are_known(files) and has_index(spark)
     read = _read_indexed if is_indexed else _read_by_name
-    return _union(read(how, schema, numbers) for schema, numbers in groups)
+    return _union(read(settings, schema, numbers) for schema, numbers in groups)
 
 
 def _groups(files: LiveFiles) -> list[tuple[StructType, pa.Array]]:
@@ -129,17 +129,19 @@ def _sizes_are_known(files: LiveFiles) -> bool:
     return known and files.listed["size"].null_count == 0
 
 
-def _read_indexed(how: _ScanSettings, schema: StructType, numbers: pa.Array) -> DataFrame:
+def _read_indexed(settings: _ScanSettings, schema: StructType, numbers: pa.Array) -> DataFrame:
     """Read a group through our own index, which provides positions and partition values."""
     from pyspark.sql import functions as F
 
-    files, positions = how.files, how.positions
+    files, positions = settings.files, settings.positions
     mode, vectors = files.column_mapping_mode, bool(files.have_vectors[numbers[0].as_py()].as_py())
     partitions = {f.name: number for number, f in enumerate(files.partition_fields())}
     stored = stored_columns(schema, partitions)
-    indexed = IndexedScan(files, numbers, stored, positions or vectors, how.prune, how.required)
-    wanted = spark_schema(stored, mode, required=how.required)
-    frame = indexed_frame(how.spark, indexed, wanted, how.options)
+    indexed = IndexedScan(
+        files, numbers, stored, positions or vectors, settings.prune, settings.required
+    )
+    wanted = spark_schema(stored, mode, required=settings.required)
+    frame = indexed_frame(settings.spark, indexed, wanted, settings.options)
     known = set(stored.names)
     columns: dict[str, Column | str] = {
         f.name: _named(f, mode) if f.name in known else F.lit(None).alias(f.name)
@@ -156,15 +158,15 @@ def _read_indexed(how: _ScanSettings, schema: StructType, numbers: pa.Array) -> 
         return frame.select([columns[name] for name in shown])
     rows = frame.select(list(columns.values()))
     group = [(number, files.files[number]) for number in numbers.to_pylist()]
-    left = rows.join(_deleted_rows(how.spark, files, group), [FILE, ROW], "anti")
+    left = rows.join(_deleted_rows(settings.spark, files, group), [FILE, ROW], "anti")
     return left.select([F.col(quoted(name)) for name in shown])
 
 
-def _read_by_name(how: _ScanSettings, schema: StructType, numbers: pa.Array) -> DataFrame:
+def _read_by_name(settings: _ScanSettings, schema: StructType, numbers: pa.Array) -> DataFrame:
     """Read a group by its file names, and join positions and partition values to the rows."""
     from pyspark.sql import functions as F
 
-    spark, files, positions = how.spark, how.files, how.positions
+    spark, files, positions = settings.spark, settings.files, settings.positions
     mode = files.column_mapping_mode
     group = [(number, files.files[number]) for number in numbers.to_pylist()]
     listed = [file for _, file in group]
@@ -172,7 +174,7 @@ def _read_by_name(how: _ScanSettings, schema: StructType, numbers: pa.Array) -> 
     stored = stored_columns(schema, partitions)
     # Without recursive lookup, Spark would add columns for folders such as day=….
     reader = spark.read.schema(spark_schema(stored, mode))
-    reader = reader.options(recursiveFileLookup="true", **how.options)
+    reader = reader.options(recursiveFileLookup="true", **settings.options)
     frames = [reader.parquet(*paths) for paths in _listings(spark, _patterns(spark, listed))]
     stored_names = set(stored.names)
     columns = {
