@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltasql.api.deltalake_compat.create_by_uri import leaves_existing, table_properties
-from deltasql.operations.alter.cluster_by import cluster_by
+from deltasql.operations.alter.cluster_by import cluster_by as set_clustering
 from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.create import record_create, replace_table
 from deltasql.spark.exceptions import analysis_error, as_spark_exceptions
@@ -16,11 +16,12 @@ from deltasql.spark.session import path_in, place_of
 from deltasql.uri import is_deltasql_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.transaction import MultiTableTransaction
 
 Table = TypeVar("Table")
 
@@ -175,24 +176,22 @@ class DeltaTableBuilder(Generic[Table]):
         return self._opened(self._spark, catalog, name)
 
     def _commit(self, catalog: Catalog, name: str, location: str | None, *, exists: bool) -> None:
-        schema = StructType(self._fields)
-        properties = table_properties(self._properties, strict=False)
         with catalog.begin() as tx:
+            create_or_replace(
+                tx,
+                name,
+                StructType(self._fields),
+                exists=exists,
+                replaces=self._replaces,
+                location=location,
+                partition_by=self._partitions,
+                cluster_by=self._clustered,
+                properties=table_properties(self._properties, strict=False),
+                description=self._comment,
+            )
             if not exists:
-                create = tx.create_missing if self._replaces else tx.create_table
-                create(
-                    name,
-                    schema,
-                    location=location,
-                    partition_by=self._partitions,
-                    properties=properties,
-                    description=self._comment,
-                    cluster_by=self._clustered,
-                )
                 return
             target = tx.target(name)
-            replace_table(target, schema, self._partitions, properties, description=self._comment)
-            cluster_by(target, self._clustered)
             record_create(target, "Overwrite", replaces=True)
             if not self._creates:
                 info = target.staged.info
@@ -229,6 +228,40 @@ class DeltaTableBuilder(Generic[Table]):
             return _parse_datatype_json_string(parser.parseDataType(given).json())
         read: DataType = session.createDataFrame([], f"x {given}").schema[0].dataType
         return read
+
+
+def create_or_replace(
+    tx: MultiTableTransaction,
+    name: str,
+    schema: object,
+    *,
+    exists: bool,
+    replaces: bool,
+    location: str | None,
+    partition_by: Sequence[str],
+    cluster_by: Sequence[str],
+    properties: Mapping[str, str],
+    description: str | None,
+) -> None:
+    """Stage a new table, or a new definition of a table that exists.
+
+    With `replaces`, a table that another commit creates first is a conflict, as for two writes.
+    """
+    if exists:
+        target = tx.target(name)
+        replace_table(target, schema, partition_by, properties, description=description)
+        set_clustering(target, cluster_by)
+        return
+    create = tx.create_missing if replaces else tx.create_table
+    create(
+        name,
+        schema,
+        location=location,
+        partition_by=partition_by,
+        properties=properties,
+        description=description,
+        cluster_by=cluster_by,
+    )
 
 
 def _names(cols: Any, problem: str) -> list[str]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.files.addresses import address_url, data_address
 from deltasql.exceptions import UnsupportedFeatureError
-from deltasql.operations.alter.cluster_by import cluster_by, clustering_columns
+from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.create import replace_table
 from deltasql.operations.restore import add_file
+from deltasql.spark.delta_table.builder import create_or_replace
 from deltasql.spark.exceptions import analysis_error
 from deltasql.spark.read import read_snapshot
 from deltasql.spark.session import place_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.model.actions import AddFile
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -49,11 +48,21 @@ def clone_table(
             "TABLE_OR_VIEW_ALREADY_EXISTS",
             help="Pass replace=True, or choose another name.",
         )
-    configuration = source.metadata.configuration
-    kept = {k: v for k, v in configuration.items() if _IN_COMMIT_TIMESTAMPS not in k}
-    wanted = {**kept, **properties}
+    metadata = source.metadata
+    kept = {k: v for k, v in metadata.configuration.items() if _IN_COMMIT_TIMESTAMPS not in k}
     with catalog.begin() as tx:
-        _stage_shape(tx, name, source, wanted, location, exists=exists, replaces=replaces)
+        create_or_replace(
+            tx,
+            name,
+            metadata.schema_string,
+            exists=exists,
+            replaces=replaces,
+            location=location,
+            partition_by=metadata.partition_columns,
+            cluster_by=clustering_columns(source),
+            properties={**kept, **properties},
+            description=metadata.description,
+        )
         if shallow:
             tx.stage_table(name, [_shared(source, row) for row in source.scan().arrow.to_pylist()])
         else:
@@ -66,39 +75,6 @@ def clone_table(
         }
         set_commit_info(tx.target(name), "CLONE", parameters)
     return catalog, name
-
-
-def _stage_shape(
-    tx: MultiTableTransaction,
-    name: str,
-    source: Snapshot,
-    properties: Mapping[str, str],
-    location: str | None,
-    *,
-    exists: bool,
-    replaces: bool,
-) -> None:
-    metadata, clustered = source.metadata, clustering_columns(source)
-    if exists:
-        replace_table(
-            tx.target(name),
-            metadata.schema_string,
-            metadata.partition_columns,
-            properties,
-            description=metadata.description,
-        )
-        cluster_by(tx.target(name), clustered)
-        return
-    create = tx.create_missing if replaces else tx.create_table
-    create(
-        name,
-        metadata.schema_string,
-        location=location,
-        partition_by=metadata.partition_columns,
-        properties=properties,
-        description=metadata.description,
-        cluster_by=clustered,
-    )
 
 
 def _shared(source: Snapshot, row: Any) -> AddFile:
