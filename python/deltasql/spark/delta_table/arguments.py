@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pyspark.sql import Column
 
@@ -61,6 +61,20 @@ def require(value: Any, kind: type, name: str, shown: str) -> None:
     """Raise if an argument has another type; a bool is not accepted as an int."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{name} needs to be {shown} but got '{type(value)}'.")
+
+
+def text_list(cols: Any, problem: str) -> list[str]:
+    """Return the names in variable arguments, or in the list that is their only one."""
+    given = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
+    for each in given:
+        if not isinstance(each, str):
+            reject_type(problem, [each])
+    return list(given)
+
+
+def reject_type(problem: str, given: Iterable[Any]) -> NoReturn:
+    """Raise `TypeError` with delta-spark's message for arguments of another type."""
+    raise TypeError(problem + "".join(f" Found {each} with type {type(each)}" for each in given))
 
 
 def check_protocol_versions(reader: int, writer: int) -> None:

@@ -6,13 +6,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DataType, StructType
 
 from deltasql.engine.spark.session import active_session
 from deltasql.exceptions import TxnLogError, TxnLogTableNotFoundError
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.operations.alter.features import raise_versions
-from deltasql.operations.convert import convert_files
 from deltasql.operations.delete import stage_delete
 from deltasql.operations.update import stage_update
 from deltasql.spark.columns.columns import column_writer, frame_alias, frame_keys
@@ -26,7 +24,7 @@ from deltasql.spark.delta_table.arguments import (
     require,
 )
 from deltasql.spark.delta_table.builder import DeltaTableBuilder
-from deltasql.spark.delta_table.clone import clone_table
+from deltasql.spark.delta_table.create import clone_table, convert_table
 from deltasql.spark.delta_table.describe import detail, history
 from deltasql.spark.delta_table.merge import DeltaMergeBuilder, MergeInto
 from deltasql.spark.delta_table.optimize import DeltaOptimizeBuilder
@@ -37,9 +35,9 @@ from deltasql.spark.delta_table.restore import (
     restored_files,
     version_at,
 )
-from deltasql.spark.exceptions import analysis_error, argument_error, as_spark_exceptions
+from deltasql.spark.exceptions import argument_error, as_spark_exceptions
 from deltasql.spark.read import read_snapshot
-from deltasql.spark.session import path_in, place_of, resolve, resolve_path, table_at
+from deltasql.spark.session import resolve, resolve_path
 from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.model.progress import OnProgress
@@ -172,34 +171,7 @@ class DeltaTable:
         partitionSchema: str | StructType | None = None,
     ) -> DeltaTable:
         """Create a table in the session's catalog from the Parquet files of parquet.`path`."""
-        path = path_in(identifier)
-        if path is None:
-            raise analysis_error(
-                f"{identifier} is not a folder of Parquet files",
-                "DELTA_MISSING_PROVIDER_FOR_CONVERT",
-                help="Write parquet.`/path/to/folder`.",
-            )
-        catalog, name, location = place_of(sparkSession, path)
-        if table_at(catalog, path) is None:
-            partitions: DataType | None = (
-                StructType.fromDDL(partitionSchema)
-                if isinstance(partitionSchema, str)
-                else partitionSchema
-            )
-            found = convert_files(
-                str(location),
-                catalog.config.storage,
-                partition_schema=partitions,
-                strategy=None if partitions is None else "hive",
-            )
-            parameters = found.parameters(collect_stats=True)
-            with catalog.begin() as tx:
-                tx.create_table(
-                    name, found.schema, location=location, partition_by=found.partition_by
-                )
-                tx.stage_table(
-                    name, found.adds, operation="CONVERT", operation_parameters=parameters
-                )
+        catalog, name = convert_table(sparkSession, identifier, partitionSchema)
         return cls(sparkSession, catalog, name)
 
     # Read

@@ -17,6 +17,7 @@ from deltasql.operations.optimize.clustering import plan_optimize
 from deltasql.operations.optimize.optimize import stage_bins
 from deltasql.operations.optimize.zorder import plan_z_order
 from deltasql.operations.sql.expressions import Scope
+from deltasql.spark.delta_table.arguments import text_list
 from deltasql.spark.exceptions import analysis_error, argument_error, as_spark_exceptions
 from deltasql.spark.session import spark_location
 
@@ -80,11 +81,7 @@ class DeltaOptimizeBuilder:
 
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
         """Sort rows by the Z-order of columns, so that files have similar rows; returns metrics."""
-        given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
-        for each in given:
-            if not isinstance(each, str):
-                raise TypeError(f"Z-order column must be str. Found {each} with type {type(each)}")
-        return self._run(list(given))
+        return self._run(text_list(cols, "Z-order column must be str."))
 
     @as_spark_exceptions()
     def _run(self, columns: list[str]) -> DataFrame:

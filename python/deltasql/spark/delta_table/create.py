@@ -1,30 +1,107 @@
-"""Clones a table: a shallow clone shares its files, a deep clone has its own files."""
+"""Creates tables: from a definition, from Parquet files, or as a clone of another table.
+
+A shallow clone shares the files of its source, a deep clone has its own files.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import DataType, StructType
+
 from deltasql.engine.files.addresses import address_url, data_address
 from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.operations.alter.cluster_by import cluster_by as set_clustering
 from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.operations.commit_info import set_commit_info
+from deltasql.operations.convert import convert_files
+from deltasql.operations.create import replace_table
 from deltasql.operations.restore import add_file
-from deltasql.spark.delta_table.builder import create_or_replace
 from deltasql.spark.exceptions import analysis_error
 from deltasql.spark.read import read_snapshot
-from deltasql.spark.session import place_of
+from deltasql.spark.session import path_in, place_of, table_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.model.actions import AddFile
     from deltasql.snapshot.snapshot import Snapshot
 
 _IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"  # properties that belong to the log of the source
+
+
+def create_or_replace(
+    tx: MultiTableTransaction,
+    name: str,
+    schema: object,
+    *,
+    exists: bool,
+    replaces: bool,
+    location: str | None,
+    partition_by: Sequence[str],
+    cluster_by: Sequence[str],
+    properties: Mapping[str, str],
+    description: str | None,
+) -> None:
+    """Stage a new table, or a new definition of a table that exists.
+
+    With `replaces`, a table that another commit creates first is a conflict, as for two writes.
+    """
+    if exists:
+        target = tx.target(name)
+        replace_table(target, schema, partition_by, properties, description=description)
+        set_clustering(target, cluster_by)
+        return
+    create = tx.create_missing if replaces else tx.create_table
+    create(
+        name,
+        schema,
+        location=location,
+        partition_by=partition_by,
+        properties=properties,
+        description=description,
+        cluster_by=cluster_by,
+    )
+
+
+def convert_table(
+    spark: SparkSession, identifier: str, partition_schema: str | StructType | None
+) -> tuple[Catalog, str]:
+    """Create a table in the session's catalog from the Parquet files of parquet.`path`.
+
+    The files stay at their location.
+    """
+    path = path_in(identifier)
+    if path is None:
+        raise analysis_error(
+            f"{identifier} is not a folder of Parquet files",
+            "DELTA_MISSING_PROVIDER_FOR_CONVERT",
+            help="Write parquet.`/path/to/folder`.",
+        )
+    catalog, name, location = place_of(spark, path)
+    if table_at(catalog, path) is not None:
+        return catalog, name
+    partitions: DataType | None = (
+        StructType.fromDDL(partition_schema)
+        if isinstance(partition_schema, str)
+        else partition_schema
+    )
+    found = convert_files(
+        str(location),
+        catalog.config.storage,
+        partition_schema=partitions,
+        strategy=None if partitions is None else "hive",
+    )
+    parameters = found.parameters(collect_stats=True)
+    with catalog.begin() as tx:
+        tx.create_table(name, found.schema, location=location, partition_by=found.partition_by)
+        tx.stage_table(name, found.adds, operation="CONVERT", operation_parameters=parameters)
+    return catalog, name
 
 
 def clone_table(
