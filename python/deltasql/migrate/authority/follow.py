@@ -26,6 +26,7 @@ from deltasql.migrate.importing.same_commit import has_commit
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER, list_log, sort_files
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 from deltasql.storage import absolute_location, open_storage
 from deltasql.store.locations import tables_at
 from deltasql.store.records import TableRow
@@ -46,7 +47,7 @@ _FOLLOWING = {TableRow.FOLLOWING: "true"}
 
 
 @dataclass(slots=True)
-class FollowReport:
+class FollowReport(Report):
     """The result of a refresh; `commits` and `files` count what it added."""
 
     source: str
@@ -61,17 +62,7 @@ class FollowReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        return {
-            "source": self.source,
-            "table": self.table,
-            "state": self.state,
-            "first_version": self.first_version,
-            "last_version": self.last_version,
-            "commits": self.commits,
-            "files": self.files,
-            "notes": list(self.notes),
-            "seconds": round(self.seconds, 3),
-        }
+        return Report.to_dict(self) | {"seconds": round(self.seconds, 3)}
 
     def summary(self) -> str:
         """Return the report as text."""

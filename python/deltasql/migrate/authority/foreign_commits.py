@@ -9,7 +9,7 @@ never deleted. Both operations can be repeated after a crash.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltasql.commit.conflict import check_conflicts, load_winners
 from deltasql.commit.staged import ReadSet, Staged
@@ -32,6 +32,7 @@ from deltasql.mirror.verify.log_backup import LogBackup
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class ForeignReport:
+class ForeignReport(Report):
     """The result: adopted versions of the log with their versions in SQL, and rejected ones."""
 
     table: str
@@ -55,18 +56,6 @@ class ForeignReport:
     aside: list[str] = field(default_factory=list)
     released: bool = False
     dry_run: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {
-            "table": self.table,
-            "location": self.location,
-            "adopted": {str(version): now for version, now in self.adopted.items()},
-            "rejected": list(self.rejected),
-            "aside": list(self.aside),
-            "released": self.released,
-            "dry_run": self.dry_run,
-        }
 
     def summary(self) -> str:
         """Return the report as text."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.migrate.importing.verify import split_by_cause
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from deltasql.mirror.verify.differences import Difference
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, kw_only=True)
-class HandoverReport(ABC):
+class HandoverReport(Report, ABC):
     """The common fields: the table, its version, and the comparison of SQL with the log."""
 
     table: str
@@ -33,9 +34,7 @@ class HandoverReport(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        verification = None if self.verification is None else self.verification.to_dict()
-        return {"ok": self.ok, **values, "verification": verification}
+        return {"ok": self.ok, **Report.to_dict(self)}
 
     def summary(self) -> str:
         """Return the report as text."""

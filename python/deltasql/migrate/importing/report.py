@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from deltasql.exceptions import TxnLogError
@@ -58,12 +59,18 @@ class ImportProgress:
 
 
 @dataclass(slots=True)
-class ImportReport:
+class ImportReport(Report):
     """The result of importing one table.
 
     `commits`, `files` and `log_bytes` count what this run loaded, or would load; `live_files` and
     `live_bytes` are those of the table at its last version.
     """
+
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("ok", "source", "table", "state", "first_version", "last_version", "commits", "files"),
+        *("log_bytes", "live_files", "live_bytes", "protocol", "missing", "missing_files"),
+        *("notes", "warnings", "verification", "error", "seconds"),
+    )
 
     source: str
     table: str | None = None
@@ -97,27 +104,8 @@ class ImportReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        return {
-            "ok": self.ok,
-            "source": self.source,
-            "table": self.table,
-            "state": self.state,
-            "first_version": self.first_version,
-            "last_version": self.last_version,
-            "commits": self.commits,
-            "files": self.files,
-            "log_bytes": self.log_bytes,
-            "live_files": self.live_files,
-            "live_bytes": self.live_bytes,
-            "protocol": self.protocol,
-            "missing": self.missing,
-            "missing_files": list(self.missing_files),
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
-            "verification": None if self.verification is None else self.verification.to_dict(),
-            "error": None if self.error is None else _error_dict(self.error),
-            "seconds": round(self.seconds, 3),
-        }
+        error = None if self.error is None else _error_dict(self.error)
+        return Report.to_dict(self) | {"error": error, "seconds": round(self.seconds, 3)}
 
     def summary(self) -> str:
         """Return the report as text."""
@@ -144,8 +132,10 @@ class ImportReport:
 
 
 @dataclass(slots=True)
-class ImportSummary:
+class ImportSummary(Report):
     """The results of importing every table below a folder."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("ok", "root", "seconds", "tables")
 
     root: str
     tables: list[ImportReport] = field(default_factory=list)
@@ -158,12 +148,7 @@ class ImportSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain values, for JSON."""
-        return {
-            "ok": self.ok,
-            "root": self.root,
-            "seconds": round(self.seconds, 3),
-            "tables": [each.to_dict() for each in self.tables],
-        }
+        return Report.to_dict(self) | {"seconds": round(self.seconds, 3)}
 
     def summary(self) -> str:
         """Return the summary as a text table, followed by errors and warnings of single tables."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -83,10 +83,6 @@ class Differences:
     def total(self) -> int:
         """The number of differences, kept or not."""
         return sum(self.counts.values())
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Return the kept differences as plain values."""
-        return [asdict(each) for each in self.kept]
 
 
 def compare_files(

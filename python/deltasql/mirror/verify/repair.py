@@ -9,7 +9,7 @@ replaced only with `force`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.checkpoint.checksum import write_checksum
@@ -25,6 +25,7 @@ from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
+from deltasql.model.report import Report
 from deltasql.phases import reached
 
 if TYPE_CHECKING:
@@ -48,8 +49,13 @@ _NEEDS_FORCE = (
 
 
 @dataclass(slots=True)
-class RepairReport:
+class RepairReport(Report):
     """The files that a repair wrote and backed up, and the verification after it."""
+
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("table", "location", "ok", "needs_force", "published", "replaced", "checkpoints"),
+        *("checksums", "aside", "released", "dry_run", "after"),
+    )
 
     table: str
     location: str
@@ -73,23 +79,6 @@ class RepairReport:
         """Whether the log has commits of another program, which only `force` replaces."""
         found = None if self.after is None else self.after.found
         return found is not None and bool(found.versions("json", *_FOREIGN))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {
-            "table": self.table,
-            "location": self.location,
-            "ok": self.ok,
-            "needs_force": self.needs_force,
-            "published": list(self.published),
-            "replaced": list(self.replaced),
-            "checkpoints": list(self.checkpoints),
-            "checksums": list(self.checksums),
-            "aside": list(self.aside),
-            "released": self.released,
-            "dry_run": self.dry_run,
-            "after": None if self.after is None else self.after.to_dict(),
-        }
 
     def summary(self) -> str:
         """Return the report as text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from deltalake.exceptions import DeltaError
 
@@ -27,6 +27,7 @@ from deltasql.mirror.verify.sql_state import SqlState
 from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.protocol import reader_features
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,8 +55,14 @@ class DataOutcome(Protocol):
 
 
 @dataclass(slots=True)
-class VerifyReport:
+class VerifyReport(Report):
     """What was compared, and the differences."""
+
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("table", "location", "ok", "sql_version", "log_version", "checked_from", "versions"),
+        *("commits", "checkpoints", "checksums", "pending", "foreign_bytes", "notes"),
+        *("total", "counts", "differences", "data"),
+    )
 
     table: str
     location: str
@@ -94,27 +101,10 @@ class VerifyReport:
         """The number of differences."""
         return self.found.total
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {
-            "table": self.table,
-            "location": self.location,
-            "ok": self.ok,
-            "sql_version": self.sql_version,
-            "log_version": self.log_version,
-            "checked_from": self.checked_from,
-            "versions": list(self.versions),
-            "commits": self.commits,
-            "checkpoints": list(self.checkpoints),
-            "checksums": self.checksums,
-            "pending": self.pending,
-            "foreign_bytes": list(self.foreign_bytes),
-            "notes": list(self.notes),
-            "total": self.total,
-            "counts": dict(self.found.counts),
-            "differences": self.found.to_dicts(),
-            "data": [each.to_dict() for each in self.data],
-        }
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of differences by kind."""
+        return self.found.counts
 
     def summary(self) -> str:
         """Return the report as text, one line per difference."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +24,7 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class DataDifference:
+class DataDifference(Report):
     """A difference between the log and a file, or the rows: `told` by the log, and `found`."""
 
     path: str | None
@@ -46,18 +47,18 @@ class DataDifference:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as plain values, for JSON."""
-        return {
-            "path": self.path,
-            "kind": self.kind,
-            "column": self.column,
-            "told": _plain(self.told),
-            "found": _plain(self.found),
-        }
+        values = {"told": _plain(self.told), "found": _plain(self.found)}
+        return Report.to_dict(self) | values
 
 
 @dataclass(frozen=True, slots=True)
-class DataReport:
+class DataReport(Report):
     """The result of a check of a table's data; it keeps at most 1,000 differences of each kind."""
+
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("table", "version", "ok", "checks", "engine", "files", "size_bytes", "rows"),
+        *("compared_with", "notes", "total", "counts", "differences"),
+    )
 
     table: str
     files: int
@@ -81,24 +82,6 @@ class DataReport:
     def total(self) -> int:
         """The number of differences, kept or not."""
         return sum(self.counts.values())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {
-            "table": self.table,
-            "version": self.version,
-            "ok": self.ok,
-            "checks": self.checks,
-            "engine": self.engine,
-            "files": self.files,
-            "size_bytes": self.size_bytes,
-            "rows": self.rows,
-            "compared_with": self.compared_with,
-            "notes": list(self.notes),
-            "total": self.total,
-            "counts": dict(self.counts),
-            "differences": [each.to_dict() for each in self.differences],
-        }
 
     def summary(self) -> str:
         """Return the report as text, one line per difference."""
