@@ -47,8 +47,7 @@ def test_no_other_module_parses_sql() -> None:
         and node.func.value.id in ("sqlglot", "exp")
         and node.func.attr in calls
     }
-    # spark/ converts conditions of Spark's users to text of another dialect.
-    assert {name for name in found if not name.startswith("spark/")} == PARSERS
+    assert found == PARSERS
 
 
 @pytest.mark.parametrize(

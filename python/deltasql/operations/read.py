@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deltasql.engine.base import Relation
+    from deltasql.model.predicates.parser import Flavour
     from deltasql.operations.table_stage import TableStage
 
 
@@ -36,10 +37,14 @@ def read_rows(
 
 
 def read_relation(
-    stage: TableStage, columns: Sequence[str] | None = None, predicate: object = None
+    stage: TableStage,
+    columns: Sequence[str] | None = None,
+    predicate: object = None,
+    *,
+    flavour: Flavour = "datafusion",
 ) -> Relation:
     """Return the same rows as a relation of the engine; `predicate` is SQL or a filter list."""
-    found = None if predicate is None else stage.predicate(predicate, flavour="datafusion")
+    found = None if predicate is None else stage.predicate(predicate, flavour=flavour)
     files = stage.files(found)
     stage.read(whole_table=found is None, predicate=found, files=files)
     names = known_columns(stage.schema, columns, stage.name)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from deltasql.model.predicates.parser import DataFusionDialect, PredicateDialect
+from deltasql.engine.spark.sql import spark_text
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.predicates.parser import (
+    DataFusionDialect,
+    PredicateDialect,
+    parse_expression,
+)
+from deltasql.operations.sql.expressions import with_semantics
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from deltasql.model.predicates.predicate import Predicate
 
-_WITHOUT_ZONE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?")
 _DIFFERS = re.compile(r"\\|date_format|to_char|to_date", re.IGNORECASE)
 _QUALIFIERS = ("table", "db", "catalog")
-_COMPARED = (exp.Binary, exp.Between, exp.In)
 
 
 def to_datafusion(text: str) -> str:
@@ -31,8 +34,8 @@ def to_datafusion(text: str) -> str:
     if _DIFFERS.search(text) is None:
         return text
     try:
-        return sqlglot.parse_one(text, read=PredicateDialect).sql(dialect=DataFusionDialect)
-    except SqlglotError:
+        return parse_expression(text, escapes=True).sql(dialect=DataFusionDialect)
+    except TxnLogSchemaError:
         return text  # a later parser reports the error
 
 
@@ -46,19 +49,9 @@ def spark_condition(predicate: Predicate) -> str:
     >>> from deltasql.model.schema.schema import StructField, StructType
     >>> table = StructType((StructField("at", "timestamp"), StructField("s", "string")))
     >>> spark_condition(parse_predicate("at < '2024-05-01' AND s = '2024-05-01'", table))
-    "`at` < '2024-05-01T00:00:00Z' AND `s` = '2024-05-01'"
+    "`at` < CAST('2024-05-01T00:00:00Z' AS TIMESTAMP_LTZ) AND `s` = '2024-05-01'"
     """
-    timestamps = {
-        column.path[-1].casefold() for column in predicate.columns if column.type == "timestamp"
-    }
-    expression = predicate.expression.copy()
-    for literal in list(expression.find_all(exp.Literal)):
-        found = _WITHOUT_ZONE.fullmatch(literal.this) if literal.is_string else None
-        compared = literal.find_ancestor(*_COMPARED)
-        if found and compared is not None and _names(compared) & timestamps:
-            time = "" if found[1] else "T00:00:00"
-            literal.replace(exp.Literal.string(f"{literal.this}{time}Z"))
-    return expression.sql(dialect="spark")
+    return spark_text(with_semantics(predicate.expression.copy(), predicate.flavour))
 
 
 def without_alias(text: str, alias: str, columns: Collection[str]) -> str:
@@ -71,8 +64,8 @@ def without_alias(text: str, alias: str, columns: Collection[str]) -> str:
     if plain not in text.casefold() or plain in {name.casefold() for name in columns}:
         return text
     try:
-        tree = sqlglot.parse_one(text, read=PredicateDialect)
-    except SqlglotError:
+        tree = parse_expression(text, escapes=True)
+    except TxnLogSchemaError:
         return text  # a later parser reports the error
     found = [
         node
@@ -86,7 +79,3 @@ def without_alias(text: str, alias: str, columns: Collection[str]) -> str:
         name, *qualifiers = reversed([part.copy() for part in node.parts[1:]])
         node.replace(exp.Column(this=name, **dict(zip(_QUALIFIERS, qualifiers, strict=False))))
     return str(holder.this.sql(dialect=PredicateDialect))
-
-
-def _names(node: exp.Expr) -> set[str]:
-    return {name.this.casefold() for name in node.find_all(exp.Identifier)}

@@ -8,7 +8,7 @@ from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.scan import scan
 from deltasql.engine.spark.schema import quoted
 from deltasql.operations.read import read_relation
-from deltasql.spark.conditions import spark_condition, to_datafusion
+from deltasql.spark.conditions import spark_condition
 from deltasql.spark.session import resolve_uri
 from deltasql.uri import DeltaSqlUri, parse_uri
 
@@ -68,9 +68,9 @@ def _read_staged(
     predicate: object,
 ) -> DataFrame:
     """Read a table as a transaction sees it."""
-    wanted = to_datafusion(predicate) if isinstance(predicate, str) else predicate
     target = transaction.target(table, spark.range(0), engine="spark")
-    return cast("SparkRelation", read_relation(target, columns, wanted)).frame
+    found = read_relation(target, columns, predicate, flavour="spark")
+    return cast("SparkRelation", found).frame
 
 
 def read_snapshot(
@@ -86,7 +86,7 @@ def read_snapshot(
     With `described`, the schema has the comments of columns and, on classic Spark, marks columns
     that are not nullable.
     """
-    wanted = to_datafusion(predicate) if isinstance(predicate, str) else predicate
+    wanted = None if predicate is None else snapshot.predicate(predicate, flavour="spark")
     scanned = snapshot.scan(wanted)
     location = snapshot.table.location
     files = LiveFiles(location, snapshot.metadata, scanned.to_read, config.storage)

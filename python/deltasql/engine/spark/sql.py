@@ -57,6 +57,11 @@ def spark_query(
         view = exp.to_table(view_of(table.name))
         table.set("this", view.this)
         table.set("db", view.args.get("db"))
+    return spark_text(tree)
+
+
+def spark_text(tree: exp.Expr) -> str:
+    """Return the text of a query or an expression for Spark; changes the types in the tree."""
     for kind in tree.find_all(exp.DataType):
         kind.set("this", _TIMESTAMPS.get(kind.this, kind.this))
     return tree.sql(dialect="spark", identify=True)
