@@ -10,9 +10,9 @@ import deltalake
 import pytest
 
 from deltasql.mirror.publish.targets import ACTIVE, QUARANTINED, targets_of
-from deltasql.mirror.verify.repair import repair
-from deltasql.mirror.verify.verify import verify_table
 from deltasql.phases import hooked
+from deltasql.verify.repair import repair
+from deltasql.verify.verify_log import verify_table
 from tests.mirror.published import (
     CHECKPOINT,
     HEAD,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
-    from deltasql.mirror.verify.repair import RepairReport
     from deltasql.uri import DeltaSqlUri
+    from deltasql.verify.repair import RepairReport
 
 pytestmark = pytest.mark.two_databases
 

@@ -35,7 +35,7 @@ CALLERS = {
     "engine/duckdb/connection.py::temporary_database": "a temporary folder of DuckDB",
     "engine/duckdb/instance.py::_start": "a temporary folder of DuckDB",
     "engine/duckdb/instance.py::_close": "a temporary folder of DuckDB",
-    "mirror/verify/log_backup.py": "log files that are moved to the backup folder",
+    "mirror/log/backup.py": "log files that are moved to the backup folder",
     "mirror/log/cleanup.py::clean_log": "expired files of `_delta_log`",
     "mirror/verify/repair.py": "damaged files of `_delta_log`",
     "mirror/publish/symlink_manifest.py::write_manifests": "files of `_symlink_format_manifest`",

@@ -44,7 +44,6 @@ from deltasql.migrate.importing.import_table import import_table
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.load_table import set_published_version
 from deltasql.migrate.importing.run import ImportOptions
-from deltasql.migrate.importing.verify import verify_by_size
 from deltasql.mirror.log.encode import commit_file, encode_commit
 from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import LogCommit
@@ -57,6 +56,7 @@ from deltasql.phases import reached
 from deltasql.storage import FileInfo, open_storage
 from deltasql.store.records import Commit, TableRow
 from deltasql.uri import join_table_name
+from deltasql.verify.large_tables import verify_by_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     from deltasql.commit.table_state import TableState
     from deltasql.config import StorageSettings
     from deltasql.migrate.importing.report import ImportProgress
-    from deltasql.mirror.verify.verify import VerifyReport
     from deltasql.model.progress import OnProgress
     from deltasql.store.dialect import Session
     from deltasql.store.records import Head
     from deltasql.store.store import Store
+    from deltasql.verify.report import VerifyReport
 
 
 _ATTEMPTS = 20

@@ -21,17 +21,17 @@ from deltasql.exceptions import (
 )
 from deltasql.migrate.authority.validate_foreign import ForeignValidator
 from deltasql.migrate.importing.load_log import LogLoader
-from deltasql.migrate.importing.same_commit import commit_id
+from deltasql.mirror.log.backup import LogBackup
 from deltasql.mirror.log.encode import commit_bytes, commit_file, files_named
 from deltasql.mirror.log.listing import LOG_FOLDER, find_log, sort_files
 from deltasql.mirror.log.read import read_commits
 from deltasql.mirror.log.same_content import same_content
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named, targets_of
-from deltasql.mirror.verify.log_backup import LogBackup
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
+from deltasql.verify.same_commit import commit_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from deltasql.migrate.importing.same_commit import has_commit
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.publish.targets import OWN, PublishTarget
 from deltasql.store.records import TableRow, VersionRow
+from deltasql.verify.same_commit import has_commit
 
 if TYPE_CHECKING:
     from deltasql.model.actions import Metadata

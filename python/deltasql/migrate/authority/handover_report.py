@@ -6,12 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from deltasql.migrate.importing.verify import split_by_cause
 from deltasql.model.counts import many
+from deltasql.verify.report import split_by_cause
 
 if TYPE_CHECKING:
-    from deltasql.mirror.verify.differences import Difference
-    from deltasql.mirror.verify.verify import VerifyReport
+    from deltasql.verify.report import Difference, VerifyReport
 
 
 @dataclass(slots=True, kw_only=True)

@@ -36,17 +36,17 @@ from deltasql.migrate.exporting.relocate import (
     relocated,
 )
 from deltasql.migrate.exporting.report import ExportProgress, ExportReport
-from deltasql.migrate.importing.same_commit import is_id_of
 from deltasql.mirror.checkpoint.checksum import checksum_file, totals_after, totals_at
 from deltasql.mirror.checkpoint.source import CheckpointSource
 from deltasql.mirror.checkpoint.write import write_checkpoint_of
 from deltasql.mirror.log.encode import actions_span, commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER
-from deltasql.mirror.verify.sql_state import SqlState
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
 from deltasql.storage import open_storage, parse_location
 from deltasql.store.records import Head, VersionRow
+from deltasql.verify.same_commit import is_id_of
+from deltasql.verify.sql_state import SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

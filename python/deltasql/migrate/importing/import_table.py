@@ -28,9 +28,11 @@ from deltasql.migrate.importing.checks import (
     check_data,
     check_new_commits,
     check_whole_log,
+    describe_table,
     empty_commits,
     no_table,
     refuse_diverged,
+    verify_loaded,
 )
 from deltasql.migrate.importing.load_checkpoint import BATCH_FILES
 from deltasql.migrate.importing.load_log import LogLoader
@@ -53,9 +55,7 @@ from deltasql.migrate.importing.names import (
     table_to_replace,
 )
 from deltasql.migrate.importing.run import ImportOptions, ImportRun
-from deltasql.migrate.importing.same_commit import has_head_of
 from deltasql.migrate.importing.start import StartFinder, last_version
-from deltasql.migrate.importing.verify import describe_table, verify_loaded
 from deltasql.mirror.log.listing import find_log
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named
@@ -64,6 +64,7 @@ from deltasql.store.dialect import Fault
 from deltasql.store.locations import refuse_nested_location, tables_at
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
+from deltasql.verify.same_commit import has_head_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from deltasql.exceptions import TxnLogError
-    from deltasql.mirror.verify.verify import VerifyReport
+    from deltasql.verify.report import VerifyReport
 
 ImportState = Literal[
     "imported",

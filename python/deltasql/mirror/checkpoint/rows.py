@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.mirror.checkpoint.schema import DELETION_VECTOR, TEXT_MAP
-from deltasql.mirror.checkpoint.stats import StatsParser, typed_value
+from deltasql.model.typed_stats import StatsParser, typed_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from deltalake.exceptions import DeltaError
 
@@ -12,8 +11,9 @@ from deltasql.exceptions import TxnLogProtocolError
 from deltasql.mirror.log.listing import LogListing, find_log
 from deltasql.mirror.log.read import read_states
 from deltasql.mirror.publish.targets import OWN, targets_of
-from deltasql.mirror.verify.check_deltalake import compare_deltalake
-from deltasql.mirror.verify.check_log import (
+from deltasql.model.progress import Meter
+from deltasql.verify.deltalake_reader import compare_deltalake, unsupported_by_deltalake
+from deltasql.verify.log_files import (
     check_checkpoints,
     check_checksums,
     check_commits,
@@ -22,11 +22,8 @@ from deltasql.mirror.verify.check_log import (
     damaged_commit,
     unreadable,
 )
-from deltasql.mirror.verify.differences import Difference, Differences
-from deltasql.mirror.verify.sql_state import SqlState
-from deltasql.model.counts import many
-from deltasql.model.progress import Meter
-from deltasql.model.protocol import reader_features
+from deltasql.verify.report import Difference, Differences, VerifyReport
+from deltasql.verify.sql_state import SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,111 +33,6 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 Versions = Literal["head", "all", "sample"] | Sequence[int]
-# The reader features that deltalake supports; other tables are not compared with it.
-STOCK_READER_FEATURES = frozenset(
-    {"columnMapping", "timestampNtz", "timestampNanos", "deletionVectors", "v2Checkpoint"}
-)
-
-
-class DataOutcome(Protocol):
-    """The report of a data check of one version."""
-
-    @property
-    def ok(self) -> bool: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-    def summary(self) -> str: ...
-
-
-@dataclass(slots=True)
-class VerifyReport:
-    """What was compared, and the differences."""
-
-    table: str
-    location: str
-    sql_version: int
-    log_version: int | None = None
-    checked_from: int | None = None
-    versions: list[int] = field(default_factory=list)
-    commits: int = 0
-    checkpoints: list[int] = field(default_factory=list)
-    checksums: int = 0
-    pending: int = 0
-    foreign_bytes: list[int] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    found: Differences = field(default_factory=Differences)
-    data: list[DataOutcome] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether the log matches SQL, and the checked data matches the log."""
-        return self.found.total == 0 and all(each.ok for each in self.data)
-
-    @property
-    def first_foreign(self) -> int | None:
-        """The first foreign version after SQL's head."""
-        kept = self.found.kept
-        foreign = [each.version for each in kept if each.kind == "foreign-version"]
-        return min((version for version in foreign if version is not None), default=None)
-
-    @property
-    def differences(self) -> list[Difference]:
-        """The differences, at most `Differences.keep` of a kind; `total` counts all."""
-        return self.found.kept
-
-    @property
-    def total(self) -> int:
-        """The number of differences."""
-        return self.found.total
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {
-            "table": self.table,
-            "location": self.location,
-            "ok": self.ok,
-            "sql_version": self.sql_version,
-            "log_version": self.log_version,
-            "checked_from": self.checked_from,
-            "versions": list(self.versions),
-            "commits": self.commits,
-            "checkpoints": list(self.checkpoints),
-            "checksums": self.checksums,
-            "pending": self.pending,
-            "foreign_bytes": list(self.foreign_bytes),
-            "notes": list(self.notes),
-            "total": self.total,
-            "counts": dict(self.found.counts),
-            "differences": self.found.to_dicts(),
-            "data": [each.to_dict() for each in self.data],
-        }
-
-    def summary(self) -> str:
-        """Return the report as text, one line per difference."""
-        state = many(self.total, "difference") if self.total else "ok"
-        lines = [
-            f"{self.table}: {state} (version {self.sql_version} in SQL, "
-            f"{'none' if self.log_version is None else self.log_version} in the log; "
-            f"{many(self.commits, 'commit')}, {many(len(self.versions), 'state')}, "
-            f"{many(len(self.checkpoints), 'checkpoint')} and "
-            f"{many(self.checksums, 'checksum')} compared)"
-        ]
-        if self.checked_from:
-            lines.append(f"  checked from version {self.checked_from}, where the log starts")
-        if self.pending:
-            lines.append(f"  not published yet: {many(self.pending, 'version')}")
-        if self.foreign_bytes:
-            lines.append(
-                f"  {many(len(self.foreign_bytes), 'commit')} written by another program, "
-                "with the same content as in SQL"
-            )
-        lines += [f"  {note}" for note in self.notes]
-        lines += [f"  {each}" for each in self.differences]
-        if self.total > len(self.differences):
-            lines.append(f"  … and {self.total - len(self.differences)} more")
-        lines += [each.summary() for each in self.data]
-        return "\n".join(lines)
 
 
 def verify_table(
@@ -167,10 +59,7 @@ def verify_table(
     """
     counter = meter or Meter()
     # SQL's bounds are read last: a concurrent commit may look unpublished, but never foreign.
-    published = max(
-        (each.published_version for each in targets_of(store, table) if each.name == target),
-        default=-1,
-    )
+    published = published_version(store, table, target)
     listing = log or find_log(storage)
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     report = VerifyReport(table.full_name, storage.location, sql_version=high)
@@ -247,6 +136,12 @@ def _check_versions(
     return last if ours else None
 
 
+def published_version(store: Store, table: TableRow, target: str) -> int:
+    """Return the published version of a target; -1 if nothing was published to it."""
+    found = (each for each in targets_of(store, table) if each.name == target)
+    return max((each.published_version for each in found), default=-1)
+
+
 def missing_versions(listing: LogListing | None, low: int, last: int) -> list[int]:
     """Return the versions of low..last that are missing from the log.
 
@@ -319,11 +214,11 @@ def _compare_with_deltalake(
     chosen = report.versions
     for version in meter.over("comparing with deltalake", "versions", chosen, len(chosen)):
         sql = SqlState(store, table, version)
-        unsupported = reader_features(sql.protocol) - STOCK_READER_FEATURES
+        unsupported = unsupported_by_deltalake(sql.protocol)
         if unsupported:
             report.notes.append(
                 f"version {version} not compared with deltalake, which does not support "
-                + ", ".join(sorted(unsupported))
+                f"{unsupported}"
             )
             return
         try:

@@ -13,10 +13,12 @@ from deltasql.mirror.log.file_tables import FILES, TOMBSTONES, canonical_files, 
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties, is_expired
 from deltasql.snapshot.cache import FileCache
+from deltasql.snapshot.files import from_arrow
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.store.records import metadata_from_row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import timedelta
 
     from deltasql.model.actions import (
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _FIRST_TIME, _NO_LIMIT = -(2**62), 2**62
+_PAGE = 50_000  # files
 
 
 class SqlState:
@@ -86,9 +89,22 @@ class SqlState:
     @cached_property
     def files(self) -> pa.Table:
         """The live files, with the schema `file_tables.FILES`."""
-        found = FileList.from_arrow(self._cache.files(self._snapshot, "files_all"))
-        named = found.with_partitions(self._store.partition_values(self._table.table_id))
-        return canonical_files(pa.RecordBatchReader.from_stream(named).read_all(), FILES)
+        partitions = self._store.partition_values(self._table.table_id)
+        return _with_partitions(self._cache.files(self._snapshot, "files_all"), partitions)
+
+    def file_pages(self) -> Iterator[pa.Table]:
+        """Yield the live files in pages, with the schema `file_tables.FILES`."""
+        partitions = self._store.partition_values(self._table.table_id)
+        end = self._snapshot.next_file_id
+        for first in range(1, end, _PAGE):
+            page = self._store.arrow(
+                "files_all",
+                table_id=self._table.table_id,
+                first_file_id=first,
+                next_file_id=min(first + _PAGE, end),
+                version=self.version,
+            )
+            yield _with_partitions(from_arrow(page, "files_all"), partitions)
 
     @cached_property
     def tombstones(self) -> pa.Table:
@@ -121,6 +137,11 @@ class SqlState:
         alive = pc.is_in(names, logical_files(self.files).combine_chunks())
         kept = pc.and_(pc.is_in(rows["row"], last.combine_chunks()), pc.invert(alive))
         return tombstones.filter(kept)
+
+
+def _with_partitions(files: pa.Table, partitions: dict[int, str]) -> pa.Table:
+    named = FileList.from_arrow(files).with_partitions(partitions)
+    return canonical_files(pa.RecordBatchReader.from_stream(named).read_all(), FILES)
 
 
 def _or_empty(texts: pa.ChunkedArray) -> pa.ChunkedArray:

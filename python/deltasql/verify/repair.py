@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.checkpoint.checksum import write_checksum
 from deltasql.mirror.checkpoint.write import write_checkpoint
+from deltasql.mirror.log.backup import LogBackup
 from deltasql.mirror.log.encode import commit_bytes, commit_file
 from deltasql.mirror.log.last_checkpoint import hint_fault, last_checkpoint_version
 from deltasql.mirror.log.listing import LAST_CHECKPOINT, LOG_FOLDER, find_log
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, targets_of
-from deltasql.mirror.verify.log_backup import LogBackup
-from deltasql.mirror.verify.verify import VerifyReport, missing_versions, verify_table
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
 from deltasql.phases import reached
+from deltasql.verify.verify_log import missing_versions, verify_table
 
 if TYPE_CHECKING:
     from deltasql.mirror.log.listing import LogListing
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
+    from deltasql.verify.report import VerifyReport
 
 
 _NOUNS = ("commit", "commit", "checkpoint", "checksum", "file")

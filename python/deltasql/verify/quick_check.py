@@ -14,9 +14,9 @@ from deltasql.exceptions.redaction import redact
 from deltasql.mirror.log.last_checkpoint import hint_fault
 from deltasql.mirror.log.listing import LAST_CHECKPOINT, find_log
 from deltasql.mirror.publish.status import LogFault
-from deltasql.mirror.verify.check_log import check_commits
-from deltasql.mirror.verify.differences import Differences
-from deltasql.mirror.verify.verify import missing_versions
+from deltasql.verify.log_files import check_commits
+from deltasql.verify.report import Differences
+from deltasql.verify.verify_log import missing_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,14 +19,6 @@ from deltasql.mirror.log.read import contents_or_none
 from deltasql.mirror.log.read_checkpoint import read_checkpoint
 from deltasql.mirror.log.same_content import same_content
 from deltasql.mirror.publish.write_commit import is_torn
-from deltasql.mirror.verify.differences import (
-    Difference,
-    Differences,
-    compare_action,
-    compare_files,
-    compare_mappings,
-)
-from deltasql.mirror.verify.sql_state import SqlState
 from deltasql.model.clock import now_ms
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
@@ -36,6 +28,9 @@ from deltasql.store.records import (
     protocol_from_row,
     txn_from_row,
 )
+from deltasql.verify.compare import compare_action, compare_files, compare_mappings
+from deltasql.verify.report import Difference, Differences
+from deltasql.verify.sql_state import SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
