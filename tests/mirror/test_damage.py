@@ -90,7 +90,7 @@ def test_many_empty_commits_are_all_found_and_repaired(published: Catalog) -> No
     report = published.mirror.repair("t")
     assert report.ok, report.summary()
     assert report.replaced == list(range(1, HEAD + 1))
-    assert report.aside == []
+    assert report.backups == []
 
 
 def test_empty_commit_after_the_head_is_removed(published: Catalog) -> None:

@@ -24,13 +24,13 @@ from deltasql.migrate.importing.load_table import (
 from deltasql.migrate.importing.names import name_from_layout, name_in_log, restored_name
 from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import stream_state
+from deltasql.mirror.log.same_commit import has_head_of
 from deltasql.mirror.publish.status import mark_published
 from deltasql.model.counts import many
 from deltasql.storage import absolute_location, join_location, open_storage
 from deltasql.store.dialect import Fault
 from deltasql.store.locations import tables_at
 from deltasql.uri import join_table_name
-from deltasql.verify.same_commit import has_head_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,7 @@ from deltasql.mirror.log.last_checkpoint import hint_fault, read_last_checkpoint
 from deltasql.mirror.log.listing import LAST_CHECKPOINT, read_json
 from deltasql.mirror.log.read import contents_or_none
 from deltasql.mirror.log.read_checkpoint import read_checkpoint
-from deltasql.mirror.log.same_content import same_content
+from deltasql.mirror.log.same_commit import same_content
 from deltasql.mirror.publish.write_commit import is_torn
 from deltasql.model.clock import now_ms
 from deltasql.model.progress import Meter

@@ -8,6 +8,7 @@ replaced only with `force`.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ class RepairReport:
     replaced: list[int] = field(default_factory=list)
     checkpoints: list[int] = field(default_factory=list)
     checksums: list[int] = field(default_factory=list)
-    aside: list[str] = field(default_factory=list)
+    backups: list[str] = field(default_factory=list)
     released: bool = False
     dry_run: bool = False
     """Nothing was changed; the lists say what a repair would do."""
@@ -75,6 +76,13 @@ class RepairReport:
         found = None if self.after is None else self.after.found
         return found is not None and bool(found.versions("json", *_FOREIGN))
 
+    @property
+    def aside(self) -> list[str]:
+        """Deprecated: use `backups`."""
+        message = "aside is deprecated; use backups instead"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return self.backups
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
         return {
@@ -86,7 +94,8 @@ class RepairReport:
             "replaced": list(self.replaced),
             "checkpoints": list(self.checkpoints),
             "checksums": list(self.checksums),
-            "aside": list(self.aside),
+            "backups": list(self.backups),
+            "aside": list(self.backups),  # the name of earlier releases, deprecated
             "released": self.released,
             "dry_run": self.dry_run,
             "after": None if self.after is None else self.after.to_dict(),
@@ -96,7 +105,7 @@ class RepairReport:
         """Return the report as text."""
         actions = _TO_DO if self.dry_run else _DONE
         versions = (self.published, self.replaced, self.checkpoints, self.checksums)
-        counts = [*map(len, versions), len(self.aside)]
+        counts = [*map(len, versions), len(self.backups)]
         changes = [
             f"{many(count, noun)} {action}"
             for count, noun, action in zip(counts, _NOUNS, actions, strict=True)
@@ -160,7 +169,7 @@ def plan_repair(
     if force:
         after_head |= found.versions("json", "foreign-version")
     backed_up = after_head | found.versions("json", "unreadable", *chosen[2:])
-    report.aside = [commit_file(each) for each in sorted(backed_up)]
+    report.backups = [commit_file(each) for each in sorted(backed_up)]
     report.checkpoints = sorted(each for each in found.versions("checkpoint") if each < end)
     report.checksums = sorted(each for each in found.versions("crc") if each < end)
     return report
@@ -291,7 +300,7 @@ class _Repair:
     def finish(self) -> RepairReport:
         """Verify the log again, and end its quarantine if it matches SQL."""
         report = self._report
-        report.aside = self._backup.names
+        report.backups = self._backup.names
         report.after = self._verify()
         target = self._current_target()
         if report.after.ok and target is not None and target.is_quarantined:

@@ -203,7 +203,7 @@ class _Cutover:
         info = parse_commit(data, version=first).commit_info
         if info is not None and info.txn_id == token:
             found = reject(store, self._table, self._storage, last=first)
-            self._report.notes += [f"moved out of the log: {name}" for name in found.aside]
+            self._report.notes += [f"moved out of the log: {name}" for name in found.backups]
 
     def _head(self) -> tuple[Head, TableState]:
         store, table_id = self._store, self._table.table_id

@@ -24,12 +24,12 @@ from deltasql.migrate.importing.report import ImportProgress
 from deltasql.migrate.importing.run import ImportOptions
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER, list_log, sort_files
+from deltasql.mirror.log.same_commit import has_commit
 from deltasql.model.counts import many
 from deltasql.storage import absolute_location, open_storage
 from deltasql.store.locations import tables_at
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
-from deltasql.verify.same_commit import has_commit
 
 if TYPE_CHECKING:
     from deltasql.config import StorageSettings

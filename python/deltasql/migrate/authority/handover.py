@@ -7,9 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 from deltasql.mirror.log.encode import commit_file
+from deltasql.mirror.log.same_commit import has_commit
 from deltasql.mirror.publish.targets import OWN, PublishTarget
 from deltasql.store.records import TableRow, VersionRow
-from deltasql.verify.same_commit import has_commit
 
 if TYPE_CHECKING:
     from deltasql.model.actions import Metadata

@@ -41,11 +41,11 @@ from deltasql.mirror.checkpoint.source import CheckpointSource
 from deltasql.mirror.checkpoint.write import write_checkpoint_of
 from deltasql.mirror.log.encode import actions_span, commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER
+from deltasql.mirror.log.same_commit import is_id_of
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
 from deltasql.storage import open_storage, parse_location
 from deltasql.store.records import Head, VersionRow
-from deltasql.verify.same_commit import is_id_of
 from deltasql.verify.sql_state import SqlState
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from deltasql.migrate.importing.load_log import check_metadata
 from deltasql.migrate.importing.load_table import LoadCounts
 from deltasql.mirror.log.listing import list_log
 from deltasql.mirror.log.read import read_commits
+from deltasql.mirror.log.same_commit import is_same_commit
 from deltasql.mirror.publish.targets import OWN, named, targets_of
 from deltasql.model.protocol import check_readable
 from deltasql.verify.large_tables import verify_by_size
 from deltasql.verify.report import split_by_cause
-from deltasql.verify.same_commit import is_same_commit
 from deltasql.verify.sql_state import SqlState
 
 if TYPE_CHECKING:

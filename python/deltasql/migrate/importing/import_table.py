@@ -57,6 +57,7 @@ from deltasql.migrate.importing.names import (
 from deltasql.migrate.importing.run import ImportOptions, ImportRun
 from deltasql.migrate.importing.start import StartFinder, last_version
 from deltasql.mirror.log.listing import find_log
+from deltasql.mirror.log.same_commit import has_head_of
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named
 from deltasql.storage.location import is_same_location
@@ -64,7 +65,6 @@ from deltasql.store.dialect import Fault
 from deltasql.store.locations import refuse_nested_location, tables_at
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
-from deltasql.verify.same_commit import has_head_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltasql._core import FileList, LogFiles
-from deltasql.migrate.importing.read_ahead import read_ahead
+from deltasql.mirror.read_ahead import read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -14,7 +14,7 @@ from deltasql._core import LogFiles, SeenFiles
 from deltasql.commit.table_state import physical_partition_columns
 from deltasql.exceptions import LogParseError, VersionTakenError
 from deltasql.migrate.importing.load_checkpoint import BATCH_FILES, file_batches
-from deltasql.migrate.importing.read_ahead import read_ahead
+from deltasql.mirror.read_ahead import read_ahead
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import LAST_MS
 from deltasql.model.protocol import check_readable

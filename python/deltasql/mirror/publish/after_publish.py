@@ -13,6 +13,7 @@ from deltasql.mirror.log.cleanup import clean_log
 
 if TYPE_CHECKING:
     from deltasql.config import Config
+    from deltasql.mirror.log.encode import CommitFile
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
@@ -37,26 +38,24 @@ def maintain(
     store: Store,
     table: TableRow,
     storage: Storage,
-    version: int,
+    file: CommitFile,
     *,
     config: Config,
-    data: bytes | None = None,
-    replaces_nothing: bool = False,
     last: int | None = None,
     post_commit: PostCommit = DEFAULT_POST_COMMIT,
     check_hint: bool = False,
 ) -> bool:
     """Write the optional files of a published version; log a failure and return False.
 
-    Readers need only the commit files, so everything here can fail and be repeated. `data` is the
-    content of the commit file, which is read if it is not given; `replaces_nothing` is as in
-    `write_checksum`. `last` is the end of a span that is published at once: of the checkpoints due
-    in it, only the newest is written. `check_hint` also checks that `_last_checkpoint` names the
-    newest checkpoint of earlier versions.
+    Readers need only the commit files, so everything here can fail and be repeated. `last` is the
+    end of a span that is published at once: of the checkpoints due in it, only the newest is
+    written. `check_hint` also checks that `_last_checkpoint` names the newest checkpoint of earlier
+    versions.
     """
+    version = file.version
     try:
         totals = write_checksum(
-            store, table, storage, version, data, replaces_nothing=replaces_nothing
+            store, table, storage, version, file.data, replaces_nothing=file.replaces_nothing
         )
         configuration = totals.facts.configuration
         writes_checkpoint = post_commit.create_checkpoint and is_due(
