@@ -25,6 +25,7 @@ from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
+from deltasql.model.report import Report
 from deltasql.phases import reached
 from deltasql.verify.verify_log import missing_versions, verify_table
 
@@ -50,9 +51,10 @@ _NEEDS_FORCE = (
 
 
 @dataclass(slots=True)
-class RepairReport:
+class RepairReport(Report):
     """The files that a repair wrote and backed up, and the verification after it."""
 
+    computed = ("ok", "needs_force")
     table: str
     location: str
     published: list[int] = field(default_factory=list)
@@ -85,21 +87,8 @@ class RepairReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        return {
-            "table": self.table,
-            "location": self.location,
-            "ok": self.ok,
-            "needs_force": self.needs_force,
-            "published": list(self.published),
-            "replaced": list(self.replaced),
-            "checkpoints": list(self.checkpoints),
-            "checksums": list(self.checksums),
-            "backups": list(self.backups),
-            "aside": list(self.backups),  # the name of earlier releases, deprecated
-            "released": self.released,
-            "dry_run": self.dry_run,
-            "after": None if self.after is None else self.after.to_dict(),
-        }
+        # `aside` is the name of earlier releases, deprecated.
+        return Report.to_dict(self) | {"aside": list(self.backups)}
 
     def summary(self) -> str:
         """Return the report as text."""

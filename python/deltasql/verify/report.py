@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,7 +80,7 @@ class Difference:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as plain values, for JSON."""
-        values = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        values = {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
         if self.source == DATA:  # the names of earlier releases, deprecated
             values |= {
                 "column": values["field"],
@@ -159,9 +160,10 @@ class Differences:
 
 
 @dataclass(frozen=True, slots=True)
-class DataReport:
+class DataReport(Report):
     """The result of a check of a table's data."""
 
+    computed = ("ok",)
     table: str
     files: int
     rows: int | None
@@ -196,19 +198,9 @@ class DataReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        return {
-            "table": self.table,
-            "version": self.version,
-            "ok": self.ok,
-            "checks": self.checks,
-            "engine": self.engine,
-            "files": self.files,
-            "size_bytes": self.size_bytes,
-            "rows": self.rows,
-            "compared_with": self.compared_with,
-            "notes": list(self.notes),
-            **self.found.to_dict(),
-        }
+        values = Report.to_dict(self)
+        found = values.pop("found")
+        return {**values, **found}
 
     def summary(self) -> str:
         """Return the report as text, one line per difference."""
@@ -226,9 +218,10 @@ class DataReport:
 
 
 @dataclass(slots=True)
-class VerifyReport:
+class VerifyReport(Report):
     """What was compared, and the differences."""
 
+    computed = ("ok",)
     table: str
     location: str
     sql_version: int
@@ -268,23 +261,9 @@ class VerifyReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        return {
-            "table": self.table,
-            "location": self.location,
-            "ok": self.ok,
-            "sql_version": self.sql_version,
-            "log_version": self.log_version,
-            "checked_from": self.checked_from,
-            "versions": list(self.versions),
-            "commits": self.commits,
-            "checkpoints": list(self.checkpoints),
-            "checksums": self.checksums,
-            "pending": self.pending,
-            "foreign_bytes": list(self.foreign_bytes),
-            "notes": list(self.notes),
-            **self.found.to_dict(),
-            "data": [each.to_dict() for each in self.data],
-        }
+        values = Report.to_dict(self)
+        found = values.pop("found")
+        return {**values, **found}
 
     def summary(self) -> str:
         """Return the report as text, one line per difference."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from deltasql.exceptions import (
     MissingDataFilesError,
@@ -26,6 +26,7 @@ from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER, list_log, sort_files
 from deltasql.mirror.log.same_commit import has_commit
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 from deltasql.storage import absolute_location, open_storage
 from deltasql.store.locations import tables_at
 from deltasql.store.records import TableRow
@@ -46,7 +47,7 @@ _FOLLOWING = {TableRow.FOLLOWING: "true"}
 
 
 @dataclass(slots=True)
-class FollowReport:
+class FollowReport(Report):
     """The result of a refresh; `commits` and `files` count what it added."""
 
     source: str
@@ -58,20 +59,6 @@ class FollowReport:
     files: int = 0
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {
-            "source": self.source,
-            "table": self.table,
-            "state": self.state,
-            "first_version": self.first_version,
-            "last_version": self.last_version,
-            "commits": self.commits,
-            "files": self.files,
-            "notes": list(self.notes),
-            "seconds": round(self.seconds, 3),
-        }
 
     def summary(self) -> str:
         """Return the report as text."""
@@ -180,7 +167,7 @@ class _Refresh:
             loaded.commits,
             loaded.files,
             loaded.notes(),
-            time.monotonic() - self._began_s,
+            round(time.monotonic() - self._began_s, 3),
         )
 
     def _append(

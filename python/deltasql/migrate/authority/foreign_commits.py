@@ -32,6 +32,7 @@ from deltasql.mirror.publish.targets import OWN, named, targets_of
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class ForeignReport:
+class ForeignReport(Report):
     """The result: adopted versions of the log with their versions in SQL, and rejected ones."""
 
     table: str
@@ -65,16 +66,10 @@ class ForeignReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        return {
-            "table": self.table,
-            "location": self.location,
-            "adopted": {str(version): now for version, now in self.adopted.items()},
-            "rejected": list(self.rejected),
-            "backups": list(self.backups),
-            "aside": list(self.backups),  # the name of earlier releases, deprecated
-            "released": self.released,
-            "dry_run": self.dry_run,
-        }
+        values = Report.to_dict(self)
+        adopted = {str(version): now for version, now in self.adopted.items()}
+        # `aside` is the name of earlier releases, deprecated.
+        return values | {"adopted": adopted, "aside": values["backups"]}
 
     def summary(self) -> str:
         """Return the report as text."""
