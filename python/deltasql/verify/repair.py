@@ -16,7 +16,7 @@ from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.checkpoint.checksum import write_checksum
 from deltasql.mirror.checkpoint.write import write_checkpoint
 from deltasql.mirror.log.backup import LogBackup
-from deltasql.mirror.log.encode import commit_bytes, commit_file
+from deltasql.mirror.log.encode import commit_bytes, commit_file, version_row
 from deltasql.mirror.log.last_checkpoint import hint_fault, last_checkpoint_version
 from deltasql.mirror.log.listing import LAST_CHECKPOINT, LOG_FOLDER, find_log
 from deltasql.mirror.publish import status
@@ -320,10 +320,9 @@ class _Repair:
         if not missing or missing[0] >= min(listing.commits, default=0):
             return False
         table_id = self._table.table_id
-        at = {"first": missing[0], "last": missing[0], "limit": 1}
-        rows = self._store.query("history", table_id=table_id, **at)
+        row = version_row(self._store, table_id, missing[0])
         head = self._store.head(table_id)
         assert head is not None
         metadata = self._store.metadata(table_id, head.metadata_version)
         kept_ms = TableProperties(metadata.configuration).log_retention.total_seconds() * 1000
-        return bool(rows) and rows[0][1] < now_ms() - kept_ms
+        return row is not None and row.committed_at_ms < now_ms() - kept_ms

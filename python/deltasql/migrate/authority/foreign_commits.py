@@ -23,10 +23,10 @@ from deltasql.exceptions import (
 from deltasql.migrate.authority.validate_foreign import ForeignValidator
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.mirror.log.backup import LogBackup
-from deltasql.mirror.log.encode import commit_bytes, commit_file, files_named
+from deltasql.mirror.log.encode import commit_file, files_named
 from deltasql.mirror.log.listing import LOG_FOLDER, find_log, sort_files
 from deltasql.mirror.log.read import read_commits
-from deltasql.mirror.log.same_commit import commit_id, same_content
+from deltasql.mirror.log.same_commit import commit_id, has_same_content
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named, targets_of
 from deltasql.model.actions import CommitInfo
@@ -283,10 +283,7 @@ def _resume_publishing(
 def _is_sql_commit(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
     """Return whether the file of a version has the content of SQL's commit."""
     try:
-        in_log = storage.read(commit_file(version))
-        with store.session() as session:
-            in_sql = commit_bytes(session, table.table_id, version)
-        return same_content(in_sql, in_log)
+        return has_same_content(store, table, version, storage.read(commit_file(version)))
     except (FileNotFoundError, LogParseError):
         return False
 

@@ -20,7 +20,6 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.migrate.authority.foreign_commits import first_foreign
-from deltasql.migrate.importing.load_checkpoint import file_tables
 from deltasql.migrate.importing.load_log import check_metadata
 from deltasql.migrate.importing.load_table import LoadCounts
 from deltasql.mirror.log.listing import list_log
@@ -161,7 +160,7 @@ def check_whole_log(run: ImportRun, start: Start, listing: LogListing, last: int
     protocol = None
     if start.state is not None:
         protocol, seen.commits = start.state.protocol, 1
-        for piece in file_tables(start.state.files):
+        for piece in start.state.files:
             live.add(first, FileList.from_arrow(piece))
             seen.files += piece.num_rows
             run.report_progress("reading", seen)
@@ -240,7 +239,7 @@ def _all_pages(
     """Read a log again and yield the files that are live at its last version, page by page."""
     first = start.version
     if start.state is not None:
-        for piece in file_tables(run.log(listing).state(first).files):
+        for piece in run.log(listing).state(first).files:
             yield piece.filter(pa.array(live.mask(first, FileList.from_arrow(piece)), pa.bool_()))
         first += 1
     yield from _added_pages(run, listing, first, last, live)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from deltasql import _core
-    from deltasql.mirror.log.read import LogState, StateStream
+    from deltasql.mirror.log.read import StateStream
     from deltasql.model.actions import Metadata
     from deltasql.storage import FileInfo
     from deltasql.store.dialect import Session
@@ -102,7 +102,7 @@ class LogLoader:
 
     def start(
         self,
-        state: LogState | StateStream,
+        state: StateStream,
         commit: ParsedCommit | None,
         at_ms: int,
         *,

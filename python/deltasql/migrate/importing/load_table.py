@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deltasql.migrate.importing.load_log import LogLoader, ParsedCommit
     from deltasql.migrate.importing.log_source import LogSource
     from deltasql.mirror.log.listing import LogListing
-    from deltasql.mirror.log.read import LogCommit, LogState, StateStream
+    from deltasql.mirror.log.read import LogCommit, StateStream
     from deltasql.model.actions import Metadata
     from deltasql.storage import Storage
     from deltasql.store.dialect import Session
@@ -140,7 +140,7 @@ def load_state(
     loader: LogLoader,
     storage: Storage,
     listing: LogListing,
-    state: LogState | StateStream,
+    state: StateStream,
     loaded: LoadCounts,
     on_batch: Callable[[], None],
 ) -> None:

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from deltasql import _core
-from deltasql.mirror.log.encode import commit_file
+from deltasql.mirror.log.encode import commit_file, version_row
 from deltasql.model.json_text import load_json
 from deltasql.model.properties import TableProperties
-from deltasql.store.records import Head, VersionRow, domain_from_row, txn_from_row
+from deltasql.store.records import Head, domain_from_row, txn_from_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deltasql.storage import Storage
-    from deltasql.store.records import TableRow
+    from deltasql.store.records import TableRow, VersionRow
     from deltasql.store.store import Store
 
 # Longer lists of transactions or domains are left out, to keep checksums small.
@@ -83,8 +83,8 @@ def write_checksum(
 
 def totals_at(store: Store, table: TableRow, version: int) -> Totals:
     """Return the totals of a version, computed by SQL."""
-    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
-    row = VersionRow.from_row(rows[0])
+    row = version_row(store, table.table_id, version)
+    assert row is not None
     totals = _from_sql(store, table, row)
     return replace(totals, in_commit_timestamp=row.info.in_commit_timestamp)
 
@@ -206,12 +206,9 @@ def _removed_totals(store: Store, table: TableRow, version: int) -> FileTotals:
 
 def _totals_before(store: Store, table: TableRow, storage: Storage, version: int) -> Totals:
     """Return the totals of the previous version, from the log or from SQL."""
-    rows = store.query(
-        "history", table_id=table.table_id, first=version - 1, last=version - 1, limit=1
-    )
-    if not rows:  # this is the first version in SQL
+    before = version_row(store, table.table_id, version - 1)
+    if before is None:  # this is the first version in SQL
         return Totals(version - 1, None, None, 0, 0, TableFacts())
-    before = VersionRow.from_row(rows[0])
     return _from_log(storage, before) or _from_sql(store, table, before)
 
 

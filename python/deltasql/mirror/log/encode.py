@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         SetTransaction,
     )
     from deltasql.store.dialect import Session
+    from deltasql.store.store import Store
 
 T = TypeVar("T")
 
@@ -80,6 +81,12 @@ def encode_commit(commit: Commit) -> bytes:
             commit.cdc,
         )
     )
+
+
+def version_row(store: Store, table_id: int, version: int) -> VersionRow | None:
+    """Read the row of a version from SQL; None if SQL does not have the version."""
+    rows = store.query("history", table_id=table_id, first=version, last=version, limit=1)
+    return VersionRow.from_row(rows[0]) if rows else None
 
 
 def commit_bytes(session: Session, table_id: int, version: int) -> bytes:

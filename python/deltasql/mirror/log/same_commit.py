@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from deltasql._core import encode_commit, parse_commit
-from deltasql.mirror.log.encode import commit_bytes
+from deltasql.mirror.log.encode import commit_bytes, version_row
 from deltasql.store.records import derived_id
 
 if TYPE_CHECKING:
@@ -41,10 +41,8 @@ def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool
 
     This also works for a version that was loaded from a checkpoint.
     """
-    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
-    if not rows:
-        return False
-    return is_id_of(rows[0][2], table, version, data)
+    row = version_row(store, table.table_id, version)
+    return row is not None and is_id_of(row.txn_id, table, version, data)
 
 
 def has_head_of(store: Store, table: TableRow, storage: Storage, listing: LogListing) -> bool:
@@ -64,6 +62,11 @@ def is_same_commit(
     if version == low and version > 0:
         # It was loaded from a checkpoint: of its own commit SQL has only the transaction id.
         return has_commit(store, table, version, data)
+    return has_same_content(store, table, version, data)
+
+
+def has_same_content(store: Store, table: TableRow, version: int, data: bytes) -> bool:
+    """Return whether a version in SQL has the actions of a commit file."""
     with store.session() as session:
         return same_content(commit_bytes(session, table.table_id, version), data)
 
