@@ -37,7 +37,7 @@ CALLERS = {
     "engine/duckdb/instance.py::_close": "a temporary folder of DuckDB",
     "mirror/log/backup.py": "log files that are moved to the backup folder",
     "mirror/log/cleanup.py::clean_log": "expired files of `_delta_log`",
-    "mirror/verify/repair.py": "damaged files of `_delta_log`",
+    "verify/repair.py": "damaged files of `_delta_log`",
     "mirror/publish/symlink_manifest.py::write_manifests": "files of `_symlink_format_manifest`",
     "mirror/duckdb/refresh.py::refresh": "a database of views that was replaced",
     "migrate/exporting/export.py::_Export.run": "the note of an export in its target",

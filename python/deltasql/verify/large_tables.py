@@ -15,7 +15,7 @@ from deltasql.exceptions import TxnLogProtocolError
 from deltasql.mirror.log.file_tables import FILES
 from deltasql.mirror.log.read import stream_state
 from deltasql.mirror.publish.targets import OWN
-from deltasql.verify.log_files import check_commits, compare_facts
+from deltasql.verify.log_files import PublishedLog, check_commits, compare_facts
 from deltasql.verify.report import VerifyReport
 from deltasql.verify.sql_state import SqlState
 from deltasql.verify.verify_log import missing_versions, published_version, verify_table
@@ -96,15 +96,9 @@ def _verify_streamed(
     except (TxnLogProtocolError, FileNotFoundError):
         return None  # the checkpoint is damaged, and SQL was not loaded from it
     report = VerifyReport(table.full_name, storage.location, last, last, low, [last])
-    report.commits, report.foreign_bytes = check_commits(
-        store,
-        table,
-        storage,
-        log,
-        range(max(low + 1 if low else 0, since), last + 1),
-        report.found,
-        meter,
-    )
+    commits = range(max(low + 1 if low else 0, since), last + 1)
+    compared = PublishedLog(store, table, storage, log)
+    report.commits, report.foreign_bytes = check_commits(compared, commits, report.found, meter)
     compare_facts(sql, state, report.found)
     report.notes.append("too many files to compare with deltalake and checkpoint by checkpoint")
     return report

@@ -14,6 +14,7 @@ from deltasql.mirror.publish.targets import OWN, targets_of
 from deltasql.model.progress import Meter
 from deltasql.verify.deltalake_reader import compare_deltalake, unsupported_by_deltalake
 from deltasql.verify.log_files import (
+    PublishedLog,
     check_checkpoints,
     check_checksums,
     check_commits,
@@ -23,7 +24,6 @@ from deltasql.verify.log_files import (
     unreadable,
 )
 from deltasql.verify.report import Difference, Differences, VerifyReport
-from deltasql.verify.sql_state import SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,36 +66,24 @@ def verify_table(
     last = _check_versions(listing, report, low, high, published, table)
     if listing is None or last is None:
         return report
+    compared = PublishedLog(store, table, storage, listing)
     # The first version of a table that was imported from a checkpoint has no commit in SQL.
     start = since or 0
     commits = range(max(low + 1 if low > 0 else low, start), last + 1)
-    report.commits, report.foreign_bytes = check_commits(
-        store, table, storage, listing, commits, report.found, counter
-    )
+    report.commits, report.foreign_bytes = check_commits(compared, commits, report.found, counter)
     first = max(low, listing.first_version)
     report.checked_from = first
-    chosen = chosen_versions(versions, first, last, sample)
-    report.versions = chosen
-    if since is None or not _is_same_from_checkpoint(store, table, storage, listing, chosen):
-        _compare_replay(store, table, storage, listing, counter, report)
+    report.versions = chosen_versions(versions, first, last, sample)
+    if since is None or not _is_same_from_checkpoint(compared, report.versions):
+        _compare_replay(compared, report, counter)
     if with_deltalake:
-        _compare_with_deltalake(
-            store, table, storage.location, storage_options or {}, counter, report
-        )
+        _compare_with_deltalake(compared, storage_options or {}, report, counter)
     if checkpoints:
-        report.checkpoints = check_checkpoints(
-            store,
-            table,
-            storage,
-            listing,
-            range(max(first, start), last + 1),
-            report.found,
-            counter,
-        )
-        check_last_checkpoint(storage, listing, report.found)
-    report.checksums = check_checksums(
-        store, table, storage, listing, range(max(low, start), last + 1), report.found
-    )
+        covered = range(max(first, start), last + 1)
+        report.checkpoints = check_checkpoints(compared, covered, report.found, counter)
+        check_last_checkpoint(compared, report.found)
+    checked = range(max(low, start), last + 1)
+    report.checksums = check_checksums(compared, checked, report.found)
     if since is not None:
         report.notes.append(f"files of the log before version {since} were not compared again")
     return report
@@ -172,48 +160,34 @@ def chosen_versions(versions: Versions, first: int, last: int, sample: int = 20)
     return sorted({each for each in versions if first <= each <= last})
 
 
-def _is_same_from_checkpoint(
-    store: Store, table: TableRow, storage: Storage, listing: LogListing, chosen: Sequence[int]
-) -> bool:
+def _is_same_from_checkpoint(log: PublishedLog, versions: Sequence[int]) -> bool:
     """Compare states that start from checkpoints, which is faster; False is no proof."""
     found = Differences()
     try:
-        for log in read_states(storage, chosen, use_checkpoint=True, listing=listing):
-            compare_states(SqlState(store, table, log.version), log, found)
+        for state in read_states(log.storage, versions, listing=log.listing):
+            compare_states(log.sql_state(state.version), state, found)
     except (TxnLogProtocolError, FileNotFoundError):
         return False
     return found.total == 0
 
 
-def _compare_replay(
-    store: Store,
-    table: TableRow,
-    storage: Storage,
-    listing: LogListing,
-    meter: Meter,
-    report: VerifyReport,
-) -> None:
+def _compare_replay(log: PublishedLog, report: VerifyReport, meter: Meter) -> None:
     chosen = report.versions
     # Without checkpoints if possible: those are compared separately.
-    states = read_states(storage, chosen, use_checkpoint=False, listing=listing)
+    states = read_states(log.storage, chosen, use_checkpoint=False, listing=log.listing)
     try:
-        for log in meter.over("comparing states", "versions", states, len(chosen)):
-            compare_states(SqlState(store, table, log.version), log, report.found)
+        for state in meter.over("comparing states", "versions", states, len(chosen)):
+            compare_states(log.sql_state(state.version), state, report.found)
     except (TxnLogProtocolError, FileNotFoundError) as error:
         report.found.add(unreadable(error, "replay"))
 
 
 def _compare_with_deltalake(
-    store: Store,
-    table: TableRow,
-    location: str,
-    options: Mapping[str, str],
-    meter: Meter,
-    report: VerifyReport,
+    log: PublishedLog, options: Mapping[str, str], report: VerifyReport, meter: Meter
 ) -> None:
     chosen = report.versions
     for version in meter.over("comparing with deltalake", "versions", chosen, len(chosen)):
-        sql = SqlState(store, table, version)
+        sql = log.sql_state(version)
         unsupported = unsupported_by_deltalake(sql.protocol)
         if unsupported:
             report.notes.append(
@@ -222,6 +196,6 @@ def _compare_with_deltalake(
             )
             return
         try:
-            compare_deltalake(sql, location, options, report.found)
+            compare_deltalake(sql, log.storage.location, options, report.found)
         except (DeltaError, OSError, ValueError) as error:
             report.found.add(unreadable(error, "deltalake", version))
