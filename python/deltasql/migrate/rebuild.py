@@ -21,6 +21,7 @@ from deltasql.migrate.importing.load_table import (
     load_commits,
     load_state,
 )
+from deltasql.migrate.importing.log_source import LocalLog
 from deltasql.migrate.importing.names import name_from_layout, name_in_log, restored_name
 from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import stream_state
@@ -223,7 +224,8 @@ def _append(
             load_state(loader, storage, listing, state, loaded, count)
             found.notes.append(f"begins at version {version}: older commits were cleaned up")
             version += 1
-    load_commits(loader, storage, listing, version, listing.last_version, loaded, on_batch=count)
+    log = LocalLog(storage, listing)
+    load_commits(loader, log, version, listing.last_version, loaded, on_batch=count)
     found.loaded = loaded.commits
     found.notes += loaded.notes()
 

@@ -260,7 +260,7 @@ class _Cutover:
             parse_commit(data, version=commit.version, path=name),
         )
 
-        def put(session: Session) -> None:
+        def put(session: Session, _: int) -> None:
             if not is_published(store, session, self._table, self._storage, head.version):
                 raise _Conflict
             reached("handing over")

@@ -8,7 +8,7 @@ and replaces the old one.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from deltasql.exceptions import (
@@ -20,6 +20,7 @@ from deltasql.exceptions import (
 from deltasql.migrate.importing.import_table import import_table
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.load_table import LoadCounts, load_commits, set_published_version
+from deltasql.migrate.importing.log_source import LocalLog
 from deltasql.migrate.importing.report import ImportProgress
 from deltasql.migrate.importing.run import ImportOptions
 from deltasql.mirror.log.encode import commit_file
@@ -191,8 +192,7 @@ class _Refresh:
         if last > head.version:
             load_commits(
                 LogLoader(store, table),
-                self._storage,
-                listing,
+                LocalLog(self._storage, listing),
                 head.version + 1,
                 last,
                 loaded,
@@ -251,15 +251,12 @@ def _load(
             store, storage.location, options, settings=settings, on_progress=on_progress
         )
     except MissingDataFilesError as error:
-        lenient = ImportOptions(
-            name=options.name,
-            namespace=options.namespace,
-            batch_size=options.batch_size,
-            verify=False,
-            properties=options.properties,
-        )
         found = import_table(
-            store, storage.location, lenient, settings=settings, on_progress=on_progress
+            store,
+            storage.location,
+            replace(options, verify=False),
+            settings=settings,
+            on_progress=on_progress,
         )
         found.warnings.append(error.message)
     return _report(found)

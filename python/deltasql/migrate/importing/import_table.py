@@ -67,9 +67,8 @@ from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from deltasql.config import StorageSettings
+    from deltasql.migrate.importing.load_log import BeforeCommit
     from deltasql.migrate.importing.report import ImportReport
     from deltasql.migrate.importing.run import OnImportProgress
     from deltasql.migrate.importing.start import Start
@@ -352,18 +351,16 @@ def _append(
     listing: LogListing,
     first: int,
     last: int,
-    before_commit: Callable[[Session, int], object] | None = None,
+    before_commit: BeforeCommit | None = None,
 ) -> None:
     load_commits(
         loader,
-        run.storage,
-        listing,
+        run.log(listing),
         first,
         last,
         run.loaded,
         batch_actions=run.options.batch_size,
         before_commit=before_commit,
-        log=run.log(listing),
         on_batch=lambda: run.report_progress("loading"),
     )
 

@@ -6,9 +6,8 @@ import hashlib
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from deltasql._core import LogFiles, SeenFiles
 from deltasql.commit.table_state import physical_partition_columns
@@ -46,6 +45,8 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
+# Called in the transaction that appends commits, with the last version of them.
+BeforeCommit: TypeAlias = "Callable[[Session, int], object]"
 # The timestamp of a commit without an in-commit timestamp: the modification time of its file, as
 # Delta's readers define it, or the one in its commitInfo, which survives a copy of our own tables.
 Times = Literal["commit", "file"]
@@ -152,9 +153,9 @@ class LogLoader:
         self,
         commits: Sequence[ParsedCommit],
         *,
-        before_commit: Callable[[Session], object] | None = None,
+        before_commit: BeforeCommit | None = None,
     ) -> None:
-        """Append consecutive commits; `before_commit` is called in the same transaction."""
+        """Append consecutive commits in one transaction."""
         if not commits:
             return
         if self._position.head is None:
@@ -165,12 +166,11 @@ class LogLoader:
         self,
         batches: Iterable[Sequence[ParsedCommit]],
         *,
-        before_commit: Callable[[Session, int], object] | None = None,
+        before_commit: BeforeCommit | None = None,
     ) -> Iterator[Sequence[ParsedCommit]]:
         """Append batches of commits; a thread reads the next one while one is written.
 
-        Yields each batch after it is committed. `before_commit` is called in the transaction of
-        each batch with its last version.
+        Yields each batch after it is committed.
         """
         if self._position.head is None:
             self._claim()
@@ -182,9 +182,7 @@ class LogLoader:
                 yield batch, plan, position
 
         for batch, plan, position in read_ahead(plans()):
-            version = batch[-1].version
-            hook = None if before_commit is None else partial(_call, before_commit, version)
-            self._write(plan, position, hook)
+            self._write(plan, position, before_commit)
             yield batch
 
     def time_of(self, commit: ParsedCommit) -> int:
@@ -193,7 +191,7 @@ class LogLoader:
         return self._time(info, commit.file.modified_ms)
 
     def _write(
-        self, plan: LoadPlan, position: _Position, before_commit: Callable[[Session], object] | None
+        self, plan: LoadPlan, position: _Position, before_commit: BeforeCommit | None
     ) -> None:
         before, partitions = self._position.head, dict(self._partitions)
         assert position.head is not None
@@ -201,7 +199,7 @@ class LogLoader:
             load.write(session, plan, partitions, is_first=before is None, seen=self._seen)
             load.write_head(session, before, position.head)
             if before_commit is not None:
-                before_commit(session)
+                before_commit(session, position.head.version)
         self._partitions, self._position = partitions, position
 
     def _plan(
@@ -366,10 +364,6 @@ def _runs(commits: Sequence[ParsedCommit]) -> Iterator[Sequence[ParsedCommit]]:
     starts = [at for at, commit in enumerate(commits) if at and commit.actions.metadata is not None]
     for first, end in pairwise([0, *starts, len(commits)]):
         yield commits[first:end]
-
-
-def _call(hook: Callable[[Session, int], object], version: int, session: Session) -> None:
-    hook(session, version)
 
 
 def _group_size(group: object) -> int:
