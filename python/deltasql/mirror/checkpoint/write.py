@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 
 from deltasql import telemetry
 from deltasql.exceptions import TxnLogMirrorError
-from deltasql.mirror.checkpoint.due import checkpoint_file
-from deltasql.mirror.checkpoint.rows import CheckpointRows
-from deltasql.mirror.checkpoint.schema import checkpoint_schema
+from deltasql.mirror.checkpoint.rows import CheckpointRows, checkpoint_schema
 from deltasql.mirror.checkpoint.source import FILES_PER_READ, CheckpointSource
-from deltasql.mirror.log.last_checkpoint import CheckpointInfo, move_last_checkpoint
+from deltasql.mirror.log.last_checkpoint import (
+    CheckpointInfo,
+    checkpoint_file,
+    move_last_checkpoint,
+)
 from deltasql.mirror.read_ahead import read_ahead
 from deltasql.phases import reached
 
