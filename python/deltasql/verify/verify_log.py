@@ -161,7 +161,10 @@ def chosen_versions(versions: Versions, first: int, last: int, sample: int = 20)
 
 
 def _is_same_from_checkpoint(log: PublishedLog, versions: Sequence[int]) -> bool:
-    """Compare states that start from checkpoints, which is faster; False is no proof."""
+    """Return whether states that start from checkpoints are the same, which is fast to compare.
+
+    If not, only a full replay shows the differences.
+    """
     found = Differences()
     try:
         for state in read_states(log.storage, versions, listing=log.listing):

@@ -34,8 +34,8 @@ from deltasql.migrate.authority.handover import (
     enabled_by,
     is_published,
     properties_of,
-    put_commit,
     set_properties,
+    try_commit,
     unblocked_writers_warning,
 )
 from deltasql.migrate.authority.handover_report import CutoverReport, differences_from_log
@@ -264,7 +264,7 @@ class _Cutover:
             if not is_published(store, session, self._table, self._storage, head.version):
                 raise _Conflict
             reached("handing over")
-            if not put_commit(self._storage, commit.version, data):
+            if not try_commit(self._storage, commit.version, data):
                 raise _Conflict
             reached("handed over")
             set_published_version(session, table_id, commit.version)

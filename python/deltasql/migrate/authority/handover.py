@@ -88,7 +88,7 @@ def is_published(
         return False
 
 
-def put_commit(storage: Storage, version: int, data: bytes) -> bool:
+def try_commit(storage: Storage, version: int, data: bytes) -> bool:
     """Write a commit to the log; return False if another commit has its version."""
     name = commit_file(version)
     # If the response of an object store was lost, the existing file may be this one.

@@ -33,7 +33,7 @@ from deltasql.migrate.authority.handover import (
     ENABLED_SINCE,
     enabled_by,
     is_published,
-    put_commit,
+    try_commit,
 )
 from deltasql.migrate.authority.handover_report import RollbackReport, differences_for_readers
 from deltasql.migrate.authority.log_owner import record_released
@@ -298,7 +298,7 @@ class _Rollback:
             metadata, protocol = found
             data = self._commit(metadata, protocol, report.version)
             reached("giving back")
-            if put_commit(self._storage, report.version + 1, data):
+            if try_commit(self._storage, report.version + 1, data):
                 reached("given back")
                 report.version += 1
                 report.timestamps_dropped, report.state = True, "rolled back"

@@ -22,7 +22,7 @@ from deltasql.exceptions import (
 from deltasql.migrate.authority.foreign_commits import first_foreign
 from deltasql.migrate.importing.load_log import check_metadata
 from deltasql.migrate.importing.load_table import LoadCounts
-from deltasql.mirror.log.listing import list_log
+from deltasql.mirror.log.listing import LOG_FOLDER, list_log
 from deltasql.mirror.log.read import read_commits
 from deltasql.mirror.log.same_commit import is_same_commit
 from deltasql.mirror.publish.targets import OWN, named, targets_of
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
     from deltasql.verify.report import Difference
 
-_LOG = "_delta_log/"
 _MAX_LISTED = 10_000  # files listed to describe a folder without a log
 _PAGE = 50_000
 _MAX_REPORTED = 100
@@ -56,7 +55,9 @@ def no_table(storage: Storage) -> TxnLogTableNotFoundError:
     """Return the error for a location without a Delta table, which says what it contains."""
     location = storage.location
     names = [each.name for each in islice(storage.list(), _MAX_LISTED)]
-    below = next((name.partition(f"/{_LOG}")[0] for name in names if f"/{_LOG}" in name), None)
+    below = next(
+        (name.partition(f"/{LOG_FOLDER}")[0] for name in names if f"/{LOG_FOLDER}" in name), None
+    )
     reason, advice = "its _delta_log holds no commit", "Name the folder that contains _delta_log."
     if not names:
         reason, advice = "it does not exist or is empty", "Check the path and the storage options."
@@ -268,7 +269,7 @@ def _page(files: list[tuple[str, str | None]]) -> pa.Table:
     )
 
 
-# What was loaded
+# The loaded table
 
 
 def describe_table(run: ImportRun, table: TableRow) -> None:

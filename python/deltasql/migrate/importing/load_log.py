@@ -92,7 +92,7 @@ class LogLoader:
         self._partitions: dict[str, int] = {}
         self._token = token
         self._position = self._read_position(store.head(table.table_id))
-        # If this loader loads all files, it knows which ones are new without asking SQL.
+        # If this loader loads all files, it can tell which ones are new without a query.
         self._seen = SeenFiles() if self._position.head is None else None
 
     @property

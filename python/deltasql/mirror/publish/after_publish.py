@@ -58,10 +58,10 @@ def maintain(
     """
     version = file.version
     try:
-        totals = write_checksum(
+        checksum = write_checksum(
             store, table, storage, version, file.data, replaces_nothing=file.replaces_nothing
         )
-        configuration = totals.facts.configuration
+        configuration = checksum.facts.configuration
         writes_checkpoint = post_commit.create_checkpoint and is_due(
             configuration, version, config, last=last, counts_commits=post_commit.counts_commits
         )
