@@ -30,7 +30,7 @@ PAGES = {
         "DeltaTable",
         ("DeltaTable", "QueryBuilder"),
         "`alter` is an `Alterer`; `changes` and `Catalog.cursor` lead to a `ChangeCursor`.",
-        ("api.deltalake_compat.alterer.Alterer", "api.changes.ChangeCursor"),
+        ("api.deltalake_compat.handle.alter.Alterer", "api.changes.ChangeCursor"),
     ),
     "catalog": Page(
         "Catalog",
@@ -44,7 +44,7 @@ PAGES = {
                 "api.catalog.mirror.Mirror",
                 "api.inspect.inspector.Inspect",
             ),
-            *("snapshot.snapshot.Snapshot", "snapshot.scan.Scan", "api.catalog.catalog.Health"),
+            *("snapshot.snapshot.Snapshot", "snapshot.snapshot.Scan", "api.catalog.catalog.Health"),
         ),
     ),
     "transaction": Page(

@@ -26,9 +26,9 @@ def open_mirrored(uri: DeltaSqlUri | str, folder: Path | str, **settings: Any) -
 
 
 def forget_published(store: Store, table: TableRow, *, from_version: int) -> None:
-    """Record a version and later ones as not published, as a restored database may."""
+    """Record this version and later ones as not published, as if the publisher was killed."""
     key: dict[str, Any] = {"table_id": table.table_id, "target": OWN}
-    with store.relaxed() as session:
+    with store.change() as (session, _):
         session.execute("set_published_version", **key, version=from_version - 1)
         session.execute("delete_mirror_statuses", **key, first=from_version)
 

@@ -189,8 +189,8 @@ class Console:
         raise HTTPException(401, "Give the token as Authorization: Bearer …")
 
     def _refuse_foreign(self, ask: PageRequest) -> Response | None:
-        is_ours = self.state.gate.is_from_here(ask.request)
-        if not is_ours or not self.state.gate.is_csrf(ask.visitor, ask.form.get("csrf", "")):
+        is_deltasql = self.state.gate.is_from_here(ask.request)
+        if not is_deltasql or not self.state.gate.is_csrf(ask.visitor, ask.form.get("csrf", "")):
             raise HTTPException(403, "This form is out of date. Go back, reload, try again.")
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from deltasql.api.deltalake_compat.handle.opening import catalog_with
+from deltasql.api.catalog.connect import existing_catalog
 from deltasql.config import Config
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.scan import scan
@@ -58,7 +58,7 @@ def read(
             f"{parsed} names a catalog, not a table",
             help="Add ?table=name, or /table for PostgreSQL.",
         )
-    catalog = catalog_with(parsed, Config.load())
+    catalog = existing_catalog(parsed, Config.load())
     at_version = parsed.version if version is None and timestamp is None else version
     at_time = parsed.timestamp if version is None and timestamp is None else timestamp
     table = catalog.table(parsed.table_name)
@@ -75,9 +75,9 @@ def _read_staged(
     predicate: object,
 ) -> DataFrame:
     """Read a table as a transaction sees it."""
-    condition = None if predicate is None else in_datafusion_words(str(predicate))
+    wanted = in_datafusion_words(predicate) if isinstance(predicate, str) else predicate
     target = transaction.target(table, spark.range(0), engine="spark")
-    return cast("SparkRelation", read_relation(target, columns, condition)).frame
+    return cast("SparkRelation", read_relation(target, columns, wanted)).frame
 
 
 def read_snapshot(

@@ -12,9 +12,8 @@ from deltasql._core import FileList
 from deltasql.mirror.log.file_tables import FILES, TOMBSTONES, canonical_files, logical_files
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties, is_expired
-from deltasql.snapshot.cache import FileCache
-from deltasql.snapshot.files import from_arrow
-from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.snapshot.files import FileCache, read_files
+from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.store.records import metadata_from_row
 
 if TYPE_CHECKING:
@@ -41,16 +40,12 @@ class SqlState:
 
     def __init__(self, store: Store, table: TableRow, version: int) -> None:
         self._store, self._table = store, table
-        self._cache = FileCache(max_bytes=0, max_entries=0)
-        self._snapshot = open_snapshot(store, table, self._cache, version=version)
+        no_cache = FileCache(max_bytes=0, max_entries=0)
+        self._snapshot = open_snapshot(store, table, no_cache, version=version)
 
     @property
     def version(self) -> int:
         return self._snapshot.version
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self._snapshot
 
     @property
     def metadata(self) -> Metadata:
@@ -89,22 +84,30 @@ class SqlState:
     @cached_property
     def files(self) -> pa.Table:
         """The live files, with the schema `file_tables.FILES`."""
-        partitions = self._store.partition_values(self._table.table_id)
-        return _with_partitions(self._cache.files(self._snapshot, "files_all"), partitions)
+        return self._read_files(0, self._snapshot.next_file_id)
 
     def file_pages(self) -> Iterator[pa.Table]:
         """Yield the live files in pages, with the schema `file_tables.FILES`."""
-        partitions = self._store.partition_values(self._table.table_id)
         end = self._snapshot.next_file_id
-        for first in range(1, end, _PAGE):
-            page = self._store.arrow(
-                "files_all",
-                table_id=self._table.table_id,
-                first_file_id=first,
-                next_file_id=min(first + _PAGE, end),
-                version=self.version,
-            )
-            yield _with_partitions(from_arrow(page, "files_all"), partitions)
+        for first in range(0, end, _PAGE):
+            yield self._read_files(first, min(first + _PAGE, end))
+
+    def _read_files(self, first_file_id: int, next_file_id: int) -> pa.Table:
+        # Not `Snapshot.files`, which refuses a table that needs an unsupported reader feature.
+        files = read_files(
+            self._store,
+            "files_all",
+            table_id=self._table.table_id,
+            version=self.version,
+            first_file_id=first_file_id,
+            next_file_id=next_file_id,
+        )
+        named = FileList.from_arrow(files).with_partitions(self._partitions)
+        return canonical_files(pa.RecordBatchReader.from_stream(named).read_all(), FILES)
+
+    @cached_property
+    def _partitions(self) -> dict[int, str]:
+        return self._store.partition_values(self._table.table_id)
 
     @cached_property
     def tombstones(self) -> pa.Table:
@@ -137,11 +140,6 @@ class SqlState:
         alive = pc.is_in(names, logical_files(self.files).combine_chunks())
         kept = pc.and_(pc.is_in(rows["row"], last.combine_chunks()), pc.invert(alive))
         return tombstones.filter(kept)
-
-
-def _with_partitions(files: pa.Table, partitions: dict[int, str]) -> pa.Table:
-    named = FileList.from_arrow(files).with_partitions(partitions)
-    return canonical_files(pa.RecordBatchReader.from_stream(named).read_all(), FILES)
 
 
 def _or_empty(texts: pa.ChunkedArray) -> pa.ChunkedArray:
