@@ -77,7 +77,7 @@ PAGES = {
                 "migrate.exporting.report.ExportReport",
             ),
             *("migrate.rebuild.RebuildReport", "migrate.authority.foreign_commits.ForeignReport"),
-            *("mirror.verify.repair.RepairReport", "mirror.publish.status.MirrorStatus"),
+            *("verify.repair.RepairReport", "mirror.publish.status.MirrorStatus"),
             *("api.inspect.doctor.DoctorReport", "store.records.VersionRow"),
         ),
     ),

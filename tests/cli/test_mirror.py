@@ -117,7 +117,7 @@ def test_repair_dry_run_changes_nothing(run: Callable[..., Result], lake: Path) 
     found = run("--format", "json", "mirror", "repair", "sales", "--dry-run", "--force").stdout
     told = json.loads(found)
     assert (told["dry_run"], told["published"]) == (True, [1])
-    assert told["aside"] == [f"_delta_log/{3:020d}.json"]
+    assert told["backups"] == [f"_delta_log/{3:020d}.json"]
     assert not told["after"]["ok"]
     # Unlike verify, a dry run does not quarantine the target; it only reports the damage.
     assert status(run)["state"] == "DAMAGED"

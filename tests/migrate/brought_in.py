@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from deltasql.mirror.log.encode import commits_between
-from deltasql.mirror.verify.sql_state import SqlState
+from deltasql.verify.sql_state import SqlState
 from tests.migrate.corpus import log_files
 from tests.mirror.support import open_mirrored
 from tests.oracles.states import arrow_rows

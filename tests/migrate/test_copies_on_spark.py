@@ -114,5 +114,5 @@ def test_data_verification_on_spark_shows_different_rows(
         (report,) = catalog.mirror.verify("t", data="rows", engine="spark", with_deltalake=False)
         (found,) = report.data
         assert found.to_dict()["counts"] == {"row": 2}
-        shown = {each["column"] for each in json.loads(json.dumps(found.to_dict()))["differences"]}
+        shown = {each["field"] for each in json.loads(json.dumps(found.to_dict()))["differences"]}
         assert shown == {"id=8, p='a b'", "id=8, p='b a'"}

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql import Catalog
-    from deltasql.mirror.verify.verify import VerifyReport
     from deltasql.uri import DeltaSqlUri
+    from deltasql.verify.report import VerifyReport
 
 pytestmark = pytest.mark.two_databases
 

@@ -12,8 +12,8 @@ from deltasql.cli.output import say
 from deltasql.cli.progress import of_phase, progress
 
 if TYPE_CHECKING:
-    from deltasql.mirror.verify.verify import Versions
-    from deltasql.operations.verify.report import DataChecks
+    from deltasql.verify.report import DataChecks
+    from deltasql.verify.verify_log import Versions
 
 COLUMNS = ("table", "ok", "sql_version", "log_version", "commits", "pending", "total", "location")
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from deltasql.engine.files.addresses import is_absolute, storage_of
+from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import vector_file
 from deltasql.model.progress import Meter
 from deltasql.storage import open_storage, parse_location
-from deltasql.store.records import load_dv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,13 +33,6 @@ def missing_files(location: str, files: pa.Table, settings: StorageSettings) -> 
     return FileSizes(location, settings).missing(files)
 
 
-def file_sizes(
-    location: str, files: pa.Table, settings: StorageSettings, meter: Meter | None = None
-) -> list[int | None]:
-    """Return the size of each listed file; None if it or its deletion vector is missing."""
-    return FileSizes(location, settings).of(files, meter)
-
-
 class FileSizes:
     """Looks up the sizes of a table's files, also of files in folders of other tables.
 
@@ -57,7 +51,7 @@ class FileSizes:
         return [path for path, size in zip(paths, self.of(files), strict=True) if size is None]
 
     def of(self, files: pa.Table, meter: Meter | None = None) -> list[int | None]:
-        """Return the size of each listed file; None if it is missing."""
+        """Return the size of each listed file; None if it or its deletion vector is missing."""
         paths = files["path"].to_pylist()
         vectors = [_vector_path(text) for text in files["deletion_vector"].to_pylist()]
         wanted = {*paths, *(each for each in vectors if each is not None)}
@@ -125,5 +119,4 @@ class _Folder:
 
 
 def _vector_path(text: str | None) -> str | None:
-    vector = load_dv(text)
-    return None if vector is None else vector_file(vector)
+    return vector_file(DeletionVector.from_body(json.loads(text))) if text else None

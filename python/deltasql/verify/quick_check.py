@@ -14,14 +14,14 @@ from deltasql.exceptions.redaction import redact
 from deltasql.mirror.log.last_checkpoint import hint_fault
 from deltasql.mirror.log.listing import LAST_CHECKPOINT, find_log
 from deltasql.mirror.publish.status import LogFault
-from deltasql.mirror.verify.check_log import check_commits
-from deltasql.mirror.verify.differences import Differences
-from deltasql.mirror.verify.verify import missing_versions
+from deltasql.verify.log_files import PublishedLog, check_commits
+from deltasql.verify.report import Differences
+from deltasql.verify.verify_log import missing_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.mirror.log.listing import Checkpoint, LogListing
+    from deltasql.mirror.log.listing import Checkpoint
     from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.storage import Storage
     from deltasql.store.store import Store
@@ -39,17 +39,17 @@ def log_faults(store: Store, target: PublishTarget, storage: Storage) -> list[Lo
         listing = find_log(storage)
         if listing is None:
             return [LogFault("the log is missing")]
-        return list(_faults(store, target, storage, listing))
+        log = PublishedLog(store, target.table, storage, listing)
+        return list(_faults(log, target.published_version))
     except (OSError, TxnLogError) as error:
         return [LogFault(f"the log cannot be read: {redact(str(error).partition(chr(10))[0])}")]
 
 
-def _faults(
-    store: Store, target: PublishTarget, storage: Storage, listing: LogListing
-) -> Iterator[LogFault]:
-    low, high = store.query("version_bounds", table_id=target.table.table_id)[0]
+def _faults(log: PublishedLog, published: int) -> Iterator[LogFault]:
+    listing = log.listing
+    low, high = log.store.query("version_bounds", table_id=log.table.table_id)[0]
     # Only versions published before the listing: later ones may be in flight.
-    last = min(high, target.published_version)
+    last = min(high, published)
     for version in missing_versions(listing, low, last):
         yield LogFault(f"version {version} is missing")
     known = range(low + bool(low), last + 1)  # SQL has no commit of a first version above 0
@@ -61,33 +61,29 @@ def _faults(
             yield LogFault(f"version {version} is not in the database", is_damage=False)
         elif not file.size and version in known and version not in newest:
             # The commit may have been empty when it was imported.
-            yield from _commit_faults(store, target, storage, listing, range(version, version + 1))
-    yield from _commit_faults(store, target, storage, listing, newest)
+            yield from _commit_faults(log, range(version, version + 1))
+    yield from _commit_faults(log, newest)
     for checkpoint in listing.checkpoints[-_NEWEST_CHECKPOINTS:]:
-        if _is_truncated(storage, checkpoint):
+        if _is_truncated(log.storage, checkpoint):
             yield LogFault(f"the checkpoint of version {checkpoint.version} is truncated")
-    fault = hint_fault(storage, listing)
+    fault = hint_fault(log.storage, listing)
     if fault is not None:
         yield LogFault(f"{LAST_CHECKPOINT}: {fault}")
 
 
-def _commit_faults(
-    store: Store, target: PublishTarget, storage: Storage, listing: LogListing, versions: range
-) -> Iterator[LogFault]:
+def _commit_faults(log: PublishedLog, versions: range) -> Iterator[LogFault]:
     """Yield the differences of commit files from SQL."""
     found = Differences()
-    check_commits(store, target.table, storage, listing, versions, found)
+    check_commits(log, versions, found)
     for each in found.kept:
-        if each.kind in ("damaged", "unreadable"):
-            yield LogFault(f"version {each.version} is {_describe(each.kind, each.log)}")
+        if each.kind == "damaged":
+            yield LogFault(f"version {each.version} is {each.log}")
+        elif each.kind == "unreadable":
+            yield LogFault(f"version {each.version} is damaged: {each.log}")
         elif each.kind == "diverged":
             yield LogFault(
                 f"version {each.version} differs from the commit in SQL", is_damage=False
             )
-
-
-def _describe(kind: str, reason: object) -> str:
-    return str(reason) if kind == "damaged" else f"damaged: {reason}"
 
 
 def _is_truncated(storage: Storage, checkpoint: Checkpoint) -> bool:

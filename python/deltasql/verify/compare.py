@@ -1,11 +1,9 @@
-"""Differences between two states of a table, and functions that find them field by field."""
+"""Compare files and actions of a table in SQL with those of its log, field by field."""
 
 from __future__ import annotations
 
 import json
 import struct
-from collections import Counter
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,76 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.mirror.log.file_tables import logical_files
+from deltasql.verify.report import Difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from deltasql.model.actions import Action
-
-# Writers may format the same JSON differently.
-_JSON_FIELDS = frozenset({"stats", "tags", "deletion_vector", "extra"})
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One difference between SQL and the published log.
-
-    `source` says how the log was read: `json` (the commit file itself), `replay` (our own code),
-    `deltalake` (stock deltalake), `checkpoint`, `crc`.
-    """
-
-    kind: str
-    version: int | None = None
-    path: str | None = None
-    field: str | None = None
-    sql: Any = None
-    log: Any = None
-    source: str = "replay"
-
-    def __str__(self) -> str:
-        place = [f"version {self.version}"] if self.version is not None else []
-        place += [each for each in (self.path, self.field) if each]
-        values = ""
-        if self.sql is not None or self.log is not None:
-            values = f": {_short(self.sql)} in SQL, {_short(self.log)} in the log"
-        return f"{self.kind} ({self.source}): {', '.join(place)}{values}"
-
-
-@dataclass(slots=True)
-class Differences:
-    """Differences in the order found; after `keep` of a kind they are only counted."""
-
-    keep: int = 100
-    counts: Counter[str] = field(default_factory=Counter)
-    kept: list[Difference] = field(default_factory=list)
-    _versions: dict[tuple[str, str], set[int]] = field(default_factory=dict)
-
-    def add(self, difference: Difference) -> None:
-        if difference.version is not None:
-            place = (difference.source, difference.kind)
-            self._versions.setdefault(place, set()).add(difference.version)
-        self.counts[difference.kind] += 1
-        if self.counts[difference.kind] <= self.keep:
-            self.kept.append(difference)
-
-    def add_counted(self, differences: Iterable[Difference], total: int) -> None:
-        """Add differences of one kind, and count `total` of them."""
-        shown = list(differences)
-        for each in shown:
-            self.add(each)
-        if shown:
-            self.counts[shown[0].kind] += total - len(shown)
-
-    def versions(self, source: str, *kinds: str) -> set[int]:
-        """Return the versions at which a source has differences, of some kinds or of any."""
-        places = self._versions.items()
-        found = (v for (s, kind), v in places if s == source and (not kinds or kind in kinds))
-        return set().union(*found)
-
-    @property
-    def total(self) -> int:
-        """The number of differences, kept or not."""
-        return sum(self.counts.values())
+    from deltasql.verify.report import Differences
 
 
 def compare_files(
@@ -143,7 +78,7 @@ def _is_equivalent(name: str, sql: Any, log: Any) -> bool:
         return log is None
     if name == "extra":  # a checkpoint has no columns for unknown fields
         return _agree(json.loads(sql or "{}"), json.loads(log or "{}"))
-    return name in _JSON_FIELDS and same_json(sql, log)
+    return name == "deletion_vector" and same_json(sql, log)
 
 
 def same_stats(left: str | None, right: str | None) -> bool:
@@ -245,8 +180,3 @@ def same_json(left: str | None, right: str | None) -> bool:
         return bool(json.loads(left) == json.loads(right))
     except ValueError:
         return False
-
-
-def _short(value: Any) -> str:
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"

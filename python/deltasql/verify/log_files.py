@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,16 +17,8 @@ from deltasql.mirror.log.last_checkpoint import hint_fault, read_last_checkpoint
 from deltasql.mirror.log.listing import LAST_CHECKPOINT, read_json
 from deltasql.mirror.log.read import contents_or_none
 from deltasql.mirror.log.read_checkpoint import read_checkpoint
-from deltasql.mirror.log.same_content import same_content
+from deltasql.mirror.log.same_commit import same_content
 from deltasql.mirror.publish.write_commit import is_torn
-from deltasql.mirror.verify.differences import (
-    Difference,
-    Differences,
-    compare_action,
-    compare_files,
-    compare_mappings,
-)
-from deltasql.mirror.verify.sql_state import SqlState
 from deltasql.model.clock import now_ms
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
@@ -36,6 +28,9 @@ from deltasql.store.records import (
     protocol_from_row,
     txn_from_row,
 )
+from deltasql.verify.compare import compare_action, compare_files, compare_mappings
+from deltasql.verify.report import Difference, Differences
+from deltasql.verify.sql_state import SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
@@ -56,6 +51,20 @@ _TOMBSTONE_FIELDS = ["partition", "deletion_timestamp", "size"]
 _OPTIONAL_IN_TOMBSTONES = (("size", None), ("partition", None), ("partition", "{}"))
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedLog:
+    """A published log, and the table in SQL to compare it with."""
+
+    store: Store
+    table: TableRow
+    storage: Storage
+    listing: LogListing
+
+    def sql_state(self, version: int) -> SqlState:
+        """Return the state of the table in SQL at a version."""
+        return SqlState(self.store, self.table, version)
+
+
 def unreadable(error: Exception, source: str, version: int | None = None) -> Difference:
     """Return the difference of a log file that cannot be read, with the reason."""
     path = getattr(error, "path", None) or getattr(error, "filename", None)
@@ -65,18 +74,13 @@ def unreadable(error: Exception, source: str, version: int | None = None) -> Dif
 
 
 def check_commits(
-    store: Store,
-    table: TableRow,
-    storage: Storage,
-    listing: LogListing,
-    versions: range,
-    found: Differences,
-    meter: Meter | None = None,
+    log: PublishedLog, versions: range, found: Differences, meter: Meter | None = None
 ) -> tuple[int, list[int]]:
     """Compare commit files with SQL; return their number, and versions with foreign bytes."""
-    names = {v: listing.commits[v].name for v in versions if v in listing.commits}
-    files = contents_or_none(storage, [*names.values()])
-    expected = ((v, ours) for v, ours in _sql_commits(store, table, versions) if v in names)
+    commits = log.listing.commits
+    names = {v: commits[v].name for v in versions if v in commits}
+    files = contents_or_none(log.storage, [*names.values()])
+    expected = ((v, ours) for v, ours in _sql_commits(log, versions) if v in names)
     counted = (meter or Meter()).over("comparing commits", "commits", expected, len(names))
     foreign = []
     for (version, ours), theirs in zip(counted, files, strict=True):
@@ -111,13 +115,13 @@ def damaged_commit(version: int, name: str, size: int, expected: int | None = No
     return Difference("damaged", version, name, None, sql, found, "json")
 
 
-def _sql_commits(store: Store, table: TableRow, versions: range) -> Iterator[tuple[int, bytes]]:
+def _sql_commits(log: PublishedLog, versions: range) -> Iterator[tuple[int, bytes]]:
     """Yield (version, bytes) of the commits in SQL."""
     version = versions.start
     while version < versions.stop:
-        with store.session() as session:
+        with log.store.session() as session:
             last = min(version + _COMMITS_PER_READ, versions.stop) - 1
-            span = commits_between(session, table.table_id, version, last)
+            span = commits_between(session, log.table.table_id, version, last)
         yield from span
         version = span[-1][0] + 1
 
@@ -202,24 +206,17 @@ def _compare_named(
 
 
 def check_checkpoints(
-    store: Store,
-    table: TableRow,
-    storage: Storage,
-    listing: LogListing,
-    versions: Container[int],
-    found: Differences,
-    meter: Meter | None = None,
+    log: PublishedLog, versions: Container[int], found: Differences, meter: Meter
 ) -> list[int]:
     """Compare every checkpoint with SQL at its version; return the versions compared."""
-    chosen = [each for each in listing.checkpoints if each.version in versions]
-    counter = meter or Meter()
-    for checkpoint in counter.over("comparing checkpoints", "checkpoints", chosen, len(chosen)):
+    chosen = [each for each in log.listing.checkpoints if each.version in versions]
+    for checkpoint in meter.over("comparing checkpoints", "checkpoints", chosen, len(chosen)):
         try:
-            state = read_checkpoint(storage, checkpoint)
+            state = read_checkpoint(log.storage, checkpoint)
         except (TxnLogProtocolError, FileNotFoundError) as error:
             found.add(unreadable(error, "checkpoint", checkpoint.version))
             continue
-        _compare_checkpoint(SqlState(store, table, checkpoint.version), state, found)
+        _compare_checkpoint(log.sql_state(checkpoint.version), state, found)
     return [each.version for each in chosen]
 
 
@@ -246,14 +243,14 @@ def _compare_checkpoint(sql: SqlState, state: CheckpointState, found: Difference
             found.add(replace(each, kind=f"tombstone-{each.kind}"))
 
 
-def check_last_checkpoint(storage: Storage, listing: LogListing, found: Differences) -> None:
+def check_last_checkpoint(log: PublishedLog, found: Differences) -> None:
     """Check that `_last_checkpoint` names a checkpoint of the log."""
-    fault = hint_fault(storage, listing)
+    fault = hint_fault(log.storage, log.listing)
     if fault is None:
         return
-    latest = max((each.version for each in listing.checkpoints), default=None)
+    latest = max((each.version for each in log.listing.checkpoints), default=None)
     try:
-        hint = read_last_checkpoint(storage)
+        hint = read_last_checkpoint(log.storage)
     except LogParseError as error:
         found.add(unreadable(error, "checkpoint"))
         return
@@ -272,21 +269,16 @@ def check_last_checkpoint(storage: Storage, listing: LogListing, found: Differen
     )
 
 
-def check_checksums(
-    store: Store,
-    table: TableRow,
-    storage: Storage,
-    listing: LogListing,
-    versions: range,
-    found: Differences,
-) -> int:
+def check_checksums(log: PublishedLog, versions: range, found: Differences) -> int:
     """Compare every checksum file with SQL; return how many were compared."""
-    present = [version for version in versions if version in listing.checksums]
+    checksums = log.listing.checksums
+    present = [version for version in versions if version in checksums]
     if not present:
         return 0
-    totals = _VersionTotals(store, table.table_id, present[-1])
-    names = [listing.checksums[version].name for version in present]
-    for version, name, data in zip(present, names, contents_or_none(storage, names), strict=True):
+    totals = _VersionTotals(log.store, log.table.table_id, present[-1])
+    names = [checksums[version].name for version in present]
+    contents = contents_or_none(log.storage, names)
+    for version, name, data in zip(present, names, contents, strict=True):
         if data is None:  # deleted since the listing
             continue
         at: dict[str, Any] = {"version": version, "source": "crc", "path": name}

@@ -8,25 +8,26 @@ replaced only with `force`.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.checkpoint.checksum import write_checksum
 from deltasql.mirror.checkpoint.write import write_checkpoint
-from deltasql.mirror.log.encode import commit_bytes, commit_file
+from deltasql.mirror.log.backup import LogBackup
+from deltasql.mirror.log.encode import commit_bytes, commit_file, version_row
 from deltasql.mirror.log.last_checkpoint import hint_fault, last_checkpoint_version
 from deltasql.mirror.log.listing import LAST_CHECKPOINT, LOG_FOLDER, find_log
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, targets_of
-from deltasql.mirror.verify.log_backup import LogBackup
-from deltasql.mirror.verify.verify import VerifyReport, missing_versions, verify_table
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
 from deltasql.model.report import Report
 from deltasql.phases import reached
+from deltasql.verify.verify_log import missing_versions, verify_table
 
 if TYPE_CHECKING:
     from deltasql.mirror.log.listing import LogListing
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
+    from deltasql.verify.report import VerifyReport
 
 
 _NOUNS = ("commit", "commit", "checkpoint", "checksum", "file")
@@ -52,18 +54,14 @@ _NEEDS_FORCE = (
 class RepairReport(Report):
     """The files that a repair wrote and backed up, and the verification after it."""
 
-    KEYS: ClassVar[tuple[str, ...]] = (
-        *("table", "location", "ok", "needs_force", "published", "replaced", "checkpoints"),
-        *("checksums", "aside", "released", "dry_run", "after"),
-    )
-
+    computed = ("ok", "needs_force")
     table: str
     location: str
     published: list[int] = field(default_factory=list)
     replaced: list[int] = field(default_factory=list)
     checkpoints: list[int] = field(default_factory=list)
     checksums: list[int] = field(default_factory=list)
-    aside: list[str] = field(default_factory=list)
+    backups: list[str] = field(default_factory=list)
     released: bool = False
     dry_run: bool = False
     """Nothing was changed; the lists say what a repair would do."""
@@ -80,11 +78,23 @@ class RepairReport(Report):
         found = None if self.after is None else self.after.found
         return found is not None and bool(found.versions("json", *_FOREIGN))
 
+    @property
+    def aside(self) -> list[str]:
+        """Deprecated: use `backups`."""
+        message = "aside is deprecated; use backups instead"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return self.backups
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        # `aside` is the name of earlier releases, deprecated.
+        return Report.to_dict(self) | {"aside": list(self.backups)}
+
     def summary(self) -> str:
         """Return the report as text."""
         actions = _TO_DO if self.dry_run else _DONE
         versions = (self.published, self.replaced, self.checkpoints, self.checksums)
-        counts = [*map(len, versions), len(self.aside)]
+        counts = [*map(len, versions), len(self.backups)]
         changes = [
             f"{many(count, noun)} {action}"
             for count, noun, action in zip(counts, _NOUNS, actions, strict=True)
@@ -148,7 +158,7 @@ def plan_repair(
     if force:
         after_head |= found.versions("json", "foreign-version")
     backed_up = after_head | found.versions("json", "unreadable", *chosen[2:])
-    report.aside = [commit_file(each) for each in sorted(backed_up)]
+    report.backups = [commit_file(each) for each in sorted(backed_up)]
     report.checkpoints = sorted(each for each in found.versions("checkpoint") if each < end)
     report.checksums = sorted(each for each in found.versions("crc") if each < end)
     return report
@@ -279,7 +289,7 @@ class _Repair:
     def finish(self) -> RepairReport:
         """Verify the log again, and end its quarantine if it matches SQL."""
         report = self._report
-        report.aside = self._backup.names
+        report.backups = self._backup.names
         report.after = self._verify()
         target = self._current_target()
         if report.after.ok and target is not None and target.is_quarantined:
@@ -310,10 +320,9 @@ class _Repair:
         if not missing or missing[0] >= min(listing.commits, default=0):
             return False
         table_id = self._table.table_id
-        at = {"first": missing[0], "last": missing[0], "limit": 1}
-        rows = self._store.query("history", table_id=table_id, **at)
+        row = version_row(self._store, table_id, missing[0])
         head = self._store.head(table_id)
         assert head is not None
         metadata = self._store.metadata(table_id, head.metadata_version)
         kept_ms = TableProperties(metadata.configuration).log_retention.total_seconds() * 1000
-        return bool(rows) and rows[0][1] < now_ms() - kept_ms
+        return row is not None and row.committed_at_ms < now_ms() - kept_ms

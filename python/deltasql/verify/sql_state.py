@@ -13,10 +13,11 @@ from deltasql.mirror.log.file_tables import FILES, TOMBSTONES, canonical_files, 
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties, is_expired
 from deltasql.snapshot.files import FileCache, read_files
-from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.store.records import metadata_from_row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import timedelta
 
     from deltasql.model.actions import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _FIRST_TIME, _NO_LIMIT = -(2**62), 2**62
+_PAGE = 50_000  # files
 
 
 class SqlState:
@@ -44,10 +46,6 @@ class SqlState:
     @property
     def version(self) -> int:
         return self._snapshot.version
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self._snapshot
 
     @property
     def metadata(self) -> Metadata:
@@ -86,18 +84,30 @@ class SqlState:
     @cached_property
     def files(self) -> pa.Table:
         """The live files, with the schema `file_tables.FILES`."""
+        return self._read_files(0, self._snapshot.next_file_id)
+
+    def file_pages(self) -> Iterator[pa.Table]:
+        """Yield the live files in pages, with the schema `file_tables.FILES`."""
+        end = self._snapshot.next_file_id
+        for first in range(0, end, _PAGE):
+            yield self._read_files(first, min(first + _PAGE, end))
+
+    def _read_files(self, first_file_id: int, next_file_id: int) -> pa.Table:
         # Not `Snapshot.files`, which refuses a table that needs an unsupported reader feature.
         files = read_files(
             self._store,
             "files_all",
             table_id=self._table.table_id,
             version=self.version,
-            first_file_id=0,
-            next_file_id=self._snapshot.next_file_id,
+            first_file_id=first_file_id,
+            next_file_id=next_file_id,
         )
-        found = FileList.from_arrow(files)
-        named = found.with_partitions(self._store.partition_values(self._table.table_id))
+        named = FileList.from_arrow(files).with_partitions(self._partitions)
         return canonical_files(pa.RecordBatchReader.from_stream(named).read_all(), FILES)
+
+    @cached_property
+    def _partitions(self) -> dict[int, str]:
+        return self._store.partition_values(self._table.table_id)
 
     @cached_property
     def tombstones(self) -> pa.Table:

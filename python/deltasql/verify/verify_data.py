@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltasql.engine.files.file_sizes import FileSizes
 from deltasql.operations.table_stage import adds_table_to_errors
-from deltasql.operations.verify.compare import compare_rows
-from deltasql.operations.verify.file_presence import file_sizes
-from deltasql.operations.verify.log_reading import read_rows_from_log
-from deltasql.operations.verify.report import DataDifference, DataReport, Findings
-from deltasql.operations.verify.statistics import (
+from deltasql.verify.report import DataReport, Difference, Differences
+from deltasql.verify.rows import compare_rows, read_rows_from_log
+from deltasql.verify.statistics import (
     ROWS,
     DataToVerify,
     compare_statistics,
@@ -29,11 +28,12 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Engine
     from deltasql.model.progress import Meter
     from deltasql.operations.table_stage import TableStage
-    from deltasql.operations.verify.report import DataChecks
-    from deltasql.operations.verify.statistics import Measured
     from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.verify.report import DataChecks
+    from deltasql.verify.statistics import Measured
 
 _NOT_READ = ("missing", "unreadable", "unchecked")
+_KEPT = 1000  # differences of each kind
 
 
 @adds_table_to_errors
@@ -72,18 +72,18 @@ def _verify(
     snapshot: Snapshot | None,
     meter: Meter | None = None,
 ) -> DataReport:
-    found, files = Findings(), data.files
-    sizes = file_sizes(data.location, files, data.config.storage, meter)
-    found.add(_compared_sizes(files, sizes))
+    found, files = Differences(_KEPT), data.files
+    sizes = FileSizes(data.location, data.config.storage).of(files, meter)
+    found.add_all(_compared_sizes(files, sizes))
     rows, compared_with, notes = None, None, []
     if checks != "files":
         present = [index for index, size in enumerate(sizes) if size is not None]
         measured = measure_files(data, present, meter)
-        found.add(_unread(files["path"].to_pylist(), measured))
-        found.add(compare_statistics(data, measured))
+        found.add_all(_unread(files["path"].to_pylist(), measured))
+        found.add_all(compare_statistics(data, measured))
         rows = sum(facts[ROWS] for facts in measured.facts.values())
     if checks == "rows" and snapshot is not None:
-        if found.has(_NOT_READ):
+        if any(found.counts[kind] for kind in _NOT_READ):
             notes.append("rows not compared, because not all files can be read")
         else:
             compared_with = _compare_rows(data, snapshot, found, notes)
@@ -91,8 +91,7 @@ def _verify(
         data.name,
         len(files),
         rows,
-        tuple(found.kept),
-        counts=dict(found.counts),
+        found,
         version=None if snapshot is None else snapshot.version,
         checks=checks,
         engine=data.engine.name,
@@ -102,29 +101,29 @@ def _verify(
     )
 
 
-def _compared_sizes(files: pa.Table, sizes: Sequence[int | None]) -> Iterator[DataDifference]:
+def _compared_sizes(files: pa.Table, sizes: Sequence[int | None]) -> Iterator[Difference]:
     listed = zip(files["path"].to_pylist(), files["size"].to_pylist(), sizes, strict=True)
     for path, logged, size in listed:
         if size is None:
-            yield DataDifference(path, "missing")
+            yield Difference.of_data("missing", path)
         elif logged != size:
-            yield DataDifference(path, "size", None, logged, size)
+            yield Difference.of_data("size", path, log=logged, data=size)
 
 
-def _unread(paths: Sequence[str], measured: Measured) -> Iterator[DataDifference]:
-    for index, why in measured.unreadable.items():
-        yield DataDifference(paths[index], "unreadable", found=why)
+def _unread(paths: Sequence[str], measured: Measured) -> Iterator[Difference]:
+    for index, reason in measured.unreadable.items():
+        yield Difference.of_data("unreadable", paths[index], data=reason)
     for index in measured.unchecked:
-        yield DataDifference(paths[index], "unchecked")
+        yield Difference.of_data("unchecked", paths[index])
 
 
-def _compare_rows(data: DataToVerify, snapshot: Snapshot, found: Findings, notes: list[str]) -> str:
+def _compare_rows(
+    data: DataToVerify, snapshot: Snapshot, found: Differences, notes: list[str]
+) -> str:
     engine = data.engine
     theirs = read_rows_from_log(snapshot, engine, data.config, data.location)
     names = [each.name for each in data.schema.fields]
-    compared = compare_rows(engine, data.scan(data.files), theirs.rows, names)
-    found.add(compared.shown)
-    found.count("row", compared.total - len(compared.shown))
+    compare_rows(engine, data.scan(data.files), theirs.rows, names, found)
     if theirs.note is not None:
         notes.append(theirs.note)
     return theirs.source

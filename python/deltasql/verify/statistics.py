@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
-from functools import partial
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,15 +14,20 @@ from deltasql.engine.base import FILE
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError, redact
 from deltasql.model.json_text import read_stats
-from deltasql.model.partition_values import nanoseconds
 from deltasql.model.progress import Meter
-from deltasql.model.schema.schema import NANOSECOND_TYPES, StructType, column_mapping_mode
+from deltasql.model.schema.schema import (
+    NANOSECOND_TYPES,
+    StructType,
+    column_mapping_mode,
+    has_order,
+)
+from deltasql.model.typed_stats import primitive_type, typed_value
 from deltasql.operations.affected_files import logged_row_counts
 from deltasql.operations.sql.queries import column, identifier
-from deltasql.operations.verify.report import DataDifference
+from deltasql.verify.report import Difference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from deltasql.config import Config
     from deltasql.engine.base import Engine, Relation
@@ -85,7 +89,7 @@ def measure_files(
     return found
 
 
-def compare_statistics(data: DataToVerify, measured: Measured) -> Iterator[DataDifference]:
+def compare_statistics(data: DataToVerify, measured: Measured) -> Iterator[Difference]:
     """Compare what was measured with the statistics of each file in the log."""
     fields, files = measured_fields(data), data.files
     for index, count in enumerate(logged_row_counts(files)):
@@ -94,19 +98,17 @@ def compare_statistics(data: DataToVerify, measured: Measured) -> Iterator[DataD
             continue
         path = files["path"][index].as_py()
         if count is not None and count != found[ROWS]:
-            yield DataDifference(path, "rows", None, count, found[ROWS])
-        whole = not files["deletion_vector"][index].as_py()
+            yield Difference.of_data("rows", path, log=count, data=found[ROWS])
+        is_whole = not files["deletion_vector"][index].as_py()
         stats = files["stats"][index].as_py()
-        yield from _compared(data, path, stats, fields, found, whole=whole)
+        yield from _compared(data, path, stats, fields, found, is_whole=is_whole)
 
 
 def measured_fields(data: DataToVerify) -> list[StructField]:
     """Return the columns that can have bounds, without partition columns."""
     partitions = set(data.metadata.partition_columns)
     return [
-        each
-        for each in data.schema.fields
-        if each.name not in partitions and _reader(each) is not None
+        each for each in data.schema.fields if each.name not in partitions and has_order(each.type)
     ]
 
 
@@ -171,78 +173,32 @@ def _compared(
     fields: Sequence[StructField],
     found: Facts,
     *,
-    whole: bool,
-) -> Iterator[DataDifference]:
+    is_whole: bool,
+) -> Iterator[Difference]:
     """Compare bounds and null counts; if the file has deleted rows, only the bounds."""
     logged = read_stats(stats, Decimal)
     mode = column_mapping_mode(data.metadata.configuration)
     for number, each in enumerate(fields):
-        name, read = each.physical_name(mode), _reader(each)
+        name, kind = each.physical_name(mode), primitive_type(each.type)
         count, low, high = (
-            found.get(f"__deltasql_{kind}_{number}") for kind in ("count", "min", "max")
+            found.get(f"__deltasql_{measure}_{number}") for measure in ("count", "min", "max")
         )
-        nulls = _bound(logged.get("nullCount"), name, int)
-        if whole and nulls is not None and count is not None and nulls != found[ROWS] - count:
-            yield DataDifference(path, "nulls", each.name, nulls, found[ROWS] - count)
-        least, most = (_bound(logged.get(key), name, read) for key in ("minValues", "maxValues"))
+        nulls = _bound(logged.get("nullCount"), name, pa.int64())
+        if is_whole and nulls is not None and count is not None and nulls != found[ROWS] - count:
+            yield Difference.of_data("nulls", path, each.name, log=nulls, data=found[ROWS] - count)
+        least, most = (_bound(logged.get(key), name, kind) for key in ("minValues", "maxValues"))
         if least is not None and low is not None and least > low:
-            yield DataDifference(path, "min", each.name, least, low)
+            yield Difference.of_data("min", path, each.name, log=least, data=low)
         if most is not None and high is not None and _upper_limit(most, each.type) < high:
-            yield DataDifference(path, "max", each.name, most, high)
+            yield Difference.of_data("max", path, each.name, log=most, data=high)
 
 
-def _bound(logged: Any, name: str, read: Callable[[Any], Any] | None) -> Any:
-    value = logged.get(name) if isinstance(logged, dict) else None
-    try:
-        return None if value is None or read is None else read(value)
-    except (ValueError, TypeError, InvalidOperation):  # such as a year outside of Python's calendar
-        return None
+def _bound(logged: Any, name: str, kind: pa.DataType) -> Any:
+    """Return a value of the statistics; None if it is missing or does not fit its type."""
+    return typed_value(logged.get(name), kind) if isinstance(logged, dict) else None
 
 
 def _upper_limit(bound: Any, kind: DataType) -> Any:
     if kind in NANOSECOND_TYPES:
         return bound + 1_000_000
     return bound + _MILLISECOND if isinstance(bound, datetime) else bound
-
-
-def _reader(field: StructField) -> Callable[[Any], Any] | None:
-    """Return the function that parses a column's bounds; None if the type has no bounds."""
-    kind = field.type
-    if not isinstance(kind, str):
-        return None
-    if kind.startswith("decimal"):
-        return Decimal
-    return _READERS.get(kind)
-
-
-def _timestamp(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
-def _timestamp_ntz(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=None)
-
-
-def _float32(value: Any) -> float:
-    # 1.1 in JSON is a double; the same value as a 32-bit float differs.
-    return float(pa.scalar(float(value), pa.float32()).as_py())
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a string")
-    return value
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("byte", "short", "integer", "long"), int),
-    "float": _float32,
-    "double": float,
-    "date": date.fromisoformat,
-    "timestamp": _timestamp,
-    "timestamp_ntz": _timestamp_ntz,
-    "timestamp_nanos": partial(nanoseconds, has_zone=True),
-    "timestamp_nanos_ntz": partial(nanoseconds, has_zone=False),
-    "string": _text,
-}

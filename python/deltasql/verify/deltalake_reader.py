@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.mirror.checkpoint.stats import is_nanoseconds
 from deltasql.mirror.log.file_tables import is_local_path
-from deltasql.mirror.verify.differences import (
-    Difference,
-    compare_files,
-    compare_mappings,
-    same_json,
-)
 from deltasql.model.json_text import read_stats
-from deltasql.model.partition_values import nanoseconds
+from deltasql.model.protocol import reader_features
 from deltasql.model.schema.schema import StructType, column_mapping_mode
+from deltasql.model.typed_stats import is_nanoseconds, typed_value
+from deltasql.verify.compare import compare_files, compare_mappings, same_json
+from deltasql.verify.report import Difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from deltasql.mirror.verify.differences import Differences
-    from deltasql.mirror.verify.sql_state import SqlState
+    from deltasql.model.actions import Protocol
+    from deltasql.verify.report import Differences
+    from deltasql.verify.sql_state import SqlState
 
+# The reader features that deltalake supports; other tables are not compared with it.
+_READER_FEATURES = frozenset(
+    {"columnMapping", "timestampNtz", "timestampNanos", "deletionVectors", "v2Checkpoint"}
+)
 _SOURCE = "deltalake"
 _STATS = {"null_count": "nullCount", "min": "minValues", "max": "maxValues"}
 _BATCH_ROWS = 10_000
+
+
+def unsupported_by_deltalake(protocol: Protocol) -> str:
+    """Return the reader features that deltalake does not support, as text; empty if none."""
+    return ", ".join(sorted(reader_features(protocol) - _READER_FEATURES))
 
 
 def compare_deltalake(
@@ -176,32 +180,7 @@ def _same(value: Any, seen: Any, kind: pa.DataType) -> bool:
     """Return whether deltalake parsed a JSON value of the log to the same value."""
     if value is None or value == "" or seen is None:
         return seen is None or (value == "" and seen == "")
-    try:
-        return bool(_typed(value, kind) == seen)
-    except (ValueError, TypeError, AttributeError, ArithmeticError):
-        return str(value) == str(seen)
-
-
-def _typed(value: Any, kind: pa.DataType) -> Any:
-    if pa.types.is_integer(kind):
-        return int(value)
-    if pa.types.is_floating(kind):
-        return pa.scalar(float(value), kind).as_py()
-    if pa.types.is_decimal(kind):
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
-    if pa.types.is_boolean(kind):
-        return value if isinstance(value, bool) else value.lower() == "true"
-    if pa.types.is_date(kind):
-        return date.fromisoformat(value)
-    if is_nanoseconds(kind):
-        return nanoseconds(value, has_zone=kind.tz is not None)
-    if pa.types.is_timestamp(kind):
-        timestamp = datetime.fromisoformat(value)
-        if kind.tz is None:
-            return timestamp.replace(tzinfo=None)
-        return (
-            timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)
-        )
-    if pa.types.is_binary(kind):
-        return value.encode()
-    return value
+    if pa.types.is_boolean(kind) and isinstance(value, str):
+        value = value.lower()  # of a partition
+    typed = typed_value(value, kind)
+    return bool(typed == seen) if typed is not None else str(value) == str(seen)

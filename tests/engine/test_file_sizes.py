@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from deltasql.config import StorageSettings
+from deltasql.engine.files import file_sizes
+from deltasql.engine.files.file_sizes import FileSizes
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import vector_file
-from deltasql.operations.verify import file_presence as presence
-from deltasql.operations.verify.file_presence import FileSizes
 from deltasql.storage import open_storage
 from deltasql.storage.object_store import ObjectStorage
 from deltasql.store.records import dump_dv
@@ -61,7 +61,7 @@ def test_sizes_of_files_in_a_bucket_are_found(
     listed_from: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(presence, "_LISTED_FROM", listed_from)
+    monkeypatch.setattr(file_sizes, "_LISTED_FROM", listed_from)
     look(s3_location, StorageSettings(options=s3_options))
 
 
@@ -69,7 +69,7 @@ def test_many_files_of_a_bucket_are_listed(
     s3_location: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when many files are missing, and in many partition folders."""
-    monkeypatch.setattr(presence, "_LISTED_FROM", 50)
+    monkeypatch.setattr(file_sizes, "_LISTED_FROM", 50)
     asked: list[str] = []
     size = ObjectStorage.size
     monkeypatch.setattr(
