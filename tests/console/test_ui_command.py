@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import deltasql
 from deltasql.cli.main import main
+from deltasql.console.server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,3 +110,13 @@ def test_port_in_use_is_an_error(sqlite_uri: DeltaSqlUri) -> None:
     assert result.exit_code == 3
     assert "cannot listen" in result.stderr
     assert "Choose another --port" in result.stderr
+
+
+def test_console_and_command_line_format_sizes_alike(sqlite_uri: DeltaSqlUri) -> None:
+    with deltasql.connect(sqlite_uri, create=True) as catalog:
+        deltasql.write_deltalake(f"{sqlite_uri}?table=sales", pa.table({"id": range(5000)}))
+        listed = CliRunner().invoke(main, ["--uri", str(sqlite_uri), "stats"]).stdout
+        with serving(catalog) as served:
+            shown = httpx.get(served.address, timeout=60).text
+    (size,) = re.findall(r"\d[\d.]* KiB", listed)
+    assert size in shown

@@ -83,8 +83,8 @@ def _drawing(
 def _tick(low: float, high: float, share: float, like: Any) -> str:
     at = low + (high - low) * share
     if isinstance(like, datetime):
-        moment = datetime.fromtimestamp(at, like.tzinfo)
-        return f"{moment:%d %b %H:%M}" if high - low < 86_400 * 3 else f"{moment:%d %b %y}"
+        timestamp = datetime.fromtimestamp(at, like.tzinfo)
+        return f"{timestamp:%d %b %H:%M}" if high - low < 86_400 * 3 else f"{timestamp:%d %b %y}"
     if isinstance(like, date):
         return f"{date.fromordinal(round(at)):%d %b %y}"
     return brief(round(at, 2))

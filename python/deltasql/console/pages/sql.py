@@ -47,20 +47,20 @@ class Result:
     """Whether rows were omitted because the result exceeds the size limit."""
 
 
-def show(ask: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """Show the editor; a query in the URL is filled in but not run."""
-    return _page(ask, ask.text("sql"))
+    return _page(request, request.text("sql"))
 
 
-def run(ask: PageRequest) -> Response:
+def run(request: PageRequest) -> Response:
     """Run a query and show its result, or send it as CSV."""
-    text = ask.form.get("sql", "")
+    text = request.form.get("sql", "")
     try:
-        if ask.form.get("format") == "csv":
-            return _csv(ask, text)
-        return _page(ask, text, result=_result(ask, text))
+        if request.form.get("format") == "csv":
+            return _csv(request, text)
+        return _page(request, text, result=_result(request, text))
     except TxnLogError as error:
-        return _page(ask, text, problem=error, status=400)
+        return _page(request, text, problem=error, status=400)
 
 
 def written(namespace: str, name: str) -> str:
@@ -73,17 +73,17 @@ def written(namespace: str, name: str) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def _result(ask: PageRequest, text: str) -> Result:
-    given = ask.form.get("page", "1")
+def _result(request: PageRequest, text: str) -> Result:
+    given = request.form.get("page", "1")
     page = min(MOST_PAGES, max(1, int(given) if given.isdecimal() and len(given) < 9 else 1))
     started = time.perf_counter()
-    answer = some(_answer(ask, text, page * PER_PAGE + 1))
+    answer = some(_answer(request, text, page * PER_PAGE + 1))
     found = answer.rows
     seconds = time.perf_counter() - started
     shown = found.slice((page - 1) * PER_PAGE, PER_PAGE)
     return Result(
         grid=grid_of(shown),
-        plot=plot_of(found.slice(0, page * PER_PAGE), ask.form.get("plot", "auto")),
+        plot=plot_of(found.slice(0, page * PER_PAGE), request.form.get("plot", "auto")),
         seconds=seconds,
         page=page,
         has_more=found.num_rows > page * PER_PAGE and page < MOST_PAGES,
@@ -92,14 +92,14 @@ def _result(ask: PageRequest, text: str) -> Result:
     )
 
 
-def _answer(ask: PageRequest, text: str, limit: int) -> pa.RecordBatchReader:
-    return ask.catalog.query(text, limit=limit, timeout=TIMEOUT_S, batch_rows=rows.BATCH_ROWS)
+def _answer(request: PageRequest, text: str, limit: int) -> pa.RecordBatchReader:
+    return request.catalog.query(text, limit=limit, timeout=TIMEOUT_S, batch_rows=rows.BATCH_ROWS)
 
 
-def _csv(ask: PageRequest, text: str) -> Response:
+def _csv(request: PageRequest, text: str) -> Response:
     # One row above the limit: it shows that the result is longer.
     limit = rows.MOST_CSV_ROWS + 1
-    written = rows.as_csv(_answer(ask, text, limit))
+    written = rows.as_csv(_answer(request, text, limit))
     name = f"query-first-{written.rows}-rows.csv" if written.is_cut else "query.csv"
     return StreamingResponse(
         written.parts(),
@@ -108,16 +108,16 @@ def _csv(ask: PageRequest, text: str) -> Response:
     )
 
 
-def _page(ask: PageRequest, text: str, status: int = 200, **values: Any) -> Response:
-    tables = ask.catalog.tables()
+def _page(request: PageRequest, text: str, status: int = 200, **values: Any) -> Response:
+    tables = request.catalog.tables()
     given: dict[str, Any] = {"result": None, "problem": None, **values}
-    return ask.page(
+    return request.page(
         "sql.html",
         status,
         sql=text,
         tables=tables[:_SHOWN_TABLES],
         hidden=max(0, len(tables) - _SHOWN_TABLES),
-        plot=ask.form.get("plot", "auto"),
+        plot=request.form.get("plot", "auto"),
         kinds=KINDS,
         limits=LIMITS,
         **given,
