@@ -204,7 +204,12 @@ def test_doctor_in_a_shell_checks_the_open_catalog() -> None:
 
 
 def test_truncated_lists_say_so(run: Run) -> None:
-    assert "the first 1; --limit shows more" in run("history", "sales", "--limit", "1").stderr
-    assert "the first 1; --limit shows more" in run("files", "sales", "--limit", "1").stderr
+    assert (
+        "showing the first 1; use --limit for more"
+        in run("history", "sales", "--limit", "1").stderr
+    )
+    assert (
+        "showing the first 1; use --limit for more" in run("files", "sales", "--limit", "1").stderr
+    )
     assert run("history", "sales", "--limit", "3").stderr == ""
     assert run("files", "sales").stderr == ""

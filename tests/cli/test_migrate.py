@@ -222,7 +222,7 @@ def test_spark_engine_imports_and_verifies(
 
 def test_commands_change_nothing_before_confirmation(run_sqlite: Run, sales: Path) -> None:
     run_sqlite("import", str(sales))
-    for words in (["cutover", "sale"], ["rollback", "sale", "--yes"]):
+    for words in (["cutover", "sale"], ["rollback", "sale"]):
         told = run_sqlite(*words, wanted=3).stderr
         assert "Did you mean sales?" in told
         assert "[y/N]" not in told
@@ -230,6 +230,9 @@ def test_commands_change_nothing_before_confirmation(run_sqlite: Run, sales: Pat
     write(sales, 3)
     run_sqlite("cutover", "sales", answer="y\n")
     run_sqlite("rollback", "sales", wanted=1, answer="")
+    run_sqlite("table", "drop", "sales", "--yes")
+    assert "[y/N]" in run_sqlite("rollback", "sales", wanted=1, answer="n\n").stderr
+    run_sqlite("table", "undrop", "sales")
     other = sales.parent / "other"
     write(other, 1)
     run_sqlite("import", str(other), "--name", "sales", wanted=3)
