@@ -85,9 +85,9 @@ def test_broken_link_is_reported(tmp_path: Path) -> None:
     )
     (tmp_path / "README.md").write_text("[a](docs/a.md#two-words) [b](docs/a.md#three)")
     assert broken_links(tmp_path) == [
-        "README.md: docs/a.md#three leads nowhere",
-        "docs/a.md: b.md leads nowhere",
-        "docs/a.md: no.png leads nowhere",
+        "README.md: docs/a.md#three is broken",
+        "docs/a.md: b.md is broken",
+        "docs/a.md: no.png is broken",
     ]
 
 

@@ -36,7 +36,7 @@ class Verdict:
     found: dict[str, int] = field(default_factory=dict)
 
 
-def judge(catalog: Catalog, operations: Sequence[Operation]) -> Verdict:
+def check_run(catalog: Catalog, operations: Sequence[Operation]) -> Verdict:
     """Publish the rest, and compare the final state with the acknowledgements of the clients."""
     catalog.mirror.run(once=True)
     audit(catalog)
