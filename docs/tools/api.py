@@ -44,7 +44,7 @@ PAGES = {
                 "api.catalog.mirror.Mirror",
                 "api.inspect.inspector.Inspect",
             ),
-            *("snapshot.snapshot.Snapshot", "snapshot.scan.Scan", "api.catalog.catalog.Health"),
+            *("snapshot.snapshot.Snapshot", "snapshot.snapshot.Scan", "api.catalog.catalog.Health"),
         ),
     ),
     "transaction": Page(

@@ -16,7 +16,6 @@ from deltasql.operations.vacuum.unreferenced import find_unreferenced
 from deltasql.operations.vacuum.vacuum import plan_vacuum
 from deltasql.phases import hooked
 from deltasql.storage import open_storage
-from deltasql.store.intents import take_intents
 from tests.clock import Clock
 from tests.spark import in_process
 
@@ -185,7 +184,7 @@ def test_next_vacuum_deletes_the_files_that_a_killed_one_claimed(
     tx = lake.begin()
     tx.write("t", ROWS)
     [(txn_id, table_id, path, _)] = lake.store.intents_before(FUTURE_MS)
-    take_intents(lake.store, table_id, [(txn_id, path)])
+    lake.store.take_intents(table_id, [(txn_id, path)])
     assert path in data_files(lake)
     late_vacuum(lake, clock)
     assert data_files(lake) == live_files(lake)
@@ -288,7 +287,7 @@ def test_short_append_that_waits_for_a_vacuum_fails(
         with lake.store.change() as (session, _):
             assert lake.store.complete_intents(session, other.txn_id) == 1
             intents = [(other.txn_id, each) for each in paths]
-            assert take_intents(lake.store, table_id, intents) == {}
+            assert lake.store.take_intents(table_id, intents) == {}
             session.rollback()
         other.rollback()
 

@@ -296,7 +296,7 @@ def test_file_names_are_used_unchanged(storage: Storage, name: str) -> None:
 )
 def test_name_outside_the_root_is_rejected(storage: Storage, name: str) -> None:
     for ask in (storage.read, storage.exists, storage.delete, storage.open_input, storage.size):
-        with pytest.raises(TxnLogStorageError, match="names no file below") as caught:
+        with pytest.raises(TxnLogStorageError, match="is not the name of a file below") as caught:
             ask(name)
         assert (caught.value.name, caught.value.location) == (name, storage.location)
     with pytest.raises(TxnLogStorageError):

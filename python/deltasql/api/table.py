@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.snapshot.snapshot import Scan, Snapshot, open_snapshot
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.snapshot.scan import Scan
     from deltasql.store.records import TableRow, VersionRow
 
 

@@ -15,12 +15,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.commit.conflict import check_conflicts, isolation_for, load_winners
-from deltasql.commit.create_table import created_by_other, insert_table, refuse_location_of_other
-from deltasql.commit.ratified import Ratified, already_ratified, ratified_append
-from deltasql.commit.stale import refuse_following, refuse_vacuumed, table_changed, version_taken
-from deltasql.commit.table_state import TableState, enable_timestamps, table_state
-from deltasql.commit.validate import validate_against, validate_staged, validate_table
+from deltasql.commit.conflict import check_conflicts, load_winners
+from deltasql.commit.ratified import Ratified, already_ratified
+from deltasql.commit.staged import validate_against, validate_staged
+from deltasql.commit.stale import (
+    created_by_other,
+    refuse_following,
+    refuse_location_of_other,
+    refuse_used_location,
+    refuse_vacuumed,
+    table_changed,
+    version_taken,
+)
+from deltasql.commit.table_state import (
+    TableState,
+    enable_timestamps,
+    table_state,
+    validate_table,
+)
 from deltasql.exceptions import (
     CommitConflictError,
     CommitOutcomeUnknownError,
@@ -34,8 +46,9 @@ from deltasql.exceptions import (
 )
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
-from deltasql.store.append import BULK_ROWS, live_name
+from deltasql.store.append import BULK_ROWS
 from deltasql.store.dialect import Fault
+from deltasql.store.locations import insert_table
 from deltasql.store.records import Commit, Head, OneFile
 
 if TYPE_CHECKING:
@@ -251,7 +264,7 @@ class Committer:
         if done is None:
             return None
         reached("ratified")
-        return ratified_append(one, done)
+        return Ratified(one.table, *done, one.ratified(*done))
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
         """Return the commitInfo without its timestamps."""
@@ -261,7 +274,7 @@ class Committer:
             operation=staged.info.operation or ("CREATE TABLE" if staged.creates else "WRITE"),
             operation_parameters=staged.info.operation_parameters or {},
             read_version=staged.read_version,
-            isolation_level=isolation_for(staged, level).value,
+            isolation_level=staged.isolation(level).value,
             is_blind_append=staged.is_blind_append,
             engine_info=staged.info.engine_info or ENGINE_INFO,
             txn_id=txn_id,
@@ -277,10 +290,12 @@ class Committer:
         group_size: int,
     ) -> Commit:
         if staged.creates:
-            table, head, state = insert_table(session, staged), None, self._created_state(staged)
+            refuse_used_location(session, staged)
+            table, head = insert_table(session, staged.table), None
+            state = self._created_state(staged)
         else:
             table, head = staged.table, heads.get(staged.table.table_id)
-            if head is None or head.live_name != live_name(table.namespace, table.name):
+            if head is None or head.live_name != table.live_name:
                 self._store.forget_table(table)
                 raise table_changed(staged, head)
             refuse_following(session, staged)
@@ -298,7 +313,7 @@ class Committer:
             if _may_conflict(staged, staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
                 level = self.isolation_level(state)
-                check_conflicts(staged, winners, isolation_for(staged, level))
+                check_conflicts(staged, winners, staged.isolation(level))
         info = replace(
             self._info(staged, state, txn_id),
             timestamp=timestamp_ms,
@@ -446,7 +461,7 @@ def _refuse_mixed_partitions(session: Session, staged: Staged, head: Head) -> No
 
 
 def _may_conflict(staged: Staged, read_version: int, head: Head) -> bool:
-    """Tell whether the conflict rules must run; most commits are appends and skip them."""
+    """Return whether the conflict rules must run; most commits are appends and skip them."""
     if staged.is_plain_append and read_version >= max(head.metadata_version, head.protocol_version):
         return False
     return read_version < head.version

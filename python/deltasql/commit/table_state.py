@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.properties import TableProperties
-from deltasql.model.protocol import check_writable, writer_features
+from deltasql.exceptions import InvalidActionError, TxnLogSchemaError
+from deltasql.model.properties import TableProperties, check_values
+from deltasql.model.protocol import check_lawful, check_writable, required_features, writer_features
+from deltasql.model.schema.column_mapping import check_mapping
+from deltasql.model.schema.rules import validate_schema
 from deltasql.model.schema.schema import StructType, column_mapping_mode, skipping_columns
 
 if TYPE_CHECKING:
@@ -82,3 +84,20 @@ def physical_partition_columns(metadata: Metadata, schema: StructType) -> tuple[
             help="The program that wrote this metadata must write it again with that column.",
         )
     return tuple(fields[name].physical_name(mode) for name in metadata.partition_columns)
+
+
+def validate_table(metadata: Metadata, protocol: Protocol) -> None:
+    """Check new metadata and protocol: valid schema, valid properties, all required features."""
+    schema = StructType.from_json(metadata.schema_string)
+    validate_schema(schema, metadata.partition_columns)
+    check_values(metadata.configuration)
+    check_mapping(schema, metadata.configuration)
+    check_lawful(protocol)
+    check_writable(protocol, schema, metadata.configuration)
+    missing = required_features(schema, metadata.configuration) - writer_features(protocol)
+    if missing:
+        raise InvalidActionError(
+            "the schema or properties need table features that the protocol lacks: "
+            + ", ".join(sorted(missing)),
+            help="Stage a protocol action with these features in the same commit.",
+        )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CALL = "the call"
 PREFIX = "DELTASQL_"
 _OUR_TABLE = re.compile(r"""tool\s*["']?\s*\.\s*["']?deltasql|^\s*\[\s*["']?tool["']?\s*\]""", re.M)
-_HOMES = ("XDG_CONFIG_HOME", "HOME")
+_FOLDER_VARIABLES = ("XDG_CONFIG_HOME", "HOME")
 # Variables that are not settings.
 OTHER_VARIABLES = ("DELTASQL_CONFIG", "DELTASQL_URI")
 _seen: tuple[dict[object, object], object, list[str]] | None = None
@@ -54,7 +54,7 @@ def environment(settings: type[BaseModel]) -> Layer:
         values = dict(source())
     except (SettingsError, ValueError, RecursionError) as error:
         raise TxnLogConfigError(
-            "a DELTASQL_ variable that names a whole section does not hold JSON",
+            "a DELTASQL_ variable that names a whole section is not JSON",
             source="environment",
             help="set the keys one by one: DELTASQL_POOL__MAX_SIZE=4.",
         ) from error
@@ -71,9 +71,9 @@ def environment(settings: type[BaseModel]) -> Layer:
 def files(path: str | Path | None) -> list[Layer]:
     """Read the existing files, in order of precedence; a requested file must exist."""
     layers = []
-    asked = path or os.environ.get("DELTASQL_CONFIG")
-    if asked:
-        layers.append(_read(Path(asked).expanduser(), f"asked for as {asked}"))
+    requested = path or os.environ.get("DELTASQL_CONFIG")
+    if requested:
+        layers.append(_read(Path(requested).expanduser(), f"given as {requested}"))
     local = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
     found = [each for each in local if os.path.isfile(each)]
     if len(found) > 1:
@@ -100,16 +100,16 @@ def _of_variables() -> tuple[object, list[str]]:
         return _seen[1:]
     # Use one copy: the next call finds what another thread changes from now on.
     before = dict(os.environ if everything is None else everything)
-    told = {os.fsdecode(name): os.fsdecode(value) for name, value in before.items()}
-    names = [name for name in told if name[: len(PREFIX)].upper() == PREFIX]
-    known = {name: told.get(name) for name in [*names, *_HOMES]}
+    values = {os.fsdecode(name): os.fsdecode(value) for name, value in before.items()}
+    names = [name for name in values if name[: len(PREFIX)].upper() == PREFIX]
+    known = {name: values.get(name) for name in [*names, *_FOLDER_VARIABLES]}
     variables = tuple((name, value) for name, value in known.items() if value is not None)
     home = known["XDG_CONFIG_HOME"] or os.path.expanduser("~/.config")
-    asked = known.get("DELTASQL_CONFIG")
+    requested = known.get("DELTASQL_CONFIG")
     places = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
     places += ["pyproject.toml", f"{home}/deltasql/config.toml"]
-    if asked:
-        places.append(os.path.expanduser(asked))
+    if requested:
+        places.append(os.path.expanduser(requested))
     _seen = None if everything is None else (before, variables, places)
     return variables, places
 
@@ -186,13 +186,13 @@ def _read(path: Path, why: str) -> Layer:
     except (ValueError, AttributeError, RecursionError):
         # A number with too many digits, an impossible date, a value that contains itself.
         raise TxnLogConfigError(
-            f"{path} holds a value that cannot be understood, or is nested too deep",
+            f"{path} has a value that cannot be parsed, or is nested too deep",
             source=str(path),
             help="correct the file.",
         ) from None
     if not isinstance(plain, dict):
         raise TxnLogConfigError(
-            f"{path} holds no sections",
+            f"{path} has no sections",
             source=str(path),
             help="write sections with keys: pool, then max_size = 4 in it.",
         )

@@ -36,15 +36,17 @@ def read_rows(
 
 
 def read_relation(
-    stage: TableStage, columns: Sequence[str] | None = None, predicate: str | None = None
+    stage: TableStage, columns: Sequence[str] | None = None, predicate: object = None
 ) -> Relation:
-    """Return the same rows as a relation of the engine."""
+    """Return the same rows as a relation of the engine; `predicate` is SQL or a filter list."""
     pruning = None if predicate is None else stage.predicate(predicate)
     files = stage.files(pruning)
     stage.read(whole_table=pruning is None, predicate=pruning, files=files)
     names = known_columns(stage.schema, columns, stage.name)
     query = exp.select(*(column(name) for name in names)).from_("rows")
-    if predicate is not None:
+    if isinstance(predicate, str):
         query = query.where(parse_condition(predicate, stage.schema))
+    elif pruning is not None:
+        query = query.where(pruning.expression)
     engine = stage.engine
     return engine.query(query, rows=engine.scan(stage.live(files)))

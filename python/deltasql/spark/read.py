@@ -75,9 +75,9 @@ def _read_staged(
     predicate: object,
 ) -> DataFrame:
     """Read a table as a transaction sees it."""
-    condition = None if predicate is None else in_datafusion_words(str(predicate))
+    wanted = in_datafusion_words(predicate) if isinstance(predicate, str) else predicate
     target = transaction.target(table, spark.range(0), engine="spark")
-    return cast("SparkRelation", read_relation(target, columns, condition)).frame
+    return cast("SparkRelation", read_relation(target, columns, wanted)).frame
 
 
 def read_snapshot(

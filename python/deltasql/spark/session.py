@@ -10,6 +10,7 @@ from deltasql.api.catalog.catalog import Catalog
 from deltasql.api.catalog.connect import shared
 from deltasql.api.deltalake_compat.handle.opening import catalog_with, parse_table_uri
 from deltasql.config import Config
+from deltasql.engine.spark.schema import name_parts
 from deltasql.engine.spark.session import is_same_session
 from deltasql.exceptions import TxnLogConfigError, TxnLogTableNotFoundError
 from deltasql.storage import absolute_location
@@ -30,7 +31,6 @@ CATALOG = "spark.deltasql.catalog"
 """Session setting with the URI of the catalog, for jobs that do not call `register`."""
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _FORMAT = re.compile(r"(?:delta|deltasql|parquet)\.`(.+)`", re.DOTALL | re.IGNORECASE)
-_QUOTED = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _catalogs: weakref.WeakKeyDictionary[Any, Catalog] = weakref.WeakKeyDictionary()
 
 
@@ -173,7 +173,7 @@ def table_name(name: str) -> str:
     >>> table_name("spark_catalog.default.`sales`"), table_name("crm.sales")
     ('sales', 'crm.sales')
     """
-    parts = [quoted.replace("``", "`") or plain for quoted, plain in _QUOTED.findall(name)]
+    parts = name_parts(name)
     short = parts[1:] if len(parts) == 3 and parts[0] == "spark_catalog" else parts
     return ".".join(short) if len(short) != 2 else join_table_name(short[0], short[1])
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.snapshot.files import from_rows, to_arrow
 from deltasql.snapshot.snapshot import HISTORY_PAGE, Snapshot, open_snapshot
-from deltasql.store.append import live_name
-from deltasql.store.records import Head, TableRow, VersionRow
+from deltasql.store.records import Head, TableRow, VersionRow, live_name
 from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from deltasql.exceptions import (
 )
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
-from deltasql.snapshot.cache import FileCache
+from deltasql.snapshot.files import FileCache
 from deltasql.snapshot.snapshot import snapshots_as_of
 from deltasql.store.migrations import latest_version
 from deltasql.store.open import open_store

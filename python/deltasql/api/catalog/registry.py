@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogTableNotFoundError
 from deltasql.operations import create
 from deltasql.storage import absolute_location, join_location
-from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault, Session
 from deltasql.store.locations import (
     drop_table,
@@ -17,6 +16,7 @@ from deltasql.store.locations import (
     refuse_shared_location,
     tables_at,
 )
+from deltasql.store.records import live_name
 from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _locked(catalog: Catalog, name: str) -> Iterator[tuple[Session, TableRow]]:
     with catalog.store.change([table.table_id]) as (session, heads):
         head = heads.get(table.table_id)
         catalog.store.forget_table(table)
-        if head is None or head.live_name != live_name(table.namespace, table.name):
+        if head is None or head.live_name != table.live_name:
             raise TxnLogTableNotFoundError(f"table {name} was renamed or dropped", table=name)
         yield session, table
 

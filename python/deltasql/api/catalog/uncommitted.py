@@ -15,7 +15,6 @@ from deltasql.operations.vacuum.vacuum import INTENT_GRACE_MS
 from deltasql.storage import open_storage
 from deltasql.storage.deletion import CHANGE_DATA, Deletable, delete_data
 from deltasql.storage.location import location_key
-from deltasql.store.intents import delete_taken_intents, take_intents
 from deltasql.store.locations import tables_around, tables_at
 
 if TYPE_CHECKING:
@@ -33,10 +32,10 @@ def vacuum_uncommitted(catalog: Catalog, *, dry_run: bool = True) -> list[str]:
     gone: list[str] = []
     for table_id in sorted({row[1] for row in rows}):
         intents = [(txn_id, path) for txn_id, owner, path in rows if owner == table_id]
-        taken = take_intents(catalog.store, table_id, intents)
+        taken = catalog.store.take_intents(table_id, intents)
         for _, path in taken:
             gone += _Abandoned(catalog, path).discard()
-        delete_taken_intents(catalog.store, table_id, taken)
+        catalog.store.delete_taken_intents(table_id, taken)
     return gone
 
 

@@ -19,7 +19,6 @@ from deltasql.storage import open_storage
 from deltasql.storage.deletion import delete_data
 from deltasql.storage.location import location_key
 from deltasql.store.dialect import chunks
-from deltasql.store.intents import delete_taken_intents, take_intents
 from deltasql.store.locations import keys_inside
 from deltasql.uri import join_table_name
 
@@ -81,7 +80,7 @@ def vacuum(
     if dry_run or not plan.sizes:
         return plan.files
     commit(partial(_record, table, "VACUUM START", plan.parameters(), plan.metrics()))
-    taken = take_intents(catalog.store, table.table_id, plan.intents)
+    taken = catalog.store.take_intents(table.table_id, plan.intents)
     plan.keep(plan.intents.keys() - taken.keys())
     # A commit that restores a file after VACUUM START conflicts with it, and fails.
     spare_needed(plan, snapshot)
@@ -92,7 +91,7 @@ def vacuum(
     except (OSError, TxnLogError):
         commit(partial(_record, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
         raise
-    delete_taken_intents(catalog.store, table.table_id, taken)
+    catalog.store.delete_taken_intents(table.table_id, taken)
     end = partial(_record, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
     commit(partial(end, extra=plan.mark()))
     return plan.files

@@ -54,11 +54,6 @@ def unregister() -> None:
         _forget_scheme()
 
 
-def is_registered() -> bool:
-    """Return whether deltalake accepts `deltasql://` URIs now."""
-    return bool(_replaced)
-
-
 def _patch_all() -> None:
     import deltalake.fs
     import deltalake.table

@@ -12,7 +12,6 @@ from deltasql.model.counts import many
 from deltasql.storage.location import location_key
 from deltasql.store.migrations import (
     altered_migrations,
-    applied_migrations,
     missing_indexes,
     newer_migrations,
     pending_migrations,
@@ -98,9 +97,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def schema(store: Store) -> Check:
     """Compare the migrations of the catalog with those of this release."""
-    name, applied = "schema", applied_migrations(store)
-    if applied is None:
+    name, ledger = "schema", store.ledger()
+    if ledger is None:
         return Check(name, FAILURE, "the database holds no catalog", "deltasql init makes one.")
+    applied: dict[int, str] = dict(ledger)
     if newer := newer_migrations(applied):
         told = f"the catalog was migrated to {newer[-1]} by a later release"
         return Check(name, FAILURE, told, "Upgrade deltasql.")
@@ -120,7 +120,8 @@ def schema(store: Store) -> Check:
 
 def indexes(store: Store) -> Check:
     """Check that all indexes exist and are valid."""
-    if missing := missing_indexes(store):
+    present = {row[0] for row in store.query("index_names")}
+    if missing := missing_indexes(store.dialect, present):
         return Check(
             "indexes",
             FAILURE,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.api.deltalake_compat.handle.arguments import check_transactions, check_unsigned
 from deltasql.api.deltalake_compat.handle.properties import with_custom_metadata
-from deltasql.commit.create_table import created_by_other
 from deltasql.commit.staged import ReadSet, Staged, actions_from
+from deltasql.commit.stale import created_by_other
 from deltasql.engine.choose import is_spark_frame, open_engine
 from deltasql.exceptions import TableExistsError
 from deltasql.model.actions import CommitInfo, SetTransaction

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deltasql.commit.conflict import check_conflicts, isolation_for, load_winners
+from deltasql.commit.conflict import check_conflicts, load_winners
 from deltasql.commit.staged import ReadSet, Staged
 from deltasql.exceptions import (
     LogParseError,
@@ -215,7 +215,7 @@ def _commit_after_head(
     level = committer.isolation_level(TableProperties(metadata.configuration))
     for commit in foreign:
         staged = _staged(table, commit, before)
-        check_conflicts(staged, others, isolation_for(staged, level))
+        check_conflicts(staged, others, staged.isolation(level))
     # The committer checks the commits that SQL gets after this version.
     checked = head.version
     for commit in foreign:

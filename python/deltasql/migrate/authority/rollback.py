@@ -51,7 +51,6 @@ from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import without_feature, writer_features
 from deltasql.phases import reached
 from deltasql.storage import open_storage
-from deltasql.store.append import live_name
 from deltasql.store.locations import drop_table
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
@@ -272,7 +271,7 @@ class _Rollback:
         store, table = self._store, self._table
         with store.change([table.table_id], is_bulk=True) as (session, heads):
             head = heads.get(table.table_id)
-            if head is None or head.live_name != live_name(table.namespace, table.name):
+            if head is None or head.live_name != table.live_name:
                 raise TxnLogTableNotFoundError(
                     f"table {table.full_name} was renamed or dropped", table=table.full_name
                 )

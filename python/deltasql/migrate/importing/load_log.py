@@ -21,6 +21,7 @@ from deltasql.model.protocol import check_readable
 from deltasql.model.schema.column_mapping import check_mapping
 from deltasql.model.schema.schema import schema_of, skipping_columns
 from deltasql.store import load
+from deltasql.store.append import write_head
 from deltasql.store.load import LoadPlan, SkippingColumns
 from deltasql.store.records import (
     Commit,
@@ -144,7 +145,7 @@ class LogLoader:
         plan.versions.append(self._version(head, info, lambda: digest))
         with self._change() as session:
             load.write(session, plan, partitions, is_first=True)
-            load.write_head(session, None, head)
+            write_head(session, None, head)
         self._partitions = partitions
         self._position = _Position(head, columns.copy(), schema.partition_columns)
 
@@ -199,7 +200,7 @@ class LogLoader:
         assert position.head is not None
         with self._change() as session:
             load.write(session, plan, partitions, is_first=before is None, seen=self._seen)
-            load.write_head(session, before, position.head)
+            write_head(session, before, position.head)
             if before_commit is not None:
                 before_commit(session)
         self._partitions, self._position = partitions, position

@@ -24,10 +24,9 @@ from deltasql.mirror.publish.targets import ACTIVE, DELTA, OWN
 from deltasql.model.clock import now_ms
 from deltasql.storage.location import is_same_location, location_key
 from deltasql.store import load
-from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
 from deltasql.store.locations import drop_table
-from deltasql.store.records import TableRow
+from deltasql.store.records import TableRow, live_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

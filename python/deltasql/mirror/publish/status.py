@@ -208,16 +208,6 @@ def release(store: Store, table: TableRow, target: str = OWN) -> None:
         )
 
 
-def forget_published(
-    store: Store, table: TableRow, target: str = OWN, *, from_version: int
-) -> None:
-    """Record this version and later ones as not published, so that they are checked again."""
-    with store.relaxed() as session:
-        key: dict[str, Any] = {"table_id": table.table_id, "target": target}
-        session.execute("take_back_published", **key, version=from_version - 1)
-        session.execute("delete_mirror_statuses", **key, first=from_version)
-
-
 def mark_published(store: Store, table: TableRow, version: int, target: str = OWN) -> None:
     """Record all versions up to this one as published, as after an import of the log."""
     targets_with_own(store, table)

@@ -12,7 +12,7 @@ from deltasql._core import FileList
 from deltasql.mirror.log.file_tables import FILES, TOMBSTONES, canonical_files, logical_files
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties, is_expired
-from deltasql.snapshot.cache import FileCache
+from deltasql.snapshot.files import FileCache, read_files
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.store.records import metadata_from_row
 
@@ -38,8 +38,8 @@ class SqlState:
 
     def __init__(self, store: Store, table: TableRow, version: int) -> None:
         self._store, self._table = store, table
-        self._cache = FileCache(max_bytes=0, max_entries=0)
-        self._snapshot = open_snapshot(store, table, self._cache, version=version)
+        no_cache = FileCache(max_bytes=0, max_entries=0)
+        self._snapshot = open_snapshot(store, table, no_cache, version=version)
 
     @property
     def version(self) -> int:
@@ -86,7 +86,16 @@ class SqlState:
     @cached_property
     def files(self) -> pa.Table:
         """The live files, with the schema `file_tables.FILES`."""
-        found = FileList.from_arrow(self._cache.files(self._snapshot, "files_all"))
+        # Not `Snapshot.files`, which refuses a table that needs an unsupported reader feature.
+        files = read_files(
+            self._store,
+            "files_all",
+            table_id=self._table.table_id,
+            version=self.version,
+            first_file_id=0,
+            next_file_id=self._snapshot.next_file_id,
+        )
+        found = FileList.from_arrow(files)
         named = found.with_partitions(self._store.partition_values(self._table.table_id))
         return canonical_files(pa.RecordBatchReader.from_stream(named).read_all(), FILES)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from deltasql.spark.columns.columns import (
@@ -68,7 +69,9 @@ def _java_literal(value: Any, kind: str | None) -> str:
     if name == "java.time.LocalDateTime":
         return f"CAST('{shown}' AS TIMESTAMP_NTZ)"
     if name == "java.time.Duration":
-        return f"make_dt_interval(0, 0, 0, CAST('{value.toMillis() / 1000}' AS DECIMAL(18,6)))"
+        return literal(
+            timedelta(seconds=value.getSeconds(), microseconds=value.getNano() // 1000), name
+        )
     if name in ("java.math.BigDecimal", "scala.math.BigDecimal"):
         return (
             f"CAST('{shown}' AS DECIMAL({max(value.precision(), value.scale())},{value.scale()}))"

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql.connect import expressions as e
 
+from deltasql.engine.spark.schema import name_parts
 from deltasql.spark.columns.columns import (
     Writing,
     call,
@@ -27,7 +28,7 @@ def expression_sql(node: Any, writing: Writing) -> str:
     if isinstance(node, e.LiteralExpression):
         return _literal(node)
     if isinstance(node, e.ColumnReference):
-        return _reference(node, writing)
+        return writing.attribute(node._plan_id, name_parts(node._unparsed_identifier))
     if isinstance(node, e.SQLExpression):
         return f"({node._expr})"
     if isinstance(node, e.UnresolvedFunction | e.CallFunction):
@@ -75,7 +76,7 @@ def alias_of(frame: Any) -> str | None:
     if type(plan).__name__ == "SubqueryAlias":
         return str(plan._alias)
     named = getattr(plan, "table_name", None)
-    return None if named is None else str(named).rpartition(".")[2].strip("`")
+    return None if named is None else name_parts(str(named))[-1]
 
 
 def _literal(node: Any) -> str:
@@ -99,14 +100,6 @@ def _literal(node: Any) -> str:
     return literal(value, kind)
 
 
-def _reference(node: Any, writing: Writing) -> str:
-    name = node._unparsed_identifier
-    if node._plan_id is not None and writing.side_of(node._plan_id) is not None:
-        parts = [name.strip("`")] if "`" in name else name.split(".")
-        return writing.attribute(node._plan_id, parts)
-    return str(name) if "`" in name else writing.attribute(None, name.split("."))
-
-
 def _function(node: Any, writing: Writing) -> str:
     name, arguments = node._name, node._args
     if name.lower() == "struct":
@@ -122,7 +115,7 @@ def _name_of(node: Any, number: int) -> str:
     if isinstance(node, e.ColumnAlias):
         return str(node._alias[0])
     if isinstance(node, e.ColumnReference):
-        return str(node._unparsed_identifier.rpartition(".")[2].strip("`"))
+        return name_parts(node._unparsed_identifier)[-1]
     return f"col{number + 1}"
 
 

@@ -10,8 +10,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from deltasql.exceptions import StoreBusyError, StoreClosedError
-from deltasql.store import fork
+from deltasql.exceptions import StoreClosedError
+from deltasql.store.dialect import no_free_connection
+from deltasql.store.sqlite import fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,19 +70,13 @@ class Pool(Generic[T]):
         with self._lock:
             while True:
                 if self._closed:
-                    raise StoreClosedError(
-                        "the store is closed", help="Open it again with deltasql.connect()."
-                    )
+                    raise StoreClosedError
                 entry = self._take_idle(expired)
                 if entry is not None or len(self._holders) < self._max_size:
                     self._holders.append(holder)
                     break
                 if not self._free.wait(deadline - time.monotonic()):
-                    raise StoreBusyError(
-                        f"no connection became free within {self._timeout_s} s",
-                        help="Raise pool.max_size or pool.timeout_s, "
-                        "or close sessions that are no longer used.",
-                    )
+                    raise no_free_connection(self._timeout_s)
         try:
             if entry is not None:
                 entry.holder = holder
