@@ -59,7 +59,7 @@ def commit_path() -> str:
         ("Rules", ("other commits?", "pass or rebase"), BLUE),
         ("COMMIT", ("rows of all", "tables: ratified"), GREEN),
         ("Publish", ("<version>.json,", "put if absent"), AMBER),
-        ("Checkpoint", ("when due,", "of published ones"), AMBER),
+        ("Checkpoint", ("when due, of a", "published version"), AMBER),
     )
     width, gap = 108, 14
     for number, (head, lines, fill) in enumerate(steps):

@@ -35,15 +35,15 @@ def watched(browser: Browser, site: Site, **options: object) -> Iterator[Page]:
     """Open a page that must log no error and send requests only to the console."""
     context = browser.new_context(base_url=site.served.address, **options)  # type: ignore[arg-type]
     page = context.new_page()
-    told: list[str] = []
-    page.on("console", lambda each: told.append(each.text) if each.type == "error" else None)
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("dialog", lambda dialog: (told.append(dialog.message), dialog.dismiss()))
+    output: list[str] = []
+    page.on("console", lambda each: output.append(each.text) if each.type == "error" else None)
+    page.on("pageerror", lambda error: output.append(str(error)))
+    page.on("dialog", lambda dialog: (output.append(dialog.message), dialog.dismiss()))
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     yield page
     context.close()
-    assert told == []
+    assert output == []
     assert all(url.startswith(site.served.address) for url in asked)
 
 

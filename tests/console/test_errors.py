@@ -13,7 +13,7 @@ import pytest
 from deltasql.api.inspect.page import write_cursor
 from deltasql.console import request as page_request
 from deltasql.console.pages import maintenance, table
-from deltasql.console.pages.sql import written
+from deltasql.console.pages.sql import query_name
 from deltasql.console.security import HEADERS
 from tests.console.conftest import days
 
@@ -107,7 +107,7 @@ def test_table_names_are_quoted_in_sql(site: Site, name: str) -> None:
     assert "can no longer be read" not in shown.text
     assert "&lt;b&gt;" in shown.text
     found = next(each for each in site.catalog.tables() if each.full_name == name)
-    sql = f"SELECT count(*) FROM {written(found.namespace, found.name)}"
+    sql = f"SELECT count(*) FROM {query_name(found.namespace, found.name)}"
     assert site.post("/sql", {"sql": sql}).status_code == 200
 
 

@@ -237,10 +237,10 @@ def test_metrics_page_has_prometheus_metrics(site: Site) -> None:
     assert 'mirror_lag_seconds{table="' in shown.text
     families = text_string_to_metric_families(shown.text)
     (files,) = [each for each in families if each.name == "files_active"]
-    told = {each.labels["table"]: each.value for each in files.samples}
+    output = {each.labels["table"]: each.value for each in files.samples}
     tables = site.catalog.inspect.tables().items
     assert {f"{each.namespace}.{each.short_name}": each.files for each in tables}.items() <= (
-        told.items()
+        output.items()
     )
 
 

@@ -30,7 +30,7 @@ def lines_until(stream: Iterator[str], pattern: str) -> tuple[list[str], str]:
         seen.append(line)
         if found := re.search(pattern, line):
             return seen, found[1]
-    raise AssertionError(f"{pattern} was not told: {seen}")
+    raise AssertionError(f"{pattern} was not printed: {seen}")
 
 
 def test_ui_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
@@ -57,8 +57,8 @@ def test_ui_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
             assert entered.status_code == 303
     finally:
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=120)
-    assert told == ""  # messages go to stderr
+        output, _ = process.communicate(timeout=120)
+    assert output == ""  # messages go to stderr
     assert process.returncode == 0
 
 
@@ -93,9 +93,9 @@ def test_ui_sends_spans_to_opentelemetry(sqlite_uri: DeltaSqlUri) -> None:
         assert httpx.get(f"{address}/tables/sales", timeout=120).status_code == 200
     finally:
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert '"name": "open"' in told
+    assert '"name": "open"' in output
 
 
 def test_port_in_use_is_an_error(sqlite_uri: DeltaSqlUri) -> None:

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _HERE = Path(__file__).parent
-_LARGEST_FORM = 256 * 1024
+_MAX_FORM_BYTES = 256 * 1024
 _STATUS = (
     (TxnLogTableNotFoundError, 404),
     (VersionNotFoundError, 404),
@@ -286,7 +286,7 @@ async def _form(http: Request) -> dict[str, str]:
     body = b""
     async for part in http.stream():
         body += part
-        if len(body) > _LARGEST_FORM:
+        if len(body) > _MAX_FORM_BYTES:
             raise HTTPException(413, "The form is too large.")
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
@@ -296,7 +296,7 @@ async def _form(http: Request) -> dict[str, str]:
 
 def _sql_name(table: CatalogTable) -> str:
     """Return a table's name as it is written in a query."""
-    return sql.written(table.namespace, table.name)
+    return sql.query_name(table.namespace, table.name)
 
 
 def _templates() -> jinja2.Environment:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SESSION_S = 12 * 3600
-_MOST_SESSIONS = 1000
+_MAX_SESSIONS = 1000
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -115,7 +115,7 @@ class AccessControl:
         """Start a session after the token was given; its id is new, against session fixation."""
         session = secrets.token_urlsafe(32)
         with self._guard:
-            if len(self._sessions) >= _MOST_SESSIONS:
+            if len(self._sessions) >= _MAX_SESSIONS:
                 self._sessions.pop(next(iter(self._sessions)))
             self._sessions[session] = time.monotonic() + _SESSION_S
         return Visitor(session, self._csrf(session), True, True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.console.pages.sql import written
+from deltasql.console.pages.sql import query_name
 from deltasql.console.pages.table import LARGE
-from deltasql.console.rows import BATCH_ROWS, some
+from deltasql.console.rows import BATCH_ROWS, read_limited
 from deltasql.console.values import Grid, grid_of, grid_of_dicts
 from deltasql.exceptions import TxnLogError
 
@@ -82,13 +82,13 @@ def preview(
     request: PageRequest, table: TableSummary, version: int
 ) -> tuple[Grid | None, str | None]:
     """Return the first rows of a version, and a message if they are incomplete or unreadable."""
-    sql = f"SELECT * FROM {written(table.namespace, table.short_name)}@{version}"  # noqa: S608
+    sql = f"SELECT * FROM {query_name(table.namespace, table.short_name)}@{version}"  # noqa: S608
     try:
         rows = request.catalog.query(
             sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S, batch_rows=BATCH_ROWS
         )
-        found = some(rows)
+        found = read_limited(rows)
     except TxnLogError as error:  # the files were vacuumed, or the storage is unavailable
         return None, error.message or str(error)
     cut = "This version exceeds the size limit: only its first rows are shown."
-    return grid_of(found.rows), cut if found.is_cut else None
+    return grid_of(found.rows), cut if found.is_truncated else None
