@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 def test_unreadable_file_is_reported_without_a_traceback(cli: Cli, tmp_path: Path) -> None:
-    told = cli("table", "create", "a", "--schema", f"{tmp_path}/none.json", wanted=3).stderr
-    assert told.startswith("Error: ")
-    assert "none.json" in told
-    told = cli("table", "create", "a", "--schema", str(tmp_path), wanted=3).stderr
-    assert "Is a directory" in told
-    assert "Traceback" not in told
+    output = cli("table", "create", "a", "--schema", f"{tmp_path}/none.json", wanted=3).stderr
+    assert output.startswith("Error: ")
+    assert "none.json" in output
+    output = cli("table", "create", "a", "--schema", str(tmp_path), wanted=3).stderr
+    assert "Is a directory" in output
+    assert "Traceback" not in output
 
 
 def test_internal_error_shows_a_traceback_only_with_verbose(sales: Cli, tmp_path: Path) -> None:
     file = tmp_path / "query.sql"
     file.write_bytes(b"SELECT '\xff'")
-    told = sales("query", "-f", str(file), wanted=3).stderr
-    assert told.startswith("Error: internal error: UnicodeDecodeError")
-    assert "Traceback" not in told
+    output = sales("query", "-f", str(file), wanted=3).stderr
+    assert output.startswith("Error: internal error: UnicodeDecodeError")
+    assert "Traceback" not in output
     for words in (["-v", "query", "-f", str(file)], ["query", "-f", str(file), "-v"]):
         assert "Traceback" in sales(*words, wanted=3).stderr
 
@@ -65,10 +65,10 @@ def test_text_logs_hide_secrets() -> None:
         found = sys.exc_info()
     text = "password=hunter3"
     record = logging.LogRecord("deltasql", logging.ERROR, "", 0, text, None, found)
-    told = TextFormatter().format(record)
-    assert "ERROR deltasql: password=***" in told
-    assert "Traceback" in told
-    assert "hunter" not in told
+    output = TextFormatter().format(record)
+    assert "ERROR deltasql: password=***" in output
+    assert "Traceback" in output
+    assert "hunter" not in output
 
 
 @pytest.mark.parametrize("words", [("-vv", "config", "show"), ("config", "show", "-v", "-v")])

@@ -61,12 +61,12 @@ def follow(
             )
 
         if watch is None:
-            _first_refresh(context, refresh)
+            _refresh_and_report(context, refresh)
         else:
             _keep_refreshing(context, refresh, watch)
 
 
-def _first_refresh(context: Context, refresh: Callable[..., FollowReport]) -> None:
+def _refresh_and_report(context: Context, refresh: Callable[..., FollowReport]) -> None:
     with progress(of_import, color=context.color) as on_progress:
         report = refresh(on_progress)
     context.output.report(report)
@@ -85,7 +85,7 @@ def _keep_refreshing(
             try:
                 # Print the first report always, later ones only if something changed.
                 if not is_shown:
-                    _first_refresh(context, refresh)
+                    _refresh_and_report(context, refresh)
                     is_shown = True
                 elif (report := refresh()).state != "up to date":
                     context.output.report(report)

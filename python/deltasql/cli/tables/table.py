@@ -52,8 +52,8 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
     """
     with context.open() as catalog:
         if namespace is not None:
-            dropped_names = {each.namespace for each in catalog.dropped()}
-            known = {"default", *catalog.namespaces(), *dropped_names}
+            dropped_namespaces = {each.namespace for each in catalog.dropped()}
+            known = {"default", *catalog.namespaces(), *dropped_namespaces}
             require_known(namespace, sorted(known), "There is no namespace")
         if dropped:
             rows = [
