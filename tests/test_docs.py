@@ -161,12 +161,12 @@ def public_things() -> Iterator[tuple[str, object]]:
                 continue
             for member in dir(thing):
                 found = inspect.getattr_static(thing, member)
-                is_ours = any(
+                is_deltasql = any(
                     member in vars(each) and each.__module__.startswith("deltasql")
                     for each in thing.__mro__
                 )
                 has_doc = callable(getattr(thing, member, None)) or isinstance(found, property)
-                if not member.startswith("_") and is_ours and has_doc:
+                if not member.startswith("_") and is_deltasql and has_doc:
                     yield f"{room.__name__}.{name}.{member}", found
 
 

@@ -30,7 +30,7 @@ PAGES = {
         "DeltaTable",
         ("DeltaTable", "QueryBuilder"),
         "`alter` is an `Alterer`; `changes` and `Catalog.cursor` return a `ChangeCursor`.",
-        ("api.deltalake_compat.alterer.Alterer", "api.changes.ChangeCursor"),
+        ("api.deltalake_compat.handle.alter.Alterer", "api.changes.ChangeCursor"),
     ),
     "catalog": Page(
         "Catalog",

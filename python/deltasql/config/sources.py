@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CALL = "the call"
 PREFIX = "DELTASQL_"
 _OUR_TABLE = re.compile(r"""tool\s*["']?\s*\.\s*["']?deltasql|^\s*\[\s*["']?tool["']?\s*\]""", re.M)
+_LOCAL_FILES = ("deltasql.toml", "deltasql.yaml", "deltasql.yml")
 _FOLDER_VARIABLES = ("XDG_CONFIG_HOME", "HOME")
 # Variables that are not settings.
 OTHER_VARIABLES = ("DELTASQL_CONFIG", "DELTASQL_URI")
@@ -74,12 +75,10 @@ def files(path: str | Path | None) -> list[Layer]:
     requested = path or os.environ.get("DELTASQL_CONFIG")
     if requested:
         layers.append(_read(Path(requested).expanduser(), f"given as {requested}"))
-    local = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
-    found = [each for each in local if os.path.isfile(each)]
+    found = [each for each in _LOCAL_FILES if os.path.isfile(each)]
     if len(found) > 1:
         raise TxnLogConfigError(f"{' and '.join(found)} both exist", help="keep one of them.")
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    others = [*found, "pyproject.toml", f"{home}/deltasql/config.toml"]
+    others = [*found, "pyproject.toml", _user_file(os.environ.get("XDG_CONFIG_HOME"))]
     layers += [_read(Path(each), "found") for each in others if os.path.isfile(each)]
     return layers
 
@@ -104,14 +103,16 @@ def _of_variables() -> tuple[object, list[str]]:
     names = [name for name in values if name[: len(PREFIX)].upper() == PREFIX]
     known = {name: values.get(name) for name in [*names, *_FOLDER_VARIABLES]}
     variables = tuple((name, value) for name, value in known.items() if value is not None)
-    home = known["XDG_CONFIG_HOME"] or os.path.expanduser("~/.config")
     requested = known.get("DELTASQL_CONFIG")
-    places = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
-    places += ["pyproject.toml", f"{home}/deltasql/config.toml"]
+    places = [*_LOCAL_FILES, "pyproject.toml", _user_file(known["XDG_CONFIG_HOME"])]
     if requested:
         places.append(os.path.expanduser(requested))
     _seen = None if everything is None else (before, variables, places)
     return variables, places
+
+
+def _user_file(config_home: str | None) -> str:
+    return f"{config_home or os.path.expanduser('~/.config')}/deltasql/config.toml"
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:

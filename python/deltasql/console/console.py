@@ -185,8 +185,8 @@ class Console:
         raise HTTPException(401, "Give the token as Authorization: Bearer …")
 
     def _refuse_foreign(self, request: PageRequest) -> Response | None:
-        is_ours = self.state.access.is_same_origin(request.http)
-        if not is_ours or not self.state.access.is_csrf_token(
+        is_same_origin = self.state.access.is_same_origin(request.http)
+        if not is_same_origin or not self.state.access.is_csrf_token(
             request.visitor, request.form.get("csrf", "")
         ):
             raise HTTPException(403, "This form is out of date. Go back, reload, try again.")

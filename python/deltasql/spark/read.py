@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from deltasql.api.deltalake_compat.handle.opening import catalog_with
+from deltasql.api.catalog.connect import existing_catalog
 from deltasql.config import Config
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.scan import scan
@@ -58,7 +58,7 @@ def read(
             f"{parsed} names a catalog, not a table",
             help="Add ?table=name, or /table for PostgreSQL.",
         )
-    catalog = catalog_with(parsed, Config.load())
+    catalog = existing_catalog(parsed, Config.load())
     at_version = parsed.version if version is None and timestamp is None else version
     at_time = parsed.timestamp if version is None and timestamp is None else timestamp
     table = catalog.table(parsed.table_name)

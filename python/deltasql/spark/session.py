@@ -7,8 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog.catalog import Catalog
-from deltasql.api.catalog.connect import shared
-from deltasql.api.deltalake_compat.handle.opening import catalog_with, parse_table_uri
+from deltasql.api.catalog.connect import existing_catalog, parse_table_uri, shared
 from deltasql.config import Config
 from deltasql.engine.spark.schema import name_parts
 from deltasql.engine.spark.session import is_same_session
@@ -82,7 +81,7 @@ def resolve(spark: SparkSession, path_or_name: str | DeltaSqlUri) -> tuple[Catal
 def resolve_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
     """Return the catalog and the table name of a URI; the catalog must exist."""
     parsed = parse_table_uri(uri)
-    return catalog_with(parsed, Config.load()), str(parsed.table_name)
+    return existing_catalog(parsed, Config.load()), str(parsed.table_name)
 
 
 def target_of_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.api.deltalake_compat.create_by_uri import open_for_writing, table_properties
+from deltasql.api.catalog.connect import open_for_writing
+from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.api.transaction.writing import write_rows
 from deltasql.engine.choose import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError

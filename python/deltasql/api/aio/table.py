@@ -132,10 +132,13 @@ class AsyncTable:
         return await self.catalog.worker.run(lambda: function(self._handle()))
 
     def _reader(self, columns: Sequence[str] | None, predicate: str | None) -> pa.RecordBatchReader:
-        return self._raw().read(columns, predicate, views=False)
+        # late: it parses SQL
+        from deltasql.api.deltalake_compat.handle.scan import read_rows
+
+        return read_rows(self._raw(), columns, predicate, views=False)
 
     def _raw(self) -> Any:
-        from deltasql.api.deltalake_compat.handle.table import (
+        from deltasql.api.deltalake_compat.handle.raw_table import (
             RawTable,  # late: importing deltalake is slow
         )
 

@@ -63,8 +63,8 @@ def read_cursor(kind: str, cursor: str, *types: type) -> tuple[Any, ...]:
         found, *place = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
         raise BadRequest(f"not a cursor: {cursor!r}") from error
-    is_ours = found == kind and [type(each) for each in place] == list(types)
-    if not is_ours or not all(map(_can_be_stored, place)):
+    is_deltasql = found == kind and [type(each) for each in place] == list(types)
+    if not is_deltasql or not all(map(_can_be_stored, place)):
         raise BadRequest(f"not a cursor of this list: {cursor!r}")
     return tuple(place)
 

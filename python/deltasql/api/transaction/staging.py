@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.deltalake_compat.handle.arguments import check_transactions, check_unsigned
-from deltasql.api.deltalake_compat.handle.properties import with_custom_metadata
+from deltasql.api.transaction.commit_properties import (
+    check_commit_properties,
+    with_custom_metadata,
+)
 from deltasql.commit.staged import ReadSet, Staged, actions_from
 from deltasql.commit.stale import created_by_other
 from deltasql.engine.choose import is_spark_frame, open_engine
@@ -139,8 +141,7 @@ class Staging:
         """Add deltalake's CommitProperties to the changes of a table, if it has any."""
         if properties is None:
             return
-        check_unsigned(properties.max_commit_retries)
-        check_transactions(properties.app_transactions)
+        check_commit_properties(properties)
         staged = self._staged.get(split_table_name(table))
         if staged is None or (staged.is_empty and not staged.creates):
             return

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from deltasql import telemetry
-from deltasql.api.deltalake_compat.handle.arguments import check_hooks
+from deltasql.api.transaction.commit_properties import check_hooks
 from deltasql.api.transaction.ratify import ratify
 from deltasql.api.transaction.staging import Staging
 from deltasql.api.transaction.written_files import WrittenFiles
@@ -168,10 +168,10 @@ class MultiTableTransaction:
 
     def set_post_commit(self, properties: PostCommitHookProperties | None) -> None:
         """Apply deltalake's PostCommitHookProperties: checkpoint and log cleanup after commit."""
-        check_hooks(properties)
         if properties is None:
             self._post_commit = PostCommit(counts_commits=True)
         else:
+            check_hooks(properties)
             self._post_commit = PostCommit(
                 properties.create_checkpoint, properties.cleanup_expired_logs, counts_commits=True
             )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.types import DataType, StructField, StructType
 
-from deltasql.api.deltalake_compat.create_by_uri import leaves_existing, table_properties
+from deltasql.api.catalog.connect import leaves_existing
+from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.create import record_create, replace_table

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltasql.api.catalog.connect import shared, with_storage_options
-from deltasql.api.deltalake_compat.handle.arguments import (
+from deltasql.api.arguments import (
     check_add_actions,
     check_flags,
     check_schema,
 )
-from deltasql.api.deltalake_compat.handle.opening import parse_table_uri
-from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError, TxnLogUriError
+from deltasql.api.catalog.connect import leaves_existing, open_for_writing
+from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError
 from deltasql.exceptions.prefixes import GENERIC_ERROR, PROPERTY_ERROR
 from deltasql.model.properties import KNOWN, unknown_properties
 from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX
-from deltasql.model.schema.column_mapping import with_column_mapping
-from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.operations.add_actions import file_actions
-from deltasql.operations.convert import convert_files
 from deltasql.operations.create import record_create, replace_table
 from deltasql.operations.write import MODES, check_modes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from deltalake import CommitProperties, PostCommitHookProperties, Schema
+    from deltalake import CommitProperties, PostCommitHookProperties
 
-    from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.operations.table_stage import TableStage
     from deltasql.uri import DeltaSqlUri
@@ -113,79 +107,6 @@ def create_table_with_add_actions(
         record_create(tx.target(table), MODES[wanted], replaces=wanted == "overwrite")
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)
-
-
-def convert_to_deltalake(
-    uri: str,
-    partition_schema: Schema | None = None,
-    partition_strategy: str | None = None,
-    name: str | None = None,
-    description: str | None = None,
-    configuration: Mapping[str, str | None] | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    collect_stats: bool = True,
-    commit_properties: CommitProperties | None = None,
-    post_commithook_properties: PostCommitHookProperties | None = None,
-    *,
-    mode: str = "error",
-) -> None:
-    """Create a table from the Parquet files in the folder that `?location=` names."""
-    parsed, catalog, table = open_for_writing(uri, storage_options)
-    if catalog.exists(table):
-        if mode == "ignore":
-            return
-        raise TableExistsError("The given location is already a delta table location", table=table)
-    if parsed.location is None:
-        raise TxnLogUriError(
-            f"{parsed} does not say where the Parquet files are",
-            part="location",
-            help="Add ?location= with the folder of the files.",
-        )
-    found = convert_files(
-        parsed.location,
-        catalog.config.storage,
-        partition_schema=partition_schema,
-        strategy=partition_strategy,
-        collect_stats=collect_stats,
-    )
-    properties = table_properties(configuration, strict=False)
-    schema = found.schema
-    if column_mapping_mode(properties) is not None:
-        # The physical names must be the names of the columns in the existing files.
-        schema, properties = with_column_mapping(schema, properties)
-    with leaves_existing(catalog, table, mode=mode), catalog.begin() as tx:
-        new_table(tx, parsed, schema, found.partition_by, properties, name, description)
-        tx.stage_table(
-            table,
-            found.adds,
-            operation="CONVERT",
-            operation_parameters=found.parameters(collect_stats=collect_stats),
-        )
-        tx.set_commit_properties(table, commit_properties)
-        tx.set_post_commit(post_commithook_properties)
-
-
-@contextmanager
-def leaves_existing(catalog: Catalog, table: str, *, mode: str) -> Iterator[None]:
-    """With mode `ignore`, suppress the error if another writer created the table first."""
-    try:
-        yield
-    except TableExistsError:
-        if mode != "ignore" or not catalog.exists(table):
-            raise
-
-
-def open_for_writing(
-    table_uri: str | DeltaSqlUri, storage_options: Mapping[str, str] | None
-) -> tuple[DeltaSqlUri, Catalog, str]:
-    """Return the parsed URI, its catalog and the table's name; refuse a URI with a version."""
-    uri = parse_table_uri(table_uri)
-    if uri.version is not None or uri.timestamp is not None:
-        raise TxnLogUriError(
-            f"{uri} names an old version, which cannot be written to",
-            help="Leave out ?version= and ?timestamp=.",
-        )
-    return uri, shared(uri, with_storage_options(storage_options)), str(uri.table_name)
 
 
 def new_table(

@@ -11,22 +11,19 @@ import pyarrow.dataset as pds
 import pyarrow.fs as pfs
 from deltalake.fs import DeltaStorageHandler
 from deltalake.table import SUPPORTED_READER_FEATURES
-from sqlglot import exp
+from pyarrow.parquet import filters_to_expression
 
 from deltasql.engine.parquet.file_errors import missing_file, read_errors
-from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
-from deltasql.model.predicates.filters import filters_to_condition
-from deltasql.model.predicates.predicate import DataFusionDialect
-from deltasql.model.predicates.query_conditions import plain_condition
+from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.schema.schema import column_mapping_mode, has_void
 from deltasql.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.api.deltalake_compat.handle.table import RawTable
+    from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 
-_ELSEWHERE = "^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"
+_ABSOLUTE_PATH = "^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"
 
 
 def file_system(raw: RawTable, storage_options: dict[str, str] | None) -> pfs.FileSystem:
@@ -39,7 +36,7 @@ def file_system(raw: RawTable, storage_options: dict[str, str] | None) -> pfs.Fi
     return pfs.PyFileSystem(handler)
 
 
-def is_plain(raw: RawTable) -> bool:
+def can_pyarrow_read(raw: RawTable) -> bool:
     """Return whether pyarrow reads exactly the table's rows from its data files."""
     features = raw.snapshot.protocol.reader_features or ()
     return (
@@ -47,17 +44,17 @@ def is_plain(raw: RawTable) -> bool:
         and not _is_mapped(raw)
         # A file may store integers in a void column, which pyarrow does not read as nulls.
         and not any(has_void(field.type) for field in raw.snapshot.schema.fields)
-        and not _has_files_elsewhere(raw)
+        and not _has_files_outside(raw)
     )
 
 
-def check_plain(raw: RawTable) -> None:
+def check_pyarrow_can_read(raw: RawTable) -> None:
     """Refuse a table for which a dataset returns wrong rows; deltalake checks its features."""
     reasons = {
         "columnMapping": _is_mapped(raw),
-        "files outside of its folder": _has_files_elsewhere(raw),
+        "files outside of its folder": _has_files_outside(raw),
     }
-    for reason in (reason for reason, is_so in reasons.items() if is_so):
+    for reason in (reason for reason, applies in reasons.items() if applies):
         raise UnsupportedFeatureError(
             f"The table has {reason}, but this is not supported using pyarrow Datasets",
             table=raw.name,
@@ -66,26 +63,15 @@ def check_plain(raw: RawTable) -> None:
         )
 
 
-def pruning_of(raw: RawTable, filters: object) -> str | None:
-    """Return the part of filter lists that can be used for data skipping; None if there is none."""
-    if not isinstance(filters, list | tuple) or not filters:
-        return None
-    snapshot = raw.snapshot
-    try:
-        condition = filters_to_condition(filters, snapshot.schema, snapshot.partition_columns)
-    except TxnLogSchemaError:
-        return None  # pyarrow raises the error
-    # `null NOT IN (...)` is true for pyarrow, and null in SQL.
-    known = plain_condition(condition, snapshot.schema)
-    if known is None or any(isinstance(each.this, exp.In) for each in known.find_all(exp.Not)):
-        return None
-    return known.sql(dialect=DataFusionDialect)
+def filter_expression(filters: Any) -> pc.Expression | None:
+    """Return filters as a pyarrow expression."""
+    return None if filters is None else filters_to_expression(_with_nanoseconds(filters))
 
 
-def with_nanoseconds(filters: Any) -> Any:
+def _with_nanoseconds(filters: Any) -> Any:
     """Return filters whose pandas Timestamps keep nanoseconds, which pyarrow truncates."""
     if isinstance(filters, list | tuple):
-        return type(filters)(map(with_nanoseconds, filters))
+        return type(filters)(map(_with_nanoseconds, filters))
     if not getattr(filters, "nanosecond", 0):
         return filters
     zone = None if filters.tzinfo is None else "UTC"
@@ -99,8 +85,11 @@ def read_table(
     pruning: str | Sequence[Any] | None,
 ) -> pa.Table:
     """Read rows with the engine, which supports deletion vectors and column mapping."""
+    # late: it parses SQL
+    from deltasql.api.deltalake_compat.handle.scan import read_rows
+
     needed = columns if condition is None else None
-    rows = raw.read(needed, files=raw.listed(pruning), views=False)
+    rows = read_rows(raw, needed, files=raw.listed(pruning), views=False)
     names = columns if columns is not None else rows.schema.names
     return pds.Scanner.from_batches(rows, columns=names, filter=condition).to_table()
 
@@ -117,9 +106,9 @@ def dataset_rows(
         if not gone:
             raise
         # The class that deltalake raises, with our help text as a note.
-        told = missing_file(gone[0], raw.snapshot.table.location)
-        named = FileNotFoundError(errno.ENOENT, told.message, gone[0])
-        named.add_note(f"Help: {told.help}")
+        missing = missing_file(gone[0], raw.snapshot.table.location)
+        named = FileNotFoundError(errno.ENOENT, missing.message, gone[0])
+        named.add_note(f"Help: {missing.help}")
         raise named from error
     except (pa.ArrowInvalid, OSError):
         # The filter may be the cause: read each file to find a damaged one.
@@ -134,6 +123,6 @@ def _is_mapped(raw: RawTable) -> bool:
     return column_mapping_mode(raw.snapshot.metadata.configuration) is not None
 
 
-def _has_files_elsewhere(raw: RawTable) -> bool:
+def _has_files_outside(raw: RawTable) -> bool:
     paths = raw.snapshot.files()["path"]
-    return bool(pc.any(pc.match_substring_regex(paths, _ELSEWHERE)).as_py())
+    return bool(pc.any(pc.match_substring_regex(paths, _ABSOLUTE_PATH)).as_py())
