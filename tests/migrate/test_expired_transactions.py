@@ -14,7 +14,7 @@ import pytest
 
 from deltasql import SetTransaction
 from deltasql.model.clock import now_ms
-from tests.migrate.hand_made import PROTOCOL, HandMade, column, metadata
+from tests.migrate.handwritten import PROTOCOL, HandMade, column, metadata
 from tests.mirror.support import forget_commits_below, open_mirrored
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from deltasql.migrate.importing.log_source import LocalLog
 from deltasql.mirror.log.listing import list_log
 from deltasql.storage import open_storage
 from tests.commit.support import audit
-from tests.migrate.handing_over import (
+from tests.migrate.authority_support import (
     NAME,
     everything_below,
     is_sound,

@@ -37,7 +37,7 @@ from tests.migrate.sources import (
     stock_paths_at,
 )
 from tests.mirror.support import LOG, commit_path, forget_commits_below
-from tests.trouble import SHUT
+from tests.troubleshooting import SHUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

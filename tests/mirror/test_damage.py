@@ -11,7 +11,7 @@ import pytest
 
 from deltasql.api.inspect.doctor import doctor
 from deltasql.verify import quick_check
-from tests.migrate.hand_made import PROTOCOL, HandMade, column, metadata
+from tests.migrate.handwritten import PROTOCOL, HandMade, column, metadata
 from tests.mirror.published import CHECKPOINT, HEAD, append, storage_of
 from tests.mirror.support import LOG, commit_path, open_mirrored
 

@@ -12,7 +12,7 @@ import pytest
 from deltalake import PostCommitHookProperties
 
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError, VersionNotFoundError
-from tests.operations.care import agree, numbers, open_lake, opened, own_rows, published
+from tests.operations.maintenance import agree, numbers, open_lake, opened, own_rows, published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from deltasql.api.inspect.page import write_cursor
-from deltasql.console import state
+from deltasql.console import request as page_request
 from deltasql.console.pages import maintenance, table
-from deltasql.console.pages.sql import written
+from deltasql.console.pages.sql import query_name
 from deltasql.console.security import HEADERS
 from tests.console.conftest import days
 
@@ -104,10 +104,10 @@ def test_table_names_are_quoted_in_sql(site: Site, name: str) -> None:
             tx.write(name, days(1))
     shown = site.get(f"/tables/{quote(name, safe='')}/travel")
     assert shown.status_code == 200
-    assert "cannot be read any more" not in shown.text
+    assert "can no longer be read" not in shown.text
     assert "&lt;b&gt;" in shown.text
     found = next(each for each in site.catalog.tables() if each.full_name == name)
-    sql = f"SELECT count(*) FROM {written(found.namespace, found.name)}"
+    sql = f"SELECT count(*) FROM {query_name(found.namespace, found.name)}"
     assert site.post("/sql", {"sql": sql}).status_code == 200
 
 
@@ -134,7 +134,7 @@ def test_statistics_of_a_large_catalog_load_after_the_page(
 ) -> None:
     monkeypatch.setattr(table, "LARGE", 1)
     first = site.get("/?hours=168").text
-    assert "Adding up" in first
+    assert "Reading the statistics" in first
     assert "Commits per hour" not in first
     assert 'data-load="/?hours=168&amp;part=1"' in first
     part = site.get("/?hours=168&part=1").text
@@ -143,7 +143,7 @@ def test_statistics_of_a_large_catalog_load_after_the_page(
     assert "<html" not in part
     assert "part=1" not in part, "links lead to whole pages"
     whole = site.get("/?hours=168").text
-    assert "Adding up" not in whole, "known from now on"
+    assert "Reading the statistics" not in whole, "known from now on"
     assert "Commits per hour" in whole
 
 
@@ -177,11 +177,11 @@ def test_removed_files_count_towards_a_large_table(
 
 
 def test_doctor_report_is_cached(shop: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, always = state.DoctorReports(), state.DoctorReports()
+    kept, always = page_request.DoctorReports(), page_request.DoctorReports()
     first = kept.latest(shop)
     with shop.begin() as tx:
         tx.delete("orders", "id = 7")
     assert kept.latest(shop) is first
-    monkeypatch.setattr(state, "_KEEP_REPORT_S", 0.0)
+    monkeypatch.setattr(page_request, "_KEEP_REPORT_S", 0.0)
     before = always.latest(shop)
     assert always.latest(shop) is not before

@@ -23,7 +23,7 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
 )
 from deltasql.phases import hooked
-from tests.migrate.handing_over import (
+from tests.migrate.authority_support import (
     IDS,
     NAME,
     cut_over,

@@ -8,7 +8,7 @@ import deltalake
 import pytest
 
 from deltasql.exceptions import TableFollowsError
-from tests.migrate.handing_over import NAME, is_sound, open_catalog, ours, shut_out, sql_ids
+from tests.migrate.authority_support import NAME, is_sound, open_catalog, ours, shut_out, sql_ids
 from tests.migrate.sources import read_ids, rows
 from tests.mirror.support import commit_lines
 

@@ -15,7 +15,7 @@ from deltasql.exceptions import TableFollowsError, TxnLogTableNotFoundError
 from deltasql.phases import HAND_OVER_PHASES
 from tests.commit.support import run
 from tests.conftest import new_catalog_uri
-from tests.migrate.handing_over import (
+from tests.migrate.authority_support import (
     IDS,
     NAME,
     cut_over_and_die,

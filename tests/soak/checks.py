@@ -36,7 +36,7 @@ class Verdict:
     found: dict[str, int] = field(default_factory=dict)
 
 
-def judge(catalog: Catalog, operations: Sequence[Operation]) -> Verdict:
+def check_run(catalog: Catalog, operations: Sequence[Operation]) -> Verdict:
     """Publish the rest, and compare the final state with the acknowledgements of the clients."""
     catalog.mirror.run(once=True)
     audit(catalog)
@@ -88,9 +88,9 @@ def _acknowledged(
         there = {name: log[each.txn_id] for name, log in logs.items() if each.txn_id in log}
         if any(len(versions) > 1 for versions in there.values()):
             yield f"{each.txn_id} is twice in {there}"
-        told = {name: [version] for name, version in each.committed.items()}
-        if each.outcome == DONE and told != there:
-            yield f"{each.txn_id} was told {told}, the log has {there}"
+        reported = {name: [version] for name, version in each.committed.items()}
+        if each.outcome == DONE and reported != there:
+            yield f"{each.txn_id} got {reported} acknowledged, the log has {there}"
         if each.outcome == REFUSED and there:
             yield f"{each.txn_id} was refused and is in {there}"
 
@@ -118,7 +118,7 @@ def _orders(
         found[writer, seq][line] = amount
     wrong = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
     if wrong:
-        yield f"{len(wrong)} orders are not what their writers were told, such as {wrong[0]}"
+        yield f"{len(wrong)} orders differ from those of their writers, such as {wrong[0]}"
     if rows.num_rows != LINES * len(found):
         yield f"{rows.num_rows} lines of {len(found)} orders"
 

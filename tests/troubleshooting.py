@@ -1,6 +1,6 @@
 """Causes every error in docs/troubleshooting.md.
 
-`python -m tests.trouble` writes the real messages into the page.
+`python -m tests.troubleshooting` writes the real messages into the page.
 """
 
 from __future__ import annotations

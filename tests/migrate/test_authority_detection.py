@@ -12,7 +12,7 @@ import pytest
 from deltasql.exceptions import OtherAuthorityError
 from deltasql.migrate.authority.log_owner import OWNER_FILE
 from deltasql.uri import DeltaSqlUri
-from tests.migrate.handing_over import IDS, NAME, everything_below, open_catalog, ours, sql_ids
+from tests.migrate.authority_support import IDS, NAME, everything_below, open_catalog, ours, sql_ids
 from tests.migrate.sources import HEAD
 from tests.mirror.support import commit_lines, commit_path, forget_commits_below
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.migrate.hand_made import PROTOCOL, VECTORS, HandMade, column, metadata, struct
+from tests.migrate.handwritten import PROTOCOL, VECTORS, HandMade, column, metadata, struct
 from tests.mirror.support import forget_commits_below, open_mirrored
 
 if TYPE_CHECKING:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from deltasql.cli.context import Context
-from deltasql.cli.data.rows import show_rows
+from deltasql.cli.context import TextFormatter
 from deltasql.cli.history.watch import lag_text
-from deltasql.cli.logs import TextFormatter
 from deltasql.cli.output import FORMATS, Output
 
 if TYPE_CHECKING:
@@ -23,20 +21,20 @@ if TYPE_CHECKING:
 
 
 def test_unreadable_file_is_reported_without_a_traceback(cli: Cli, tmp_path: Path) -> None:
-    told = cli("table", "create", "a", "--schema", f"{tmp_path}/none.json", wanted=3).stderr
-    assert told.startswith("Error: ")
-    assert "none.json" in told
-    told = cli("table", "create", "a", "--schema", str(tmp_path), wanted=3).stderr
-    assert "Is a directory" in told
-    assert "Traceback" not in told
+    output = cli("table", "create", "a", "--schema", f"{tmp_path}/none.json", wanted=3).stderr
+    assert output.startswith("Error: ")
+    assert "none.json" in output
+    output = cli("table", "create", "a", "--schema", str(tmp_path), wanted=3).stderr
+    assert "Is a directory" in output
+    assert "Traceback" not in output
 
 
 def test_internal_error_shows_a_traceback_only_with_verbose(sales: Cli, tmp_path: Path) -> None:
     file = tmp_path / "query.sql"
     file.write_bytes(b"SELECT '\xff'")
-    told = sales("query", "-f", str(file), wanted=3).stderr
-    assert told.startswith("Error: internal error: UnicodeDecodeError")
-    assert "Traceback" not in told
+    output = sales("query", "-f", str(file), wanted=3).stderr
+    assert output.startswith("Error: internal error: UnicodeDecodeError")
+    assert "Traceback" not in output
     for words in (["-v", "query", "-f", str(file)], ["query", "-f", str(file), "-v"]):
         assert "Traceback" in sales(*words, wanted=3).stderr
 
@@ -67,10 +65,10 @@ def test_text_logs_hide_secrets() -> None:
         found = sys.exc_info()
     text = "password=hunter3"
     record = logging.LogRecord("deltasql", logging.ERROR, "", 0, text, None, found)
-    told = TextFormatter().format(record)
-    assert "ERROR deltasql: password=***" in told
-    assert "Traceback" in told
-    assert "hunter" not in told
+    output = TextFormatter().format(record)
+    assert "ERROR deltasql: password=***" in output
+    assert "Traceback" in output
+    assert "hunter" not in output
 
 
 @pytest.mark.parametrize("words", [("-vv", "config", "show"), ("config", "show", "-v", "-v")])
@@ -112,7 +110,7 @@ def test_control_sequences_are_escaped_on_a_terminal(
         patch.setenv("TERM", "dumb")
         Output(format_, color=False).rows([{"evil": EVIL}], ("evil",))
         Output(format_, color=False).record({"evil": EVIL})
-        show_rows(Context(None, format_, color=False), answer, 10)
+        Output(format_, color=False).query_result(answer, 10)
     shown = capsys.readouterr().out
     assert shown.count("evil") >= 3
     assert not {*shown} & {"\x1b", "\x9b"}
@@ -121,7 +119,7 @@ def test_control_sequences_are_escaped_on_a_terminal(
 def test_values_are_not_escaped_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     for format_ in ("csv", "markdown"):
         Output(format_).rows([{"evil": EVIL}], ("evil",))
-        show_rows(Context(None, format_, color=False), pa.table({"evil": [EVIL]}).to_reader(), 10)
+        Output(format_, color=False).query_result(pa.table({"evil": [EVIL]}).to_reader(), 10)
     assert capsys.readouterr().out.count(EVIL) == 4
 
 
@@ -129,7 +127,7 @@ def test_watch_escapes_control_sequences_in_names() -> None:
     from rich.console import Console
 
     from deltasql.api.inspect.history import RecentCommit
-    from deltasql.cli.history.watch import _picture
+    from deltasql.cli.history.watch import _screen
     from deltasql.model.clock import from_ms
     from deltasql.model.row_changes import RowChanges
 
@@ -138,6 +136,6 @@ def test_watch_escapes_control_sequences_in_names() -> None:
     commit = RecentCommit("a\x1b[2J", 1, from_ms(0), "\x1b]0;x\x07", {}, rows, "", 1)
     console = Console(force_terminal=False, width=200)
     with console.capture() as captured:
-        console.print(_picture([commit], []))
+        console.print(_screen([commit], []))
     assert "\\x1b[2J" in captured.get()
     assert "\x1b" not in captured.get()

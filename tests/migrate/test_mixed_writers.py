@@ -11,7 +11,7 @@ import pytest
 
 from deltasql.exceptions import TableFollowsError
 from deltasql.phases import HAND_OVER_PHASES, hooked
-from tests.migrate.handing_over import (
+from tests.migrate.authority_support import (
     NAME,
     is_sound,
     open_catalog,
