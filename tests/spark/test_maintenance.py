@@ -322,7 +322,7 @@ def test_verify_data_finds_differences_between_log_and_files(
     (Path(lake.table("t").location) / first.path).unlink()
     with lake.begin() as tx:
         report = tx.verify_data("t", engine=engine)
-    found = {(each.path, each.kind, each.column) for each in report.differences}
+    found = {(each.path, each.kind, each.field) for each in report.differences}
     assert found == {
         (first.path, "missing", None),
         (second.path, "min", "id"),
