@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from deltasql.exceptions import TxnLogError, VersionTakenError
 from deltasql.migrate.importing.import_tree import find_tables
@@ -21,10 +21,11 @@ from deltasql.migrate.importing.load_table import (
     load_commits,
     load_state,
 )
+from deltasql.migrate.importing.log_source import LocalLog
 from deltasql.migrate.importing.names import name_from_layout, name_in_log, restored_name
-from deltasql.migrate.importing.same_commit import has_head_of
 from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import stream_state
+from deltasql.mirror.log.same_commit import has_head_of
 from deltasql.mirror.publish.status import mark_published
 from deltasql.model.counts import many
 from deltasql.model.report import Report
@@ -62,8 +63,7 @@ class RebuiltTable(Report):
 class RebuildReport(Report):
     """The results of loading every table that was found."""
 
-    KEYS: ClassVar[tuple[str, ...]] = ("ok", "tables")
-
+    computed = ("ok",)
     tables: list[RebuiltTable] = field(default_factory=list)
 
     @property
@@ -224,7 +224,8 @@ def _append(
             load_state(loader, storage, listing, state, loaded, count)
             found.notes.append(f"begins at version {version}: older commits were cleaned up")
             version += 1
-    load_commits(loader, storage, listing, version, listing.last_version, loaded, on_batch=count)
+    log = LocalLog(storage, listing)
+    load_commits(loader, log, version, listing.last_version, loaded, on_batch=count)
     found.loaded = loaded.commits
     found.notes += loaded.notes()
 

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from deltasql.api.transaction.merger import Merger
     from deltasql.commit.staged import ReadSet
     from deltasql.engine.base import WriteOptions
-    from deltasql.operations.sql.expressions import Flavour
+    from deltasql.model.predicates.parser import Flavour
     from deltasql.operations.table_stage import TableStage
-    from deltasql.operations.verify.report import DataChecks, DataReport
     from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.verify.report import DataChecks, DataReport
 
 _log = logging.getLogger(__name__)
 
@@ -378,7 +378,7 @@ class MultiTableTransaction:
         `updates` are SQL expressions by column, `new_values` Python values.
         """
         # late: they parse SQL
-        from deltasql.operations.sql.values import expressions_of
+        from deltasql.operations.sql.assignments import expressions_of
         from deltasql.operations.update import stage_update
 
         return stage_update(
@@ -572,7 +572,7 @@ class MultiTableTransaction:
         self, table: str, *, checks: DataChecks = "counts", engine: str | None = None
     ) -> DataReport:
         """Compare the data files of a table and their rows with the log; changes nothing."""
-        from deltasql.operations.verify.verify import verify_data  # late: it reads rows
+        from deltasql.verify.verify_data import verify_data  # late: it reads rows
 
         return verify_data(self.target(table, engine=engine), checks=checks)
 

@@ -40,6 +40,15 @@ class CheckpointInfo(Report):
         return json.dumps(body | {"checksum": json_checksum(body)}, separators=(",", ":")).encode()
 
 
+def checkpoint_file(version: int) -> str:
+    """Return the name of a classic checkpoint.
+
+    >>> checkpoint_file(10)
+    '_delta_log/00000000000000000010.checkpoint.parquet'
+    """
+    return f"_delta_log/{version:020d}.checkpoint.parquet"
+
+
 def last_checkpoint_version(storage: Storage) -> int | None:
     """Return the version that the hint names; None if it is missing or unreadable."""
     try:

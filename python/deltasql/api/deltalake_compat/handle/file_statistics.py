@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.mirror.checkpoint.schema import nested_struct, primitive_type
-from deltasql.mirror.checkpoint.stats import StatsParser
 from deltasql.model.schema.schema import StructType, column_mapping_mode, indexed_columns
+from deltasql.model.typed_stats import StatsParser, nested_struct, primitive_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
