@@ -238,4 +238,4 @@ def test_concurrent_callers_share_one_read(sales: Catalog, monkeypatch: pytest.M
 
 def test_deprecated_name_of_update_file_metrics_still_works(sales: Catalog) -> None:
     with pytest.deprecated_call(match="update_file_metrics"):
-        sales.inspect.update_file_metrics()
+        sales.inspect.tell_files()

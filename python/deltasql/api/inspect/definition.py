@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.inspect.page import Page, cut, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import ABOVE_ALL, Page, cut, page_size, read_cursor, write_cursor
 from deltasql.exceptions import MASK, is_secret_name
 from deltasql.model.clock import from_ms
 from deltasql.model.report import Report
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.dialect import Row
 
-_NEVER = 2**62
 _COMMENT = "comment"
 _NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
@@ -101,7 +100,7 @@ def schema_changes(
 ) -> Page[SchemaChange]:
     """Return versions that changed columns, properties or the protocol, newest first."""
     table_id = catalog.resolve(name, fresh=True).table_id
-    before = _NEVER if cursor is None else read_cursor("schema", cursor, int)[0]
+    before = ABOVE_ALL if cursor is None else read_cursor("schema", cursor, int)[0]
     rows = catalog.store.query(
         "definition_versions", table_id=table_id, before=before, limit=page_size(limit) + 1
     )

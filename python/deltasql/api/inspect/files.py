@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from deltasql.api.inspect.page import (
+    ABOVE_ALL,
     Page,
     check_choice,
     cut,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 ORDERS = ("added", "size", "path")
-_LARGEST = 2**62
 _NEAR = 2000
 
 
@@ -102,13 +102,13 @@ def _next_ids(
         "version": snapshot.version,
         "next_file_id": snapshot.next_file_id,
         "limit": limit,
-        "after_id": (_LARGEST if descending else -1) if place is None else place[1],
+        "after_id": (ABOVE_ALL if descending else -1) if place is None else place[1],
     }
     value = None if place is None else place[0]
     if order == "added":
         rows = store.query("ids_down" if descending else "ids_up", **key)
     elif order == "size" and descending:
-        rows = store.query("sizes_down", after_size=_LARGEST if value is None else value, **key)
+        rows = store.query("sizes_down", after_size=ABOVE_ALL if value is None else value, **key)
     elif order == "size":
         rows = store.query("sizes_up", after_size=-1 if value is None else value, **key)
     elif descending:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.inspect.page import Page, cut, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import ABOVE_ALL, Page, cut, page_size, read_cursor, write_cursor
 from deltasql.exceptions import TxnLogTransactionError, VersionNotFoundError
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.report import Report
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.store.dialect import Row
 
-_NEVER = 2**62
 _HOUR_MS = 3_600_000
 # Time ranges to search for the latest commits: a longer one if the first has too few.
 _SPANS_MS = (_HOUR_MS, 24 * _HOUR_MS, 30 * 24 * _HOUR_MS)
@@ -85,7 +84,7 @@ def history(
     catalog: BaseCatalog, name: str, *, operation: str | None, limit: int, cursor: str | None
 ) -> Page[CommitEntry]:
     """Return the commits of a table, newest first; `operation` selects one kind of commit."""
-    last = _NEVER if cursor is None else read_cursor("history", cursor, int)[0]
+    last = ABOVE_ALL if cursor is None else read_cursor("history", cursor, int)[0]
     key = {"table_id": catalog.resolve(name, fresh=True).table_id, "last": last}
     size = page_size(limit) + 1
     if operation is None:
@@ -132,7 +131,7 @@ def transactions(
     catalog: BaseCatalog, *, hours: int | None, table: str | None, limit: int, cursor: str | None
 ) -> Page[TransactionEvent]:
     """Return transactions over several tables, newest first."""
-    before = (_NEVER, "") if cursor is None else read_cursor("transactions", cursor, int, str)
+    before = (ABOVE_ALL, "") if cursor is None else read_cursor("transactions", cursor, int, str)
     earliest = 0 if hours is None else now_ms() - hours * _HOUR_MS
     key: dict[str, Any] = {
         "before_ms": before[0],

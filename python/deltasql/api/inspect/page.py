@@ -15,6 +15,8 @@ from deltasql.model.report import Report
 
 T = TypeVar("T")
 LONGEST_PAGE = 10_000
+ABOVE_ALL = 2**62
+"""A number above every version, file id, file size and timestamp: where a list starts."""
 _LARGEST = 2**63  # the limit of a 64-bit integer in the database
 
 

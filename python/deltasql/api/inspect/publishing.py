@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from deltasql.api.inspect.page import Page, check_choice, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import (
+    ABOVE_ALL,
+    Page,
+    check_choice,
+    page_size,
+    read_cursor,
+    write_cursor,
+)
 from deltasql.exceptions import redact
 from deltasql.mirror.publish.targets import named, targets_of
 from deltasql.model.clock import from_ms, now_ms
@@ -18,7 +25,6 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 STATUSES = ("PENDING", "IN_FLIGHT", "COMPLETE", "FAILED")
-_NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,9 @@ def mirror_versions(
     if only is not None:
         check_choice("only", only, STATUSES)
     place = named(targets_of(catalog.store, catalog.resolve(name, fresh=True)), target)
-    is_failing, before = (1, _NEVER) if cursor is None else read_cursor("mirror", cursor, int, int)
+    is_failing, before = (
+        (1, ABOVE_ALL) if cursor is None else read_cursor("mirror", cursor, int, int)
+    )
     wanted = page_size(limit) + 1
     found: list[tuple[int, MirrorVersion]] = []
     key = {"table_id": place.table.table_id, "target": place.name}
@@ -55,7 +63,7 @@ def mirror_versions(
         if only in (None, "FAILED"):
             rows = catalog.store.query("failed_versions", before=before, limit=wanted, **key)
             found += [(1, _version(row, place)) for row in rows]
-        before = _NEVER
+        before = ABOVE_ALL
     if only != "FAILED" and len(found) < wanted:
         low, high = _span(place, only)
         rows = catalog.store.query(
@@ -80,8 +88,8 @@ def _span(place: PublishTarget, only: str | None) -> tuple[int, int]:
     if only == "IN_FLIGHT":
         return (following, following + 1) if is_claimed else (0, 0)
     if only == "PENDING":
-        return following + is_claimed, _NEVER
-    return 0, _NEVER
+        return following + is_claimed, ABOVE_ALL
+    return 0, ABOVE_ALL
 
 
 def _version(row: Row, place: PublishTarget) -> MirrorVersion:
