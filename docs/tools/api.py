@@ -40,7 +40,7 @@ PAGES = {
         "what is wrong, `catalog.health()` whether the database answers.",
         (
             *(
-                "api.table.CatalogTable",
+                "api.catalog.base.CatalogTable",
                 "api.catalog.mirror.Mirror",
                 "api.inspect.inspector.Inspect",
             ),

@@ -6,7 +6,9 @@ import re
 import tomllib
 from pathlib import Path
 
-from deltasql.api.inspect.checks import OLDEST
+from deltasql.store.duckdb import DuckdbDialect
+from deltasql.store.postgres.dialect import PostgresDialect
+from deltasql.store.sqlite.dialect import SqliteDialect
 from docs.tools.text import table
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +76,9 @@ def versions_page() -> str:
 
 
 def _from(database: str) -> str:
-    return ">=" + ".".join(map(str, OLDEST[database]))
+    dialects = (SqliteDialect, PostgresDialect, DuckdbDialect)
+    oldest = next(each.oldest_version for each in dialects if each.name == database)
+    return ">=" + ".".join(map(str, oldest))
 
 
 def _ranges(project: dict[str, object]) -> dict[str, str]:

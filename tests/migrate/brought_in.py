@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deltasql import Catalog
-    from deltasql.api.table import CatalogTable
+    from deltasql.api.catalog.base import CatalogTable
     from deltasql.uri import DeltaSqlUri
     from tests.migrate.corpus import Corpus, Source
     from tests.oracles.states import Rows

@@ -22,7 +22,7 @@ from tests.oracles.states import Log, Rows, rows_of, value_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from deltasql.api.table import CatalogTable
+    from deltasql.api.catalog.base import CatalogTable
     from deltasql.config import StorageSettings
     from deltasql.model.schema.schema import DataType
     from deltasql.snapshot.snapshot import Snapshot

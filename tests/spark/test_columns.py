@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from deltasql.spark.columns.columns import Writing, column_sql
+from deltasql.spark.columns.columns import column_writer
+from deltasql.spark.columns.sql_text import ColumnContext
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,11 +30,11 @@ def test_connect_names_keep_their_parts() -> None:
 
     from deltasql.spark.columns.connect import expression_sql
 
-    writing = Writing([([7], "s")])
+    context = ColumnContext([([7], "s")])
     for name, text in CONNECT_NAMES.items():
-        assert expression_sql(ColumnReference(name, 7), writing) == text, name
+        assert expression_sql(ColumnReference(name, 7), context) == text, name
         plain = text.removeprefix("`s`.")
-        assert expression_sql(ColumnReference(name), writing) == plain, name
+        assert expression_sql(ColumnReference(name), context) == plain, name
 
 
 def test_connect_struct_members_keep_quoted_names() -> None:
@@ -43,7 +44,7 @@ def test_connect_struct_members_keep_quoted_names() -> None:
 
     members = UnresolvedFunction("struct", [ColumnReference("`a.b`"), ColumnReference("c.d")])
     text = "named_struct('a.b', `a.b`, 'd', `c`.`d`)"
-    assert expression_sql(members, Writing()) == text
+    assert expression_sql(members, ColumnContext()) == text
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
@@ -55,5 +56,5 @@ def test_interval_literals_keep_microseconds(spark: SparkSession) -> None:
         timedelta(days=40_000, seconds=1, microseconds=999_999),
     ]
     for length in lengths:
-        [row] = spark.sql(f"SELECT {column_sql(F.lit(length))} AS found").collect()
+        [row] = spark.sql(f"SELECT {column_writer(spark)(F.lit(length))} AS found").collect()
         assert row["found"] == length

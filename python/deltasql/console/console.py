@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from deltasql.api.catalog.base import CatalogTable
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.api.table import CatalogTable
 
     Page = Callable[[PageRequest], Response]
     Endpoint = Callable[[Request], Awaitable[Response]]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+    from deltasql.model.predicates.parser import Flavour
     from deltasql.model.predicates.predicate import Bound, Predicate
     from deltasql.snapshot.files import Columns, FileCache
     from deltasql.store.dialect import Row
@@ -139,7 +140,7 @@ class Snapshot:
         parsed = None if predicate is None else self.predicate(predicate)
         return Scan(self, parsed)
 
-    def predicate(self, text: object) -> Predicate:
+    def predicate(self, text: object, *, flavour: Flavour | None = None) -> Predicate:
         """Parse SQL text or deltalake's filter lists against this schema."""
         # Here, since sqlglot loads slowly and a list of all files needs no parser.
         from deltasql.model.predicates.predicate import Predicate, parse_predicate
@@ -151,6 +152,7 @@ class Snapshot:
             self.schema,
             self.partition_columns,
             column_mapping_mode(self.metadata.configuration),
+            flavour=flavour,
         )
 
     # History

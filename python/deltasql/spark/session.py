@@ -33,9 +33,14 @@ _FORMAT = re.compile(r"(?:delta|deltasql|parquet)\.`(.+)`", re.DOTALL | re.IGNOR
 _catalogs: weakref.WeakKeyDictionary[Any, Catalog] = weakref.WeakKeyDictionary()
 
 
+def open_catalog(catalog: str | DeltaSqlUri | Catalog) -> Catalog:
+    """Return an open catalog; the same one for each URI in this process."""
+    return catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
+
+
 def set_catalog(spark: SparkSession, catalog: str | DeltaSqlUri | Catalog) -> Catalog:
     """Set the catalog in which a session looks up names and locations."""
-    opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
+    opened = open_catalog(catalog)
     for known in [each for each in _catalogs if is_same_session(each, spark)]:
         del _catalogs[known]
     _catalogs[spark] = opened

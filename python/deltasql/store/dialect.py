@@ -109,6 +109,12 @@ class Dialect(Protocol):
     """One kind of database."""
 
     name: str
+    oldest_version: tuple[int, ...]
+    """The oldest version of the database that deltasql supports."""
+    drivers: tuple[str, ...]
+    """The packages that connect to it, besides Python's own."""
+    lists_transactions: bool
+    """Whether `longest_transaction` finds transactions that other connections left open."""
     types: dict[str, str]
     """Column types and clauses, inserted into the text of the migrations."""
     bulk_files: int

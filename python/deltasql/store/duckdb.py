@@ -151,6 +151,9 @@ class DuckdbDialect:
     """A catalog in a DuckDB file or in memory."""
 
     name = "duckdb"
+    oldest_version: tuple[int, ...] = (1, 4)
+    drivers: tuple[str, ...] = ("duckdb",)
+    lists_transactions = False
     types = TYPES
     has_live_file_index = False  # DuckDB has no partial index
     has_combined_writes = False

@@ -92,6 +92,11 @@ class DeltaSqlUri:
         return self.backend != "postgres" and self.database == MEMORY
 
     @property
+    def is_file(self) -> bool:
+        """Whether the database is a file: not on a server, and not in memory."""
+        return self.backend != "postgres" and self.database != MEMORY
+
+    @property
     def table_name(self) -> str | None:
         """The table in the form of `?table=`, without the default namespace."""
         return None if self.table is None else join_table_name(self.namespace, self.table)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.mirror.log.file_tables import is_local_path
-from deltasql.model.file_stats import read_stats
+from deltasql.model.json_text import read_stats
 from deltasql.model.protocol import reader_features
 from deltasql.model.schema.schema import StructType, column_mapping_mode
 from deltasql.model.typed_stats import is_nanoseconds, typed_value

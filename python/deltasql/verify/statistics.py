@@ -13,7 +13,7 @@ from sqlglot import exp
 from deltasql.engine.base import FILE
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError, redact
-from deltasql.model.file_stats import read_stats
+from deltasql.model.json_text import read_stats
 from deltasql.model.progress import Meter
 from deltasql.model.schema.schema import (
     NANOSECOND_TYPES,

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.arguments import check_options
-from deltasql.api.catalog.catalog import Catalog, absolute
+from deltasql.api.catalog.base import absolute
+from deltasql.api.catalog.catalog import Catalog
 from deltasql.config import Config, fingerprint
 from deltasql.exceptions import SchemaVersionError, TableExistsError, TxnLogUriError
 from deltasql.store.migrations import latest_version

@@ -22,7 +22,7 @@ from deltasql.storage import open_storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.commit.ratified import Ratified
     from deltasql.migrate.authority.foreign_commits import ForeignReport
     from deltasql.mirror.log.last_checkpoint import CheckpointInfo
@@ -49,7 +49,7 @@ class Mirror:
     [('default.sales', 0, 'ACTIVE')]
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: BaseCatalog) -> None:
         self._catalog = catalog
         self.mode = catalog.uri.mirror or catalog.config.mirror.mode
         self.publisher = Publisher(catalog.store, catalog.config)
@@ -71,7 +71,7 @@ class Mirror:
             elif self.mode == "async":
                 try:
                     self._background.submit(each.table, each.version, options)
-                except RuntimeError:  # no thread can be started: the interpreter is going down
+                except RuntimeError:  # no thread can be started: the interpreter is shutting down
                     self.publisher.publish(
                         each.table, each.version, each.commit, post_commits=by_version
                     )
@@ -225,7 +225,7 @@ class Mirror:
                 meter=meter,
             )
             if report.first_foreign is not None:
-                self._shut(each, report.first_foreign)
+                self._quarantine(each, report.first_foreign)
             if data and report.checked_from is not None and report.log_version is not None:
                 last = min(report.log_version, report.sql_version)
                 chosen = chosen_versions(data_versions, report.checked_from, last, sample)
@@ -259,9 +259,9 @@ class Mirror:
                     meter=meter,
                 )
 
-    def _shut(self, target: PublishTarget, version: int) -> None:
+    def _quarantine(self, target: PublishTarget, version: int) -> None:
         error = MirrorDivergedError(
-            f"version {version} of {target.table.full_name} was written by somebody else",
+            f"version {version} of {target.table.full_name} was written by another program",
             table=target.table.full_name,
             version=version,
             location=target.location,

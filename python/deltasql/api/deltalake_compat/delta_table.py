@@ -170,9 +170,9 @@ class DeltaTable(deltalake.DeltaTable):
         """
         raw = self._raw
         if raw is not None and new_values is not None:
-            from deltasql.model.predicates.filters import texts_of_moments
+            from deltasql.model.predicates.filters import with_timestamp_texts
 
-            new_values = texts_of_moments(new_values, raw.snapshot.schema)
+            new_values = with_timestamp_texts(new_values, raw.snapshot.schema)
         return super().update(
             updates,
             new_values,

@@ -18,7 +18,6 @@ from deltasql.api.catalog.connect import is_deltasql, leaves_existing, open_for_
 from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.api.deltalake_compat.handle.open_table import OpenTable
 from deltasql.api.deltalake_compat.handle.writer_properties import write_options
-from deltasql.api.transaction.writing import write_rows
 from deltasql.operations.rules.write_schema import move_partition_columns_last
 from deltasql.operations.write_request import WriteRequest
 
@@ -134,6 +133,6 @@ def write_to_table(
 
 
 def _stage_rows(tx: MultiTableTransaction, table: str, data: object, request: WriteRequest) -> None:
-    write_rows(tx, table, data, request)
+    tx.write_rows(table, data, request)
     if request.schema_mode == "merge":
         move_partition_columns_last(tx.target(table))

@@ -29,7 +29,7 @@ def doctor(context: Context, table: str | None, problems: bool) -> None:
         if context.held is not None:
             report = context.held.inspect.doctor(table=table)
         else:
-            from deltasql.api.inspect.examine import examine
+            from deltasql.api.functions import examine
 
             report = examine(context.catalog_uri(), table=table)
     rows = [each.to_dict() for each in report.checks if not problems or each.status != "ok"]

@@ -19,7 +19,7 @@ def show(ask: PageRequest) -> Response:
     registry = telemetry.enable_prometheus()
     ask.catalog.health()
     ask.catalog.mirror.status(files=False)
-    ask.catalog.inspect.tell_files()
+    ask.catalog.inspect.update_file_metrics()
     return Response(
         prometheus_client.generate_latest(registry),
         media_type=prometheus_client.CONTENT_TYPE_LATEST,

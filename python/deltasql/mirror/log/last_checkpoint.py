@@ -11,6 +11,7 @@ from urllib.parse import quote
 from deltasql.exceptions import LogParseError
 from deltasql.mirror.log.listing import LAST_CHECKPOINT, LOG_FOLDER, read_json
 from deltasql.model.json_text import load_json
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointInfo:
+class CheckpointInfo(Report):
     """A written checkpoint: its version, number of actions, bytes and live files."""
 
     version: int

@@ -23,6 +23,7 @@ from deltasql.mirror.publish.targets import (
     targets_of,
 )
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ _LONGEST_ERROR = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorStatus:
+class MirrorStatus(Report):
     """The publishing status of one table at one target."""
 
     table: str
@@ -56,7 +57,7 @@ class MirrorStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionStatus:
+class VersionStatus(Report):
     """The status of one version at one target: PENDING, IN_FLIGHT, COMPLETE or FAILED."""
 
     version: int

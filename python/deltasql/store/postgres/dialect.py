@@ -244,6 +244,9 @@ class PostgresDialect:
     """A catalog in a PostgreSQL schema."""
 
     name = "postgres"
+    oldest_version: tuple[int, ...] = (12,)
+    drivers: tuple[str, ...] = ("psycopg", "psycopg-pool")
+    lists_transactions = True
     path = None
     types = TYPES
     has_live_file_index = True

@@ -253,6 +253,9 @@ class SqliteDialect:
     """A catalog in a SQLite file."""
 
     name = "sqlite"
+    oldest_version: tuple[int, ...] = (3, 37)  # the first with STRICT tables
+    drivers: tuple[str, ...] = ()
+    lists_transactions = False
     connections_opened = 0  # there is no server that could restart
     types = TYPES
     has_live_file_index = True

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.connect import TableUri
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.model.actions import Protocol
+    from deltasql.model.predicates.predicate import Predicate
     from deltasql.store.records import TableRow
 
 T = TypeVar("T")
@@ -108,7 +109,9 @@ class OpenTable:
             ),
         )
 
-    def listed(self, predicate: str | Sequence[Any] | exp.Expr | None = None) -> pa.Table:
+    def listed(
+        self, predicate: str | Sequence[Any] | exp.Expr | Predicate | None = None
+    ) -> pa.Table:
         """Return the files of a scan: newest commit first, sorted by path within a commit.
 
         A predicate skips files that cannot contain a matching row.

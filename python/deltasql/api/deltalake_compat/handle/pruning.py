@@ -11,7 +11,7 @@ from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.predicates.filters import filters_to_condition
-from deltasql.model.predicates.predicate import DataFusionDialect
+from deltasql.model.predicates.parser import DataFusionDialect
 from deltasql.model.predicates.query_conditions import plain_condition
 from deltasql.model.schema.schema import StructField, StructType, type_name
 from deltasql.operations.sql.expressions import scalar

@@ -11,7 +11,7 @@ from deltasql.engine.choose import open_engine
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import known_columns
 from deltasql.operations.rules.conform import cast_column
-from deltasql.operations.sql.expressions import Scope, parse_condition
+from deltasql.operations.sql.expressions import condition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,16 +34,15 @@ def read_rows(
     With `views`, strings and binary values have the view types of deltalake's scan.
     """
     declared = table.snapshot.schema
-    condition = None
-    if predicate is not None:
-        condition = parse_condition(predicate, Scope.of(declared, _TABLE))
+    found = None if predicate is None else table.snapshot.predicate(predicate, flavour="datafusion")
+    condition = None if found is None else condition_of(found, _TABLE)
     names = known_columns(declared, columns, table.name)
     whole = schema_to_arrow(declared)
     fields = [whole.field(name) for name in names]
     if views:
         fields = [field.with_type(_as_view(field.type)) for field in fields]
     schema = pa.schema(fields)
-    listed = files if files is not None else table.listed(predicate)
+    listed = files if files is not None else table.listed(found)
     wanted: list[exp.Expr] = [exp.column(name, _TABLE, quoted=True) for name in names]
     # Without columns, select null: the batches must have the right number of rows.
     query = exp.select(*(wanted or [exp.null()])).from_(exp.to_table(_TABLE))
