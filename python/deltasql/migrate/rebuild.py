@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from deltasql.exceptions import TxnLogError, VersionTakenError
 from deltasql.migrate.importing.import_tree import find_tables
@@ -63,7 +63,8 @@ class RebuiltTable(Report):
 class RebuildReport(Report):
     """The results of loading every table that was found."""
 
-    computed = ("ok",)
+    KEYS: ClassVar[tuple[str, ...]] = ("ok", "tables")
+
     tables: list[RebuiltTable] = field(default_factory=list)
 
     @property

@@ -1,4 +1,4 @@
-"""The base class of reports: results of operations, as plain values for JSON."""
+"""Report: the base class of results that can be shown as plain values."""
 
 from __future__ import annotations
 
@@ -6,50 +6,39 @@ from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
-from deltasql.exceptions import TxnLogError
-
 
 class Report:
-    """A dataclass with the result of an operation; `to_dict` converts it to plain values.
+    """Base of dataclasses that describe a result; `to_dict` returns them as plain values.
 
     >>> from dataclasses import dataclass
-    >>> @dataclass
+    >>> @dataclass(frozen=True, slots=True)
     ... class Copied(Report):
-    ...     computed = ("ok",)
     ...     files: tuple[str, ...]
-    ...
-    ...     @property
-    ...     def ok(self) -> bool:
-    ...         return bool(self.files)
     >>> Copied(("a", "b")).to_dict()
-    {'ok': True, 'files': ['a', 'b']}
+    {'files': ['a', 'b']}
     """
 
     __slots__ = ()
-    computed: ClassVar[tuple[str, ...]] = ()
-    """The properties that `to_dict` returns before the fields."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ()
+    """Fields and properties that `to_dict` returns, in this order; by default all fields."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        shown = {name: plain(getattr(self, name)) for name in self.computed}
-        return {**shown, **_fields(self)}
+        """Return the report as a dictionary of plain values, for JSON."""
+        return {key: _plain(getattr(self, key)) for key in self.KEYS or _names(self)}
 
 
-def plain(value: Any) -> Any:
-    """Convert dataclasses, errors and collections to dictionaries and lists."""
-    if hasattr(value, "to_dict"):
+def _names(value: Any) -> list[str]:
+    return [each.name for each in fields(value)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Report):
         return value.to_dict()
-    if isinstance(value, TxnLogError):
-        named = {"type": type(value).__name__, "message": value.message, "help": value.help}
-        return named | plain(value.fields)
     if is_dataclass(value):
-        return _fields(value)
+        return {name: _plain(getattr(value, name)) for name in _names(value)}
     if isinstance(value, list | tuple | Set):
-        return [plain(each) for each in value]
+        return [_plain(each) for each in value]
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): _plain(each) for key, each in value.items()}
     return value
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {each.name: plain(getattr(value, each.name)) for each in fields(value)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.checkpoint.checksum import write_checksum
@@ -54,7 +54,11 @@ _NEEDS_FORCE = (
 class RepairReport(Report):
     """The files that a repair wrote and backed up, and the verification after it."""
 
-    computed = ("ok", "needs_force")
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("table", "location", "ok", "needs_force", "published", "replaced", "checkpoints"),
+        *("checksums", "backups", "released", "dry_run", "after"),
+    )
+
     table: str
     location: str
     published: list[int] = field(default_factory=list)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from deltasql.model.counts import many
 from deltasql.model.report import Report
@@ -26,7 +26,7 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Report):
     """A difference between SQL and the published log, or between the log and the data.
 
     `source` says what was compared with SQL: `json` (the commit file itself), `replay` (the log
@@ -80,7 +80,7 @@ class Difference:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as plain values, for JSON."""
-        values = {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        values = {name: _plain(value) for name, value in Report.to_dict(self).items()}
         if self.source == DATA:  # the names of earlier releases, deprecated
             values |= {
                 "column": values["field"],
@@ -144,14 +144,6 @@ class Differences:
         """The number of differences, kept or not."""
         return sum(self.counts.values())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers of differences, and those kept, as plain values."""
-        return {
-            "total": self.total,
-            "counts": dict(self.counts),
-            "differences": [each.to_dict() for each in self.kept],
-        }
-
     def lines(self) -> list[str]:
         """Return the differences as text, one line each."""
         lines = [str(each) for each in self.kept]
@@ -163,7 +155,11 @@ class Differences:
 class DataReport(Report):
     """The result of a check of a table's data."""
 
-    computed = ("ok",)
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("table", "version", "ok", "checks", "engine", "files", "size_bytes", "rows"),
+        *("compared_with", "notes", "total", "counts", "differences"),
+    )
+
     table: str
     files: int
     rows: int | None
@@ -189,18 +185,12 @@ class DataReport(Report):
     @property
     def counts(self) -> dict[str, int]:
         """The number of differences of each kind."""
-        return dict(self.found.counts)
+        return self.found.counts
 
     @property
     def total(self) -> int:
         """The number of differences."""
         return self.found.total
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        values = Report.to_dict(self)
-        found = values.pop("found")
-        return {**values, **found}
 
     def summary(self) -> str:
         """Return the report as text, one line per difference."""
@@ -221,7 +211,12 @@ class DataReport(Report):
 class VerifyReport(Report):
     """What was compared, and the differences."""
 
-    computed = ("ok",)
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("table", "location", "ok", "sql_version", "log_version", "checked_from", "versions"),
+        *("commits", "checkpoints", "checksums", "pending", "foreign_bytes", "notes"),
+        *("total", "counts", "differences", "data"),
+    )
+
     table: str
     location: str
     sql_version: int
@@ -255,15 +250,14 @@ class VerifyReport(Report):
         return self.found.kept
 
     @property
+    def counts(self) -> dict[str, int]:
+        """The number of differences of each kind."""
+        return self.found.counts
+
+    @property
     def total(self) -> int:
         """The number of differences."""
         return self.found.total
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        values = Report.to_dict(self)
-        found = values.pop("found")
-        return {**values, **found}
 
     def summary(self) -> str:
         """Return the report as text, one line per difference."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.exceptions import (
     MissingDataFilesError,
@@ -60,6 +60,10 @@ class FollowReport(Report):
     files: int = 0
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return Report.to_dict(self) | {"seconds": round(self.seconds, 3)}
 
     def summary(self) -> str:
         """Return the report as text."""
@@ -168,7 +172,7 @@ class _Refresh:
             loaded.commits,
             loaded.files,
             loaded.notes(),
-            round(time.monotonic() - self._began_s, 3),
+            time.monotonic() - self._began_s,
         )
 
     def _append(

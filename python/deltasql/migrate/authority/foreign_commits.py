@@ -67,9 +67,8 @@ class ForeignReport(Report):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
         values = Report.to_dict(self)
-        adopted = {str(version): now for version, now in self.adopted.items()}
         # `aside` is the name of earlier releases, deprecated.
-        return values | {"adopted": adopted, "aside": values["backups"]}
+        return values | {"aside": values["backups"]}
 
     def summary(self) -> str:
         """Return the report as text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.model.counts import many
 from deltasql.model.report import Report
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 class HandoverReport(Report, ABC):
     """The common fields: the table, its version, and the comparison of SQL with the log."""
 
-    computed = ("ok",)
     table: str
     location: str
     state: str
@@ -31,6 +30,10 @@ class HandoverReport(Report, ABC):
     @abstractmethod
     def ok(self) -> bool:
         """Whether SQL and the log agree."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return {"ok": self.ok, **Report.to_dict(self)}
 
     def summary(self) -> str:
         """Return the report as text."""

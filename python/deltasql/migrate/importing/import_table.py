@@ -139,7 +139,7 @@ def _import(run: ImportRun) -> None:
         _update(run, listing, last, loading, live)
     record_taken_over(run, listing)
     run.report.warnings += empty_commits(listing, run.report.first_version, last)
-    run.report.seconds = round(run.seconds, 3)
+    run.report.seconds = run.seconds
     run.report_progress("done")
 
 

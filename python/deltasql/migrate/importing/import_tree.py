@@ -47,7 +47,7 @@ def import_tables(
         summary.tables.append(report)
         if on_table is not None:
             on_table(report)
-    summary.seconds = round(time.monotonic() - started, 3)
+    summary.seconds = time.monotonic() - started
     if not summary.tables:
         raise TxnLogStorageError(
             f"there is no Delta table below {root}",

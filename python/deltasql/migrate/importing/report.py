@@ -66,7 +66,12 @@ class ImportReport(Report):
     `live_bytes` are those of the table at its last version.
     """
 
-    computed = ("ok",)
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("ok", "source", "table", "state", "first_version", "last_version", "commits", "files"),
+        *("log_bytes", "live_files", "live_bytes", "protocol", "missing", "missing_files"),
+        *("notes", "warnings", "verification", "error", "seconds"),
+    )
+
     source: str
     table: str | None = None
     state: ImportState = "imported"
@@ -99,9 +104,8 @@ class ImportReport(Report):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        values = Report.to_dict(self)
-        del values["accepts_missing"]  # part of `ok`
-        return values
+        error = None if self.error is None else _error_dict(self.error)
+        return Report.to_dict(self) | {"error": error, "seconds": round(self.seconds, 3)}
 
     def summary(self) -> str:
         """Return the report as text."""
@@ -131,7 +135,8 @@ class ImportReport(Report):
 class ImportSummary(Report):
     """The results of importing every table below a folder."""
 
-    computed = ("ok",)
+    KEYS: ClassVar[tuple[str, ...]] = ("ok", "root", "seconds", "tables")
+
     root: str
     tables: list[ImportReport] = field(default_factory=list)
     seconds: float = 0.0
@@ -140,6 +145,10 @@ class ImportSummary(Report):
     def ok(self) -> bool:
         """Whether every table is in the catalog."""
         return all(each.ok for each in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as plain values, for JSON."""
+        return Report.to_dict(self) | {"seconds": round(self.seconds, 3)}
 
     def summary(self) -> str:
         """Return the summary as a text table, followed by errors and warnings of single tables."""
@@ -167,3 +176,10 @@ def _row(each: ImportReport) -> tuple[str, ...]:
     span = "" if each.last_version is None else f"{each.first_version} to {each.last_version}"
     counts = (each.commits, each.live_files, each.live_bytes, len(each.warnings))
     return (each.table or each.source, each.state, span, *(str(count) for count in counts))
+
+
+def _error_dict(error: TxnLogError) -> dict[str, Any]:
+    return {"type": type(error).__name__, "message": error.message, "help": error.help} | {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in error.fields.items()
+    }
