@@ -81,6 +81,7 @@ class SparkEngine:
 
     name = "spark"
     dialect = "spark"
+    streams_full_joins = False  # it shuffles both sides, which mixes the rows of all files
     writes_at_once = 8  # one write of a compaction is one task, which uses one core
 
     def __init__(self, config: Config, session: SparkSession | None = None) -> None:

@@ -132,6 +132,8 @@ class _Merge:
         self.engine, self.source = target.engine, source
         self.metrics, self.options = metrics, options
         self.decided: Relation | None = None
+        self.by_key = self.engine.streams_full_joins and plan.has_key and plan.wants_every_pair
+        """Whether a join by the merge condition finds the clause of each row, without pairs."""
 
     def run(self, clock: Stopwatch) -> None:
         """Find the rows that change, write their files again, and stage the result."""
@@ -144,7 +146,10 @@ class _Merge:
             indexes = self._decide(files, scan, pairs)
             affected = files_at(files, indexes)
         self.metrics.scan_time_ms = clock.lap_ms()
-        result = MergeResult(self.target, self.plan, self.source, self.options, pairs, self.decided)
+        by_key = self.by_key and self.decided is pairs
+        result = MergeResult(
+            self.target, self.plan, self.source, self.options, pairs, self.decided, by_key
+        )
         added = result.write(affected, indexes)
         self.target.add(added)
         if len(affected):
@@ -174,7 +179,8 @@ class _Merge:
         else:
             only_changes = not plan.not_matched and not plan.not_matched_by_source
             query = matches(plan, only_changes=only_changes)
-        return self.engine.keep(self.engine.query(query, t=scan, s=self.source))
+        pairs = self.engine.query(query, t=scan, s=self.source)
+        return pairs if self.by_key else self.engine.keep(pairs)
 
     def _decide(self, files: pa.Table, scan: Relation, pairs: Relation) -> list[int]:
         """Count the rows of each clause; return the indexes of the files that change."""

@@ -14,14 +14,21 @@ from deltasql.operations.changes.changed_rows import (
     write_changed_rows,
     write_new_rows,
 )
-from deltasql.operations.merge.queries import NEW_FILE, inserted, joined, rewritten, unchanged
+from deltasql.operations.merge.queries import (
+    NEW_FILE,
+    inserted,
+    joined,
+    joined_by_key,
+    merged_by_key,
+    rewritten,
+    unchanged,
+    unchanged_by_key,
+)
 from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, explained_casts
 from deltasql.operations.sql.queries import select, union
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sqlglot import exp
 
     from deltasql.engine.base import Relation, WriteOptions
@@ -42,6 +49,8 @@ class MergeResult:
     """The pairs of rows that match; None if the target has no files to match."""
     decided: Relation | None
     """The clause of each target row that changes; None if no row changes."""
+    by_key: bool
+    """Whether each pair has a clause and each target row one pair at most, and joins are cheap."""
 
     def write(self, affected: pa.Table, indexes: list[int]) -> list[AddFile]:
         """Write the files; `indexes` are those of the affected files in the first scan."""
@@ -66,28 +75,36 @@ class MergeResult:
     def _rewrite_files(self, affected: pa.Table, indexes: list[int]) -> list[AddFile]:
         """Rewrite all rows of the affected files, together with the inserted rows."""
         target, plan, engine = self.target, self.plan, self.target.engine
-        rows, relations = self._joined(affected, indexes)
-        after = rewritten(rows, target.schema, plan, rules_of(target).generated)
+        scan = engine.scan(target.live(affected), positions=True)
+        generated = rules_of(target).generated
+        relations: dict[str, Relation]
+        if self.by_key:
+            rows, relations = joined_by_key(plan), {"t": scan, "s": self.source}
+            after: exp.Query = merged_by_key(plan, target.schema, generated)
+        else:
+            rows, relations = self._joined(scan, indexes)
+            after = rewritten(rows, target.schema, plan, generated)
         before = None
         if keeps_change_data(target):
-            before = engine.query(unchanged(rows, target.schema, plan), **relations)
-        whole: exp.Query = after
-        new = self._inserted()
+            old = (
+                unchanged_by_key(plan, target.schema)
+                if self.by_key
+                else unchanged(rows, target.schema, plan)
+            )
+            before = engine.query(old, **relations)
+        new = None if self.by_key else self._inserted()
         if new is not None:
-            whole = union(after, new[0])
+            after = union(after, new[0])
             relations = {**relations, **new[1]}
         branches = (*plan.matched, *plan.not_matched_by_source, *plan.not_matched)
         computed = [Computed(each.assigned, rows, relations) for each in branches]
         with explained_casts(engine, *computed):
-            final = checked_rows(target, engine.query(whole, **relations))
+            final = checked_rows(target, engine.query(after, **relations))
             return write_changed_rows(target, before, final, self.options)
 
-    def _joined(
-        self, affected: pa.Table, indexes: list[int]
-    ) -> tuple[exp.Select, Mapping[str, Relation]]:
+    def _joined(self, scan: Relation, indexes: list[int]) -> tuple[exp.Select, dict[str, Relation]]:
         assert self.decided is not None
         engine = self.target.engine
-        scan = engine.scan(self.target.live(affected), positions=True)
         relations = {"t": scan, "d": self.decided, "x": self.source}
         moved = indexes != list(range(len(indexes)))
         if moved:
@@ -102,13 +119,15 @@ class MergeResult:
         if not self.plan.not_matched:
             return None
         relations = {"n": self.source}
-        if self.pairs is not None:
-            relations["m"] = self.pairs
+        # With `by_key`, a merge that rewrites no file has no pairs.
+        pairs = None if self.by_key else self.pairs
+        if pairs is not None:
+            relations["m"] = pairs
         query = inserted(
             self.target.schema,
             self.plan,
             rules_of(self.target).generated,
             self.source.columns,
-            all_new=self.pairs is None,
+            all_new=pairs is None,
         )
         return query, relations
