@@ -1,4 +1,4 @@
-"""Convert data of a user to Arrow batches, and Arrow values to Python."""
+"""Recognise data of a user, convert it to Arrow batches, and Arrow values to Python."""
 
 from __future__ import annotations
 
@@ -9,6 +9,19 @@ import pyarrow as pa
 
 from deltasql.engine.arrow_types import map_leaf_types
 from deltasql.exceptions import UnreadableRowsError
+
+
+def is_spark_frame(data: object) -> bool:
+    """Return whether data is a Spark DataFrame, classic or Connect, without importing pyspark."""
+    return type(data).__module__.startswith("pyspark.") and hasattr(data, "sparkSession")
+
+
+def is_rows(data: object) -> bool:
+    """Return whether data holds rows, and not actions of the log."""
+    if isinstance(data, list | tuple):
+        return bool(data) and is_rows(data[0])
+    interfaces = ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow_reader")
+    return is_spark_frame(data) or any(hasattr(data, name) for name in interfaces)
 
 
 def batches(data: object) -> pa.RecordBatchReader:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.deltalake_compat.create_by_uri import open_for_writing, table_properties
 from deltasql.api.transaction.writing import write_rows
-from deltasql.engine.choose import is_spark_frame
+from deltasql.engine.inputs import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.operations.write_request import WriteRequest
 from deltasql.spark.delta_table.condition import in_datafusion_words

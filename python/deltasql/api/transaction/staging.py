@@ -9,7 +9,8 @@ from deltasql.api.deltalake_compat.handle.arguments import check_transactions, c
 from deltasql.api.deltalake_compat.handle.properties import with_custom_metadata
 from deltasql.commit.create_table import created_by_other
 from deltasql.commit.staged import ReadSet, Staged, actions_from
-from deltasql.engine.choose import is_spark_frame, open_engine
+from deltasql.engine.choose import open_engine
+from deltasql.engine.inputs import is_spark_frame
 from deltasql.exceptions import TableExistsError
 from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.operations.alter import cluster_by as clustering

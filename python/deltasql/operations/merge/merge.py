@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.choose import is_rows, is_spark_frame
-from deltasql.engine.inputs import batches, is_stream
+from deltasql.engine.inputs import batches, is_rows, is_spark_frame, is_stream
 from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.model.schema.convert import nanoseconds_enabled
