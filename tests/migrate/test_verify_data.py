@@ -172,7 +172,7 @@ def test_differing_rows_are_shown(kept: Catalog) -> None:
     forget_derived(location)
     report = verify_data(kept, with_deltalake=False)
     assert report.counts == {"row": 2}
-    shown = {(each.column, each.told, each.found) for each in report.differences}
+    shown = {(each.column, each.logged, each.found) for each in report.differences}
     assert shown == {("id=8, p='a b'", 0, 1), ("id=8, p='b a'", 1, 0)}
     assert (
         "a row occurs 1 times in the data and 0 times in the log: id=8, p='a b'" in report.summary()
@@ -190,7 +190,9 @@ def test_duplicate_rows_are_counted(kept: Catalog) -> None:
     path.write_text("\n".join(line for line in lines if line != adds[0]))
     forget_derived(location)
     report = verify_data(kept, with_deltalake=False)
-    assert [(e.told, e.found) for e in report.differences] == [(2, 3)]
+    assert [(e.logged, e.found) for e in report.differences] == [(2, 3)]
+    with pytest.warns(DeprecationWarning, match="use logged"):
+        assert report.differences[0].told == 2
 
 
 def test_deletion_vectors_are_verified(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 DataChecks = Literal["files", "counts", "rows"]
-"""What is checked: presence and size of files, also statistics of their rows, also every row."""
+"""What is checked: existence and size of files, also statistics of their rows, also every row."""
 KEPT = 1000
 _TEXTS = {
     "missing": "the file or its deletion vector is missing",
@@ -24,24 +25,30 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class DataDifference:
-    """A difference between the log and a file, or the rows: `told` by the log, and `found`."""
+    """A difference between the log and a file, or the rows: the values `logged` and `found`."""
 
     path: str | None
     kind: str
     """`missing`, `size`, `unreadable`, `unchecked`, `rows`, `nulls`, `min`, `max` or `row`."""
     column: str | None = None
-    told: object = None
+    logged: object = None
     found: object = None
+
+    @property
+    def told(self) -> object:
+        """Deprecated: use `logged`. Removed in 0.3."""
+        warnings.warn("told is deprecated: use logged", DeprecationWarning, stacklevel=2)
+        return self.logged
 
     def __str__(self) -> str:
         if self.kind == "row":
-            counts = f"{self.found} times in the data and {self.told} times in the log"
+            counts = f"{self.found} times in the data and {self.logged} times in the log"
             return f"a row occurs {counts}: {self.column}"
         if self.kind in _TEXTS:
             why = "" if self.found is None else f": {self.found}"
             return f"{self.path}: {_TEXTS[self.kind]}{why}"
         where = "" if self.column is None else f" of {self.column}"
-        values = f"the log has {self.told!r}, the file has {self.found!r}"
+        values = f"the log has {self.logged!r}, the file has {self.found!r}"
         return f"{self.path}: {self.kind}{where}: {values}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,7 +57,8 @@ class DataDifference:
             "path": self.path,
             "kind": self.kind,
             "column": self.column,
-            "told": _plain(self.told),
+            "logged": _plain(self.logged),
+            "told": _plain(self.logged),  # deprecated: removed in 0.3
             "found": _plain(self.found),
         }
 
