@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.operations.table_stage import adds_table_to_errors
-from deltasql.operations.verify.compare import compare_rows
 from deltasql.operations.verify.file_presence import file_sizes
-from deltasql.operations.verify.log_reading import read_rows_from_log
+from deltasql.operations.verify.published_rows import compare_rows, read_rows_from_log
 from deltasql.operations.verify.report import DataDifference, DataReport, Findings
 from deltasql.operations.verify.statistics import (
     ROWS,
