@@ -27,12 +27,13 @@ TITLES = {
 }
 NOTES = {
     "commit": "p50 in milliseconds, mirror off, full durability everywhere (SQLite WAL with "
-    "synchronous=FULL, PostgreSQL synchronous_commit=on). `floor-…` is the least SQL that keeps "
-    "the same facts; `floor-postgres` does it in one statement, `-rowlock` in a plain transaction. "
+    "synchronous=FULL, PostgreSQL synchronous_commit=on). `floor-…` is the minimal SQL that "
+    "records the same facts; `floor-postgres` uses one statement, `-rowlock` a transaction. "
     "deltalake opens a fresh handle per commit and does not flush its files to disk. DuckLake "
-    "inserts one small row: as it comes the row is inlined in its catalog, `-parquet` writes a "
+    "inserts one small row: by default the row is inlined in its catalog, `-parquet` writes a "
     "file, `-addfile` registers one. `open` is a cold open of the table in a fresh process; "
-    "`new table` is a commit to a table just made, in turns with those that have so many commits.",
+    "`new table` is a commit to a new table, measured in turns with commits to tables that have a "
+    "history.",
     "ten_tables": "p50 in milliseconds. deltalake makes ten commits, not one atomic commit; "
     "DuckLake writes one small row to each table.",
     "bulk": "Files per second, each with statistics of three columns. The floors write three "
@@ -54,15 +55,15 @@ NOTES = {
     "durable": "Commits per second of one staged file, until all of them are published, to a table "
     "with 10,000 commits; SQLite with synchronous=FULL. `slow flushes` is the same with 5 ms "
     "more for every fsync and fdatasync of the process, `flushes` how many a commit makes, without "
-    "data files. deltalake flushes nothing: a power loss may take what it has acknowledged.",
+    "data files. deltalake flushes nothing: a power loss may lose acknowledged commits.",
     "import": "Files per second, each import into a new catalog and in a process of its own; for "
-    "deltalake it is what its own open of the same table comes to. `commits` is a log of 20 files "
+    "deltalake, the rate at which it opens the same table. `commits` is a log of 20 files "
     "a commit, all of them loaded with their versions, `checkpoint` a table whose older commits "
     "are gone; SQL is not compared with the log afterwards. `memory` is the peak of the process, "
     "libraries included.",
     "api": "`tiny append` writes three rows with `write_deltalake`, commits and mirrors them; p50 "
-    "in milliseconds after so many commits. `deltalake-handle` keeps its table open between "
-    "appends; DuckLake keeps its connection, and inlines rows unless it is `-parquet`. "
+    "in milliseconds after the given number of commits. `deltalake-handle` keeps its table open "
+    "between appends; DuckLake keeps its connection, and inlines rows unless it is `-parquet`. "
     "`large append` is rows per second into a new table. `merge` changes rows in the last quarter "
     "of 16 files, "
     "`delete` and `update` one row in a hundred: `range` side by side, `spread` over all files; "
@@ -107,7 +108,7 @@ def summary(results_folder: Path) -> str:
     results = Results(results_folder)
     lines = []
     if any(document["quick"] for document in results.documents.values()):
-        lines.append("  A quick run: too small to judge targets by.")
+        lines.append("  A quick run: too small to check targets.")
     for scenario, group in checks(results).items():
         for check in group:
             mark = "met   " if check.met else "MISSED"
@@ -125,11 +126,12 @@ def _environment(results: Results) -> list[str]:
     lines = [
         f"{environment['cpus']} cores, {environment['system']}; {versions}; "
         f"PostgreSQL: {settings}.",
-        "Two shared cores are noisy: contenders take turns, medians are shown, trust the ratios.",
-        "`run before` is what the same target came to in the last run but one.",
+        "Two shared cores are noisy: contenders are measured in turns, and medians are shown. "
+        "Compare ratios, not times.",
+        "`run before` is the value of the same target in the previous run.",
     ]
     if any(document["quick"] for document in results.documents.values()):
-        lines += ["", "**A quick run: sizes and samples are too small to judge by.**"]
+        lines += ["", "**A quick run: sizes and samples are too small to check targets.**"]
     return lines
 
 

@@ -166,10 +166,10 @@ def fill(catalog: Catalog, start: datetime) -> None:
         tx.write("stock", stock(random))
         tx.write("crm.customers", customers(random))
     for hour in range(3, 14 * 24, 3):
-        moment = start + timedelta(hours=hour)
-        busy = max(1, round(3 + 3 * np.sin((moment.hour - 6) / 24 * 2 * np.pi)))
+        timestamp = start + timedelta(hours=hour)
+        busy = max(1, round(3 + 3 * np.sin((timestamp.hour - 6) / 24 * 2 * np.pi)))
         for number in range(busy):
-            then = moment + timedelta(minutes=number * 11)
+            then = timestamp + timedelta(minutes=number * 11)
             first += 400
             rows = int(random.integers(120, 700))
             with at(then), catalog.begin() as tx:
@@ -180,11 +180,11 @@ def fill(catalog: Catalog, start: datetime) -> None:
                 if hour % 12 == 0 and number == 0:
                     tx.write("audit.events", event(then, f"stock counted, {rows} orders"))
         if hour == 150:
-            with at(moment + timedelta(minutes=70)), catalog.begin() as tx:
+            with at(timestamp + timedelta(minutes=70)), catalog.begin() as tx:
                 tx.delete("orders", "amount < 4")
         if hour == 240:
-            with at(moment + timedelta(minutes=70)):
-                more = orders(random, moment.date(), 200, first).append_column(
+            with at(timestamp + timedelta(minutes=70)):
+                more = orders(random, timestamp.date(), 200, first).append_column(
                     "channel", pa.array(["web"] * 200)
                 )
                 with catalog.begin() as tx:
@@ -196,9 +196,9 @@ def fill(catalog: Catalog, start: datetime) -> None:
 
 
 @contextmanager
-def at(moment: datetime) -> Iterator[None]:
+def at(timestamp: datetime) -> Iterator[None]:
     """Set the clock of this process to a timestamp while the block runs."""
-    ahead = int(moment.timestamp() * 1e9) - time.time_ns()
+    ahead = int(timestamp.timestamp() * 1e9) - time.time_ns()
     real = time.time_ns
     with patch("time.time_ns", lambda: real() + ahead):
         yield
@@ -233,8 +233,8 @@ def customers(random: np.random.Generator) -> pa.Table:
     )
 
 
-def event(moment: datetime, what: str) -> pa.Table:
-    return pa.table({"at": pa.array([moment], pa.timestamp("us", "UTC")), "what": [what]})
+def event(timestamp: datetime, what: str) -> pa.Table:
+    return pa.table({"at": pa.array([timestamp], pa.timestamp("us", "UTC")), "what": [what]})
 
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ def test_uri_variable_is_not_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
         ("deltasql.toml", "[pool\n", "not valid TOML"),
         ("deltasql.toml", "[pool]\nmax_size = 'x'\n", "pool.max_size 'x'"),
         ("deltasql.yaml", "pool: [", "not valid YAML at line"),
-        ("deltasql.yaml", "- pool\n", "holds no sections"),
+        ("deltasql.yaml", "- pool\n", "has no sections"),
         ("deltasql.yaml", "pool:\n  max_sise: 4\n", "unknown setting pool.max_sise"),
         ("pyproject.toml", "[tool.deltasql]\npool = 4\n", "pool 4"),
     ],

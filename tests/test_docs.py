@@ -85,9 +85,9 @@ def test_broken_link_is_reported(tmp_path: Path) -> None:
     )
     (tmp_path / "README.md").write_text("[a](docs/a.md#two-words) [b](docs/a.md#three)")
     assert broken_links(tmp_path) == [
-        "README.md: docs/a.md#three leads nowhere",
-        "docs/a.md: b.md leads nowhere",
-        "docs/a.md: no.png leads nowhere",
+        "README.md: docs/a.md#three is broken",
+        "docs/a.md: b.md is broken",
+        "docs/a.md: no.png is broken",
     ]
 
 
@@ -118,7 +118,10 @@ def test_every_plotted_ratio_is_a_benchmark_result() -> None:
     found = {
         (peer, pair.label): ratio(pair) for peer, (_, pairs) in PEERS.items() for pair in pairs
     }
-    assert {label for _, label in found} >= {"files by a scattered column", "scan 20,000,000 rows"}
+    assert {label for _, label in found} >= {
+        "data skipping, unclustered column",
+        "scan 20,000,000 rows",
+    }
     drawn = ratios()
     for (_, label), value in found.items():
         assert f">{label}<" in drawn
@@ -158,12 +161,12 @@ def public_things() -> Iterator[tuple[str, object]]:
                 continue
             for member in dir(thing):
                 found = inspect.getattr_static(thing, member)
-                is_ours = any(
+                is_deltasql = any(
                     member in vars(each) and each.__module__.startswith("deltasql")
                     for each in thing.__mro__
                 )
                 has_doc = callable(getattr(thing, member, None)) or isinstance(found, property)
-                if not member.startswith("_") and is_ours and has_doc:
+                if not member.startswith("_") and is_deltasql and has_doc:
                     yield f"{room.__name__}.{name}.{member}", found
 
 

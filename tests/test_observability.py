@@ -102,13 +102,13 @@ def test_metrics_of_dropped_and_renamed_tables_are_removed(
         for name in ("kept", "dropped", "renamed"):
             catalog.create_table(name, ROWS.schema)
         catalog.mirror.status()
-        catalog.inspect.tell_files()
+        catalog.inspect.update_file_metrics()
         assert told("files_active") == {"default.kept", "default.dropped", "default.renamed"}
         catalog.drop("dropped")
         catalog.rename("renamed", "new")
         for look in (catalog.mirror.status, lambda: catalog.mirror.run(once=True)):
             look()
-            catalog.inspect.tell_files()
+            catalog.inspect.update_file_metrics()
             assert told("files_active") == {"default.kept", "default.new"}
             expected = {"default.kept", "default.new", "default.elsewhere"}
             assert told("mirror_lag_seconds") == expected

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pages import steady
-from tests.trouble import MADE, PAGE, Trouble, entries
+from tests.troubleshooting import MADE, PAGE, Trouble, entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

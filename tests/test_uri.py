@@ -215,7 +215,7 @@ BROKEN = [
     ("deltasql://sqlite/a.db?table=a&timestamp=0001-01-01T00:00:00%2B05:00", "timestamp", "ISO"),
     ("deltasql://sqlite/a.db?table=a&version=1&timestamp=2026-01-01", "exclude", "one of them"),
     ("deltasql://sqlite/a.db?version=1", "version is given without a table", "table=name"),
-    ("deltasql://sqlite/a.db?&table=a", "no proper name", "?name=value"),
+    ("deltasql://sqlite/a.db?&table=a", "no valid name", "?name=value"),
     ("deltasql://sqlite/${DELTASQL_NOT_SET}", "DELTASQL_NOT_SET is not set", ":-value"),
     ("deltasql://sqlite/${", "'${'", "${NAME}"),
     ("deltasql://postgres/", "no database", "host:5432/database"),
@@ -239,8 +239,8 @@ BROKEN = [
     # Text that may be part of a password is not repeated.
     ("deltasql://postgres/ann:hunter2/x@h/db", "what follows ':' is not a port", "%2F"),
     ("deltasql://postgres/ann:12/hunter2@h/db", "raw '@'", "percent-encode"),
-    ("deltasql://postgres/ann:12?hunter2@h/db", "no proper name", "?name=value"),
-    ("deltasql://postgres/ann:hunter2%@h/db", "password holds a '%'", "%25"),
+    ("deltasql://postgres/ann:12?hunter2@h/db", "no valid name", "?name=value"),
+    ("deltasql://postgres/ann:hunter2%@h/db", "password contains a '%'", "%25"),
     ("deltasql://postgres/ann:hunter2 x@h", "no database", "database"),
 ]
 

@@ -21,7 +21,7 @@ class Page:
     title: str
     own: tuple[str, ...]
     how: str = ""
-    given: tuple[str, ...] = ()
+    returned: tuple[str, ...] = ()
 
 
 # Public names that are not listed here are on the first page.
@@ -29,22 +29,22 @@ PAGES = {
     "delta-table": Page(
         "DeltaTable",
         ("DeltaTable", "QueryBuilder"),
-        "`alter` is an `Alterer`; `changes` and `Catalog.cursor` lead to a `ChangeCursor`.",
-        ("api.deltalake_compat.alterer.Alterer", "api.changes.ChangeCursor"),
+        "`alter` is an `Alterer`; `changes` and `Catalog.cursor` return a `ChangeCursor`.",
+        ("api.deltalake_compat.handle.alter.Alterer", "api.changes.ChangeCursor"),
     ),
     "catalog": Page(
         "Catalog",
         ("Catalog",),
         "`catalog.table(name)` is a `CatalogTable`, its `snapshot()` a `Snapshot`, its `scan()` a "
-        "`Scan`. `catalog.mirror` publishes and repairs, `catalog.inspect` tells what is there and "
-        "what is wrong, `catalog.health()` whether the database answers.",
+        "`Scan`. `catalog.mirror` publishes and repairs, `catalog.inspect` reports sizes, history "
+        "and problems, and `catalog.health()` checks the connection to the database.",
         (
             *(
-                "api.table.CatalogTable",
+                "api.catalog.base.CatalogTable",
                 "api.catalog.mirror.Mirror",
                 "api.inspect.inspector.Inspect",
             ),
-            *("snapshot.snapshot.Snapshot", "snapshot.scan.Scan", "api.catalog.catalog.Health"),
+            *("snapshot.snapshot.Snapshot", "snapshot.snapshot.Scan", "api.catalog.catalog.Health"),
         ),
     ),
     "transaction": Page(
@@ -59,13 +59,13 @@ PAGES = {
             *("AddFile", "RemoveFile", "AddCdcFile", "DeletionVector", "Metadata", "Protocol"),
             *("SetTransaction", "DomainMetadata", "CommitInfo"),
         ),
-        "All of them have these:",
+        "All actions have these methods:",
         ("model.actions.Action",),
     ),
     "reports": Page(
         "Reports",
         (),
-        "What long operations hand back; most of them have a `summary()` in words.",
+        "Results of long operations; most of them have a `summary()` for people.",
         (
             *("migrate.importing.report.ImportReport", "migrate.importing.report.ImportSummary"),
             *(
@@ -77,7 +77,7 @@ PAGES = {
                 "migrate.exporting.report.ExportReport",
             ),
             *("migrate.rebuild.RebuildReport", "migrate.authority.foreign_commits.ForeignReport"),
-            *("mirror.verify.repair.RepairReport", "mirror.publish.status.MirrorStatus"),
+            *("verify.repair.RepairReport", "mirror.publish.status.MirrorStatus"),
             *("api.inspect.doctor.DoctorReport", "store.records.VersionRow"),
         ),
     ),
@@ -103,16 +103,16 @@ def pages() -> dict[str, str]:
         if name == "delta-table":
             parts.append(_inherited())
         if page.own and page.how:
-            parts.append("## What they hand out" if name != "actions" else "## What they share")
-        parts += [page.how, *(_directive(f"deltasql.{each}") for each in page.given)]
+            parts.append("## Returned classes" if name != "actions" else "## Common methods")
+        parts += [page.how, *(_directive(f"deltasql.{each}") for each in page.returned)]
         out[f"{name}.md"] = "\n\n".join(parts)
-    given = [_directive(f"deltasql.{each}") for each in SPARK_BUILDERS]
-    out["spark.md"] = "\n\n".join([_room(deltasql.spark), "## What they hand out", *given])
-    out["aio.md"] = _room(deltasql.aio)
+    builders = [_directive(f"deltasql.{each}") for each in SPARK_BUILDERS]
+    out["spark.md"] = "\n\n".join([_module_page(deltasql.spark), "## Returned classes", *builders])
+    out["aio.md"] = _module_page(deltasql.aio)
     return out
 
 
-def taken_over() -> list[str]:
+def reexported_names() -> list[str]:
     """Return the public names that are re-exported from deltalake."""
     return [
         name
@@ -123,7 +123,7 @@ def taken_over() -> list[str]:
 
 def own_names() -> list[str]:
     """Return the public names that deltasql defines, without modules."""
-    left_out = {"__version__", *taken_over()}
+    left_out = {"__version__", *reexported_names()}
     return [
         name
         for name in deltasql.__all__
@@ -132,29 +132,28 @@ def own_names() -> list[str]:
 
 
 def _front_page() -> str:
-    homes = {each: f"{name}.md" for name, page in PAGES.items() for each in page.own}
+    pages = {each: f"{name}.md" for name, page in PAGES.items() for each in page.own}
     rows = []
     # Actions last: few users need them, and in order of name they would precede `begin`.
     for name in sorted(own_names(), key=lambda each: (each in PAGES["actions"].own, each.lower())):
-        page = homes.get(name, "")
+        page = pages.get(name, "")
         rows.append((f"[`{name}`]({page}#deltasql.{name})", first_line(getattr(deltasql, name))))
-    functions = [f"deltasql.{name}" for name in own_names() if name not in homes]
-    stock = ", ".join(f"`{name}`" for name in taken_over())
+    functions = [f"deltasql.{name}" for name in own_names() if name not in pages]
+    stock = ", ".join(f"`{name}`" for name in reexported_names())
     return "\n\n".join(
         [
             "# deltasql",
             as_markdown(deltasql.__doc__ or ""),
             table(("name", "meaning"), rows),
-            "[`deltasql.spark`](spark.md) is what PySpark users import, "
-            "[`deltasql.aio`](aio.md) is for code with an event loop, "
-            "[`deltasql.exceptions`](../errors.md) has everything that is raised.",
-            f"deltalake's own, unchanged: {stock}.",
+            "See also [`deltasql.spark`](spark.md) for PySpark, [`deltasql.aio`](aio.md) for "
+            "asyncio and [`deltasql.exceptions`](../errors.md) for all exceptions.",
+            f"Re-exported from deltalake, unchanged: {stock}.",
             *map(_directive, functions),
         ]
     )
 
 
-def _room(module: Any) -> str:
+def _module_page(module: Any) -> str:
     name = module.__name__
     parts = [f"# {name}", as_markdown(module.__doc__ or "")]
     parts += [_directive(f"{name}.{each}") for each in module.__all__]

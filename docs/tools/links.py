@@ -22,10 +22,10 @@ def broken_links(root: Path) -> list[str]:
         for link in links + re.findall(r"\b(?:src|srcset|href)=\"([^\"]+)", text):
             if re.match(r"[a-z][a-z0-9+.-]*:", link):
                 continue
-            place, _, anchor = unquote(link).partition("#")
-            target = (file.parent / place).resolve() if place else file
+            path, _, anchor = unquote(link).partition("#")
+            target = (file.parent / path).resolve() if path else file
             if not target.exists() or (anchor and anchor not in anchors(target)):
-                broken.append(f"{file.relative_to(root)}: {link} leads nowhere")
+                broken.append(f"{file.relative_to(root)}: {link} is broken")
     return broken
 
 

@@ -7,7 +7,7 @@ from docs.tools.svg import AMBER, BLUE, GREEN, GREY, RED, Picture
 
 def architecture() -> str:
     """Return the diagram of the interfaces, the components, the storage and the readers."""
-    picture = Picture(860, 510, "Architecture: faces, transactions, database, data files, mirror")
+    picture = Picture(860, 510, "Architecture: interfaces, transactions, database, files, mirror")
     faces = (
         ("Python", "deltalake's API"),
         ("PySpark", "driver and executors"),
@@ -20,11 +20,9 @@ def architecture() -> str:
     picture.frame(20, 92, 820, 128, "deltasql")
     picture.box(40, 122, 240, 78, "Transactions", "one table or many", "conflict rules", fill=GREEN)
     picture.box(310, 122, 240, 78, "Engines", "DuckDB, embedded", "Spark, on executors", fill=GREEN)
-    picture.box(
-        580, 122, 240, 78, "Mirror", "publishes what was committed,", "in order", fill=GREEN
-    )
+    picture.box(580, 122, 240, 78, "Mirror", "publishes commits,", "in order", fill=GREEN)
     picture.arrow((160, 200), (160, 290), label="one SQL transaction", at="start")
-    picture.arrow((430, 200), (430, 290), label="files come first", at="start")
+    picture.arrow((430, 200), (430, 290), label="written first", at="start")
     picture.arrow((700, 200), (700, 290), label="put if absent", at="start")
     picture.box(
         40,
@@ -33,12 +31,12 @@ def architecture() -> str:
         92,
         "Database",
         "SQLite, DuckDB or PostgreSQL",
-        "the log: it decides",
+        "the log: the authority",
         fill=BLUE,
     )
     picture.box(310, 294, 240, 92, "Data files", "Parquet", "on disk or in a bucket", fill=BLUE)
     picture.box(
-        580, 294, 240, 92, "_delta_log", "commits and checkpoints", "beside the data", fill=BLUE
+        580, 294, 240, 92, "_delta_log", "commits and checkpoints", "next to the data", fill=BLUE
     )
     picture.arrow((430, 446), (430, 390))
     picture.arrow((700, 446), (700, 390))
@@ -53,15 +51,15 @@ def architecture() -> str:
 
 def commit_path() -> str:
     """Return the diagram of the steps of a commit, and the effect of a crash in each step."""
-    picture = Picture(860, 400, "The way of a commit, and what a crash leaves behind")
+    picture = Picture(860, 400, "The steps of a commit, and the effect of a crash in each")
     steps = (
-        ("Stage", ("announce files", "in SQL"), GREY),
+        ("Stage", ("record intents", "in SQL"), GREY),
         ("Write", ("Parquet,", "no lock held"), GREY),
         ("Lock", ("heads of all", "tables, by id"), BLUE),
-        ("Rules", ("who was faster?", "pass or rebase"), BLUE),
+        ("Rules", ("other commits?", "pass or rebase"), BLUE),
         ("COMMIT", ("rows of all", "tables: ratified"), GREEN),
         ("Publish", ("<version>.json,", "put if absent"), AMBER),
-        ("Checkpoint", ("when due,", "of published ones"), AMBER),
+        ("Checkpoint", ("when due, of a", "published version"), AMBER),
     )
     width, gap = 108, 14
     for number, (head, lines, fill) in enumerate(steps):
@@ -70,8 +68,8 @@ def commit_path() -> str:
         if number:
             picture.arrow((x - gap, 104), (x - 1, 104))
     span = width + gap
-    picture.text(10 + span - gap / 2, 40, "as long as it takes, side by side", size=12)
-    picture.text(10 + 3.5 * span - gap / 2, 40, "one SQL transaction, a moment", size=12)
+    picture.text(10 + span - gap / 2, 40, "no locks, any duration", size=12)
+    picture.text(10 + 3.5 * span - gap / 2, 40, "one short SQL transaction", size=12)
     picture.text(10 + 6 * span - gap / 2, 40, "after the commit, in order", size=12)
     for start, count in ((0, 2), (2, 3), (5, 2)):
         left = 10 + start * span
@@ -79,10 +77,10 @@ def commit_path() -> str:
     left = 10 + 3 * span
     picture.arrow((left + 54, 146), (left + 54, 196), label="conflict", at="start")
     picture.box(
-        left - 70, 200, 248, 62, "A typed error", "table, versions, who won, what to do", fill=RED
+        left - 70, 200, 248, 62, "A typed error", "table, versions, winner, what to do", fill=RED
     )
     picture.arrow((left - 70, 231), (64, 231), (64, 150))
-    picture.text(190, 224, "retry from what is there now", size=11.5)
+    picture.text(190, 224, "retry from the latest version", size=11.5)
     picture.text(430, 304, "If the process dies here", size=12.5, weight=600)
     picture.box(
         10,
@@ -90,8 +88,8 @@ def commit_path() -> str:
         2 * span - gap,
         72,
         "nothing happened",
-        "files that no commit adopted",
-        "are known, vacuum takes them",
+        "files without a commit",
+        "have intents; vacuum deletes them",
         fill=GREY,
     )
     picture.box(
@@ -100,8 +98,8 @@ def commit_path() -> str:
         3 * span - gap,
         72,
         "all of it or nothing",
-        "lost the answer to COMMIT? txn_id is looked up:",
-        "never twice, never a false failure",
+        "answer to COMMIT lost? The id is looked up:",
+        "no second commit, no false error",
         fill=BLUE,
     )
     picture.box(
@@ -110,7 +108,7 @@ def commit_path() -> str:
         2 * span - gap,
         72,
         "it is committed",
-        "the reconciler goes on",
+        "the reconciler publishes it",
         "from SQL",
         fill=AMBER,
     )

@@ -46,7 +46,7 @@ PEERS: dict[str, tuple[str, tuple[Pair, ...]]] = {
                 "deltalake",
             ),
             Pair(
-                "commit a written file after 10,000, published",
+                "commit and publish a file, after 10,000 commits",
                 "mirror",
                 "commit",
                 10_000,
@@ -54,7 +54,7 @@ PEERS: dict[str, tuple[str, tuple[Pair, ...]]] = {
                 "deltalake",
             ),
             Pair(
-                "append a few rows, the first",
+                "first append of a few rows",
                 "api",
                 "tiny append",
                 0,
@@ -94,7 +94,7 @@ PEERS: dict[str, tuple[str, tuple[Pair, ...]]] = {
                 "deltalake",
             ),
             Pair(
-                "files by a scattered column",
+                "data skipping, unclustered column",
                 "plan",
                 "scattered",
                 1_000_000,
@@ -139,7 +139,7 @@ PEERS: dict[str, tuple[str, tuple[Pair, ...]]] = {
                 "ducklake-sqlite",
             ),
             Pair(
-                "files by a scattered column",
+                "data skipping, unclustered column",
                 "plan",
                 "scattered",
                 1_000_000,
@@ -224,11 +224,11 @@ def ratios() -> str:
         return left + (right - left) * math.log(value / low) / math.log(high / low)
 
     height = top + step * len(bars) + 48 * len(PEERS) + 10
-    picture = Picture(860, height, "How many times as fast deltasql is, by peer and work")
+    picture = Picture(860, height, "Speed of deltasql relative to other libraries")
     picture.text(
         left,
         20,
-        "Times as fast (log scale), deltasql on SQLite",
+        "Relative speed (log scale), deltasql on SQLite",
         size=14,
         anchor="start",
         weight=600,
@@ -241,7 +241,7 @@ def ratios() -> str:
         if peer != before:
             y += 26 if before else 6
             picture.text(
-                20, y + 11, f"beside {peer}", size=13, anchor="start", weight=600, fill=INK
+                20, y + 11, f"relative to {peer}", size=13, anchor="start", weight=600, fill=INK
             )
             before = peer
             y += 22

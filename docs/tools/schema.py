@@ -15,11 +15,11 @@ from docs.tools.text import table
 
 COLUMNS = Path(__file__).with_name("schema.toml")
 INTRO = """\
-A catalog is these tables, in one database. They are meant to be read: by hand, in a report, by a
-tool of yours. What writes to them is deltasql; a row changed by hand makes a log that `deltasql
-verify` does not agree with. Times are milliseconds since 1970 in UTC. JSON is as Delta writes it.
+A catalog consists of these tables in one database. You may read them with your own queries and
+tools. Only deltasql may write to them: after a manual change, `deltasql verify` reports
+differences. Times are milliseconds since 1970 in UTC. JSON has the format of the Delta log.
 
-The files of a table at version `v`, which need no replay:
+The files of a table at version `v`, without replaying a log:
 
 ```sql
 SELECT path FROM dl_add_files
@@ -55,11 +55,11 @@ def meanings() -> dict[str, dict[str, str]]:
 
 def schema_page() -> str:
     """Return the page of all tables and columns with their descriptions."""
-    told = meanings()
+    descriptions = meanings()
     kinds = ("text", "bigint", "blob", "bool")
     names = {"text": "text", "bigint": "integer", "blob": "bytes", "bool": "boolean"}
     types = [
-        (names[kind], *(f"`{room.TYPES[kind]}`" for room in (sqlite, duckdb, postgres)))
+        (names[kind], *(f"`{dialect.TYPES[kind]}`" for dialect in (sqlite, duckdb, postgres)))
         for kind in kinds
     ]
     parts = ["# The tables of a catalog", INTRO.strip()]
@@ -69,7 +69,8 @@ def schema_page() -> str:
         for column, kind, rest in columns:
             is_key = rest == "key" or kind == "table_id_key"
             more = ", key" if is_key else "" if "NOT NULL" in rest else ", or NULL"
-            rows.append((f"`{column}`", names.get(kind, "integer") + more, told[name][column]))
+            type_name = names.get(kind, "integer") + more
+            rows.append((f"`{column}`", type_name, descriptions[name][column]))
         heads = ("column", "type", "meaning")
-        parts.append(f"## {name}\n\n{told[name]['']}\n\n{table(heads, rows)}")
+        parts.append(f"## {name}\n\n{descriptions[name]['']}\n\n{table(heads, rows)}")
     return "\n\n".join(parts)

@@ -59,7 +59,7 @@ def first_line(thing: object) -> str:
 def slug(heading: str) -> str:
     """Return the anchor that GitHub and the site generate for a heading.
 
-    >>> slug("A commit, room by room")
-    'a-commit-room-by-room'
+    >>> slug("A commit, step by step")
+    'a-commit-step-by-step'
     """
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")

@@ -6,13 +6,15 @@ import re
 import tomllib
 from pathlib import Path
 
-from deltasql.api.inspect.checks import OLDEST
+from deltasql.store.duckdb import DuckdbDialect
+from deltasql.store.postgres.dialect import PostgresDialect
+from deltasql.store.sqlite.dialect import SqliteDialect
 from docs.tools.text import table
 
 ROOT = Path(__file__).parents[2]
 # What each package is used for, in the order of the page.
 NEEDED = {
-    "deltalake": "the API that ours is a subclass of; always needed",
+    "deltalake": "base classes of the Python API; always needed",
     "pyarrow": "rows in memory; always needed",
     "duckdb": "the embedded engine, and DuckDB as a store",
     "psycopg": "PostgreSQL as a store",
@@ -44,7 +46,7 @@ def versions_page() -> str:
     spark = _delta_spark()
     readers.insert(1, ("`delta-spark`", spark, '`spark.read.format("delta").load(path)`'))
     databases = [
-        ("SQLite", _from("sqlite"), "the one of the Python that runs the tests"),
+        ("SQLite", _from("sqlite"), "the library of the Python that runs the tests"),
         ("DuckDB", allowed["duckdb"], tested["duckdb"]),
         (
             "PostgreSQL",
@@ -54,27 +56,29 @@ def versions_page() -> str:
     ]
     return "\n\n".join(
         [
-            "# Releases that go together",
-            "Allowed is what `pip` lets in beside deltasql. Tested is what `make test` runs with, "
-            "one release of each: another one that is allowed may have surprises. "
-            f"Python {project['requires-python'].replace('>=', '')} or newer is needed, Java 17 or "
-            "newer for Spark.",
+            "# Supported releases",
+            "*Allowed* are the releases that `pip` installs with deltasql. *Tested* is the release "
+            "that `make test` uses; other allowed releases are not tested. "
+            f"Python {project['requires-python'].replace('>=', '')} or newer is required, and Java "
+            "17 or newer for Spark.",
             "## Packages that deltasql works with",
             table(("package", "allowed", "tested", "for"), needed),
             "## Databases that hold the log",
             table(("database", "allowed", "tested"), databases),
             "## Readers of the mirror",
-            "Four of them open the tables that tests publish by path, without knowing of deltasql, "
-            "and must find the same rows; the others are handed `deltasql://` URIs.",
+            "The tests read published tables with each of these. The first four open the path of a "
+            "table, without deltasql; the others get `deltasql://` URIs.",
             table(("reader", "tested", "by"), readers),
-            "What older releases of deltalake make of the same tables, question by question, is in "
-            "[compatibility.md](compatibility.md).",
+            "[Compatibility](compatibility.md) shows which tables older releases of deltalake can "
+            "read and write.",
         ]
     )
 
 
 def _from(database: str) -> str:
-    return ">=" + ".".join(map(str, OLDEST[database]))
+    dialects = (SqliteDialect, PostgresDialect, DuckdbDialect)
+    oldest = next(each.oldest_version for each in dialects if each.name == database)
+    return ">=" + ".".join(map(str, oldest))
 
 
 def _ranges(project: dict[str, object]) -> dict[str, str]:

@@ -16,9 +16,9 @@ from deltalake.transaction import AddAction, RemoveAction
 
 import deltasql
 from deltasql.api.catalog.connect import close_all
-from deltasql.api.deltalake_compat.create_by_uri import create_table_with_add_actions
+from deltasql.api.deltalake_compat.create import create_table_with_add_actions
 from deltasql.exceptions import TableExistsError, TxnLogError, TxnLogSchemaError, TxnLogUriError
-from tests.operations.twins import rows, told
+from tests.operations.deltalake_comparison import rows, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

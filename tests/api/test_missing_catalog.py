@@ -71,7 +71,7 @@ ARGUMENTS: dict[str, object] = {
 NO_READS = {
     Catalog: {
         *("create_namespace", "create_table", "follow", "import_table", "import_tables"),
-        *("begin", "close", "exists", "stage_create"),
+        *("begin", "close", "exists"),
     },
     Mirror: {
         *("close", "flush"),
@@ -81,9 +81,10 @@ NO_READS = {
             "write_manifests",
         ),  # they need an argument that only a catalog provides
     },
-    Inspect: {"doctor"},  # it reports a missing catalog instead of raising
+    # `doctor` reports a missing catalog instead of raising; `tell_files` is a deprecated alias.
+    Inspect: {"doctor", "tell_files"},
     deltasql.MultiTableTransaction: {
-        *("create_missing", "create_table", "write"),
+        *("create_missing", "create_table", "write", "write_rows"),
         *("commit", "creates", "has_table", "pin", "rollback"),
         *("set_commit_properties", "set_post_commit"),
     },

@@ -12,7 +12,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 from deltasql import DeltaTable, QueryBuilder, write_deltalake
-from deltasql.api.deltalake_compat.query_builder import _duckdb_answer
+from deltasql.api.deltalake_compat.query_builder import _run_in_duckdb
 from deltasql.engine.duckdb import instance as duckdb_shared
 from deltasql.exceptions import TxnLogMirrorError
 
@@ -74,11 +74,11 @@ def test_unread_result_leaves_no_engine_open(sqlite_address: Address) -> None:
     tables = {"t": DeltaTable(uri)._table}
     gc.collect()
     before = sum(each.users for each in duckdb_shared._instances.values())
-    answer = _duckdb_answer("SELECT id FROM t ORDER BY id", tables)
+    answer = _run_in_duckdb("SELECT id FROM t ORDER BY id", tables)
     del answer
     gc.collect()
     assert sum(each.users for each in duckdb_shared._instances.values()) == before
-    read = _duckdb_answer("SELECT id FROM t ORDER BY id", tables).read_all()
+    read = _run_in_duckdb("SELECT id FROM t ORDER BY id", tables).read_all()
     assert read["id"].to_pylist() == [1, 2]
 
 

@@ -79,7 +79,7 @@ def test_timestamp_reads_the_version_of_that_time(sales: Catalog) -> None:
     before = (at - timedelta(days=1)).isoformat()
     with pytest.raises(VersionNotFoundError):
         sales.query(f"SELECT * FROM sales@'{before}'")
-    with pytest.raises(InvalidQueryError, match="no moment"):
+    with pytest.raises(InvalidQueryError, match="not a version or a timestamp"):
         sales.query("SELECT * FROM sales@'soon'")
 
 

@@ -27,9 +27,9 @@ def on_terminal(uri: str, *words: str) -> tuple[str, str]:
         os.close(theirs)
         drawn = _read_all(ours)
         assert process.stdout is not None
-        told = process.stdout.read()
+        output = process.stdout.read()
     assert process.returncode == 0, drawn
-    return told, drawn
+    return output, drawn
 
 
 def on_one_terminal(uri: str, *words: str) -> str:

@@ -50,16 +50,16 @@ def run(catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return call
 
 
-def told(run: Run, *words: str) -> Any:
+def json_output(run: Run, *words: str) -> Any:
     return json.loads(run("--format", "json", *words).stdout)
 
 
 def test_stats_shows_all_tables_or_one(run: Run) -> None:
-    assert [(each["name"], each["files"]) for each in told(run, "stats")] == [
+    assert [(each["name"], each["files"]) for each in json_output(run, "stats")] == [
         ("crm.people", 1),
         ("sales", 2),
     ]
-    one = told(run, "stats", "sales")
+    one = json_output(run, "stats", "sales")
     assert (one["files"], one["rows"], one["skew"]["partitions"]) == (2, 2, 2)
     assert one["advice"]["optimize"]["small_files"] == 2
     shown = run("stats", "sales").stdout
@@ -69,7 +69,7 @@ def test_stats_shows_all_tables_or_one(run: Run) -> None:
 
 
 def test_doctor_exits_with_1_if_a_check_fails(run: Run, catalog_uri: DeltaSqlUri) -> None:
-    checks = told(run, "doctor")
+    checks = json_output(run, "doctor")
     assert {each["status"] for each in checks} == {"ok"}
     assert run("--format", "json", "doctor", "--problems").stdout == "[]\n"
     with deltasql.connect(catalog_uri) as catalog, catalog.store.session() as session:
@@ -82,7 +82,7 @@ def test_doctor_exits_with_1_if_a_check_fails(run: Run, catalog_uri: DeltaSqlUri
 
 
 def test_diff_shows_files_and_rows(run: Run) -> None:
-    found = told(run, "diff", "sales", "0", "2", "--rows")
+    found = json_output(run, "diff", "sales", "0", "2", "--rows")
     assert found["rows"]["inserted"] == [{"id": 3, "day": "mon"}]
     assert found["rows"]["deleted"] == [{"id": 1, "day": "mon"}]
     shown = run("diff", "sales", "0", "2", "--rows")
@@ -92,31 +92,34 @@ def test_diff_shows_files_and_rows(run: Run) -> None:
 
 
 def test_files_accepts_predicate_version_and_limit(run: Run) -> None:
-    assert len(told(run, "files", "sales")) == 2
-    assert len(told(run, "files", "sales", "--version", "1")) == 3
-    assert len(told(run, "files", "sales", "--version", "1", "--limit", "1")) == 1
-    (only,) = told(run, "files", "sales", "--where", "day = 'tue'")
+    assert len(json_output(run, "files", "sales")) == 2
+    assert len(json_output(run, "files", "sales", "--version", "1")) == 3
+    assert len(json_output(run, "files", "sales", "--version", "1", "--limit", "1")) == 1
+    (only,) = json_output(run, "files", "sales", "--where", "day = 'tue'")
     assert (only["partition"], only["rows"]) == ({"day": "tue"}, 1)
     rows = [*csv.DictReader(io.StringIO(run("--format", "csv", "files", "sales").stdout))]
     assert {row["partition"] for row in rows} == {'{"day": "mon"}', '{"day": "tue"}'}
 
 
 def test_history_accepts_limit_and_operation(run: Run) -> None:
-    assert [each["version"] for each in told(run, "history", "sales")] == [2, 1, 0]
-    assert [each["version"] for each in told(run, "history", "sales", "--limit", "2")] == [2, 1]
-    only = told(run, "history", "sales", "--operation", "delete")
+    assert [each["version"] for each in json_output(run, "history", "sales")] == [2, 1, 0]
+    assert [each["version"] for each in json_output(run, "history", "sales", "--limit", "2")] == [
+        2,
+        1,
+    ]
+    only = json_output(run, "history", "sales", "--operation", "delete")
     assert [each["version"] for each in only] == [2]
     assert "Did you mean 'DELETE'?" in run("history", "sales", "--operation", "delet").stderr
-    assert told(run, "history", "sales")[-1]["group_size"] == 2
+    assert json_output(run, "history", "sales")[-1]["group_size"] == 2
     assert "txn id" in run("history", "sales", "--transactions").stdout
 
 
 def test_schema_shows_columns_and_changes(run: Run) -> None:
-    assert [(each["name"], each["type"]) for each in told(run, "schema", "sales")] == [
+    assert [(each["name"], each["type"]) for each in json_output(run, "schema", "sales")] == [
         ("id", "bigint"),
         ("day", "string"),
     ]
-    (created,) = told(run, "schema", "sales", "--changes")
+    (created,) = json_output(run, "schema", "sales", "--changes")
     assert [each["column"] for each in created["changes"]] == ["id", "day"]
     assert "column added" in run("schema", "sales", "--changes").stdout
     run("schema", "sales", "--changes", "--version", "0", wanted=2)
@@ -139,7 +142,7 @@ def test_every_format_prints_every_command(run: Run, format_: str) -> None:
 
 
 def test_watch_once_shows_the_latest_commits(run: Run) -> None:
-    found = told(run, "watch", "--once", "--limit", "2")
+    found = json_output(run, "watch", "--once", "--limit", "2")
     assert [(each["table"], each["version"]) for each in found] == [("sales", 2), ("sales", 1)]
 
 
@@ -204,7 +207,12 @@ def test_doctor_in_a_shell_checks_the_open_catalog() -> None:
 
 
 def test_truncated_lists_say_so(run: Run) -> None:
-    assert "the first 1; --limit shows more" in run("history", "sales", "--limit", "1").stderr
-    assert "the first 1; --limit shows more" in run("files", "sales", "--limit", "1").stderr
+    assert (
+        "showing the first 1; use --limit for more"
+        in run("history", "sales", "--limit", "1").stderr
+    )
+    assert (
+        "showing the first 1; use --limit for more" in run("files", "sales", "--limit", "1").stderr
+    )
     assert run("history", "sales", "--limit", "3").stderr == ""
     assert run("files", "sales").stderr == ""

@@ -25,8 +25,8 @@ def live(cli: Cli) -> int:
 
 
 def test_optimize_rewrites_files_unless_dry_run(sales: Cli) -> None:
-    told = sales.json("optimize", "sales", "--dry-run")
-    assert (told["numFilesRemoved"], live(sales), version(sales)) == (2, 2, 2)
+    output = sales.json("optimize", "sales", "--dry-run")
+    assert (output["numFilesRemoved"], live(sales), version(sales)) == (2, 2, 2)
     metrics = sales.json("optimize", "sales")
     assert (metrics["numFilesAdded"], metrics["numFilesRemoved"]) == (1, 2)
     assert (live(sales), ids(sales)) == (1, [0, 1, 2, 3])
@@ -34,8 +34,8 @@ def test_optimize_rewrites_files_unless_dry_run(sales: Cli) -> None:
 
 def test_z_order_accepts_only_existing_columns(sales: Cli) -> None:
     assert "'price'" in sales("optimize", "sales", "--z-order", "prise", wanted=2).stderr
-    told = sales.json("optimize", "sales", "--z-order", "id,price", "--dry-run")
-    assert told["numFilesRemoved"] == 2
+    output = sales.json("optimize", "sales", "--z-order", "id,price", "--dry-run")
+    assert output["numFilesRemoved"] == 2
     sales("optimize", "sales", "--z-order", "id,price")
     assert ids(sales) == [0, 1, 2, 3]
 
@@ -69,11 +69,11 @@ def test_vacuum_deletes_only_after_confirmation(sales: Cli, tmp_path: Path) -> N
     sales("optimize", "sales")
     assert len(files()) == 3
     keep = ("--retention-hours", "0", "--force")
-    told = sales.json("vacuum", "sales", *keep, "--dry-run")
-    assert (len(told), len(files())) == (2, 3)
+    output = sales.json("vacuum", "sales", *keep, "--dry-run")
+    assert (len(output), len(files())) == (2, 3)
     sales("vacuum", "sales", *keep, answer="n\n", wanted=1)
     assert len(files()) == 3
-    assert sales.json("vacuum", "sales", *keep, "--yes") == told
+    assert sales.json("vacuum", "sales", *keep, "--yes") == output
     assert len(files()) == 1
     assert ids(sales) == [0, 1, 2, 3]
 
@@ -81,15 +81,15 @@ def test_vacuum_deletes_only_after_confirmation(sales: Cli, tmp_path: Path) -> N
 def test_progress_bar_shows_number_of_deleted_files(sales_in_sqlite: Cli) -> None:
     sales_in_sqlite("optimize", "sales")
     words = ("vacuum", "sales", "--retention-hours", "0", "--force", "--yes")
-    told, drawn = on_terminal(sales_in_sqlite.uri, *words)
-    assert told.count(".parquet") == 2
+    output, drawn = on_terminal(sales_in_sqlite.uri, *words)
+    assert output.count(".parquet") == 2
     assert "2 of 2" in drawn
 
 
 def test_vacuum_respects_retention_unless_forced(sales: Cli) -> None:
-    told = sales("vacuum", "sales", "--retention-hours", "0", wanted=3).stderr
-    assert "retention" in told
-    assert "--force" in told
+    output = sales("vacuum", "sales", "--retention-hours", "0", wanted=3).stderr
+    assert "retention" in output
+    assert "--force" in output
     sales("vacuum", "sales", "--full", "--lite", wanted=2)
     assert sales.json("vacuum", "sales", "--full", "--dry-run") == []
 

@@ -222,14 +222,17 @@ def test_spark_engine_imports_and_verifies(
 
 def test_commands_change_nothing_before_confirmation(run_sqlite: Run, sales: Path) -> None:
     run_sqlite("import", str(sales))
-    for words in (["cutover", "sale"], ["rollback", "sale", "--yes"]):
-        told = run_sqlite(*words, wanted=3).stderr
-        assert "Did you mean sales?" in told
-        assert "[y/N]" not in told
+    for words in (["cutover", "sale"], ["rollback", "sale"]):
+        output = run_sqlite(*words, wanted=3).stderr
+        assert "Did you mean sales?" in output
+        assert "[y/N]" not in output
     run_sqlite("cutover", "sales", wanted=1, answer="n\n")
     write(sales, 3)
     run_sqlite("cutover", "sales", answer="y\n")
     run_sqlite("rollback", "sales", wanted=1, answer="")
+    run_sqlite("table", "drop", "sales", "--yes")
+    assert "[y/N]" in run_sqlite("rollback", "sales", wanted=1, answer="n\n").stderr
+    run_sqlite("table", "undrop", "sales")
     other = sales.parent / "other"
     write(other, 1)
     run_sqlite("import", str(other), "--name", "sales", wanted=3)
@@ -276,8 +279,8 @@ def test_progress_bars_are_drawn_only_on_a_terminal(
     sqlite_uri: DeltaSqlUri, sales: Path, run_sqlite: Run
 ) -> None:
     assert run_sqlite("import", str(sales), "--dry-run").stderr == ""
-    told, drawn = on_terminal(sqlite_uri.to_string(), "import", str(sales))
-    assert "sales: imported" in told
+    output, drawn = on_terminal(sqlite_uri.to_string(), "import", str(sales))
+    assert "sales: imported" in output
     assert "sales" in drawn
     assert "\x1b[" in drawn
 

@@ -101,8 +101,8 @@ def test_repair_and_reject_have_dry_run_and_ask(run: Callable[..., Result], lake
     assert not first.exists()
     run("mirror", "repair", "sales", "--force", "--yes")
     foreign.write_text('{"commitInfo":{"timestamp":1,"operation":"WRITE"}}\n')
-    told = run("mirror", "reject", "sales", "--dry-run").stdout
-    assert "version 3 of the log would be rejected" in told
+    output = run("mirror", "reject", "sales", "--dry-run").stdout
+    assert "version 3 of the log would be rejected" in output
     assert foreign.exists()
     run("mirror", "reject", "sales", "--yes")
     assert not foreign.exists()
@@ -115,28 +115,28 @@ def test_repair_dry_run_changes_nothing(run: Callable[..., Result], lake: Path) 
     (log / f"{3:020d}.json").write_text('{"commitInfo":{"timestamp":1,"operation":"WRITE"}}\n')
     before = {each.name: each.read_bytes() for each in log.rglob("*") if each.is_file()}
     found = run("--format", "json", "mirror", "repair", "sales", "--dry-run", "--force").stdout
-    told = json.loads(found)
-    assert (told["dry_run"], told["published"]) == (True, [1])
-    assert told["aside"] == [f"_delta_log/{3:020d}.json"]
-    assert not told["after"]["ok"]
+    output = json.loads(found)
+    assert (output["dry_run"], output["published"]) == (True, [1])
+    assert output["backups"] == [f"_delta_log/{3:020d}.json"]
+    assert not output["after"]["ok"]
     # Unlike verify, a dry run does not quarantine the target; it only reports the damage.
     assert status(run)["state"] == "DAMAGED"
     assert {each.name: each.read_bytes() for each in log.rglob("*") if each.is_file()} == before
-    told = run("mirror", "repair", "sales", wanted=1).stdout  # foreign files stay
-    assert "--force" in told
-    assert "nothing to repair" not in told
+    output = run("mirror", "repair", "sales", wanted=1).stdout  # foreign files stay
+    assert "--force" in output
+    assert "nothing to repair" not in output
     run("mirror", "repair", "sales", "--force", "--yes")
     run("verify", "sales")
 
 
 def test_unknown_names_are_reported_before_confirmation(run: Callable[..., Result]) -> None:
     for words in (["repair", "sale", "--force"], ["adopt", "sale"], ["reject", "sale"]):
-        told = run("mirror", *words, wanted=3).stderr
-        assert "Did you mean sales?" in told
-        assert "[y/N]" not in told
-    told = run("mirror", "targets", "remove", "sales", "tabel", wanted=2).stderr
-    assert "Did you mean 'table'?" in told
-    assert "[y/N]" not in told
+        output = run("mirror", *words, wanted=3).stderr
+        assert "Did you mean sales?" in output
+        assert "[y/N]" not in output
+    output = run("mirror", "targets", "remove", "sales", "tabel", wanted=2).stderr
+    assert "Did you mean 'table'?" in output
+    assert "[y/N]" not in output
 
 
 def test_table_can_be_given_by_uri(run: Callable[..., Result], table_uri: str) -> None:
@@ -159,8 +159,8 @@ def test_progress_bars_show_publishing_and_repair(
         _, drawn = on_terminal(uri, "mirror", *words)
         assert "3 of 3" in drawn
     (log_of(tmp_path / "lake") / f"{1:020d}.json").unlink()
-    told, drawn = on_terminal(uri, "mirror", "repair", "sales")
-    assert "1 commit published" in told
+    output, drawn = on_terminal(uri, "mirror", "repair", "sales")
+    assert "1 commit published" in output
     assert "comparing" in drawn
     assert sales_in_sqlite("mirror", "publish").stderr == "0 versions published\n"
 
@@ -179,8 +179,8 @@ def test_targets_are_added_listed_and_removed(run: Callable[..., Result], tmp_pa
         ("table", 2),
         ("backup", 2),
     ]
-    told = run("mirror", "targets", "remove", "sales", "backup", "--dry-run").stderr
-    assert str(tmp_path / "backup") in told
+    output = run("mirror", "targets", "remove", "sales", "backup", "--dry-run").stderr
+    assert str(tmp_path / "backup") in output
     assert (
         "Did you mean 'backup'"
         in run("mirror", "targets", "remove", "sales", "bakup", "--dry-run", wanted=2).stderr

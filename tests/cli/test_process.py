@@ -96,9 +96,9 @@ def test_ctrl_c_exits_with_130_without_a_traceback(uri: str) -> None:
         process.stdin.flush()
         assert process.stdout.readline() == "n\n"
         process.send_signal(signal.SIGINT)
-        told = process.stderr.read()
-    assert process.returncode == 130, told
-    assert "Traceback" not in told
+        output = process.stderr.read()
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
 
 
 def test_answering_no_exits_with_1(uri: str) -> None:

@@ -107,7 +107,7 @@ def test_commands_and_sql_run_at_one_prompt(sales: Cli) -> None:
         user.wait_for("Did you mean sales?")
         user.wait_for(PROMPT)
         user.type("\\f json\r")
-        user.wait_for("written as json now")
+        user.wait_for("now printed as json")
         user.wait_for(PROMPT)
         user.type("query 'SELECT count(*) AS n FROM sales@1'\r")
         user.wait_for('{"n": 2}')

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from deltasql.cli.signals import stopping
+from deltasql.cli.services import stopping
 
 SHORT = """
 import os, signal, threading
-from deltasql.cli.signals import stopping
+from deltasql.cli.services import stopping
 
 sender = threading.Thread(target=lambda: os.kill(os.getpid(), signal.NAME))
 rounds = 0
@@ -27,7 +27,7 @@ print("stopped")
 """
 LONG = """
 import os, signal, threading
-from deltasql.cli.signals import stopping
+from deltasql.cli.services import stopping
 
 with stopping() as stop:
     threading.Thread(target=lambda: os.kill(os.getpid(), signal.NAME)).start()

@@ -21,8 +21,8 @@ from deltasql import (
     RemoveFile,
     SetTransaction,
 )
-from deltasql.commit.conflict import Isolation, check_conflicts
-from deltasql.commit.staged import Staged
+from deltasql.commit.conflict import check_conflicts
+from deltasql.commit.staged import Isolation, Staged
 from deltasql.config import Config
 from deltasql.config.sections import DEFAULT_ISOLATION_LEVEL
 from deltasql.exceptions import (

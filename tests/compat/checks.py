@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from deltasql.model.counts import many
 from tests.compat.environments import Release, ReleaseError
 from tests.compat.makers import MAKERS
+from tests.oracles.deltasql_reader import own_rows
 from tests.oracles.fixed_set import TABLES, Lake, checked_versions
-from tests.oracles.own import own_rows
 from tests.oracles.states import Rows
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ READS, WRITES, IMPORTS, MOVES = (
     "Its tables are imported",
     "Cutover and rollback",
 )
-YES, REFUSED, NOTICED = "yes", "refused", "not refused, but noticed"
+YES, REFUSED, DETECTED = "yes", "refused", "not refused, but detected"
 # Does not depend on the age of the reader: a table with so many files that it takes minutes.
 _LEFT_OUT = ("many_files",)
 
@@ -61,13 +62,13 @@ def checks() -> Iterator[Check]:
     for name, build in TABLES.items():
         if name not in _LEFT_OUT:
             yield Check(READS, _title(build), lambda place, name=name: _reads(place, name))
-    yield Check(WRITES, "A table of deltasql, as it is by default", _is_refused)
+    yield Check(WRITES, "A table of deltasql with default properties", _is_refused)
     yield Check(WRITES, "A table without in-commit timestamps; SQL adopts the commit", _is_adopted)
     for name, maker in MAKERS.items():
         yield Check(IMPORTS, _title(maker), lambda place, name=name: _imports(place, name))
-    yield Check(MOVES, "Before cutover: writes by path, the next import catches up", _catches_up)
-    yield Check(MOVES, "After cutover: reads, is refused as a writer", _is_cut_over)
-    yield Check(MOVES, "After rollback: reads and writes by path", _is_rolled_back)
+    yield Check(MOVES, "Before cutover: it writes, and the next import catches up", _catches_up)
+    yield Check(MOVES, "After cutover: it reads, and its writes are refused", _is_cut_over)
+    yield Check(MOVES, "After rollback: it reads and writes", _is_rolled_back)
 
 
 def _reads(place: Place, name: str) -> str:
@@ -110,13 +111,13 @@ def _refusal(place: Place, name: str, location: str) -> str:
         return REFUSED
     (report,) = place.catalog.mirror.verify(name)
     if report.first_foreign is None:
-        raise Broken("the release wrote past SQL, and nobody noticed")
+        raise Broken("the commit of the release bypassed SQL and was not detected")
     place.catalog.mirror.reject(name)
     at = place.catalog.table(name).version()
     found = place.release.ask("read", location=location, at=at, way="pyarrow")
     if _rows(found) != own_rows(place.catalog.table(name), at):
         raise Broken("the release still sees what was rejected")
-    return NOTICED
+    return DETECTED
 
 
 def _is_adopted(place: Place) -> str:
@@ -146,7 +147,7 @@ def _imports(place: Place, maker: str) -> str:
     for at, expected in states.items():
         if own_rows(place.catalog.table(name), int(at)) != _rows(expected):
             raise Broken(f"version {at} has other rows")
-    return f"{YES}, though {unreadable} versions cannot be opened by 1.6" if unreadable else YES
+    return f"{YES}, but 1.6 cannot open {many(unreadable, 'version')}" if unreadable else YES
 
 
 def _catches_up(place: Place) -> str:

@@ -11,30 +11,31 @@ from tests.compat.checks import WRITES
 if TYPE_CHECKING:
     from tests.compat.checks import Check
 
-NOTICE = "<!-- Written by `make compat`, which asks the releases themselves. -->"
+NOTICE = "<!-- Written by `make compat`, which runs the releases themselves. -->"
 Cells = Mapping[tuple[str, str, str], str]
 
 _INTRO = """\
 Each column is a release of deltalake in an environment of its own: the last three minor releases,
 and the last one before 1.0. `make compat` lets each of them read tables that deltasql published,
-write by path, and write tables that are then imported; rows are compared at every version, in a
-long log around its checkpoints.
+write to their paths, and write tables that are then imported. Rows are compared at every version,
+or around the checkpoints of a long log.
 
-- **yes**: the same rows at every version. *By its SQL*, *by pyarrow*: one of its two ways to read
-  has them (`QueryBuilder`, `to_pyarrow_table`), the other one refuses or is wrong.
-- **refused**: the release says that it cannot write to the table, and changes nothing.
-- **not refused, but noticed**: the release does not look at the features that a writer has to know.
-  It commits past SQL; `deltasql verify` says so, and `mirror adopt` or `mirror reject` settles it.
-  Keep such releases out by the permissions of the store.
-- **no**: the release says that it cannot read the table, as for features that it does not know.
-- **other rows**: it reads, but not what the table holds, whoever wrote it.
+- **yes**: the same rows at every version. *By its SQL*, *by pyarrow*: only one of its two ways
+  to read (`QueryBuilder`, `to_pyarrow_table`) returns them; the other one fails or is wrong.
+- **refused**: the release raises an error that it cannot write to the table, and changes nothing.
+- **not refused, but detected**: the release does not check the features that a writer must support.
+  Its commit bypasses SQL; `deltasql verify` reports it, and `mirror adopt` or `mirror reject`
+  resolves it. Revoke the write access of programs with such a release.
+- **no**: the release raises an error that it cannot read the table, for example because it does not
+  support a feature.
+- **other rows**: the release reads the table, but returns wrong rows, whoever wrote the table.
 """
 
 
-_KEPT_OUT = """\
-In-commit timestamps are what keeps writers by path out: SQL decides. They keep out who looks at
-the features that a table asks of writers and does not know this one. deltalake before 1.0 does not
-look, and delta-spark knows it: take their right to write to the folder or bucket away.
+_BLOCKED = """\
+In-commit timestamps block path-based writers that check the writer features of a table and do not
+support this one. deltalake before 1.0 does not check them, and delta-spark supports the feature:
+revoke their write access to the folder or bucket.
 """
 
 
@@ -48,7 +49,7 @@ def markdown(checks: Sequence[Check], releases: Sequence[str], cells: Cells) -> 
             lines.append((check.title, *found))
         parts.append(f"## {topic}")
         if topic == WRITES:
-            parts.append(_KEPT_OUT.strip())
+            parts.append(_BLOCKED.strip())
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
     return "\n\n".join(parts) + "\n"
 

@@ -35,15 +35,15 @@ def watched(browser: Browser, site: Site, **options: object) -> Iterator[Page]:
     """Open a page that must log no error and send requests only to the console."""
     context = browser.new_context(base_url=site.served.address, **options)  # type: ignore[arg-type]
     page = context.new_page()
-    told: list[str] = []
-    page.on("console", lambda each: told.append(each.text) if each.type == "error" else None)
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("dialog", lambda dialog: (told.append(dialog.message), dialog.dismiss()))
+    output: list[str] = []
+    page.on("console", lambda each: output.append(each.text) if each.type == "error" else None)
+    page.on("pageerror", lambda error: output.append(str(error)))
+    page.on("dialog", lambda dialog: (output.append(dialog.message), dialog.dismiss()))
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     yield page
     context.close()
-    assert told == []
+    assert output == []
     assert all(url.startswith(site.served.address) for url in asked)
 
 
@@ -93,7 +93,7 @@ def test_pages_fit_a_small_window(browser: Browser, site: Site) -> None:
 def test_pages_work_without_javascript(browser: Browser, site: Site) -> None:
     with watched(browser, site, java_script_enabled=False) as page:
         page.goto("/tables/orders/travel?version=2")
-        page.get_by_role("link", name="The next version").click()
+        page.get_by_role("link", name="Next version").click()
         assert "version=3" in page.url
         page.get_by_role("button", name="Compare").click()
         page.goto("/sql")
@@ -218,6 +218,6 @@ def test_expired_session_redirects_to_login(browser: Browser, shop: Catalog) -> 
             page.goto("/tables/orders")
             page.context.clear_cookies()
             # A request that a page sends in the background.
-            page.evaluate("void ask('/tables/orders/figures')")
+            page.evaluate("void fetchPart('/tables/orders/figures')")
             page.wait_for_url("**/login")
-            page.get_by_role("heading", name="Enter the token").wait_for()
+            page.get_by_role("heading", name="Sign in").wait_for()

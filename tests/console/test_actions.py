@@ -116,7 +116,7 @@ def test_job_that_must_wait_is_refused_with_a_message(shop: Catalog) -> None:
         assert again.headers["location"] == f"/jobs/{running.job_id}"
         refused = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
         shown = site.get(refused.headers["location"]).text
-        assert "Vacuum was not begun" in shown
+        assert "Vacuum was not started" in shown
         assert "1 of 2 parts" in shown
         published = site.post(
             "/mirror/orders/retry", {"target": "table"}

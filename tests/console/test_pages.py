@@ -10,8 +10,11 @@ import pyarrow as pa
 from prometheus_client.parser import text_string_to_metric_families
 
 import deltasql
+from deltasql.api.inspect.history import Participant
 from deltasql.console.console import READ
+from deltasql.console.pages.history import describe
 from deltasql.console.server import serving
+from deltasql.model.row_changes import RowChanges
 from tests.console.conftest import HOSTILE, days, table_name
 
 if TYPE_CHECKING:
@@ -234,11 +237,17 @@ def test_metrics_page_has_prometheus_metrics(site: Site) -> None:
     assert 'mirror_lag_seconds{table="' in shown.text
     families = text_string_to_metric_families(shown.text)
     (files,) = [each for each in families if each.name == "files_active"]
-    told = {each.labels["table"]: each.value for each in files.samples}
+    output = {each.labels["table"]: each.value for each in files.samples}
     tables = site.catalog.inspect.tables().items
     assert {f"{each.namespace}.{each.short_name}": each.files for each in tables}.items() <= (
-        told.items()
+        output.items()
     )
+
+
+def test_metrics_that_are_not_finite_are_left_out() -> None:
+    metrics = {"numFiles": "inf", "executionTimeMs": "NaN", "numDeletedFiles": 2}
+    commit = Participant("orders", 1, "VACUUM END", metrics, RowChanges(None, None, None))
+    assert describe(commit) == ["2 files deleted"]
 
 
 def test_version_with_deleted_files_shows_a_message(site: Site) -> None:
@@ -247,7 +256,7 @@ def test_version_with_deleted_files_shows_a_message(site: Site) -> None:
         pa.fs.LocalFileSystem().delete_file(f"{location}/{path}")
     shown = site.get("/tables/crm.stock/travel")
     assert shown.status_code == 200
-    assert "cannot be read any more" in shown.text
+    assert "can no longer be read" in shown.text
     with site.catalog.begin() as tx:
         tx.write("crm.stock", pa.table({"sku": ["b"], "left": [6]}), mode="overwrite")
-    assert "cannot be compared any more" in site.get("/tables/crm.stock/travel").text
+    assert "can no longer be compared" in site.get("/tables/crm.stock/travel").text

@@ -52,11 +52,11 @@ def test_truncated_csv_says_so_in_its_file_name(
     whole = site.post("/sql", {"sql": sql, "format": "csv"})
     assert 'filename="query.csv"' in whole.headers["content-disposition"]
     assert len(whole.text.splitlines()) == 3001
-    monkeypatch.setattr(rows, "MOST_CSV_ROWS", 2500)
+    monkeypatch.setattr(rows, "MAX_CSV_ROWS", 2500)
     cut = site.post("/sql", {"sql": sql, "format": "csv"})
     assert 'filename="query-first-2500-rows.csv"' in cut.headers["content-disposition"]
     assert len(cut.text.splitlines()) == 2501
-    monkeypatch.setattr(rows, "MOST_CSV_BYTES", 100)
+    monkeypatch.setattr(rows, "MAX_CSV_BYTES", 100)
     assert (
         "query-first-"
         in site.post("/sql", {"sql": sql, "format": "csv"}).headers["content-disposition"]
@@ -67,16 +67,16 @@ def test_rows_above_the_size_limit_are_omitted_with_a_message(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = "SELECT n, repeat('x', 10000) AS text FROM range(90) t(n)"
-    assert "too large" not in site.post("/sql", {"sql": sql}).text
-    monkeypatch.setattr(rows, "MOST_BYTES", 100_000)
+    assert "size limit" not in site.post("/sql", {"sql": sql}).text
+    monkeypatch.setattr(rows, "MAX_BYTES", 100_000)
     shown = site.post("/sql", {"sql": sql})
     assert shown.status_code == 200
-    assert "too large to show together" in shown.text
+    assert "exceeds the size limit" in shown.text
     assert 0 < shown.text.count("xxxxx…") < 90
-    monkeypatch.setattr(rows, "MOST_BYTES", 1)
+    monkeypatch.setattr(rows, "MAX_BYTES", 1)
     shown = site.get("/tables/orders/travel")
     assert shown.status_code == 200
-    assert "too large to show together" in shown.text
+    assert "exceeds the size limit" in shown.text
 
 
 def test_limits_are_checked_per_batch_and_shown(
@@ -89,20 +89,20 @@ def test_limits_are_checked_per_batch_and_shown(
 
     def counted(sql: str, **options: Any) -> pa.RecordBatchReader:
         found = ask(sql, **options)
-        told = (read.append(each.num_rows) or each for each in found)
-        return pa.RecordBatchReader.from_batches(found.schema, told)
+        output = (read.append(each.num_rows) or each for each in found)
+        return pa.RecordBatchReader.from_batches(found.schema, output)
 
     ask = site.catalog.query
     monkeypatch.setattr(site.catalog, "query", counted)
-    monkeypatch.setattr(rows, "MOST_BYTES", 1000)
+    monkeypatch.setattr(rows, "MAX_BYTES", 1000)
     shown = site.post("/sql", {"sql": sql, "page": "100"}).text
-    assert "too large to show together" in shown
+    assert "exceeds the size limit" in shown
     assert sum(read) <= rows.BATCH_ROWS
     monkeypatch.undo()
     shown = site.post("/sql", {"sql": sql.replace("10000", "10001"), "page": "100"}).text
-    assert "Up to 60 seconds, 10,000 rows and 64 MB here" in shown
-    assert "pages end here, at 10,000" in shown
-    assert "pages end here" not in site.post("/sql", {"sql": sql, "page": "100"}).text
+    assert "Up to 60 seconds, 10,000 rows and 64 MiB on this page" in shown
+    assert "pages end at 10,000 rows" in shown
+    assert "pages end at" not in site.post("/sql", {"sql": sql, "page": "100"}).text
 
 
 def test_query_is_stopped_at_its_timeout_with_a_message(

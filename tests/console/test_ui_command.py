@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import deltasql
 from deltasql.cli.main import main
+from deltasql.console.server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ def lines_until(stream: Iterator[str], pattern: str) -> tuple[list[str], str]:
         seen.append(line)
         if found := re.search(pattern, line):
             return seen, found[1]
-    raise AssertionError(f"{pattern} was not told: {seen}")
+    raise AssertionError(f"{pattern} was not printed: {seen}")
 
 
 def test_ui_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
@@ -56,8 +57,8 @@ def test_ui_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
             assert entered.status_code == 303
     finally:
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=120)
-    assert told == ""  # messages go to stderr
+        output, _ = process.communicate(timeout=120)
+    assert output == ""  # messages go to stderr
     assert process.returncode == 0
 
 
@@ -92,9 +93,9 @@ def test_ui_sends_spans_to_opentelemetry(sqlite_uri: DeltaSqlUri) -> None:
         assert httpx.get(f"{address}/tables/sales", timeout=120).status_code == 200
     finally:
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert '"name": "open"' in told
+    assert '"name": "open"' in output
 
 
 def test_port_in_use_is_an_error(sqlite_uri: DeltaSqlUri) -> None:
@@ -109,3 +110,13 @@ def test_port_in_use_is_an_error(sqlite_uri: DeltaSqlUri) -> None:
     assert result.exit_code == 3
     assert "cannot listen" in result.stderr
     assert "Choose another --port" in result.stderr
+
+
+def test_console_and_command_line_format_sizes_alike(sqlite_uri: DeltaSqlUri) -> None:
+    with deltasql.connect(sqlite_uri, create=True) as catalog:
+        deltasql.write_deltalake(f"{sqlite_uri}?table=sales", pa.table({"id": range(5000)}))
+        listed = CliRunner().invoke(main, ["--uri", str(sqlite_uri), "stats"]).stdout
+        with serving(catalog) as served:
+            shown = httpx.get(served.address, timeout=60).text
+    (size,) = re.findall(r"\d[\d.]* KiB", listed)
+    assert size in shown

@@ -202,10 +202,22 @@ def test_missing_file_error_names_the_file(lake: Catalog, engine: DuckDbEngine) 
 def test_query_on_a_scan_can_use_any_columns(lake: Catalog, engine: DuckDbEngine) -> None:
     [written] = tables.nested(lake)
     scan = engine.scan(live_files(written), positions=True)
+    expected = {
+        row["id"]: row for row in engine.collect(engine.scan(live_files(written))).to_pylist()
+    }
+    for name in ("point", "tags", "counts", "path", "deep", "grid"):
+        found = engine.query(parse_one(f"SELECT id, t.{name} FROM t", dialect="duckdb"), t=scan)
+        for row in engine.collect(found).to_pylist():
+            assert row[name] == expected[row["id"]][name], name
     for text, wanted in (
         ("SELECT count(*) AS n FROM t", [{"n": 5}]),
         ("SELECT sum(t.ID)::BIGINT AS n FROM t WHERE t.point IS NOT NULL", [{"n": 3}]),
-        (f"SELECT max({ROW}) AS n FROM t", [{"n": 2}]),
+        (f"SELECT max({ROW}) AS n, max({FILE}) AS f FROM t", [{"n": 2, "f": 1}]),
+        (
+            "SELECT t.point.tag AS tag, t.deep.a.b[1] AS b FROM t WHERE id = 2",
+            [{"tag": None, "b": None}],
+        ),
+        ("SELECT id FROM t WHERE t.counts['k'] = 1 AND len(t.grid) = 3", [{"id": 1}]),
         ("SELECT u.id FROM t AS u JOIN t USING (id) WHERE t.id = 4", [{"id": 4}]),
     ):
         answer = engine.query(parse_one(text, dialect="duckdb"), t=scan)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.conftest import new_catalog_uri
 from tests.faults.cells import BACKENDS, FAULTS, POINTS, cells
-from tests.faults.lives import run_lives
+from tests.faults.killed_clients import run_lives
 from tests.faults.matrix import run_cell
 from tests.faults.report import PAGE, RESULT, page
 

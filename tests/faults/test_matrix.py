@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import new_catalog_uri
 from tests.faults.cells import BACKENDS, FAULTS, OPERATIONS, POINTS, Cell, cells
-from tests.faults.lives import run_lives
+from tests.faults.killed_clients import run_lives
 from tests.faults.matrix import run_cell, run_unanswered
 from tests.faults.report import PAGE, RESULT, page
 

@@ -11,7 +11,7 @@ import deltalake
 
 from tests.commit.support import audit
 from tests.faults.load import TWINS, Load, disagreements, open_lake
-from tests.faults.own_postgres import ENDS, own_postgres
+from tests.faults.separate_postgres import ENDS, own_postgres
 
 if TYPE_CHECKING:
     from deltasql import Catalog

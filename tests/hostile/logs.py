@@ -44,8 +44,8 @@ class HostileTable:
             "configuration": {},
             **self.metadata,
         }
-        told = [PROTOCOL, {"metaData": metadata}, *self.actions]
-        lines = [*(json.dumps(each).encode() for each in told), *self.lines]
+        output = [PROTOCOL, {"metaData": metadata}, *self.actions]
+        lines = [*(json.dumps(each).encode() for each in output), *self.lines]
         (log / f"{0:020d}.json").write_bytes(b"\n".join(lines) + b"\n")
         return str(self.folder)
 
@@ -59,7 +59,7 @@ def added(path: str, **fields: Any) -> dict[str, Any]:
     return {"add": {**body, "dataChange": True, **fields}}
 
 
-def told(attempt: Callable[[], object]) -> TxnLogError | None:
+def output(attempt: Callable[[], object]) -> TxnLogError | None:
     """Run something; return the deltasql error that it raises, or None.
 
     Other errors fail the test.
@@ -76,18 +76,18 @@ def told(attempt: Callable[[], object]) -> TxnLogError | None:
 
 def try_all(catalog: Catalog, source: str) -> None:
     """Import, read, change and vacuum a table: each operation works or raises a clear error."""
-    told(lambda: catalog.import_table(source, name="t", dry_run=True))
-    refused = told(lambda: catalog.import_table(source, name="t", force=True))
+    output(lambda: catalog.import_table(source, name="t", dry_run=True))
+    refused = output(lambda: catalog.import_table(source, name="t", force=True))
     if refused is not None:
         assert catalog.tables() == [], "what was refused left something behind"
         return
-    told(lambda: catalog.query("SELECT count(*) FROM t").read_all())
-    told(lambda: catalog.table("t").describe())
-    told(lambda: catalog.table("t").history(5))
-    told(lambda: _change(catalog, "id = 1"))
-    told(lambda: _change(catalog, None))
+    output(lambda: catalog.query("SELECT count(*) FROM t").read_all())
+    output(lambda: catalog.table("t").describe())
+    output(lambda: catalog.table("t").history(5))
+    output(lambda: _change(catalog, "id = 1"))
+    output(lambda: _change(catalog, None))
     options: dict[str, Any] = {"dry_run": False, "enforce_retention_duration": False}
-    told(lambda: catalog.vacuum("t", retention_hours=0, full=True, **options))
+    output(lambda: catalog.vacuum("t", retention_hours=0, full=True, **options))
     catalog.drop("t")
 
 

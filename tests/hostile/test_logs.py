@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltasql import AddFile
-from tests.hostile.logs import HostileTable, added, told, try_all, write_rows
+from tests.hostile.logs import HostileTable, added, output, try_all, write_rows
 
 if TYPE_CHECKING:
     from typing import Any
@@ -354,7 +354,7 @@ def test_decompression_bomb_in_a_checkpoint_uses_bounded_memory(
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_damaged_checkpoints_are_rejected(catalog: Catalog, tmp_path: Path, name: str) -> None:
     source = checkpoint(tmp_path / "t", CHECKPOINTS[name])
-    assert told(lambda: catalog.import_table(source, name="t")) is not None
+    assert output(lambda: catalog.import_table(source, name="t")) is not None
     assert catalog.tables() == []
 
 
@@ -386,13 +386,13 @@ def test_deeply_nested_statistics_are_rejected(catalog: Catalog, tmp_path: Path,
     commit = HostileTable(tmp_path / "commit", actions=[action]).write()
     folded = checkpoint(tmp_path / "folded", with_stats(good(added("real.parquet")), stats))
     for source in (commit, folded):
-        refused = told(partial(catalog.import_table, source, name=Path(source).name, force=True))
+        refused = output(partial(catalog.import_table, source, name=Path(source).name, force=True))
         assert ("nested" in str(refused)) != is_fine, (source, refused)
     catalog.create_table("own", pa.schema([("id", pa.int64())]))
     file = AddFile(path="a", partition_values={}, size=1, modification_time=1, stats=stats)
     with catalog.begin() as tx:
         tx.stage_table("own", [file])
-        refused = told(tx.commit)
+        refused = output(tx.commit)
     assert ("nested" in str(refused)) != is_fine, refused
 
 
@@ -415,7 +415,7 @@ def test_hostile_checkpoint_hints_are_ignored_or_rejected(
 ) -> None:
     """deltalake cannot open some of them; a table that it cannot verify is not imported."""
     source = checkpoint(tmp_path / "t", GOOD, hint)
-    if told(lambda: catalog.import_table(source, name="t")) is None:
+    if output(lambda: catalog.import_table(source, name="t")) is None:
         assert catalog.table("t").version() == 1
     else:
         assert catalog.tables() == []

@@ -15,7 +15,7 @@ from deltasql import RemoveFile
 from deltasql.exceptions import TxnLogError, TxnLogUriError
 from deltasql.uri import join_table_name
 from tests.conftest import add_file
-from tests.hostile.logs import told
+from tests.hostile.logs import output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,7 +119,7 @@ def test_unsafe_names_are_rejected(witness: Catalog, tmp_path: Path, name: str) 
         lambda: witness.create_namespace(name),
         lambda: witness.rename("witness", join_table_name("n", name)),
     ):
-        refused = told(attempt)
+        refused = output(attempt)
         assert isinstance(refused, TxnLogUriError)
     assert sorted(os.listdir(tmp_path)) == before
     unharmed(witness)

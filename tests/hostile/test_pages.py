@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltasql.console import pages
+from deltasql.console import console, pages
 from deltasql.console.console import READ, WRITE
 from deltasql.console.server import serving
 from deltasql.uri import DeltaSqlUri
@@ -51,7 +51,7 @@ def parameters() -> list[str]:
     """Return every parameter name that a page reads from its URL or its form."""
     asked = re.compile(r'(?:text|number|choice|form\.get)\(\s*"(\w+)"|form\["(\w+)"\]')
     found = {"cursor", "csrf", "nobody"}
-    for module in vars(pages).values():
+    for module in (console, *vars(pages).values()):
         if inspect.ismodule(module):
             found |= {a or b for a, b in asked.findall(inspect.getsource(module))}
     return sorted(found)

@@ -183,13 +183,13 @@ def test_console_pages_contain_no_secrets(sqlite_uri: DeltaSqlUri, tmp_path: Pat
         with catalog.begin() as tx:
             tx.write("t", pa.table({"id": [1]}))
         catalog.mirror.add_target("t", "backup", "s3://lake/backup")
-        told = []
+        output = []
         with (
             serving(catalog) as served,
             httpx.Client(base_url=served.address, timeout=60) as client,
         ):
             for path in ("/", "/health", "/tables/t", "/tables/t/history", "/mirror", "/metrics"):
-                told.append(client.get(path).text)
-            told.append(client.get("/mirror/t", params={"target": "backup"}).text)
-    assert SECRET not in "".join(told)
-    assert "AKIA" not in "".join(told)
+                output.append(client.get(path).text)
+            output.append(client.get("/mirror/t", params={"target": "backup"}).text)
+    assert SECRET not in "".join(output)
+    assert "AKIA" not in "".join(output)

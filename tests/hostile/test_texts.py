@@ -15,7 +15,7 @@ from deltasql.config import Config
 from deltasql.exceptions import TxnLogConfigError, TxnLogUriError, redact
 from deltasql.uri import parse_uri
 from tests.each import check_each
-from tests.hostile.logs import told
+from tests.hostile.logs import output
 from tests.hostile.texts import CRAFTED, MORE, hostile_text
 from tests.selection import examples
 
@@ -45,7 +45,7 @@ def backend() -> str:
 )
 def test_any_uri_is_parsed_or_rejected(head: str, path: str, name: str, value: str) -> None:
     text = f"deltasql://{head}{path}{name}{value}"
-    refused = told(lambda: parse_uri(text, environ={}))
+    refused = output(lambda: parse_uri(text, environ={}))
     if refused is None:
         uri = parse_uri(text, environ={})
         assert parse_uri(uri.to_string(), environ={}) == uri
@@ -70,7 +70,7 @@ def test_any_uri_is_parsed_or_rejected(head: str, path: str, name: str, value: s
 def test_any_config_file_is_loaded_or_rejected(tmp_path: Path, text: str, kind: str) -> None:
     path = tmp_path / f"settings.{kind}"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    refused = told(lambda: Config.load(path))
+    refused = output(lambda: Config.load(path))
     assert refused is None or isinstance(refused, TxnLogConfigError)
 
 
@@ -87,7 +87,7 @@ def test_any_environment_variable_is_loaded_or_rejected(name: str, value: str) -
             patch.setenv(f"DELTASQL_{name}", value)
         except (ValueError, UnicodeEncodeError):
             return  # the environment cannot hold this value
-        refused = told(Config.load)
+        refused = output(Config.load)
         assert refused is None or isinstance(refused, TxnLogConfigError)
 
 
@@ -137,7 +137,7 @@ def test_any_predicate_has_no_side_effects(shop: Catalog, text: str) -> None:
         lambda: DeltaTable(uri).update(predicate=text, updates={"name": "name"}),
         lambda: len(shop.table("t").scan(text).files),
     ):
-        told(attempt)
+        output(attempt)
     assert [each.name for each in shop.tables()] == ["t"]
     with shop.begin() as tx:  # restore the rows that matched
         if shop.table("t").version() != before:
@@ -158,7 +158,7 @@ def test_any_predicate_has_no_side_effects(shop: Catalog, text: str) -> None:
 @example("SET enable_external_access = true")
 @example("WITH RECURSIVE r AS (SELECT 1 AS n) DELETE FROM t")
 def test_any_query_is_read_only_and_confined(shop: Catalog, text: str) -> None:
-    refused = told(lambda: shop.query(text).read_all())
+    refused = output(lambda: shop.query(text).read_all())
     assert "root:" not in str(refused)
     assert shop.table("t").version() == 0
 

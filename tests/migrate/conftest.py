@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import new_catalog_uri
-from tests.migrate.brought_in import BroughtIn
-from tests.migrate.handing_over import NAME, open_catalog
+from tests.migrate.authority_support import NAME, open_catalog
+from tests.migrate.imported import BroughtIn
 from tests.migrate.sources import copy_of, make_table
 from tests.mirror.published import publish_history
 from tests.mirror.support import open_mirrored

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.migrate.spark_maker import run
+from tests.migrate.spark_tables import run
 from tests.oracles.foreign import write_foreign
 
 if TYPE_CHECKING:

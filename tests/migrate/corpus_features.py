@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tests.migrate.spark_maker import run, set_domain
+from tests.migrate.spark_tables import run, set_domain
 from tests.mirror.support import commit_path
 
 if TYPE_CHECKING:

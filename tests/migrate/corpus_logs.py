@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql import DeletionVector
-from tests.migrate.spark_maker import clean_up, configured, forget, run
+from tests.migrate.spark_tables import clean_up, configured, forget, run
 from tests.mirror.published import change_commit
 from tests.mirror.support import LOG
 from tests.oracles.deletion_vectors import deleted_rows, inline_vector

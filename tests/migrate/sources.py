@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pyarrow as pa
 
-from deltasql.mirror.verify.sql_state import SqlState
+from deltasql.verify.sql_state import SqlState
 from tests.mirror.support import LOG, commit_path
 
 if TYPE_CHECKING:

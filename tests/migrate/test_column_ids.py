@@ -15,7 +15,7 @@ import pytest
 import deltasql
 from deltasql.exceptions import TxnLogEngineError, TxnLogProtocolError
 from deltasql.storage import open_storage
-from tests.migrate.hand_made import (
+from tests.migrate.handwritten import (
     MAPPED,
     HandMade,
     array,

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from tests.migrate import corpus_by_hand, corpus_stock
-from tests.migrate.brought_in import (
+from tests.migrate import corpus_handwritten, corpus_stock
+from tests.migrate.corpus import Corpus, named
+from tests.migrate.imported import (
     BroughtIn,
     assert_kept_whole,
     assert_same_in,
     engine_rows,
 )
-from tests.migrate.corpus import Corpus, named
 from tests.mirror.support import copy_table, open_mirrored
-from tests.oracles.own import own_log
+from tests.oracles.deltasql_reader import own_log
 from tests.oracles.readers import Deltalake, Place, stock_log, stock_table
 from tests.oracles.states import arrow_rows
 
@@ -39,7 +39,7 @@ TABLES = named(
     corpus_stock.change_data,
     corpus_stock.converted,
     corpus_stock.many_files,
-    corpus_by_hand.older_writers,
+    corpus_handwritten.older_writers,
 )
 
 # Older versions have no files any more, or the same ten thousand files.

@@ -8,10 +8,10 @@ import pytest
 
 import deltasql
 from deltasql.storage import open_storage
-from tests.migrate.brought_in import engine_rows
 from tests.migrate.corpus import Corpus
+from tests.migrate.imported import engine_rows
 from tests.migrate.test_corpus import TABLES
-from tests.oracles.own import own_log
+from tests.oracles.deltasql_reader import own_log
 from tests.oracles.readers import Deltalake, Place, stock_log
 from tests.selection import smoke
 

@@ -10,17 +10,17 @@ import pytest
 import deltasql.spark
 from deltasql.exceptions import UnsupportedFeatureError
 from tests.migrate import corpus_columns, corpus_features, corpus_logs
-from tests.migrate.brought_in import (
+from tests.migrate.corpus import Corpus, named
+from tests.migrate.imported import (
     BroughtIn,
     assert_kept_whole,
     assert_same_in,
     engine_rows,
     sql_content,
 )
-from tests.migrate.corpus import Corpus, named
-from tests.migrate.spark_maker import commit_times, configured
+from tests.migrate.spark_tables import commit_times, configured
 from tests.mirror.support import open_mirrored
-from tests.oracles.own import own_state
+from tests.oracles.deltasql_reader import own_state
 from tests.oracles.readers import Deltalake, DeltaSpark
 from tests.selection import EVERYTHING, smoke
 

@@ -23,7 +23,7 @@ from deltasql.exceptions import (
 from deltasql.model.actions import Protocol
 from deltasql.phases import hooked
 from tests.commit.support import audit
-from tests.migrate.handing_over import (
+from tests.migrate.authority_support import (
     IDS,
     NAME,
     everything_below,

@@ -14,15 +14,15 @@ import pytest
 
 from deltasql import SetTransaction
 from deltasql.model.clock import now_ms
-from tests.migrate.hand_made import PROTOCOL, HandMade, column, metadata
+from tests.migrate.handwritten import PROTOCOL, HandMade, column, metadata
 from tests.mirror.support import forget_commits_below, open_mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql import Catalog
-    from deltasql.mirror.verify.verify import VerifyReport
     from deltasql.uri import DeltaSqlUri
+    from deltasql.verify.report import VerifyReport
 
 pytestmark = pytest.mark.two_databases
 

@@ -24,10 +24,11 @@ from deltasql.exceptions import (
 )
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.load_table import LoadCounts, load_commits
+from deltasql.migrate.importing.log_source import LocalLog
 from deltasql.mirror.log.listing import list_log
 from deltasql.storage import open_storage
 from tests.commit.support import audit
-from tests.migrate.handing_over import (
+from tests.migrate.authority_support import (
     NAME,
     everything_below,
     is_sound,
@@ -292,6 +293,16 @@ def test_follow_reports_missing_data_files(catalog: Catalog, place: Path) -> Non
     assert catalog.table(NAME).version() == HEAD
 
 
+def test_nested_log_with_missing_data_files_can_be_followed(
+    catalog_uri: DeltaSqlUri, place: Path
+) -> None:
+    (place / paths_at_stock(place)[0]).unlink()
+    with open_catalog(catalog_uri, table={"allow_nested_location": True}) as catalog:
+        catalog.create_table("outer", SCHEMA, location=str(place.parent))
+        report = catalog.follow(str(place))
+    assert any("missing" in note for note in report.notes)
+
+
 def paths_at_stock(place: Path) -> list[str]:
     return stock_paths_at(place, HEAD)
 
@@ -329,7 +340,8 @@ def test_commit_that_another_process_loaded_is_not_loaded_twice(
     # The loader reads the head after the refresh, but its listing is older.
     loader = LogLoader(catalog.store, catalog.resolve(NAME))
     with pytest.raises(VersionTakenError, match="committed to while"):
-        load_commits(loader, storage, listing, last, last, LoadCounts(), on_batch=lambda: None)
+        log = LocalLog(storage, listing)
+        load_commits(loader, log, last, last, LoadCounts(), on_batch=lambda: None)
     audit(catalog)
 
 

@@ -13,7 +13,7 @@ from deltasql.exceptions import (
     TableFollowsError,
 )
 from tests.each import check_each
-from tests.migrate.handing_over import (
+from tests.migrate.authority_support import (
     NAME,
     everything_below,
     open_catalog,

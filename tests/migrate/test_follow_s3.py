@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import deltalake
 import pytest
 
-from tests.migrate.handing_over import NAME, is_sound, open_catalog, ours, sql_ids
+from tests.migrate.authority_support import NAME, is_sound, open_catalog, ours, sql_ids
 from tests.migrate.sources import rows
 
 if TYPE_CHECKING:

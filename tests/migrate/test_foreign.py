@@ -97,7 +97,9 @@ def test_foreign_commit_on_the_head_is_adopted_unchanged(catalog: Catalog) -> No
     files = [commit_path(location, version).read_bytes() for version in (2, 3)]
     report = catalog.mirror.adopt("t")
     assert report.adopted == {2: 2, 3: 3}
-    assert report.aside == []
+    assert report.backups == []
+    with pytest.warns(DeprecationWarning, match="use backups instead"):
+        assert report.aside == []
     assert [commit_path(location, version).read_bytes() for version in (2, 3)] == files
     assert state(catalog) == (ACTIVE, 3, 3)
     assert catalog.table("t").history()[0].info.engine_info.startswith("delta-rs")
@@ -138,8 +140,8 @@ def test_foreign_append_is_adopted_after_the_commits_of_sql(catalog: Catalog) ->
     report = catalog.mirror.adopt("t")
     assert report.adopted == {2: 3, 3: 4}
     assert report.released
-    assert len(report.aside) == 2
-    assert foreign in [(Path(location) / name).read_bytes() for name in report.aside]
+    assert len(report.backups) == 2
+    assert foreign in [(Path(location) / name).read_bytes() for name in report.backups]
     assert state(catalog) == (ACTIVE, 4, 4)
     assert seen(catalog) == [1, 2, 3, 4]
     assert is_sound(catalog)
@@ -182,7 +184,7 @@ def test_reject_keeps_copies_of_commits_and_checkpoint(catalog: Catalog) -> None
     deltalake.DeltaTable(location).compact_logs(1, 3)
     report = catalog.mirror.reject("t")
     assert report.rejected == [2, 3]
-    assert {Path(name).name.removesuffix(".aside") for name in report.aside} >= {
+    assert {Path(name).name.removesuffix(".aside") for name in report.backups} >= {
         f"{1:020d}.{3:020d}.compacted.json",
         f"{2:020d}.json",
         f"{3:020d}.json",
@@ -204,6 +206,7 @@ def test_adopt_and_reject_without_foreign_commits_change_nothing(catalog: Catalo
             "location": catalog.table("t").location,
             "adopted": {},
             "rejected": [],
+            "backups": [],
             "aside": [],
             "released": False,
             "dry_run": False,
@@ -278,7 +281,7 @@ def test_interrupted_adopt_is_completed_by_the_next(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("deltasql.migrate.authority.foreign_commits._move_aside", die)
+        patched.setattr("deltasql.migrate.authority.foreign_commits._move_to_backup", die)
         catalog.mirror.adopt("t")
     assert catalog.table("t").version() == 3
     assert catalog.mirror.adopt("t").adopted == {2: 3}

@@ -37,7 +37,7 @@ from tests.migrate.sources import (
     stock_paths_at,
 )
 from tests.mirror.support import LOG, commit_path, forget_commits_below
-from tests.trouble import SHUT
+from tests.troubleshooting import SHUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -407,11 +407,9 @@ def test_unknown_action_is_reported(source: Path, catalog: Catalog) -> None:
     assert "hologram (1)" in report.summary()
 
 
-def test_many_data_files_are_checked_by_listing(
-    source: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+def test_missing_files_outside_the_folder_of_the_table_are_found(
+    source: Path, catalog: Catalog
 ) -> None:
-    """Files outside the table's folder are still looked up one by one."""
-    monkeypatch.setattr("deltasql.migrate.importing.checks._MAX_LOOKUPS", 3)
     live = stock_paths_at(source, HEAD)
     elsewhere = source.parent / "elsewhere"
     elsewhere.mkdir()

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.one_database
 
 @pytest.fixture(autouse=True)
 def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltasql.migrate.importing.verify._LARGE", 2)
-    monkeypatch.setattr("deltasql.migrate.importing.fingerprint._PAGE", 3)
+    monkeypatch.setattr("deltasql.verify.large_tables._LARGE", 2)
+    monkeypatch.setattr("deltasql.verify.sql_state._PAGE", 3)
 
 
 @pytest.mark.parametrize("is_cleaned", [False, True], ids=["whole", "cleaned"])

@@ -14,7 +14,7 @@ from deltasql.migrate.importing.load_checkpoint import same_size
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.mirror.log.listing import list_log
 from deltasql.mirror.log.read import read_commits, read_state, read_states, stream_state
-from deltasql.mirror.verify.sql_state import SqlState
+from deltasql.verify.sql_state import SqlState
 from tests.conftest import new_catalog_uri
 from tests.migrate.small_logs import (
     added,

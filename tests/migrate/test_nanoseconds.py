@@ -11,7 +11,7 @@ import pytest
 
 import deltasql
 from deltasql.exceptions import TxnLogError
-from tests.migrate.handing_over import open_catalog
+from tests.migrate.authority_support import open_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import pytest
 
 from deltasql.exceptions import OtherAuthorityError
 from deltasql.migrate.authority.log_owner import COPY_FILE
-from tests.migrate.handing_over import (
+from tests.migrate.authority_support import (
     IDS,
     NAME,
     everything_below,

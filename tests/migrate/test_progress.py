@@ -9,7 +9,7 @@ import pytest
 
 from deltasql.cli.progress import facts_text, of_phase
 from deltasql.model.progress import Progress
-from tests.migrate.handing_over import NAME, open_catalog, ours, theirs
+from tests.migrate.authority_support import NAME, open_catalog, ours, theirs
 from tests.migrate.sources import HEAD
 
 if TYPE_CHECKING:

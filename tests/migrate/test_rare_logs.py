@@ -15,7 +15,7 @@ from deltasql.exceptions import LogParseError, TxnLogStorageError, VersionGapErr
 from deltasql.mirror.log.encode import commits_between
 from deltasql.model.clock import now_ms
 from deltasql.storage.base import LONGEST_READ
-from tests.migrate.hand_made import PROTOCOL, HandMade, added, column, metadata, removed
+from tests.migrate.handwritten import PROTOCOL, HandMade, added, column, metadata, removed
 from tests.mirror.support import forget_commits_below, open_mirrored
 
 if TYPE_CHECKING:

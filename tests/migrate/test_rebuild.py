@@ -13,8 +13,8 @@ import pytest
 import deltasql
 from deltasql.api.catalog.connect import is_new
 from deltasql.mirror.log.encode import commits_between
-from deltasql.mirror.verify.sql_state import SqlState
-from deltasql.mirror.verify.verify import verify_table
+from deltasql.verify.sql_state import SqlState
+from deltasql.verify.verify_log import verify_table
 from tests.conftest import add_file, new_catalog_uri
 from tests.mirror.published import CHECKPOINT, HEAD, append, publish_history, storage_of
 from tests.mirror.support import LOG, commit_path, forget_commits_below, log_bytes, open_mirrored

@@ -15,7 +15,7 @@ from deltasql.exceptions import (
 )
 from deltasql.migrate.authority.log_owner import OWNER_FILE
 from deltasql.model.actions import Protocol
-from tests.migrate.handing_over import (
+from tests.migrate.authority_support import (
     IDS,
     NAME,
     cut_over,

@@ -21,7 +21,15 @@ from deltasql.exceptions import (
     UnsupportedFeatureError,
     VersionGapError,
 )
-from tests.migrate.hand_made import MAPPED, PROTOCOL, VECTORS, HandMade, column, metadata, numbered
+from tests.migrate.handwritten import (
+    MAPPED,
+    PROTOCOL,
+    VECTORS,
+    HandMade,
+    column,
+    metadata,
+    numbered,
+)
 from tests.mirror.support import open_mirrored
 
 if TYPE_CHECKING:

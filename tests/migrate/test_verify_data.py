@@ -13,8 +13,8 @@ import pytest
 
 import deltasql
 from deltasql.engine.choose import open_engine
-from deltasql.operations.verify import statistics as measure
-from deltasql.operations.verify.verify import verify_snapshot
+from deltasql.verify import statistics as measure
+from deltasql.verify.verify_data import verify_snapshot
 from tests.mirror.published import HEAD, change_commit, forget_derived, publish_history
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
@@ -22,8 +22,8 @@ from tests.oracles.fixed_set import TABLES
 
 if TYPE_CHECKING:
     from deltasql import Catalog
-    from deltasql.operations.verify.report import DataReport
     from deltasql.uri import DeltaSqlUri
+    from deltasql.verify.report import DataReport
 
 pytestmark = pytest.mark.one_database
 
@@ -56,7 +56,7 @@ def test_correct_data_has_no_difference(
         (report,) = catalog.mirror.verify("t", versions="sample", data=checks)
         (found,) = report.data
         assert report.ok, report.summary()
-        assert isinstance(found, deltasql.operations.verify.report.DataReport)
+        assert isinstance(found, deltasql.verify.report.DataReport)
         assert found.version == HEAD
         assert found.files == len(live_files(catalog))
         assert found.rows == (None if checks == "files" else 3)
@@ -172,11 +172,22 @@ def test_differing_rows_are_shown(kept: Catalog) -> None:
     forget_derived(location)
     report = verify_data(kept, with_deltalake=False)
     assert report.counts == {"row": 2}
-    shown = {(each.column, each.logged, each.found) for each in report.differences}
+    shown = {(each.field, each.log, each.data) for each in report.differences}
     assert shown == {("id=8, p='a b'", 0, 1), ("id=8, p='b a'", 1, 0)}
     assert (
         "a row occurs 1 times in the data and 0 times in the log: id=8, p='a b'" in report.summary()
     )
+
+
+def test_old_names_of_a_difference_are_deprecated(kept: Catalog) -> None:
+    (file, *_) = live_files(kept).values()
+    file.unlink()
+    (difference,) = verify_data(kept, data="files").differences
+    new = {"field": None, "log": None, "data": None}
+    for (name, value), old in zip(new.items(), ("column", "told", "found"), strict=True):
+        with pytest.warns(DeprecationWarning, match=f"use {name} instead"):
+            assert getattr(difference, old) == value
+        assert difference.to_dict()[old] == difference.to_dict()[name]
 
 
 def test_duplicate_rows_are_counted(kept: Catalog) -> None:
@@ -190,9 +201,7 @@ def test_duplicate_rows_are_counted(kept: Catalog) -> None:
     path.write_text("\n".join(line for line in lines if line != adds[0]))
     forget_derived(location)
     report = verify_data(kept, with_deltalake=False)
-    assert [(e.logged, e.found) for e in report.differences] == [(2, 3)]
-    with pytest.warns(DeprecationWarning, match="use logged"):
-        assert report.differences[0].told == 2
+    assert [(e.log, e.data) for e in report.differences] == [(2, 3)]
 
 
 def test_deletion_vectors_are_verified(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
@@ -268,9 +277,7 @@ def test_data_on_s3_is_verified(
         storage.put(third, storage.read(third) + b"more")
         expected = {(first, "missing"), (second, "unreadable"), (third, "size")}
         for listed_from in (1, 100):
-            monkeypatch.setattr(
-                "deltasql.operations.verify.file_presence._LISTED_FROM", listed_from
-            )
+            monkeypatch.setattr("deltasql.engine.files.file_sizes._LISTED_FROM", listed_from)
             found = kinds(verify_data(catalog))
             assert expected <= found
             assert found - expected <= {(third, "unreadable")}

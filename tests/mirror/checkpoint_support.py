@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from deltasql.mirror.checkpoint.due import checkpoint_file
 from deltasql.mirror.checkpoint.write import write_checkpoint
+from deltasql.mirror.log.last_checkpoint import checkpoint_file
 from deltasql.storage import open_storage
 
 if TYPE_CHECKING:

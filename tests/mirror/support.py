@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltasql
+from deltasql.mirror.publish.targets import OWN
 
 if TYPE_CHECKING:
     from deltasql import Catalog
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
     from deltasql.uri import DeltaSqlUri
 
 LOG = "_delta_log"
@@ -20,6 +23,14 @@ def open_mirrored(uri: DeltaSqlUri | str, folder: Path | str, **settings: Any) -
     """Open a catalog that publishes before a commit returns, with its data root in a folder."""
     defaults = {"mirror": {"mode": "sync"}, "table": {"data_root": str(folder)}}
     return deltasql.connect(uri, create=True, **{**defaults, **settings})
+
+
+def forget_published(store: Store, table: TableRow, *, from_version: int) -> None:
+    """Record this version and later ones as not published, as if the publisher was killed."""
+    key: dict[str, Any] = {"table_id": table.table_id, "target": OWN}
+    with store.change() as (session, _):
+        session.execute("set_published_version", **key, version=from_version - 1)
+        session.execute("delete_mirror_statuses", **key, first=from_version)
 
 
 def log_names(location: Path | str) -> list[str]:

@@ -8,9 +8,8 @@ import deltalake
 import pyarrow as pa
 
 from deltasql.config import Config
-from deltasql.mirror.checkpoint.due import checkpoint_file
 from deltasql.mirror.log import cleanup
-from deltasql.mirror.log.last_checkpoint import last_checkpoint_version
+from deltasql.mirror.log.last_checkpoint import checkpoint_file, last_checkpoint_version
 from deltasql.storage import open_storage
 from tests.conftest import add_file
 from tests.mirror.checkpoint_support import table_row

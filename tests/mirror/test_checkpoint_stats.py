@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from deltasql import AddFile
-from deltasql.mirror.checkpoint.stats import StatsParser, typed_value
 from deltasql.model.schema.schema import StructField, StructType
+from deltasql.model.typed_stats import StatsParser, typed_value
 from tests.mirror.checkpoint_support import actions_in, checkpoint, table_row
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 
 import deltasql
 from deltasql.mirror.checkpoint.checksum import checksum_file
-from deltasql.mirror.checkpoint.due import checkpoint_file
 from deltasql.mirror.log import cleanup
 from deltasql.mirror.log.cleanup import clean_log
 from deltasql.mirror.log.encode import commit_file
+from deltasql.mirror.log.last_checkpoint import checkpoint_file
 from deltasql.mirror.log.listing import LAST_CHECKPOINT
 from tests.mirror.checkpoint_support import checkpoint, table_row, table_storage
 from tests.mirror.support import checkpoint_versions, log_names, published_versions

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from deltasql.api.inspect.doctor import doctor
-from deltasql.mirror.verify import quick_check
-from tests.migrate.hand_made import PROTOCOL, HandMade, column, metadata
+from deltasql.verify import quick_check
+from tests.migrate.handwritten import PROTOCOL, HandMade, column, metadata
 from tests.mirror.published import CHECKPOINT, HEAD, append, storage_of
 from tests.mirror.support import LOG, commit_path, open_mirrored
 
@@ -90,7 +90,7 @@ def test_many_empty_commits_are_all_found_and_repaired(published: Catalog) -> No
     report = published.mirror.repair("t")
     assert report.ok, report.summary()
     assert report.replaced == list(range(1, HEAD + 1))
-    assert report.aside == []
+    assert report.backups == []
 
 
 def test_empty_commit_after_the_head_is_removed(published: Catalog) -> None:

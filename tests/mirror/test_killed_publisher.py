@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from deltasql.mirror.log.encode import commit_bytes
-from deltasql.mirror.publish.status import add_missing_targets, forget_published
+from deltasql.mirror.publish.status import add_missing_targets
 from deltasql.phases import hooked
 from tests.commit.support import SCHEMA, file, run
-from tests.mirror.support import LOG, commit_name, log_bytes, open_mirrored
+from tests.mirror.support import LOG, commit_name, forget_published, log_bytes, open_mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Callable

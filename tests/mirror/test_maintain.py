@@ -14,6 +14,7 @@ import pytest
 import deltasql
 from deltasql.api.catalog.connect import close_all
 from deltasql.mirror.log import cleanup
+from deltasql.mirror.log.encode import CommitFile
 from deltasql.mirror.log.last_checkpoint import last_checkpoint_version
 from deltasql.mirror.publish.after_publish import maintain
 from deltasql.mirror.publish.reconcile import Reconciler
@@ -207,9 +208,9 @@ def test_maintenance_is_idempotent(mirrored: Catalog) -> None:
     before = {name: (folder / name).read_bytes() for name in log_names(location)}
     config: Any = mirrored.config
     for version in range(3):
-        maintain(
-            mirrored.store, table_row(mirrored), open_storage(location), version, config=config
-        )
+        data = (folder / f"{version:020d}.json").read_bytes()
+        file = CommitFile(version, data, replaces_nothing=False)
+        maintain(mirrored.store, table_row(mirrored), open_storage(location), file, config=config)
     assert {name: (folder / name).read_bytes() for name in log_names(location)} == before
 
 

@@ -15,11 +15,12 @@ from deltalake import DeltaTable
 from deltasql import AddFile
 from deltasql.exceptions import MirrorDivergedError, TxnLogError
 from deltasql.mirror.log.encode import commit_bytes
-from deltasql.mirror.publish.status import forget_published, release
+from deltasql.mirror.publish.status import release
 from deltasql.phases import hooked
 from tests.commit.support import file, run, values
 from tests.mirror.support import (
     commit_path,
+    forget_published,
     log_bytes,
     log_names,
     open_mirrored,

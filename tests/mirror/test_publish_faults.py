@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.mirror.publish.status import forget_published
 from deltasql.phases import hooked
 from tests.commit.support import file
-from tests.mirror.support import commit_path, open_mirrored, published_versions
+from tests.mirror.support import commit_path, forget_published, open_mirrored, published_versions
 
 if TYPE_CHECKING:
     from pathlib import Path

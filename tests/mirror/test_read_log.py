@@ -30,7 +30,7 @@ from tests.mirror.support import LOG, commit_path, forget_commits_below
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.table import CatalogTable
+    from deltasql.api.catalog.base import CatalogTable
     from deltasql.mirror.log.read import LogState
 
 

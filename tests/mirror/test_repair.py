@@ -10,9 +10,9 @@ import deltalake
 import pytest
 
 from deltasql.mirror.publish.targets import ACTIVE, QUARANTINED, targets_of
-from deltasql.mirror.verify.repair import repair
-from deltasql.mirror.verify.verify import verify_table
 from deltasql.phases import hooked
+from deltasql.verify.repair import repair
+from deltasql.verify.verify_log import verify_table
 from tests.mirror.published import (
     CHECKPOINT,
     HEAD,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
-    from deltasql.mirror.verify.repair import RepairReport
     from deltasql.uri import DeltaSqlUri
+    from deltasql.verify.repair import RepairReport
 
 pytestmark = pytest.mark.two_databases
 
@@ -102,7 +102,7 @@ def test_repair_rewrites_a_damaged_checkpoint(published: Catalog, damage: bytes)
     report = mend(published)
     assert report.ok, report.summary()
     assert report.checkpoints == [CHECKPOINT]
-    (kept,) = report.aside
+    (kept,) = report.backups
     assert (Path(location) / kept).read_bytes() == damage
     assert is_sound(published)
 
@@ -160,7 +160,7 @@ def test_repair_without_force_keeps_a_foreign_commit(published: Catalog) -> None
     before = files(location)
     report = mend(published)
     assert not report.ok
-    assert report.aside == []
+    assert report.backups == []
     assert files(location) == before
     assert "diverged" in report.summary()
 
@@ -178,7 +178,7 @@ def test_repair_with_force_keeps_a_copy_of_the_foreign_commit(
         assert report.ok, report.summary()
         assert report.replaced == [2, 7]
         assert commits(location) == before
-        assert {(Path(location) / name).read_bytes() for name in report.aside} >= {theirs}
+        assert {(Path(location) / name).read_bytes() for name in report.backups} >= {theirs}
         assert is_sound(catalog)
 
 
@@ -191,7 +191,7 @@ def test_repair_with_force_moves_versions_after_the_head_away(published: Catalog
     assert not mend(published).ok
     report = mend(published, force=True)
     assert report.ok, report.summary()
-    assert len(report.aside) == 4  # two commits, a checkpoint and its hint
+    assert len(report.backups) == 4  # two commits, a checkpoint and its hint
     assert deltalake.DeltaTable(location).version() == HEAD
     assert append(published, 9) == HEAD + 1
     assert is_sound(published)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deltasql.exceptions import TxnLogStoreError
-from deltasql.mirror.publish.status import forget_published, mark_published, record_published
+from deltasql.mirror.publish.status import mark_published, record_published
 from deltasql.mirror.publish.targets import OWN
 
 if TYPE_CHECKING:
@@ -81,7 +81,3 @@ def test_published_version_only_advances_without_gaps(catalog: Catalog, table: T
     assert store.query("mirror_statuses", table_id=table_id, target=OWN, after=4, last=9) == []
     assert record_published(store, table_id, OWN, after=2, first=3, last=6) == 0
     assert published(catalog) == 6
-    forget_published(store, table, from_version=3)
-    assert published(catalog) == 2
-    forget_published(store, table, from_version=5)
-    assert published(catalog) == 2, "nothing to take back"

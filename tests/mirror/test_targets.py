@@ -14,7 +14,6 @@ import deltasql
 from deltasql import AddFile, DeletionVector
 from deltasql.exceptions import TxnLogConfigError, TxnLogMirrorError
 from deltasql.mirror.log.encode import files_named
-from deltasql.mirror.publish import targets as targets_module
 from tests.commit.support import file
 from tests.mirror.support import log_bytes, open_mirrored, published_versions
 
@@ -148,7 +147,7 @@ def test_view_is_updated_directly_to_the_latest_version(
             raise OSError("the disk is full")
         shown.append((location, version))
 
-    monkeypatch.setitem(targets_module.VIEWS, "duckdb", show)
+    monkeypatch.setattr("deltasql.mirror.duckdb.refresh.publish_view", show)
     place = str(tmp_path / "views.duckdb")
     write(mirrored, 1, 2)
     mirrored.mirror.add_target("t", "views", place, kind="duckdb")

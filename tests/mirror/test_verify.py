@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import deltasql
-from deltasql.mirror.verify.verify import VerifyReport, verify_table
+from deltasql.verify.verify_log import verify_table
 from tests.mirror.published import (
     CHECKPOINT,
     HEAD,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
+    from deltasql.verify.report import VerifyReport
 
 pytestmark = pytest.mark.two_databases
 
@@ -346,7 +347,8 @@ def test_wrong_totals_of_a_checksum_are_found(published: Catalog) -> None:
 
 def test_many_differences_are_all_counted_and_some_kept(tmp_path: Path) -> None:
     from deltasql.mirror.log.file_tables import FILES
-    from deltasql.mirror.verify.differences import Differences, compare_files
+    from deltasql.verify.compare import compare_files
+    from deltasql.verify.report import Differences
 
     count = 100_000
     paths = pa.array([f"f{n}" for n in range(count)])

@@ -49,7 +49,7 @@ def test_nan_partition_value_is_parsed() -> None:
     [("x", "long"), ("2024-13-01", "date"), ("maybe", "boolean"), ("1,5", "decimal(5,2)")],
 )
 def test_invalid_partition_value_is_named_in_the_error(text: str, data_type: str) -> None:
-    with pytest.raises(TxnLogProtocolError, match="no partition value"):
+    with pytest.raises(TxnLogProtocolError, match="not a partition value"):
         parse_partition_value(text, data_type)
 
 

@@ -392,8 +392,9 @@ def test_float_literal_bounds_cover_float_and_double() -> None:
 
 def test_predicate_is_translated_to_the_sql_of_an_engine() -> None:
     parsed = parse("""`odd name.x` <=> 1 AND s = "te'xt" AND d < DATE '2020-01-01'""")
-    duckdb = parsed.to_sql("duckdb")
+    duckdb = parsed.expression.sql("duckdb")
     assert duckdb == (
-        "\"odd name.x\" IS NOT DISTINCT FROM 1 AND s = 'te''xt' AND d < CAST('2020-01-01' AS DATE)"
+        "\"odd name.x\" IS NOT DISTINCT FROM 1 AND \"s\" = 'te''xt' "
+        "AND \"d\" < CAST('2020-01-01' AS DATE)"
     )
-    assert parse(parsed.to_sql("spark")).tree == parsed.tree
+    assert parse(parsed.expression.sql("spark")).tree == parsed.tree

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltasql.api.deltalake_compat.handle.dml import DmlSide
+from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 from deltasql.store.records import cdc_from_row
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deltasql.operations.table_stage import TableStage
 
 
-def make(catalog: Catalog, *parts: pa.Table, name: str = "t", **options: Any) -> DmlSide:
+def make(catalog: Catalog, *parts: pa.Table, name: str = "t", **options: Any) -> RawTable:
     """Write a table, one commit and one file per part, and return a handle on it."""
     for place, part in enumerate(parts):
         with catalog.begin() as tx:
@@ -27,9 +27,9 @@ def make(catalog: Catalog, *parts: pa.Table, name: str = "t", **options: Any) ->
     return handle(catalog, name)
 
 
-def handle(catalog: Catalog, name: str = "t") -> DmlSide:
+def handle(catalog: Catalog, name: str = "t") -> RawTable:
     """Open a table at its latest version."""
-    return DmlSide(catalog, catalog.resolve(name))
+    return RawTable(catalog, catalog.resolve(name))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from deltasql.exceptions import (
     TxnLogSchemaError,
     UnsupportedFeatureError,
 )
-from tests.operations.care import agree, numbers, open_lake, opened, own_rows, published
+from tests.operations.maintenance import agree, numbers, open_lake, opened, own_rows, published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from tests.operations.dml import handle, held, make
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.api.deltalake_compat.handle.dml import DmlSide
+    from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 
 pytestmark = pytest.mark.every_database
 
@@ -24,7 +24,7 @@ SERIALIZABLE = {"delta.isolationLevel": "Serializable"}
 WEAKER = {"delta.isolationLevel": "WriteSerializable"}
 
 
-def two_files(catalog: Catalog, **options: object) -> DmlSide:
+def two_files(catalog: Catalog, **options: object) -> RawTable:
     return make(
         catalog,
         pa.table({"id": [1, 2], "v": [0, 0]}),

@@ -15,11 +15,11 @@ from tests.oracles.deletion_vectors import inline_vector
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.api.deltalake_compat.handle.dml import DmlSide
+    from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 
 
 @pytest.fixture
-def table(catalog: Catalog) -> DmlSide:
+def table(catalog: Catalog) -> RawTable:
     """A table with rows 0 to 5 in one file; the rows 0 and 3 are deleted by a deletion vector."""
     rows = pa.table({"id": list(range(6)), "v": [0] * 6})
     first = make(catalog, rows, properties={"delta.enableDeletionVectors": "true"})
@@ -41,27 +41,27 @@ def vectors(catalog: Catalog) -> int:
         return sum(bool(text) for text in target.files()["deletion_vector"].to_pylist())
 
 
-def test_delete_counts_and_copies_live_rows_only(catalog: Catalog, table: DmlSide) -> None:
+def test_delete_counts_and_copies_live_rows_only(catalog: Catalog, table: RawTable) -> None:
     metrics = json.loads(table.delete("id <= 1"))
     assert (metrics["num_deleted_rows"], metrics["num_copied_rows"]) == (1, 3)
     assert [row["id"] for row in held(catalog)] == [2, 4, 5]
     assert vectors(catalog) == 0
 
 
-def test_file_whose_live_rows_all_match_is_removed(catalog: Catalog, table: DmlSide) -> None:
+def test_file_whose_live_rows_all_match_is_removed(catalog: Catalog, table: RawTable) -> None:
     metrics = json.loads(table.delete("id >= 0"))
     assert (metrics["num_deleted_rows"], metrics["num_added_files"]) == (4, 0)
     assert held(catalog) == []
 
 
-def test_update_does_not_restore_deleted_rows(catalog: Catalog, table: DmlSide) -> None:
+def test_update_does_not_restore_deleted_rows(catalog: Catalog, table: RawTable) -> None:
     metrics = json.loads(table.update({"v": "1"}, "id < 4"))
     assert (metrics["num_updated_rows"], metrics["num_copied_rows"]) == (2, 2)
     assert [(row["id"], row["v"]) for row in held(catalog)] == [(1, 1), (2, 1), (4, 0), (5, 0)]
 
 
 def test_merge_inserts_rows_that_a_deletion_vector_deleted(
-    catalog: Catalog, table: DmlSide
+    catalog: Catalog, table: RawTable
 ) -> None:
     with catalog.begin() as tx:
         merger = tx.merge("t", pa.table({"id": [3, 4], "v": [9, 9]}), "target.id = source.id")

@@ -10,7 +10,7 @@ import pytest
 import sqlglot
 
 from deltasql.engine.duckdb import instance as duckdb_shared
-from deltasql.model.predicates import predicate
+from deltasql.model.predicates import parser
 from tests.operations.dml import handle, make
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return real(text, **options)
 
     monkeypatch.setattr(sqlglot, "parse_one", parse_one)
-    predicate._parsed.cache_clear()
+    parser._parsed.cache_clear()
     return texts
 
 

@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolErr
 import deltasql
 from deltasql.api.catalog.connect import close_all
 from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
-from tests.operations.twins import Twins
+from tests.operations.deltalake_comparison import Twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from deltasql.exceptions import CommitConflictError, ConcurrentDeleteDeleteError, TxnLogError
 from tests.conftest import new_catalog_uri
-from tests.operations.care import (
+from tests.operations.maintenance import (
     agree,
     numbers,
     open_lake,

@@ -18,7 +18,7 @@ from deltasql.exceptions import (
     TxnLogError,
     VersionNotFoundError,
 )
-from tests.operations.care import agree, numbers, open_lake, opened, own_rows, stock_rows
+from tests.operations.maintenance import agree, numbers, open_lake, opened, own_rows, stock_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

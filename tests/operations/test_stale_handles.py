@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction
 
-from deltasql.api.deltalake_compat.handle.table import RawTable
+from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 from deltasql.exceptions import CommitConflictError, TableChangedError
 from deltasql.operations.create import replace_table
 from tests.operations.dml import held, make

@@ -22,7 +22,7 @@ from deltasql.model.clock import now_ms
 from deltasql.operations.vacuum import file_search as vacuum_search
 from tests.conftest import new_catalog_uri
 from tests.counting import counting
-from tests.operations.care import (
+from tests.operations.maintenance import (
     agree,
     data_files,
     numbers,

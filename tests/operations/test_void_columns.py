@@ -13,7 +13,7 @@ import deltasql
 import deltasql.spark
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError, UnsupportedFeatureError
 from deltasql.storage import open_storage
-from tests.migrate.hand_made import PROTOCOL, HandMade, array, column, metadata, struct
+from tests.migrate.handwritten import PROTOCOL, HandMade, array, column, metadata, struct
 from tests.mirror.support import open_mirrored
 
 if TYPE_CHECKING:

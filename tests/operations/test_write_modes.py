@@ -22,7 +22,7 @@ from deltasql.exceptions import (
     TxnLogTransactionError,
     VersionTakenError,
 )
-from tests.operations.twins import Twins, properties, rows
+from tests.operations.deltalake_comparison import Twins, properties, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

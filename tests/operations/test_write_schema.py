@@ -13,7 +13,7 @@ import pytest
 import deltasql
 from deltasql.api.catalog.connect import close_all
 from deltasql.exceptions import TxnLogSchemaError, TxnLogTransactionError
-from tests.operations.twins import Twins, rows
+from tests.operations.deltalake_comparison import Twins, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

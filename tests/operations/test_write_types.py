@@ -17,7 +17,7 @@ import pytest
 import deltasql
 from deltasql.api.catalog.connect import close_all
 from deltasql.exceptions import TxnLogError
-from tests.operations.twins import Twins
+from tests.operations.deltalake_comparison import Twins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

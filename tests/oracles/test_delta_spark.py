@@ -9,9 +9,9 @@ from deltalake.exceptions import DeltaProtocolError
 
 from tests.conftest import new_catalog_uri
 from tests.mirror.support import open_mirrored
+from tests.oracles.deltasql_reader import own_log, own_rows, own_state
 from tests.oracles.fixed_set import READERS, TABLES, Lake, checked_versions
 from tests.oracles.foreign import bring_in, write_foreign
-from tests.oracles.own import own_log, own_rows, own_state
 from tests.oracles.readers import DeltaSpark, Place, stock_log
 from tests.oracles.test_fixed_tables import checkpoint_alone
 from tests.selection import smoke

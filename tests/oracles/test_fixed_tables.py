@@ -16,8 +16,8 @@ from tests.mirror.support import (
     forget_commits_below,
     open_mirrored,
 )
+from tests.oracles.deltasql_reader import own_log, own_rows
 from tests.oracles.fixed_set import TABLES, Lake, checked_versions, table_and_reader
-from tests.oracles.own import own_log, own_rows
 from tests.oracles.readers import DuckDb, Place, stock_log
 from tests.selection import smoke
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from deltasql.storage import Storage, join_location, open_storage
 from tests.mirror.support import commit_name, open_mirrored
-from tests.oracles.own import own_log
+from tests.oracles.deltasql_reader import own_log
 from tests.oracles.random_commits import Random
 from tests.oracles.readers import Deltalake, Place, stock_log
 from tests.selection import examples

@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import new_catalog_uri
 from tests.mirror.support import open_mirrored
 from tests.oracles import fixed_set
+from tests.oracles.deltasql_reader import own_log, own_rows
 from tests.oracles.fixed_set import TABLES, Lake, checked_versions, table_and_reader
-from tests.oracles.own import own_log, own_rows
 from tests.oracles.readers import stock_log
 from tests.oracles.tables import many_commits
 from tests.s3 import new_bucket, options_for

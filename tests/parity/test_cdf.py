@@ -131,6 +131,9 @@ def test_columns_option_selects_columns(lake: Lake) -> None:
 def test_predicate_filters_changes(lake: Lake) -> None:
     table = changed(lake)
     assert feed(table, predicate="id = 2") == [row for row in EVERYTHING if row[1] == 2]
+    halves = feed(table, predicate="id / 2 = 1")  # the division of integers
+    assert halves == [row for row in EVERYTHING if row[1] in (2, 3)]
+    assert feed(table, predicate="id in (select 2)") == feed(table, predicate="id = 2")
     inserts = feed(table, predicate="_change_type = 'insert' and _commit_version > 0")
     assert inserts == [row for row in EVERYTHING if row[0] and row[2] == "insert"]
 

@@ -103,9 +103,14 @@ def test_new_handle_can_repeat_an_application_transaction(lake: Lake) -> None:
 
 
 def test_reserved_custom_metadata_keys_are_refused(lake: Lake) -> None:
-    properties = CommitProperties(custom_metadata={"operation": "mine"})
-    with pytest.raises((ValueError, Exception)):
-        lake.write_deltalake(lake.uri("t"), sample(), commit_properties=properties)
+    for key in ("operation", "timestamp", "engineInfo"):
+        properties = CommitProperties(custom_metadata={key: "mine"})
+        with pytest.raises(ValueError, match=f"custom_metadata key '{key}' is generated"):
+            lake.write_deltalake(lake.uri("t"), sample(), commit_properties=properties)
+    for key in ("operationParameters", "readVersion", "isolationLevel", "isBlindAppend"):
+        properties = CommitProperties(custom_metadata={key: "mine"})
+        with pytest.raises(ValueError, match=rf"custom_metadata\['{key}'\] must be"):
+            lake.write_deltalake(lake.uri("t"), sample(), commit_properties=properties)
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 
 

@@ -27,7 +27,7 @@ from deltasql.model.actions import (
 )
 from deltasql.model.clock import from_ms
 from deltasql.model.schema.schema import StructField, StructType
-from deltasql.snapshot.cache import FileCache
+from deltasql.snapshot.files import FileCache
 from deltasql.snapshot.snapshot import Snapshot, Totals, open_snapshot
 
 if TYPE_CHECKING:

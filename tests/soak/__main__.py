@@ -49,10 +49,12 @@ def main(arguments: list[str]) -> int:
                 threads=backend == "duckdb",
             )
         load = round(os.getloadavg()[1])
-        told = figures(soak, title=_TITLES[backend], seed=asked.seed, backend=backend, load=load)
-        print(tables(told), flush=True)
-        print("\n".join([*told["problems"][:20], f"what was done is in {folder}"]), flush=True)
-        found.append(told)
+        reported = figures(
+            soak, title=_TITLES[backend], seed=asked.seed, backend=backend, load=load
+        )
+        print(tables(reported), flush=True)
+        print("\n".join([*reported["problems"][:20], f"what was done is in {folder}"]), flush=True)
+        found.append(reported)
     about = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "cpus": os.cpu_count(),

@@ -141,9 +141,9 @@ def _sums(catalog: Catalog, done: Operation, rng: random.Random) -> None:
         for name in rng.sample(TABLES, len(TABLES)):
             _see(tx, done, name)
             rows[name] = tx.read(name)
-            told = tx.snapshot(name).totals().num_records
-            if rows[name].num_rows != told:
-                raise Torn(f"{name}: {rows[name].num_rows} rows, the log tells {told}")
+            reported = tx.snapshot(name).totals().num_records
+            if rows[name].num_rows != reported:
+                raise Torn(f"{name}: {rows[name].num_rows} rows, the log has {reported}")
         if found := contradictions(rows):
             raise Torn(f"{found} at {done.versions}")
 
@@ -169,9 +169,9 @@ def _outside(catalog: Catalog, done: Operation, rng: random.Random) -> None:
         raise
     except Exception as error:  # any error by which deltalake reports a missing file
         raise OSError(f"deltalake: {error}") from error
-    told = pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()
-    if rows != sum(told):
-        raise Torn(f"{name} at {table.version()}: {rows} rows, its log tells {sum(told)}")
+    reported = pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()
+    if rows != sum(reported):
+        raise Torn(f"{name} at {table.version()}: {rows} rows, its log has {sum(reported)}")
 
 
 def _opened(location: str, done: Operation) -> deltalake.DeltaTable:

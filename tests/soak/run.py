@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.commit.support import PROCESSES
-from tests.soak import clients, keepers
-from tests.soak.judge import judge
+from tests.soak import clients, maintenance
+from tests.soak.checks import check_run
 from tests.soak.ledger import create
 from tests.soak.record import Recorder, load
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
     from deltasql import Catalog
-    from tests.soak.judge import Verdict
+    from tests.soak.checks import Verdict
     from tests.soak.ledger import Place
     from tests.soak.record import Operation
 
 _ROLES = {
     "writer": clients.write,
     "reader": clients.read,
-    "reconciler": keepers.reconcile,
-    "optimizer": keepers.optimize,
-    "vacuum": keepers.vacuum,
+    "reconciler": maintenance.reconcile,
+    "optimizer": maintenance.optimize,
+    "vacuum": maintenance.vacuum,
 }
 _SAMPLE_S = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -70,7 +70,7 @@ def run(
         operations = load(place.folder)
         took = max(each.start_s + each.seconds for each in operations)
         took -= min(each.start_s for each in operations)
-        return Soak(took, operations, judge(catalog, operations), samples)
+        return Soak(took, operations, check_run(catalog, operations), samples)
 
 
 def _in_processes(

@@ -173,9 +173,9 @@ def telling(lake: Catalog) -> Iterator[None]:
     try:
         yield
     except TxnLogEngineError as error:
-        told = str(error)
-        if "default.t" not in told or "run it again" not in told:
-            raise AssertionError(told) from error
+        message = str(error)
+        if "default.t" not in message or "run it again" not in message:
+            raise AssertionError(message) from error
         if lake.store.intents_before(2**60):
             raise AssertionError("intents are left") from error
         raise

@@ -121,7 +121,7 @@ def test_no_table_is_created_for_unsupported_columns(spark: SparkSession, lake: 
 
 BROKEN = {
     "a null where none may be": "SELECT CAST(NULL AS BIGINT) AS id, 'x' AS v, 1.00BD AS n",
-    "text that is no number": "SELECT 'one' AS id, 'x' AS v, 1.00BD AS n",
+    "text that is not a number": "SELECT 'one' AS id, 'x' AS v, 1.00BD AS n",
     "a number that is too large": "SELECT 4L AS id, 'x' AS v, 123456.78BD AS n",
 }
 

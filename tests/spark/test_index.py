@@ -373,19 +373,19 @@ def test_names_that_need_encoding_are_detected(name: str) -> None:
 def test_encoding_a_thousand_names_reads_the_session_settings_once(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = 0
+    calls = 0
     get = spark.conf.get
 
     def counted(*arguments: Any) -> Any:
-        nonlocal asked
-        asked += 1
+        nonlocal calls
+        calls += 1
         return get(*arguments)
 
     monkeypatch.setattr(spark.conf, "get", counted)
     names = pa.chunked_array([[f"a(b)-{number}.parquet" for number in range(1000)]])
     start, uris = spark_index._uris(spark, "s3://bucket/t", names)
     assert (start, uris[7].as_py()) == ("", "s3a://bucket/t/a%28b%29-7.parquet")
-    assert asked == 1
+    assert calls == 1
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a%20b.parquet"])

@@ -81,14 +81,14 @@ def test_z_order_clusters_rows(spark: SparkSession, lake: Catalog, engine: str) 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ranks_follow_the_order_of_values_of_every_type(spark: SparkSession, engine: str) -> None:
-    moments = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(600)]
+    timestamps = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(600)]
     data = pa.table(
         {
             "number": pa.array([*range(598), None, None]),
             "real": pa.array([float("nan"), -0.5, *[n / 7 for n in range(598)]]),
             "text": pa.array([None, *[f"{n % 300:04}" for n in range(599)]]),
             "exact": pa.array([Decimal(n) / 4 for n in range(600)], pa.decimal128(20, 2)),
-            "moment": pa.array(moments, pa.timestamp("us", "UTC")),
+            "moment": pa.array(timestamps, pa.timestamp("us", "UTC")),
             "raw": pa.array([bytes([n // 256, n % 256]) for n in range(600)]),
             "flag": pa.array([n % 2 == 0 for n in range(600)]),
             "nothing": pa.array([None] * 600, pa.int64()),
@@ -162,9 +162,9 @@ def test_full_vacuum_finds_unreferenced_files_of_spark(spark: SparkSession, lake
     spark.range(5).write.parquet(str(root / "somebody"))
     table = deltasql.DeltaTable(lake.uri.with_table("t").to_string())
     found = table.vacuum(retention_hours=0, enforce_retention_duration=False, full=True)
-    strays = [name for name in found if name.startswith("somebody/part-")]
-    assert len(strays) == len(list((root / "somebody").glob("part-*")))
-    assert len(found) - len(strays) == 8
+    unreferenced = [name for name in found if name.startswith("somebody/part-")]
+    assert len(unreferenced) == len(list((root / "somebody").glob("part-*")))
+    assert len(found) - len(unreferenced) == 8
 
 
 @pytest.fixture
@@ -191,17 +191,17 @@ def crowded(lake: Catalog) -> Path:
 def test_full_vacuum_lists_the_same_files_on_executors_and_driver(
     spark: SparkSession, lake: Catalog, crowded: Path
 ) -> None:
-    told: list[Progress] = []
+    reports: list[Progress] = []
     options = {"retention_hours": 0, "enforce_retention_duration": False, "full": True}
     here = lake.vacuum("t", **options)
-    there = lake.vacuum("t", engine="spark", session=spark, on_progress=told.append, **options)
+    there = lake.vacuum("t", engine="spark", session=spark, on_progress=reports.append, **options)
     assert sorted(there) == sorted(here)
-    strays = {"p=7/stray", "odd/deep/stray", "_change_data/stray"}
+    unreferenced = {"p=7/stray", "odd/deep/stray", "_change_data/stray"}
     removed = lake.table("t").snapshot(0).files()["path"].to_pylist()
-    assert set(there) == {*strays, *removed}
-    assert {(each.table, each.phase, each.unit) for each in told} == {("t", "listing", "ranges")}
-    assert told[-1].done == told[-1].total > 8
-    assert [each.done for each in told] == sorted(each.done for each in told)
+    assert set(there) == {*unreferenced, *removed}
+    assert {(each.table, each.phase, each.unit) for each in reports} == {("t", "listing", "ranges")}
+    assert reports[-1].done == reports[-1].total > 8
+    assert [each.done for each in reports] == sorted(each.done for each in reports)
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
@@ -209,16 +209,16 @@ def test_vacuum_on_executors_deletes_files_and_reports_progress(
     spark: SparkSession, lake: Catalog, crowded: Path
 ) -> None:
     live = set(lake.table("t").snapshot().files()["path"].to_pylist())
-    told: list[Progress] = []
+    reports: list[Progress] = []
     set_catalog(spark, lake)
     with settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
-        DeltaTable.forName(spark, "t").vacuum(0, on_progress=told.append)
+        DeltaTable.forName(spark, "t").vacuum(0, on_progress=reports.append)
     left = {str(each.relative_to(crowded)) for each in crowded.rglob("*") if each.is_file()}
     hidden = {"_hidden/f", "p=9/.f"}
     inner = {"p=3/inner/p=1/f", "p=3/inner/_delta_log/00000000000000000000.json"}
     assert left == {*live, *hidden, *inner}
-    assert [each.phase for each in told if each.done == each.total] == ["listing", "deleting"]
-    assert told[-1].done == 43
+    assert [each.phase for each in reports if each.done == each.total] == ["listing", "deleting"]
+    assert reports[-1].done == 43
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
@@ -264,13 +264,15 @@ def test_optimize_stopped_in_its_progress_callback_leaves_no_files(
 def test_optimize_reports_progress_on_spark(spark: SparkSession, lake: Catalog, kind: str) -> None:
     fill(lake)
     set_catalog(spark, lake)
-    told: list[tuple[int, int]] = []
-    builder = DeltaTable.forName(spark, "t").optimize(on_progress=lambda *step: told.append(step))
+    reports: list[tuple[int, int]] = []
+    builder = DeltaTable.forName(spark, "t").optimize(
+        on_progress=lambda *step: reports.append(step)
+    )
     [row] = (
         builder.executeCompaction() if kind == "compaction" else builder.executeZOrderBy("id")
     ).collect()
     assert row.metrics.partitionsOptimized == 2
-    assert told == [(0, 2), (1, 2), (2, 2)]
+    assert reports == [(0, 2), (1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -310,17 +312,17 @@ def test_verify_data_finds_differences_between_log_and_files(
         tx.write("t", arrow(rows), engine="duckdb")
         tx.write("t", arrow(rows), engine="duckdb")
         first, second, third = tx.target("t").staged.adds
-        told = json.loads(second.stats or "")
-        told["minValues"] |= {"id": 3, "g": "b"}
-        told["maxValues"] |= {"id": 8, "x": 1.25}
-        told["nullCount"]["v"] = 4
+        stats = json.loads(second.stats or "")
+        stats["minValues"] |= {"id": 3, "g": "b"}
+        stats["maxValues"] |= {"id": 8, "x": 1.25}
+        stats["nullCount"]["v"] = 4
         adds = tx.target("t").staged.adds
-        adds[1] = replace(second, stats=json.dumps(told))
+        adds[1] = replace(second, stats=json.dumps(stats))
         adds[2] = replace(third, stats='{"numRecords":11}')
     (Path(lake.table("t").location) / first.path).unlink()
     with lake.begin() as tx:
         report = tx.verify_data("t", engine=engine)
-    found = {(each.path, each.kind, each.column) for each in report.differences}
+    found = {(each.path, each.kind, each.field) for each in report.differences}
     assert found == {
         (first.path, "missing", None),
         (second.path, "min", "id"),

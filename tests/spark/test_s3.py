@@ -13,8 +13,7 @@ import deltasql
 import deltasql.spark
 from deltasql.config import StorageSettings
 from deltasql.engine.spark.s3 import bucket_options
-from deltasql.spark import DeltaTable
-from deltasql.spark.mirror import mirror_spark
+from deltasql.spark import DeltaTable, mirror_spark
 from deltasql.spark.session import set_catalog
 from deltasql.storage import open_storage
 from tests.mirror.support import open_mirrored
@@ -144,6 +143,6 @@ def test_different_credentials_for_a_bucket_are_logged_once(
         assert "credentials" not in caplog.text
         for name in ("two", "three"):
             bucket_options(spark, "s3://two-keys/b", key(name))
-    [told] = [each for each in caplog.records if each.name == "deltasql.engine.spark.s3"]
-    assert "two-keys" in told.getMessage()
-    assert "hidden" not in f"{told.getMessage()} {vars(told)}"
+    [warning] = [each for each in caplog.records if each.name == "deltasql.engine.spark.s3"]
+    assert "two-keys" in warning.getMessage()
+    assert "hidden" not in f"{warning.getMessage()} {vars(warning)}"

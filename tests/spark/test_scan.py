@@ -142,17 +142,17 @@ def _struct(*names: str) -> pa.DataType:
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_old_timestamps_are_utc_in_any_session(spark: SparkSession, lake: Catalog) -> None:
     schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
-    written = create(lake, "moments", schema)
-    moment = {"at": datetime(2024, 2, 29, 23, 30, 0, 250, UTC)}
+    written = create(lake, "timestamps", schema)
+    row = {"at": datetime(2024, 2, 29, 23, 30, 0, 250, UTC)}
     for name, data, int96 in (
-        ("int96", written.arrow([moment]), True),
-        ("naive", written.arrow([moment]).cast(pa.schema([("at", pa.timestamp("us"))])), False),
+        ("int96", written.arrow([row]), True),
+        ("naive", written.arrow([row]).cast(pa.schema([("at", pa.timestamp("us"))])), False),
     ):
         target = Path(written.table.location) / f"{name}.parquet"
         target.parent.mkdir(exist_ok=True)
         pq.write_table(data, target, use_deprecated_int96_timestamps=int96)
         size = target.stat().st_size
-        written.stage([add_file(target.name, size=size)], [*written.rows, moment])
+        written.stage([add_file(target.name, size=size)], [*written.rows, row])
     with setting(spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
         assert rows(spark, written) == written.states[-1]
 

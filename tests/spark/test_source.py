@@ -228,8 +228,8 @@ def test_change_data_feed_of_versions_is_read(lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.delete("t", "id = 1")
     rows = load(uri(lake, "t"), readChangeFeed=True, startingVersion=1).to_pylist()
-    told = sorted((row["_commit_version"], row["_change_type"], row["id"]) for row in rows)
-    assert told == [(1, "insert", 3), (2, "delete", 1)]
+    changes = sorted((row["_commit_version"], row["_change_type"], row["id"]) for row in rows)
+    assert changes == [(1, "insert", 3), (2, "delete", 1)]
     until = load(uri(lake, "t"), readChangeFeed=True, startingVersion=0, endingVersion=0)
     assert sorted(until["id"].to_pylist()) == [1, 2]
 

@@ -243,8 +243,8 @@ def test_table_is_restored_to_a_version_and_to_a_timestamp(table: DeltaTable) ->
     [row] = table.restoreToVersion(0).collect()
     assert rows(table) == ROWS
     assert (row["num_of_files_after_restore"], row["num_restored_files"]) == (1, 1)
-    moment = table.history().where("version = 1").first()["timestamp"]  # type: ignore[index]
-    table.restoreToTimestamp(moment.strftime("%Y-%m-%d %H:%M:%S.%f"))
+    timestamp = table.history().where("version = 1").first()["timestamp"]  # type: ignore[index]
+    table.restoreToTimestamp(timestamp.strftime("%Y-%m-%d %H:%M:%S.%f"))
     assert rows(table) == ROWS[1:]
     assert table.history(1).first()["operation"] == "RESTORE"  # type: ignore[index]
 

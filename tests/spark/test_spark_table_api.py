@@ -9,12 +9,14 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import deltasql.spark
-from deltasql.exceptions import ConcurrentAppendError
+from deltasql.exceptions import ConcurrentAppendError, TxnLogTableNotFoundError
 from deltasql.phases import hooked
 from deltasql.spark import exceptions, tables
 from deltasql.spark.session import set_catalog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
@@ -122,6 +124,37 @@ def test_conflict_is_an_exception_of_delta_spark(lake: Catalog, table: tables.De
     assert caught.value.getCondition() == "DELTA_CONCURRENT_APPEND"
 
 
+def test_every_method_on_a_dropped_table_raises_sparks_error(
+    lake: Catalog, table: tables.DeltaTable
+) -> None:
+    frame = table.toDF()
+    lake.drop("t")
+    calls: list[Callable[[], object]] = [
+        table.toDF,
+        table.history,
+        table.detail,
+        table.delete,
+        table.vacuum,
+        lambda: table.update(set={"value": "1"}),
+        lambda: table.merge(frame, "true").whenMatchedDelete().execute(),
+        lambda: table.optimize().executeCompaction(),
+        lambda: table.generate("symlink_format_manifest"),
+        lambda: table.restoreToVersion(0),
+        lambda: table.restoreToTimestamp("2024-05-01"),
+        lambda: table.upgradeTableProtocol(1, 3),
+        lambda: table.addFeatureSupport("deletionVectors"),
+        lambda: table.dropFeatureSupport("deletionVectors"),
+        lambda: table.clone("copy"),
+        lambda: table.cloneAtVersion(0, "copy"),
+        lambda: table.cloneAtTimestamp("2024-05-01", "copy"),
+    ]
+    for number, call in enumerate(calls):
+        with pytest.raises(TxnLogTableNotFoundError) as caught:
+            call()
+        assert isinstance(caught.value, AnalysisException), number
+        assert caught.value.getCondition() == "DELTA_MISSING_DELTA_TABLE", number
+
+
 def test_clustered_table_is_clustered_for_delta_spark(spark: SparkSession, lake: Catalog) -> None:
     set_catalog(spark, lake)
     builder = tables.DeltaTable.create(spark).tableName("c").addColumn("id", "bigint")
@@ -131,8 +164,8 @@ def test_clustered_table_is_clustered_for_delta_spark(spark: SparkSession, lake:
             "id", "date_add('2026-01-01', int(id % 7)) day"
         )
         deltasql.spark.write(rows, lake.table("c").uri)
-    [told] = made.optimize().executeCompaction().collect()
-    assert told.metrics.clusteringStats.inputOtherFiles.numFiles == told.metrics.numFilesRemoved
+    [result] = made.optimize().executeCompaction().collect()
+    assert result.metrics.clusteringStats.inputOtherFiles.numFiles == result.metrics.numFilesRemoved
     with pytest.raises(AnalysisException, match="ZORDER BY"):
         made.optimize().executeZOrderBy("id")
     place = lake.table("c").location

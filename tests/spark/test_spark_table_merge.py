@@ -56,10 +56,10 @@ def test_merge_clauses_apply_in_order(table: DeltaTable, source: DataFrame) -> N
         "num_deleted_rows": 2,
         "num_inserted_rows": 2,
     }
-    [told] = table.history(1).collect()
-    assert told["operation"] == "MERGE"
-    assert told["operationMetrics"]["numTargetRowsInserted"] == "2"
-    assert "predicate" in told["operationParameters"]
+    [commit] = table.history(1).collect()
+    assert commit["operation"] == "MERGE"
+    assert commit["operationMetrics"]["numTargetRowsInserted"] == "2"
+    assert "predicate" in commit["operationParameters"]
 
 
 def test_aliases_distinguish_target_and_source(table: DeltaTable, source: DataFrame) -> None:

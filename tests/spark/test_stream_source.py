@@ -176,7 +176,7 @@ def test_versions_without_rows_give_no_batch(lake: Catalog) -> None:
     assert stream.ids() == [[5]]
 
 
-def told(rows: list[dict[str, Any]] | None) -> list[tuple[int, str, int]]:
+def changes_in(rows: list[dict[str, Any]] | None) -> list[tuple[int, str, int]]:
     return sorted((r["_commit_version"], r["_change_type"], r["id"]) for r in rows or [])
 
 
@@ -193,10 +193,10 @@ def test_change_feed_stream_returns_deletes_and_inserts(
     append(lake, 1, 2, 3)
     stream = Stream(uri(lake), readChangeFeed=True)
     first = lake.table("t").version()
-    assert told(stream.batch()) == [(first, "insert", n) for n in (1, 2, 3)]
+    assert changes_in(stream.batch()) == [(first, "insert", n) for n in (1, 2, 3)]
     delete(lake, "id = 1")
     append(lake, 5)
-    assert told(stream.batch()) == [(first + 1, "delete", 1), (first + 2, "insert", 5)]
+    assert changes_in(stream.batch()) == [(first + 1, "delete", 1), (first + 2, "insert", 5)]
     assert stream.batch() is None
 
 

@@ -1,4 +1,8 @@
-"""The same changes on DuckDB and on Spark give the same tables."""
+"""The same changes on DuckDB and on Spark give the same tables.
+
+The engines may divide the same rows into other files: Spark writes one file per task. So the number
+of rows that a change only copies may differ, and an optimize may find work on one table only.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +54,9 @@ STEPS: tuple[st.SearchStrategy[Any], ...] = (
     st.tuples(st.just("overwrite"), ROWS, st.sampled_from([None, "overwrite"])),
 )
 """Every kind of change, in any order: even the simplest example has all of them."""
+REARRANGES = ("optimize", "z_order")
+BY_FILE = ("num_target_rows_copied", "num_output_rows", "num_copied_rows")
+"""Row counts that depend on how the rows are divided into files."""
 
 
 @given(
@@ -76,33 +83,49 @@ def test_same_changes_on_both_engines_give_the_same_table(
                 catalog.create_table(engine, SCHEMA, partition_by=parts)
                 with catalog.begin() as tx:
                     tx.write(engine, arrow(first), engine="duckdb")
+            versions = [[head(catalog, engine)] for engine in ENGINES]
             for number, step in enumerate(steps):
-                told = [take(catalog, spark, engine, step) for engine in ENGINES]
-                assert told[0] == told[1], step
+                results = [
+                    take(catalog, spark, engine, step, known)
+                    for engine, known in zip(ENGINES, versions, strict=True)
+                ]
+                assert results[0] == results[1], (number, step)
                 states = [rows(catalog, engine) for engine in ENGINES]
                 assert states[0] == states[1], (number, step)
-                heads = [catalog.table(engine).snapshot().version for engine in ENGINES]
-                assert heads[0] == heads[1], (number, step)
+                for engine, known in zip(ENGINES, versions, strict=True):
+                    known.append(head(catalog, engine))
+                commits = [known[-1] - known[-2] for known in versions]
+                assert commits[0] == commits[1] or step[0] in REARRANGES, (number, step)
             read = deltasql.spark.read(spark, catalog.table("duckdb").uri).toArrow()
             assert arrow_rows(read) == rows(catalog, "spark")
 
 
-def take(catalog: Catalog, spark: SparkSession, engine: str, step: Any) -> Any:
+def head(catalog: Catalog, table: str) -> int:
+    return catalog.table(table).snapshot().version
+
+
+def take(
+    catalog: Catalog, spark: SparkSession, engine: str, step: Any, versions: list[int]
+) -> dict[str, Any] | str:
     """Apply one change to a table; return its row counts or the name of its error."""
     try:
         with catalog.begin() as tx:
-            metrics = stage(catalog, spark, tx, engine, step)
+            metrics = stage(spark, tx, engine, step, versions)
     except TxnLogError as error:
         return type(error).__name__
-    return {name: value for name, value in metrics.items() if "rows" in name}
+    if "num_output_rows" in metrics:
+        written = ("inserted", "updated", "copied")
+        parts = [metrics[f"num_target_rows_{kind}"] for kind in written]
+        assert metrics["num_output_rows"] == sum(parts), (engine, step, metrics)
+    return {n: value for n, value in metrics.items() if "rows" in n and n not in BY_FILE}
 
 
 def stage(
-    catalog: Catalog,
     spark: SparkSession,
     tx: deltasql.MultiTableTransaction,
     engine: str,
     step: Any,
+    versions: list[int],
 ) -> dict[str, Any]:
     def given_rows(rows: list[Any], wider: bool) -> object:
         table = arrow(rows, WIDER if wider else SCHEMA)
@@ -128,9 +151,8 @@ def stage(
             tx.optimize(engine, engine=engine)
         case ("z_order",):
             tx.z_order(engine, ["id", "v"], engine=engine)
-        case ("restore", version):
-            head = catalog.table(engine).snapshot().version
-            tx.restore(engine, version % (head + 1))
+        case ("restore", number):
+            tx.restore(engine, versions[number % len(versions)])
         case ("rename",):
             tx.rename_column(engine, "x", "y")
     return {}

@@ -15,7 +15,7 @@ from deltasql.exceptions import (
     TxnLogError,
     UnsupportedFeatureError,
 )
-from tests.migrate.hand_made import PROTOCOL, VECTORS, HandMade, column, metadata
+from tests.migrate.handwritten import PROTOCOL, VECTORS, HandMade, column, metadata
 from tests.mirror.support import open_mirrored
 
 if TYPE_CHECKING:

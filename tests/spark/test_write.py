@@ -193,10 +193,10 @@ def test_intent_for_the_folder_of_a_spark_write_is_recorded_first(
     deltasql.spark.write(spark.range(2), uri(lake, "t"))
     tx = lake.begin()
     tx.write("t", spark.range(3).repartition(1))
-    told = [path for _, _, path, _ in lake.store.intents_before(2**60)]
-    folder = told[0]
+    intended = [path for _, _, path, _ in lake.store.intents_before(2**60)]
+    folder = intended[0]
     assert folder.endswith("/")
-    assert all(path.startswith(folder) for path in told)
+    assert all(path.startswith(folder) for path in intended)
     tx.rollback()
     assert lake.store.intents_before(2**60) == []
     assert not [path for path in Path(folder).rglob("*") if path.is_file()]

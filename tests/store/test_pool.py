@@ -27,7 +27,7 @@ from deltasql.exceptions import (
     StoreUnavailableError,
     TxnLogStoreError,
 )
-from deltasql.store.pool import Pool, _ConnectionContext
+from deltasql.store.sqlite.pool import Pool, _ConnectionContext
 from deltasql.uri import DeltaSqlUri
 
 if TYPE_CHECKING:

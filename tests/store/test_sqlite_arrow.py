@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from deltasql.store.sqlite import arrow as sqlite_arrow
+from deltasql.store.sqlite import connection as sqlite_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,20 +44,20 @@ def connection(path: Path) -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture
 def library() -> _core.SqliteLibrary:
-    found = sqlite_arrow._library()
+    found = sqlite_connection._library()
     if found is None:
         pytest.skip("this Python has SQLite inside of its module")
     return found
 
 
 def by_the_module(connection: sqlite3.Connection, text: str) -> pa.Table:
-    return sqlite_arrow._table(sqlite_arrow._rows(connection, text))
+    return sqlite_connection._table(sqlite_connection._rows(connection, text))
 
 
 def test_bulk_read_returns_the_same_values_as_the_sqlite3_module(
     connection: sqlite3.Connection, path: Path, library: _core.SqliteLibrary
 ) -> None:
-    found = sqlite_arrow._table(library.read(str(path), READ, 1000))
+    found = sqlite_connection._table(library.read(str(path), READ, 1000))
     assert found.equals(by_the_module(connection, READ))
     assert [tuple(row.values()) for row in found.to_pylist()] == ROWS
     assert found.schema.types[4:] == [pa.int64(), pa.string()]
@@ -67,7 +67,7 @@ def test_bulk_read_without_rows_returns_an_empty_table(
     connection: sqlite3.Connection, path: Path, library: _core.SqliteLibrary
 ) -> None:
     text = "SELECT a, b FROM t WHERE a = 7"
-    found = sqlite_arrow._table(library.read(str(path), text, 1000))
+    found = sqlite_connection._table(library.read(str(path), text, 1000))
     assert found.equals(by_the_module(connection, text))
     assert found.num_rows == 0
 
@@ -79,7 +79,7 @@ def test_bulk_read_keeps_the_row_order_over_many_chunks(
     connection.execute("BEGIN")
     connection.executemany("INSERT INTO many VALUES (?)", ((n,) for n in range(150_000)))
     connection.execute("COMMIT")
-    found = sqlite_arrow._table(library.read(str(path), "SELECT n FROM many ORDER BY n", 1000))
+    found = sqlite_connection._table(library.read(str(path), "SELECT n FROM many ORDER BY n", 1000))
     assert found["n"].to_pylist() == list(range(150_000))
 
 
@@ -87,7 +87,7 @@ def test_bulk_read_error_is_raised_by_the_sqlite3_module(
     connection: sqlite3.Connection, path: Path
 ) -> None:
     with pytest.raises(sqlite3.OperationalError, match="no such column: nope"):
-        sqlite_arrow.read_arrow(connection, path, "SELECT nope FROM t", busy_timeout_ms=10)
+        sqlite_connection.read_arrow(connection, path, "SELECT nope FROM t", busy_timeout_ms=10)
 
 
 def test_bulk_read_does_not_create_a_missing_file(
@@ -106,7 +106,7 @@ def test_replaced_sqlite3_module_disables_the_native_bulk_read(
         pass
 
     monkeypatch.setattr(sqlite3, "Connection", Other)
-    assert sqlite_arrow._library.__wrapped__() is None
+    assert sqlite_connection._library.__wrapped__() is None
 
 
 TRIES_TO_WRITE = """
@@ -127,7 +127,7 @@ def test_bulk_read_keeps_the_lock_of_a_writer_in_the_same_process(
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("INSERT INTO t (a) VALUES (5)")
     with closing(sqlite3.connect(path)) as reader:
-        found = sqlite_arrow.read_arrow(reader, path, READ, busy_timeout_ms=10)
+        found = sqlite_connection.read_arrow(reader, path, READ, busy_timeout_ms=10)
     assert found.num_rows == len(ROWS)  # the uncommitted row is not visible
     other = subprocess.run(
         [sys.executable, "-c", TRIES_TO_WRITE, str(path)],

@@ -16,7 +16,7 @@ from tests.conftest import add_file
 
 import deltasql
 from deltasql.exceptions import StoreBusyError
-from deltasql.store.sqlite import arrow as sqlite_arrow
+from deltasql.store.sqlite import connection as sqlite_connection
 from deltasql.store.sqlite.dialect import SqliteSession
 from deltasql.store.sqlite.queue import WriteQueue
 
@@ -209,9 +209,9 @@ def test_opening_a_locked_catalog_raises_store_busy(
 def test_bulk_read_through_the_sqlite3_module_waits_for_a_lock(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_arrow, "_library", lambda: None)
+    monkeypatch.setattr(sqlite_connection, "_library", lambda: None)
     with closing(connected(path, LONG_MS)) as connection, taken_briefly(path, "all"):
-        found = sqlite_arrow.read_arrow(
+        found = sqlite_connection.read_arrow(
             connection, path, "SELECT path FROM dl_staged_files", busy_timeout_ms=LONG_MS
         )
     assert found.num_rows == 0

@@ -21,7 +21,6 @@ from tests.interrupts import interrupted
 
 import deltasql
 from deltasql.exceptions import StoreBusyError
-from deltasql.store.file_lock import try_lock
 from deltasql.store.sqlite import queue as sqlite_queue
 from deltasql.store.sqlite.dialect import SqliteDialect, SqliteSession, _SessionContext
 from deltasql.store.sqlite.queue import WriteQueue
@@ -56,7 +55,11 @@ def turn(queue: WriteQueue) -> Iterator[None]:
 
 def is_locked(path: str) -> bool:
     with open(path, "ab") as file:
-        return not try_lock(file.fileno())
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
 
 def wait_until_locked(path: str) -> None:
@@ -295,7 +298,7 @@ def test_interrupt_never_blocks_other_writers(sqlite_uri: DeltaSqlUri, ends: str
         assert isinstance(dialect, SqliteDialect)
         # Not WriteQueue.close: the garbage collector may close the queue of an earlier test here.
         of_queue = (WriteQueue.acquire, WriteQueue.release, WriteQueue._lock_files)
-        functions = (sqlite_queue._lock, sqlite_queue._unlock, sqlite_queue._open, try_lock)
+        functions = (sqlite_queue._lock, sqlite_queue._unlock, sqlite_queue._open)
         for at in itertools.count():
             try:
                 with interrupted(at, *of_queue, *functions, SqliteSession, _SessionContext):  # type: ignore[arg-type]

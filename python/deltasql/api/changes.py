@@ -20,7 +20,7 @@ from deltasql.snapshot.snapshot import open_snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.engine.base import Engine
     from deltasql.operations.changes.log import ChangedFile
     from deltasql.snapshot.snapshot import Snapshot
@@ -31,7 +31,7 @@ _PART_BYTES = 256 * 1024 * 1024
 
 
 def changes(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     table: TableRow,
     from_version: int,
     to_version: int | None = None,
@@ -59,18 +59,18 @@ def _check_from(feed: ChangeFeed, from_version: int, last: int) -> None:
     first, _ = feed.log.bounds()
     if from_version < first:
         raise VersionNotFoundError(
-            f"the log of {feed.log.table.full_name} does not tell what version {from_version} "
-            "changed",
+            f"the changes of version {from_version} are not in the log of "
+            f"{feed.log.table.full_name}",
             table=feed.log.table.full_name,
             version=from_version,
-            help=f"The first possible version is {first}.",
+            help=f"Use {first} or a later version as the first one.",
         )
     if from_version > last:
         raise VersionNotFoundError(
             f"Invalid version. Start version {from_version} is greater than end version {last}",
             table=feed.log.table.full_name,
             version=from_version,
-            help=f"Ask for versions up to {last}.",
+            help=f"The latest version is {last}.",
         )
 
 
@@ -101,7 +101,7 @@ class ChangeCursor:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: BaseCatalog,
         table: TableRow,
         start: str | int = "snapshot",
         *,
@@ -147,7 +147,7 @@ class ChangeCursor:
             for batch, following in _with_next(feed.read(engine, [inserted])):
                 if following is None:
                     self._reach(snapshot.version, done if done < len(files) else None)
-                yield self._asked(batch)
+                yield self._selected(batch)
         self._reach(snapshot.version)
 
     def _tail(self, engine: Engine, head: Snapshot) -> Iterator[pa.RecordBatch]:
@@ -160,7 +160,7 @@ class ChangeCursor:
                 self._reach(head.version)
             else:
                 self._reach(following[COMMIT_VERSION][0].as_py() - 1)
-            yield self._asked(batch)
+            yield self._selected(batch)
         self._reach(head.version)
 
     def _feed(self, snapshot: Snapshot) -> ChangeFeed:
@@ -169,7 +169,7 @@ class ChangeCursor:
             snapshot, self._catalog.config, columns=columns, predicate=self._predicate
         )
 
-    def _asked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         count = batch.num_columns if self._columns is None else len(self._columns)
         return batch.select(range(count))
 
@@ -189,9 +189,9 @@ class ChangeCursor:
         position = _load(start)
         if position.table != table:
             raise TableChangedError(
-                f"the position belongs to another table than {self._table.full_name} of now",
+                f"the position belongs to another table, which was {self._table.full_name} before",
                 table=self._table.full_name,
-                help="The table was replaced by one of the same name: begin with a snapshot.",
+                help="The table was replaced by another one. Start with start='snapshot'.",
             )
         return position
 

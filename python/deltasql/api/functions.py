@@ -1,4 +1,4 @@
-"""Functions that open a catalog by its URI for one operation: import, export, rebuild, mirror."""
+"""Functions that open a catalog by its URI for one operation: import, export, rebuild, doctor."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog.catalog import Catalog
-from deltasql.api.catalog.connect import open_existing, open_to_load, resolved, shared
+from deltasql.api.catalog.connect import is_new, open_existing, open_to_load, resolved, shared
 from deltasql.config import Config
-from deltasql.exceptions import TxnLogConfigError, TxnLogMirrorError, TxnLogUriError
+from deltasql.exceptions import (
+    TxnLogConfigError,
+    TxnLogError,
+    TxnLogMirrorError,
+    TxnLogTableNotFoundError,
+    TxnLogUriError,
+)
 from deltasql.storage import absolute_location
 from deltasql.uri import join_table_name
 
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from deltasql.api.inspect.doctor import DoctorReport
     from deltasql.migrate.exporting.report import ExportProgress, ExportReport
     from deltasql.migrate.importing.report import ImportProgress, ImportReport, ImportSummary
     from deltasql.migrate.rebuild import RebuildReport, RebuiltTable
@@ -198,9 +205,9 @@ def rebuild(
 def _configured_root(config: Config) -> list[str]:
     if config.table.data_root is None:
         raise TxnLogConfigError(
-            "there is no folder to look for tables in",
+            "no folder to search for tables is configured",
             key="table.data_root",
-            help="Name the roots of the lake: deltasql.rebuild(uri, '/lake', 's3://bucket/lake').",
+            help="Pass the folders: deltasql.rebuild(uri, '/lake', 's3://bucket/lake').",
         )
     return [config.table.data_root]
 
@@ -246,3 +253,33 @@ def mirror_duckdb(
             help="The next commit tries to create them again.",
         ) from first
     return {shown.names[table_id]: version for table_id, version in shown.versions.items()}
+
+
+def examine(
+    uri: str | DeltaSqlUri, config: Config | None = None, *, table: str | None = None
+) -> DoctorReport:
+    """Check the catalog of a URI, without creating or migrating it.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> [check.detail for check in examine(f"deltasql://sqlite/{folder.name}/meta.db").checks]
+    ['there is no catalog yet']
+    """
+    # late: few processes need reports
+    from deltasql.api.inspect.checks import FAILURE, Check, unreachable
+    from deltasql.api.inspect.doctor import DoctorReport, doctor
+
+    chosen = Config.load() if config is None else config
+    place = resolved(uri, chosen)
+    try:
+        if not place.is_memory and is_new(place, chosen):
+            found = Check(
+                "connectivity", FAILURE, "there is no catalog yet", "deltasql init creates one."
+            )
+            return DoctorReport((found,))
+        with Catalog(place, chosen, migrate=False) as catalog:
+            return doctor(catalog, table)
+    except TxnLogTableNotFoundError:
+        raise
+    except TxnLogError as error:
+        return DoctorReport((unreachable(error),))

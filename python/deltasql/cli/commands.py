@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltasql.cli.completion import TABLE
-from deltasql.cli.context import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_WRONG,
-    VERBOSE,
-    Choice,
-    nearest,
-    shared_options,
-    talk,
-)
+from deltasql.cli.context import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, VERBOSE
+from deltasql.cli.options import Choice, nearest, shared_options
+from deltasql.cli.output import echo, message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,24 +49,24 @@ class Commands(click.Group):
         except Exception as error:
             if is_closed_pipe(error):
                 raise
-            talk(f"Error: {error_text(error, verbose=ctx.meta.get(VERBOSE, 0))}")
+            message(f"Error: {error_text(error, verbose=ctx.meta.get(VERBOSE, 0))}")
             ctx.exit(EXIT_WRONG if _is_finding(error) else EXIT_FAILED)
 
 
 class LazyCommands(Commands):
     """The root group. It imports the module of a command when the command is used."""
 
-    def __init__(self, *args: Any, homes: Mapping[str, str], **options: Any) -> None:
+    def __init__(self, *args: Any, modules: Mapping[str, str], **options: Any) -> None:
         super().__init__(*args, **options)
-        self._homes = homes
+        self._modules = modules
         put_example_last(self)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*self._homes, *self.commands})
+        return sorted({*self._modules, *self.commands})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.commands and cmd_name in self._homes:
-            module, _, name = self._homes[cmd_name].partition(":")
+        if cmd_name not in self.commands and cmd_name in self._modules:
+            module, _, name = self._modules[cmd_name].partition(":")
             command = getattr(import_module(f"deltasql.cli.{module}"), name)
             prepare(command)
             self.add_command(command, cmd_name)
@@ -99,7 +92,7 @@ class LazyCommands(Commands):
         except click.Abort as error:
             # Ctrl-C exits with 130, as shells expect; a declined prompt exits with 1.
             is_interrupt = isinstance(error.__context__, KeyboardInterrupt)
-            click.echo("Interrupted." if is_interrupt else "Aborted!", err=True)
+            echo("Interrupted." if is_interrupt else "Aborted!", err=True)
             sys.exit(EXIT_INTERRUPTED if is_interrupt else EXIT_WRONG)
         sys.exit(code if isinstance(code, int) else 0)
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from deltasql.cli.output import echo
+
 if TYPE_CHECKING:
     from deltasql.cli.context import Context
 
@@ -49,7 +51,7 @@ def completion(shell: str) -> None:
     if found is None:  # pragma: no cover - click supports all of SHELLS
         raise click.UsageError(f"no completion for {shell}")
     root = click.get_current_context().find_root().command
-    click.echo(found(root, {}, "deltasql", _VARIABLE).source())
+    echo(found(root, {}, "deltasql", _VARIABLE).source())
 
 
 def _known_tables(ctx: click.Context) -> list[str]:

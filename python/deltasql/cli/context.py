@@ -1,25 +1,25 @@
-"""The common options of all commands: which catalog to open, and how to print."""
+"""What every command gets: the catalog to open, how to print, how to log, and exit codes."""
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from deltasql.cli.output import FORMATS, Output, say
+from deltasql.cli.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from deltasql.api.catalog.catalog import Catalog
 
-LOG_FORMATS = ("text", "json")
 VERBOSE = "deltasql.cli.verbose"  # a key of `ctx.meta`, which nested click contexts share
-_SHORT = {"--verbose": ("-v",)}
+_LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 EXIT_WRONG, EXIT_USAGE, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
+_handler: logging.Handler | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,99 +98,50 @@ class Context:
                 yield found
 
 
-class Choice(click.Choice[str]):
-    """A choice whose error suggests the nearest value."""
-
-    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        told = super().get_invalid_choice_message(value, ctx)
-        return told + nearest(str(value), map(str, self.choices))
-
-
-def nearest(wrong: str, right: Iterable[str]) -> str:
-    """Return a hint with the most similar name, or an empty string.
-
-    >>> nearest("vaccum", ["vacuum", "verify"])
-    " Did you mean 'vacuum'?"
-    >>> nearest("x", ["vacuum", "verify"])
-    ''
-    """
-    found = get_close_matches(wrong, [*right], 1)
-    return f" Did you mean {found[0]!r}?" if found else ""
-
-
-def shared_options() -> list[click.Option]:
-    """Return the common options in the form that is accepted after a command."""
-
-    def take(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        if value in (None, False) or ctx.obj is None:
-            return
-        changes: dict[str, dict[str, Any]] = {
-            "common_format": {"format": value},
-            "common_no_color": {"color": False},
-            "common_verbose": {"verbose": value},
-            "common_log_format": {"log_format": value},
-        }
-        ctx.obj = replace(ctx.obj, **changes.get(param.name or "", {"uri": value, "held": None}))
-        if param.name in ("common_verbose", "common_log_format"):
-            tell_more(ctx)
-
-    options: dict[str, dict[str, Any]] = {
-        "--uri": {},
-        "--catalog": {},
-        "--format": {"type": Choice(FORMATS)},
-        "--no-color": {"is_flag": True},
-        "--verbose": {"count": True},
-        "--log-format": {"type": Choice(LOG_FORMATS)},
-    }
-    return [
-        click.Option(
-            # A separate parameter name: some commands have an argument called uri.
-            [name, *_SHORT.get(name, ()), f"common_{name.strip('-').replace('-', '_')}"],
-            callback=take,
-            expose_value=False,
-            hidden=True,
-            **details,
-        )
-        for name, details in options.items()
-    ]
-
-
-def tell_more(ctx: click.Context) -> None:
-    """Set up logging; called again if the options are given after the command."""
-    from deltasql.cli.logs import set_up_logging
-
-    ctx.meta[VERBOSE] = ctx.obj.verbose
-    set_up_logging(ctx.obj.verbose, ctx.obj.log_format)
-
-
-class Report(Protocol):
-    """A result that has a summary for people and fields for programs."""
-
-    def summary(self) -> str: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-def show_report(context: Context, report: Report) -> None:
-    """Print a report: a summary in the table format, all fields in other formats."""
-    if context.format == "table":
-        say(report.summary())
-    else:
-        context.output.record(report.to_dict())
-
-
-def talk(text: str) -> None:
-    """Print a message to stderr."""
-    say(text, err=True)
-
-
-def make_sure(question: str, *, yes: bool) -> None:
-    """Ask for confirmation before an action that is hard to revert, unless `yes` is set."""
-    if not yes:
-        click.confirm(question, abort=True, err=True)
-
-
 def fail_unless(ok: bool) -> None:
     """Exit with code 1 if a check found a problem."""
     if not ok:
         raise click.exceptions.Exit(EXIT_WRONG)
+
+
+class TextFormatter(logging.Formatter):
+    """Formats a record as one line and its traceback; secrets are redacted in both."""
+
+    def __init__(self) -> None:
+        super().__init__("%(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        # Late import: most commands log nothing.
+        from deltasql.exceptions.redaction import redact
+
+        return redact(super().format(record))
+
+
+def configure_logging(ctx: click.Context) -> None:
+    """Log to stderr as the options say; called again if they are given after the command.
+
+    `--verbose` sets the level of deltasql's loggers only.
+    """
+    global _handler
+    context: Context = ctx.obj
+    ctx.meta[VERBOSE] = context.verbose
+    root = logging.getLogger()
+    if any(each is not _handler for each in root.handlers):
+        return  # the program that calls us has configured logging
+    if _handler is None:
+        _handler = logging.StreamHandler()
+        root.addHandler(_handler)
+    _handler.setFormatter(_formatter(context.log_format))
+    logging.getLogger("deltasql").setLevel(_LOG_LEVELS[min(context.verbose, 2)])
+    # The pool logs a warning for every attempt; the error at the end says the same.
+    logging.getLogger("psycopg.pool").setLevel(
+        logging.WARNING if context.verbose else logging.ERROR
+    )
+
+
+def _formatter(log_format: str) -> logging.Formatter:
+    if log_format == "text":
+        return TextFormatter()
+    from deltasql.telemetry import JsonFormatter
+
+    return JsonFormatter()

@@ -14,7 +14,8 @@ except ImportError:  # pragma: no cover - the extra is not installed
 
 from deltasql._core import __version__
 from deltasql.cli.commands import LazyCommands
-from deltasql.cli.context import LOG_FORMATS, Choice, Context, tell_more
+from deltasql.cli.context import Context, configure_logging
+from deltasql.cli.options import LOG_FORMATS, Choice
 from deltasql.cli.output import FORMATS
 
 # The module and function of each command; a command is imported when it is used.
@@ -22,23 +23,23 @@ COMMANDS = {
     "checkpoint": "operate.maintain:checkpoint",
     "completion": "completion:completion",
     "config": "operate.config:config",
-    "cutover": "migrate.cutover:cutover",
-    "diff": "history.diff:diff",
+    "cutover": "migrate.authority:cutover",
+    "diff": "history.history:diff",
     "doctor": "operate.doctor:doctor",
-    "export": "migrate.export:export",
+    "export": "migrate.import_export:export",
     "files": "tables.files:files",
-    "follow": "migrate.follow:follow",
+    "follow": "migrate.authority:follow",
     "head": "data.query:head",
     "history": "history.history:history",
-    "import": "migrate.import_table:import_table",
+    "import": "migrate.import_export:import_table",
     "init": "operate.init:init",
     "migrate": "operate.init:migrate",
     "mirror": "mirror.mirror:mirror",
     "optimize": "operate.maintain:optimize",
     "query": "data.query:query",
-    "rebuild": "migrate.rebuild:rebuild",
+    "rebuild": "migrate.import_export:rebuild",
     "restore": "operate.maintain:restore",
-    "rollback": "migrate.cutover:rollback",
+    "rollback": "migrate.authority:rollback",
     "schema": "tables.schema:schema",
     "shell": "data.shell:shell",
     "stats": "tables.stats:stats",
@@ -54,7 +55,7 @@ COMMANDS = {
 @click.group(
     "deltasql",
     cls=LazyCommands,
-    homes=COMMANDS,
+    modules=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--uri", envvar="DELTASQL_URI", help="The catalog, as deltasql://…")
@@ -99,7 +100,7 @@ def main(
     """
     is_given = ctx.get_parameter_source("uri") is click.core.ParameterSource.COMMANDLINE
     if is_given and catalog:
-        raise click.UsageError("--uri and --catalog both name a catalog: give one of them.")
+        raise click.UsageError("--uri and --catalog cannot be used together.")
     given = Context(
         uri=catalog or uri,
         format=format_,
@@ -119,7 +120,7 @@ def main(
             kept |= {"uri": outer.uri, "held": outer.held}
         given = replace(given, **kept)
     ctx.obj = given
-    tell_more(ctx)
+    configure_logging(ctx)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,42 @@
-"""Print results as a table, Markdown, JSON, YAML or CSV."""
+"""Print results, messages and questions. Results go to stdout, all else to stderr."""
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from deltasql.model.counts import many
+
 if TYPE_CHECKING:
     from _csv import Writer as CsvWriter
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from deltasql.api.inspect.page import Page
+
+T = TypeVar("T")
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("table", "json", "ndjson", "csv", "yaml", "markdown")
+_PAGE = 1000
+_RESULT_ROWS = 1000  # rows of a query that table and markdown print without --limit
+
+
+class Report(Protocol):
+    """A result that has a summary for people and fields for programs."""
+
+    def summary(self) -> str: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +48,31 @@ class Output:
     exact: bool = False
     """Whether values are printed without rounding, and column names unchanged."""
 
+    @property
+    def is_structured(self) -> bool:
+        """Whether the format keeps nested values: JSON or YAML."""
+        return self.format in ("json", "ndjson", "yaml")
+
+    @property
+    def result_limit(self) -> int | None:
+        """The default row limit of a query in this format; None if all rows are printed."""
+        return _RESULT_ROWS if self.format in ("table", "markdown") else None
+
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         """Print rows: these columns, or in JSON and YAML all fields."""
         if self.format == "json":
-            say(json.dumps([*map(dict, rows)], indent=2, default=_text))
+            echo(json.dumps([*map(dict, rows)], indent=2, default=_text))
         elif self.format == "ndjson":
             for row in rows:
-                say(json.dumps(dict(row), default=_text))
+                echo(json.dumps(dict(row), default=_text))
         elif self.format == "yaml":
-            say(_yaml([*map(dict, rows)]), nl=False)
+            echo(_yaml([*map(dict, rows)]), nl=False)
         elif self.format == "csv":
-            writer = csv_writer()
+            writer = _csv_writer()
             writer.writerow(columns)
             writer.writerows([self._cell(row.get(column)) for column in columns] for row in rows)
         elif self.format == "markdown":
-            say(self._markdown(rows, columns))
+            echo(self._markdown(rows, columns))
         else:
             self._table(rows, columns)
 
@@ -51,13 +80,49 @@ class Output:
         """Print one object: as JSON or YAML, or as rows of key and value."""
         if self.format in ("json", "ndjson"):
             indent = 2 if self.format == "json" else None
-            say(json.dumps(dict(record), indent=indent, default=_text))
+            echo(json.dumps(dict(record), indent=indent, default=_text))
             return
         if self.format == "yaml":
-            say(_yaml(dict(record)), nl=False)
+            echo(_yaml(dict(record)), nl=False)
             return
         rows = [{"key": key, "value": value} for key, value in record.items()]
         self.rows(rows, ("key", "value"))
+
+    def report(self, report: Report) -> None:
+        """Print a report: a summary in the table format, all fields in other formats."""
+        if self.format == "table":
+            echo(report.summary())
+        else:
+            self.record(report.to_dict())
+
+    def query_result(self, result: pa.RecordBatchReader, most: int | None) -> None:
+        """Print the rows of a query; csv, json and ndjson are printed batch by batch.
+
+        A message is printed if only the first `most` rows are shown.
+        """
+        names = _distinct(result.schema.names)
+        rows = _values(result)
+        if self.format == "csv":
+            writer = _csv_writer()
+            writer.writerow(names)
+            for row in rows:
+                writer.writerow("" if value is None else _csv_cell(value) for value in row)
+        elif self.format == "ndjson":
+            for row in rows:
+                echo(_json(dict(zip(names, row, strict=True))))
+        elif self.format == "json":
+            echo("[", nl=False)
+            for number, row in enumerate(rows):
+                echo(("," if number else "") + "\n  ", nl=False)
+                echo(_json(dict(zip(names, row, strict=True))), nl=False)
+            echo("\n]")
+        else:
+            shown = [dict(zip(names, map(plain, row), strict=True)) for row in rows]
+            replace(self, exact=True).rows(shown[:most], names)
+            if most is not None and len(shown) > most:
+                message(
+                    f"showing the first {many(most, 'row')}; --limit or another --format shows more"
+                )
 
     def _table(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         from rich.console import Console
@@ -91,14 +156,38 @@ class Output:
         return _cell(value)
 
 
-def say(text: str, *, nl: bool = True, err: bool = False) -> None:
+def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
     """Print a text; control characters are escaped if the output is a terminal."""
     stream = sys.stderr if err else sys.stdout
     # color=True: otherwise click would also remove escape codes from piped data.
     click.echo(visible(text) if stream.isatty() else text, nl=nl, err=err, color=True)
 
 
-def csv_writer() -> CsvWriter:
+def message(text: str) -> None:
+    """Print a message to stderr."""
+    echo(text, err=True)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask for confirmation before an action that is hard to revert, unless `yes` is set."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)
+
+
+def first_of(read: Callable[..., Page[T]], limit: int, **options: Any) -> Iterator[T]:
+    """Yield the first items of a paginated list; print a message if there are more."""
+    left, cursor = limit, None
+    while left > 0:
+        page = read(limit=min(left, _PAGE), cursor=cursor, **options)
+        yield from page.items
+        left -= len(page.items)
+        cursor = page.next
+        if cursor is None:
+            return
+    message(f"showing the first {limit:,}; use --limit for more")
+
+
+def _csv_writer() -> CsvWriter:
     """Return a CSV writer to stdout."""
     return csv.writer(_Terminal() if sys.stdout.isatty() else sys.stdout, lineterminator="\n")
 
@@ -155,3 +244,54 @@ def _cell(value: object) -> str:
 
 def _text(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a value in a form that JSON can represent, without loss of precision.
+
+    >>> plain(float("nan")), plain(b"\\x01"), plain({"a": [1.5]})
+    ('NaN', '01', {'a': [1.5]})
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _values(result: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
+    from deltasql.engine.inputs import python_values  # late import: it loads Arrow
+
+    for batch in result:
+        yield from zip(*map(python_values, batch.columns), strict=True)
+
+
+def _json(row: dict[str, Any]) -> str:
+    return json.dumps({name: plain(value) for name, value in row.items()}, ensure_ascii=False)
+
+
+def _csv_cell(value: Any) -> Any:
+    found = plain(value)
+    return json.dumps(found, ensure_ascii=False) if isinstance(found, dict | list) else found
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Make column names unique by adding a number to repeated names.
+
+    >>> _distinct(["a", "b", "a"])
+    ['a', 'b', 'a_2']
+    """
+    found: list[str] = []
+    for name in names:
+        number, given = 1, name
+        while given in found:
+            number += 1
+            given = f"{name}_{number}"
+        found.append(given)
+    return found

@@ -15,12 +15,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.commit.conflict import check_conflicts, isolation_for, load_winners
-from deltasql.commit.create_table import created_by_other, insert_table, refuse_location_of_other
-from deltasql.commit.ratified import Ratified, already_ratified, ratified_append
-from deltasql.commit.stale import refuse_following, refuse_vacuumed, table_changed, version_taken
-from deltasql.commit.table_state import TableState, enable_timestamps, table_state
-from deltasql.commit.validate import validate_against, validate_staged, validate_table
+from deltasql.commit.conflict import check_conflicts, load_winners, may_conflict
+from deltasql.commit.ratified import Ratified, already_ratified
+from deltasql.commit.staged import validate_against, validate_staged
+from deltasql.commit.stale import (
+    created_by_other,
+    refuse_following,
+    refuse_location_of_other,
+    refuse_used_location,
+    refuse_vacuumed,
+    table_changed,
+    version_taken,
+)
+from deltasql.commit.table_state import (
+    TableState,
+    TableStates,
+    state_after,
+    table_state,
+    validate_table,
+)
 from deltasql.exceptions import (
     CommitConflictError,
     CommitOutcomeUnknownError,
@@ -34,8 +47,9 @@ from deltasql.exceptions import (
 )
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
-from deltasql.store.append import BULK_ROWS, live_name
+from deltasql.store.append import BULK_ROWS
 from deltasql.store.dialect import Fault
+from deltasql.store.locations import insert_table
 from deltasql.store.records import Commit, Head, OneFile
 
 if TYPE_CHECKING:
@@ -78,13 +92,11 @@ class _Attempt:
 
 
 class Committer:
-    """Commits to one store; caches what it derived from each table's metadata."""
+    """Commits to one store."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store, self._config = store, config
-        # By (table id, metadata version, protocol version), and the latest such key of a table.
-        self._states: dict[tuple[int, int, int], TableState] = {}
-        self._state_keys: dict[int, tuple[int, int, int]] = {}
+        self._states = TableStates(store)
 
     def commit(
         self,
@@ -221,14 +233,15 @@ class Committer:
         only = staged[0]
         if not self._store.has_append_one:
             return None
-        key = self._state_keys.get(only.table.table_id)
-        if key is None or len(staged) > 1 or len(only.adds) != 1 or only.cdc:
+        known = self._states.latest.get(only.table.table_id)
+        if known is None or len(staged) > 1 or len(only.adds) != 1 or only.cdc:
             return None
         if not only.is_plain_append:
             return None
-        if only.read_version is not None and only.read_version < max(key[1:]):
+        metadata_version, protocol_version, state = known
+        read_version = only.read_version
+        if read_version is not None and read_version < max(metadata_version, protocol_version):
             return None  # the file was written for older metadata or an older protocol
-        state = self._states[key]
         try:
             validate_against(only, state)
         except (InvalidActionError, TxnLogTransactionError):
@@ -239,8 +252,8 @@ class Committer:
             txn_id=txn_id,
             info=self._info(only, state, txn_id),
             now_ms=now_ms(),
-            metadata_version=key[1],
-            protocol_version=key[2],
+            metadata_version=metadata_version,
+            protocol_version=protocol_version,
             in_commit_timestamps=state.in_commit_timestamps,
             partition_columns=state.partition_columns,
             active_columns=state.active_columns,
@@ -251,7 +264,7 @@ class Committer:
         if done is None:
             return None
         reached("ratified")
-        return ratified_append(one, done)
+        return Ratified(one.table, *done, one.ratified(*done))
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
         """Return the commitInfo without its timestamps."""
@@ -261,7 +274,7 @@ class Committer:
             operation=staged.info.operation or ("CREATE TABLE" if staged.creates else "WRITE"),
             operation_parameters=staged.info.operation_parameters or {},
             read_version=staged.read_version,
-            isolation_level=isolation_for(staged, level).value,
+            isolation_level=staged.isolation(level).value,
             is_blind_append=staged.is_blind_append,
             engine_info=staged.info.engine_info or ENGINE_INFO,
             txn_id=txn_id,
@@ -277,14 +290,26 @@ class Committer:
         group_size: int,
     ) -> Commit:
         if staged.creates:
-            table, head, state = insert_table(session, staged), None, self._created_state(staged)
+            refuse_used_location(session, staged)
+            table, head = insert_table(session, staged.table), None
+            state = _created_state(staged)
         else:
             table, head = staged.table, heads.get(staged.table.table_id)
-            if head is None or head.live_name != live_name(table.namespace, table.name):
+            if head is None or head.live_name != table.live_name:
                 self._store.forget_table(table)
                 raise table_changed(staged, head)
             refuse_following(session, staged)
-            state = self._current_state(session, staged, head, timestamp_ms)
+            before = self._states.read(session, head)
+            state = state_after(
+                before,
+                staged.metadata,
+                staged.protocol,
+                version=head.version + 1,
+                timestamp_ms=timestamp_ms,
+            )
+            # Physical names: renaming a partition column does not change the files.
+            if state.partition_columns != before.partition_columns:
+                _refuse_mixed_partitions(session, staged, head)
         validate_against(staged, state)
         if head is not None and staged.read_version is not None:
             if not 0 <= staged.read_version <= head.version:
@@ -295,10 +320,10 @@ class Committer:
                 )
             if staged.must_be_next and staged.read_version < head.version:
                 raise version_taken(staged, head)
-            if _may_conflict(staged, staged.read_version, head):
+            if may_conflict(staged, staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
                 level = self.isolation_level(state)
-                check_conflicts(staged, winners, isolation_for(staged, level))
+                check_conflicts(staged, winners, staged.isolation(level))
         info = replace(
             self._info(staged, state, txn_id),
             timestamp=timestamp_ms,
@@ -328,47 +353,6 @@ class Committer:
             skipping=state.skipping,
             active_columns=state.active_columns,
         )
-
-    def _created_state(self, staged: Staged) -> TableState:
-        if staged.metadata is None or staged.protocol is None:
-            raise TxnLogTransactionError(
-                f"{staged.table.full_name} would be created without metadata and protocol",
-                table=staged.table.full_name,
-            )
-        validate_table(staged.metadata, staged.protocol)
-        return table_state(staged.metadata, staged.protocol)
-
-    def _current_state(
-        self, session: Session, staged: Staged, head: Head, timestamp_ms: int
-    ) -> TableState:
-        """Return the state after this commit: cached unless it changes metadata or protocol."""
-        store, table_id = self._store, head.table_id
-        key = (table_id, head.metadata_version, head.protocol_version)
-        state = self._states.get(key)
-        if state is None:
-            state = table_state(
-                store.metadata(table_id, head.metadata_version, session),
-                store.protocol(table_id, head.protocol_version, session),
-                tuple(
-                    column
-                    for column in store.skipping_columns(table_id, head.metadata_version, session)
-                    if column.end_file_id is None
-                ),
-            )
-            self._states[key] = state
-        self._state_keys[table_id] = key
-        if staged.metadata is None and staged.protocol is None:
-            return state
-        protocol = staged.protocol or state.protocol
-        metadata = staged.metadata or state.metadata
-        if staged.metadata is not None:
-            metadata = enable_timestamps(metadata, state, head.version + 1, timestamp_ms)
-        validate_table(metadata, protocol)
-        after = table_state(metadata, protocol, state.active_columns)
-        # Physical names: renaming a partition column does not change the files.
-        if after.partition_columns != state.partition_columns:
-            _refuse_mixed_partitions(session, staged, head)
-        return after
 
     def _on_duplicate(
         self, staged: Sequence[Staged], attempt: _Attempt, error: BaseException
@@ -435,6 +419,16 @@ def _add_group(commits: list[Commit]) -> None:
         commit.info = replace(commit.info, extra={**commit.info.extra, "group": group})
 
 
+def _created_state(staged: Staged) -> TableState:
+    if staged.metadata is None or staged.protocol is None:
+        raise TxnLogTransactionError(
+            f"{staged.table.full_name} would be created without metadata and protocol",
+            table=staged.table.full_name,
+        )
+    validate_table(staged.metadata, staged.protocol)
+    return table_state(staged.metadata, staged.protocol)
+
+
 def _refuse_mixed_partitions(session: Session, staged: Staged, head: Head) -> None:
     """Refuse new partition columns unless every file that has the old ones is removed."""
     at = {"table_id": head.table_id, "version": head.version}
@@ -443,10 +437,3 @@ def _refuse_mixed_partitions(session: Session, staged: Staged, head: Head) -> No
             f"{staged.table.full_name} cannot get other partition columns while it has files",
             help="Remove every live file in the same commit.",
         )
-
-
-def _may_conflict(staged: Staged, read_version: int, head: Head) -> bool:
-    """Tell whether the conflict rules must run; most commits are appends and skip them."""
-    if staged.is_plain_append and read_version >= max(head.metadata_version, head.protocol_version):
-        return False
-    return read_version < head.version

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from deltasql import _core
+from deltasql.commit.staged import Isolation
 from deltasql.exceptions import (
     CommitConflictError,
     ConcurrentAppendError,
@@ -37,17 +37,6 @@ if TYPE_CHECKING:
 # deltalake's messages for the same conflicts: existing code matches these phrases.
 _FAILED = "Failed to commit transaction"
 _DELETED = f"{_FAILED}: Commit failed: a concurrent transaction deleted data this operation read"
-
-
-class Isolation(Enum):
-    """Delta's isolation levels: which concurrent commits a commit tolerates."""
-
-    SERIALIZABLE = "Serializable"
-    WRITE_SERIALIZABLE = "WriteSerializable"
-    SNAPSHOT = "SnapshotIsolation"
-
-
-_STRICTNESS = (Isolation.SNAPSHOT, Isolation.WRITE_SERIALIZABLE, Isolation.SERIALIZABLE)
 
 
 @dataclass(slots=True)
@@ -81,6 +70,13 @@ class Winner:
         return self.row.version - 1 if seen is None else seen
 
 
+def may_conflict(staged: Staged, read_version: int, head: Head) -> bool:
+    """Return whether the conflict rules must run; most commits are appends and skip them."""
+    if staged.is_plain_append and read_version >= max(head.metadata_version, head.protocol_version):
+        return False
+    return read_version < head.version
+
+
 def load_winners(session: Session, table_id: int, read_version: int, head: Head) -> list[Winner]:
     """Return the commits after a version in order; the number of statements is constant."""
     span = {"table_id": table_id, "after": read_version, "last": head.version}
@@ -111,15 +107,6 @@ def load_winners(session: Session, table_id: int, read_version: int, head: Head)
     for row in session.query("domains_between", **span):
         winners[row[0]].domains.add(row[1])
     return list(winners.values())
-
-
-def isolation_for(staged: Staged, level: str) -> Isolation:
-    """Return the level that applies; a commit that changes no data needs snapshot isolation."""
-    if not staged.changes_data and (staged.adds or staged.removes):
-        return Isolation.SNAPSHOT
-    # A table may be set to snapshot isolation. It would let an overwrite be rebased over rows that
-    # it did not see, so commits that change data use WriteSerializable at least.
-    return max(Isolation(level), Isolation.WRITE_SERIALIZABLE, key=_STRICTNESS.index)
 
 
 def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolation) -> None:
@@ -201,7 +188,7 @@ def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
 
 
 def _may_come_after_us(c: Conflict) -> bool:
-    """Tell whether the winner is a blind append that can be ordered after our commit.
+    """Return whether the winner is a blind append that can be ordered after our commit.
 
     It cannot if we change the metadata or the protocol, since its files were written for the old
     ones. Nor can it if a later winner was computed from it: that winner read the append but not

@@ -97,7 +97,7 @@ class LogAheadCheck:
         return None
 
     def _is_lost(self, table: TableRow, data: bytes) -> bool:
-        """Tell whether a commit file was published by this catalog and is missing in SQL."""
+        """Return whether a commit file was published by this catalog and is missing in SQL."""
         try:
             info = parse_commit(data).commit_info
         except LogParseError:

@@ -1,12 +1,15 @@
-"""The staged actions of a transaction for one table, and its read set."""
+"""The staged actions of a transaction for one table, its read set, and checks of both."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
-from deltasql.exceptions import InvalidActionError
+from deltasql._core import canonical_path, nests_too_deep
+from deltasql.exceptions import InvalidActionError, TxnLogTransactionError
 from deltasql.model.actions import (
     Action,
     AddCdcFile,
@@ -18,12 +21,27 @@ from deltasql.model.actions import (
     RemoveFile,
     SetTransaction,
     action_from_dict,
+    logical_file,
 )
 from deltasql.model.json_text import load_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.commit.table_state import TableState
     from deltasql.model.predicates.predicate import Predicate
     from deltasql.store.records import TableRow
+
+
+class Isolation(Enum):
+    """Delta's isolation levels: which concurrent commits a commit tolerates."""
+
+    SERIALIZABLE = "Serializable"
+    WRITE_SERIALIZABLE = "WriteSerializable"
+    SNAPSHOT = "SnapshotIsolation"
+
+
+_STRICTNESS = (Isolation.SNAPSHOT, Isolation.WRITE_SERIALIZABLE, Isolation.SERIALIZABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +158,14 @@ class Staged:
     def changes_data(self) -> bool:
         return any(f.data_change for f in self.adds) or any(f.data_change for f in self.removes)
 
+    def isolation(self, level: str) -> Isolation:
+        """Return the level that applies; a commit that changes no data needs snapshot isolation."""
+        if not self.changes_data and (self.adds or self.removes):
+            return Isolation.SNAPSHOT
+        # A table may be set to snapshot isolation. It would let an overwrite be rebased over rows
+        # that it did not see, so commits that change data use WriteSerializable at least.
+        return max(Isolation(level), Isolation.WRITE_SERIALIZABLE, key=_STRICTNESS.index)
+
 
 def actions_from(items: object) -> list[Action]:
     """Convert to actions: our own, Delta JSON dicts, JSON lines, deltalake's AddAction.
@@ -209,3 +235,91 @@ def _is_add_action(item: object) -> bool:
 
 def _is_remove_action(item: object) -> bool:
     return type(item).__name__ == "RemoveAction" and hasattr(item, "deletion_timestamp")
+
+
+def validate_staged(staged: Staged) -> None:
+    """Check the actions of a commit by themselves, without the table."""
+    table = staged.table.full_name
+    _refuse(table, "adds a file without a path", ("''" for f in staged.adds if not f.path))
+    _refuse(
+        table,
+        "adds a file with a negative size or time",
+        (f.path for f in staged.adds if f.size < 0 or f.modification_time < 0),
+    )
+    _refuse(
+        table,
+        "has a file with statistics that are nested too deep",
+        (path for path, stats in _statistics(staged) if nests_too_deep(stats)),
+        help="Omit the statistics: no reader of the log could parse them.",
+    )
+    if len(staged.adds) == 1 and staged.is_blind_append and not (staged.txns or staged.domains):
+        return  # nothing can be duplicated
+    paths = {canonical_path(f.path) for f in staged.adds}
+    paths.update(canonical_path(f.path) for f in staged.removes)
+    if len(paths) < len(staged.adds) + len(staged.removes):
+        _refuse_repeated(staged)  # one path may occur twice, with different deletion vectors
+    apps = Counter(txn.app_id for txn in staged.txns)
+    _refuse(table, "sets an application's version twice", (a for a, n in apps.items() if n > 1))
+    domains = Counter(domain.domain for domain in staged.domains)
+    _refuse(table, "sets a metadata domain twice", (d for d, n in domains.items() if n > 1))
+
+
+def _statistics(staged: Staged) -> Iterator[tuple[str, str | None]]:
+    yield from ((file.path, file.stats) for file in staged.adds)
+    yield from ((file.path, file.stats) for file in staged.removes)
+
+
+def _refuse_repeated(staged: Staged) -> None:
+    table = staged.table.full_name
+    added = Counter(map(logical_file, staged.adds))
+    removed = Counter(map(logical_file, staged.removes))
+    _refuse(table, "adds a file twice", (k[0] for k, n in added.items() if n > 1))
+    _refuse(table, "removes a file twice", (k[0] for k, n in removed.items() if n > 1))
+    _refuse(table, "adds and removes the same file", (k[0] for k in added.keys() & removed.keys()))
+
+
+def validate_against(staged: Staged, state: TableState) -> None:
+    """Check the commit against the protocol, schema and properties that the table will have."""
+    table = staged.table.full_name
+    expected = state.partition_keys
+    for add in staged.adds:
+        if add.partition_values.keys() != expected:
+            raise InvalidActionError(
+                f"{add.path!r} has partition values for {sorted(add.partition_values)}, "
+                f"but {table} is partitioned by {list(state.partition_columns)}",
+                help="Give every partition column a value, or null.",
+            )
+    if "deletionVectors" not in state.features:
+        _refuse(
+            table,
+            "has a deletion vector but the table does not support the feature deletionVectors",
+            (f.path for f in staged.adds if f.deletion_vector),
+        )
+    if staged.domains and "domainMetadata" not in state.features:
+        raise InvalidActionError(
+            f"{table} does not support the feature domainMetadata",
+            help="Enable the table feature domainMetadata first.",
+        )
+    if state.append_only and any(f.data_change for f in staged.removes):
+        raise TxnLogTransactionError(
+            "The transaction includes Remove action with data change but "
+            "Delta table is append-only",
+            table=table,
+            help="Set delta.appendOnly to false to delete or change rows.",
+        )
+
+
+def _refuse(
+    table: str,
+    problem: str,
+    paths: Iterable[str],
+    *,
+    help: str = "Each file, application and domain appears once in a commit.",
+) -> None:
+    shown = sorted(paths)
+    if shown:
+        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+        raise InvalidActionError(
+            f"a commit to {table} {problem}: {', '.join(shown[:3])}{more}",
+            help=help,
+        )

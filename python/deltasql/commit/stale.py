@@ -1,7 +1,8 @@
 """Refuse a transaction whose table or data files changed since it was staged.
 
 These checks run under the locks of the commit. They cover what the conflict rules do not: the
-table was renamed or dropped, its authority is its log, or a vacuum took its uncommitted files.
+table was renamed or dropped, its authority is its log, another commit created it or took its
+location, or a vacuum took its uncommitted files.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.storage import open_storage
-from deltasql.store.append import live_name
-from deltasql.store.records import TableRow
+from deltasql.store.locations import refuse_nested_location, shared_location, tables_at
+from deltasql.store.records import TableRow, VersionRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.exceptions import CommitConflictError
     from deltasql.store.dialect import Session
+    from deltasql.store.locations import Query
     from deltasql.store.records import Head
 
 
@@ -39,7 +41,7 @@ def refuse_following(session: Session, staged: Staged) -> None:
     table = staged.table
     if not table.is_following:
         return
-    rows = session.query("table_by_name", live_name=live_name(table.namespace, table.name))
+    rows = session.query("table_by_name", live_name=table.live_name)
     if not rows or TableRow.from_row(rows[0]).is_following:
         raise follows_another_log(table)
 
@@ -81,6 +83,43 @@ def version_taken(staged: Staged, head: Head) -> CommitConflictError:
     )
 
 
+def refuse_used_location(session: Session, staged: Staged) -> None:
+    """Refuse a location that another table got after this one was staged."""
+    table = staged.table
+    for other in tables_at(session.query, table.location):
+        # A live table of the same name is not a shared location: the insert fails on its name, or
+        # it is our own table from an earlier attempt.
+        if other.dropped_at_ms is not None or other.full_name != table.full_name:
+            raise shared_location(other, table.location)
+    if not staged.allows_nested:
+        refuse_nested_location(session.query, table.location)
+
+
+def refuse_location_of_other(query: Query, staged: Staged, error: BaseException) -> None:
+    """Raise TableExistsError if another table has the location; `error` becomes its cause."""
+    for other in tables_at(query, staged.table.location):
+        if other.table_uuid != staged.table.table_uuid:
+            raise shared_location(other, staged.table.location) from error
+
+
+def created_by_other(query: Query, name: str, found: TableRow) -> CommitConflictError:
+    """Return the conflict of a write to a missing table that another commit created first."""
+    first, last = query("version_bounds", table_id=found.table_id)[0]
+    rows = query("history", table_id=found.table_id, first=first, last=first, limit=1)
+    winner = VersionRow.from_row(rows[0])
+    return VersionTakenError(
+        f"table {name} did not exist when this transaction read the catalog; "
+        "another commit has created it since",
+        table=name,
+        actual_version=last,
+        winning_version=winner.version,
+        winning_txn_id=winner.txn_id,
+        winning_operation=winner.info.operation,
+        help="Nothing was committed. Repeat the transaction: it then writes to the table that "
+        "exists now.",
+    )
+
+
 def refuse_vacuumed(
     session: Session,
     staged: Sequence[Staged],
@@ -115,7 +154,7 @@ def refuse_vacuumed(
 
 
 def _are_deleted(session: Session, staged: Staged, txn_id: str, settings: StorageSettings) -> bool:
-    """Tell whether files of a new table are missing, or a vacuum is about to delete them."""
+    """Return whether files of a new table are missing, or a vacuum is about to delete them."""
     if session.query("intents_taken", txn_id=txn_id)[0][0]:
         return True
     storage = open_storage(staged.table.location, settings)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.properties import TableProperties
-from deltasql.model.protocol import check_writable, writer_features
+from deltasql.exceptions import InvalidActionError, TxnLogSchemaError
+from deltasql.model.properties import TableProperties, check_values
+from deltasql.model.protocol import check_lawful, check_writable, required_features, writer_features
+from deltasql.model.schema.column_mapping import check_mapping
+from deltasql.model.schema.rules import validate_schema
 from deltasql.model.schema.schema import StructType, column_mapping_mode, skipping_columns
 
 if TYPE_CHECKING:
     from deltasql.model.actions import Metadata, Protocol
-    from deltasql.store.records import SkippingColumn
+    from deltasql.store.dialect import Session
+    from deltasql.store.records import Head, SkippingColumn
+    from deltasql.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,51 @@ def table_state(
     )
 
 
+class TableStates:
+    """The states of the tables of a store, cached: metadata and protocol of a version are fixed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._states: dict[tuple[int, int, int], TableState] = {}
+        self.latest: dict[int, tuple[int, int, TableState]] = {}
+        """For each table id: (metadata version, protocol version, state) at its last commit."""
+
+    def read(self, session: Session, head: Head) -> TableState:
+        """Return the state of a table at its head."""
+        store, table_id = self._store, head.table_id
+        key = (table_id, head.metadata_version, head.protocol_version)
+        state = self._states.get(key)
+        if state is None:
+            columns = store.skipping_columns(table_id, head.metadata_version, session)
+            state = self._states[key] = table_state(
+                store.metadata(table_id, head.metadata_version, session),
+                store.protocol(table_id, head.protocol_version, session),
+                tuple(column for column in columns if column.end_file_id is None),
+            )
+        self.latest[table_id] = (head.metadata_version, head.protocol_version, state)
+        return state
+
+
+def state_after(
+    before: TableState,
+    metadata: Metadata | None,
+    protocol: Protocol | None,
+    *,
+    version: int,
+    timestamp_ms: int,
+) -> TableState:
+    """Return the state after a commit that changes the metadata or the protocol, if any."""
+    if metadata is None and protocol is None:
+        return before
+    if metadata is None:
+        metadata = before.metadata
+    else:
+        metadata = enable_timestamps(metadata, before, version, timestamp_ms)
+    protocol = protocol or before.protocol
+    validate_table(metadata, protocol)
+    return table_state(metadata, protocol, before.active_columns)
+
+
 def enable_timestamps(
     metadata: Metadata, before: TableState, version: int, timestamp_ms: int
 ) -> Metadata:
@@ -82,3 +131,20 @@ def physical_partition_columns(metadata: Metadata, schema: StructType) -> tuple[
             help="The program that wrote this metadata must write it again with that column.",
         )
     return tuple(fields[name].physical_name(mode) for name in metadata.partition_columns)
+
+
+def validate_table(metadata: Metadata, protocol: Protocol) -> None:
+    """Check new metadata and protocol: valid schema, valid properties, all required features."""
+    schema = StructType.from_json(metadata.schema_string)
+    validate_schema(schema, metadata.partition_columns)
+    check_values(metadata.configuration)
+    check_mapping(schema, metadata.configuration)
+    check_lawful(protocol)
+    check_writable(protocol, schema, metadata.configuration)
+    missing = required_features(schema, metadata.configuration) - writer_features(protocol)
+    if missing:
+        raise InvalidActionError(
+            "the schema or properties need table features that the protocol lacks: "
+            + ", ".join(sorted(missing)),
+            help="Stage a protocol action with these features in the same commit.",
+        )

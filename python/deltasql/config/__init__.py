@@ -22,18 +22,17 @@ Help: did you mean pool.max_size? docs/reference/config.md lists all keys.
 Docs: docs/reference/errors.md#txnlogconfigerror
 """
 
-from deltasql.config.settings import (
+from deltasql.config.sections import (
     CacheSettings,
-    Config,
     EngineSettings,
     MirrorSettings,
     PoolSettings,
     RetrySettings,
-    Setting,
     StorageSettings,
     StoreSettings,
     TableSettings,
 )
+from deltasql.config.settings import Config, Setting
 from deltasql.config.sources import fingerprint
 
 __all__ = [

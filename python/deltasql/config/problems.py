@@ -14,7 +14,7 @@ from deltasql.exceptions import TxnLogConfigError, is_secret_name
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 def problem(
@@ -46,9 +46,9 @@ def problem(
     if first["type"] == "value_error":
         # A rule for several keys of a section: there is no allowed range for one key.
         reason, allowed = first["msg"].removeprefix("Value error, "), None
-    told = f"setting {key}{shown} is not allowed{f': {reason}' if reason else ''}{more}"
+    message = f"setting {key}{shown} is not allowed{f': {reason}' if reason else ''}{more}"
     return TxnLogConfigError(
-        told,
+        message,
         key=key,
         source=source,
         allowed=allowed,
@@ -96,7 +96,7 @@ def allowed_values(found: FieldInfo) -> str:
     elif isinstance(kind, type) and issubclass(kind, BaseModel):
         text = f"a section with {', '.join(kind.model_fields)}"
     else:
-        text = _WORDS.get(kind, "text") + _limits(found.metadata)  # type: ignore[arg-type]
+        text = _TYPE_NAMES.get(kind, "text") + _limits(found.metadata)  # type: ignore[arg-type]
     return f"{text}, or unset" if optional else text
 
 
@@ -107,18 +107,18 @@ def _limits(metadata: list[Any]) -> str:
             value = getattr(each, name, None)
             if value is not None:
                 limits[name] = value
-    words = []
+    parts = []
     if "ge" in limits:
-        words.append(f"from {limits['ge']:g}" if limits["ge"] < 1e6 else f"from {limits['ge']}")
+        parts.append(f"from {limits['ge']:g}" if limits["ge"] < 1e6 else f"from {limits['ge']}")
     if "gt" in limits:
-        words.append(f"above {limits['gt']:g}")
+        parts.append(f"above {limits['gt']:g}")
     if "le" in limits:
-        words.append(f"to {limits['le']}")
+        parts.append(f"to {limits['le']}")
     if "max_length" in limits:
-        words.append(f"of 1 to {limits['max_length']} characters")
+        parts.append(f"of 1 to {limits['max_length']} characters")
     if "pattern" in limits:
-        words.append("such as 512MB or 4GiB")
-    return f" {' '.join(words)}" if words else ""
+        parts.append("such as 512MB or 4GiB")
+    return f" {' '.join(parts)}" if parts else ""
 
 
 def _source(key: str, sources: Mapping[str, str]) -> str:

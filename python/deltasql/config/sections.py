@@ -70,7 +70,7 @@ class StoreSettings(Section):
         ge=0,
         le=86_400_000,
         description="PostgreSQL: the server ends a transaction, and releases its locks, when its "
-        "client was silent for so long, suspended for example; 0 is never.",
+        "client sent nothing for this long, for example because it is suspended; 0 is never.",
     )
     bulk_timeout_ms: int = Field(
         default=3_600_000,
@@ -108,7 +108,7 @@ class PoolSettings(Section):
     max_idle_s: float = Field(
         default=600.0, gt=0, le=604_800, description="Close a connection that was idle for longer."
     )
-    health_check: bool = Field(default=True, description="Test a connection before it is lent.")
+    health_check: bool = Field(default=True, description="Test a connection before it is used.")
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:

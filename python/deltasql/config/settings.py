@@ -27,19 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = [
-    "CacheSettings",
-    "Config",
-    "EngineSettings",
-    "MirrorSettings",
-    "PoolSettings",
-    "RetrySettings",
-    "Setting",
-    "StorageSettings",
-    "StoreSettings",
-    "TableSettings",
-]
-
 
 class Setting(NamedTuple):
     """One row of `config show`; secrets are masked."""

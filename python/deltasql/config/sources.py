@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 CALL = "the call"
 PREFIX = "DELTASQL_"
 _OUR_TABLE = re.compile(r"""tool\s*["']?\s*\.\s*["']?deltasql|^\s*\[\s*["']?tool["']?\s*\]""", re.M)
-_HOMES = ("XDG_CONFIG_HOME", "HOME")
+_LOCAL_FILES = ("deltasql.toml", "deltasql.yaml", "deltasql.yml")
+_FOLDER_VARIABLES = ("XDG_CONFIG_HOME", "HOME")
 # Variables that are not settings.
 OTHER_VARIABLES = ("DELTASQL_CONFIG", "DELTASQL_URI")
 _seen: tuple[dict[object, object], object, list[str]] | None = None
@@ -54,7 +55,7 @@ def environment(settings: type[BaseModel]) -> Layer:
         values = dict(source())
     except (SettingsError, ValueError, RecursionError) as error:
         raise TxnLogConfigError(
-            "a DELTASQL_ variable that names a whole section does not hold JSON",
+            "a DELTASQL_ variable that names a whole section is not JSON",
             source="environment",
             help="set the keys one by one: DELTASQL_POOL__MAX_SIZE=4.",
         ) from error
@@ -71,15 +72,13 @@ def environment(settings: type[BaseModel]) -> Layer:
 def files(path: str | Path | None) -> list[Layer]:
     """Read the existing files, in order of precedence; a requested file must exist."""
     layers = []
-    asked = path or os.environ.get("DELTASQL_CONFIG")
-    if asked:
-        layers.append(_read(Path(asked).expanduser(), f"asked for as {asked}"))
-    local = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
-    found = [each for each in local if os.path.isfile(each)]
+    requested = path or os.environ.get("DELTASQL_CONFIG")
+    if requested:
+        layers.append(_read(Path(requested).expanduser(), f"given as {requested}"))
+    found = [each for each in _LOCAL_FILES if os.path.isfile(each)]
     if len(found) > 1:
         raise TxnLogConfigError(f"{' and '.join(found)} both exist", help="keep one of them.")
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    others = [*found, "pyproject.toml", f"{home}/deltasql/config.toml"]
+    others = [*found, "pyproject.toml", _user_file(os.environ.get("XDG_CONFIG_HOME"))]
     layers += [_read(Path(each), "found") for each in others if os.path.isfile(each)]
     return layers
 
@@ -100,18 +99,20 @@ def _of_variables() -> tuple[object, list[str]]:
         return _seen[1:]
     # Use one copy: the next call finds what another thread changes from now on.
     before = dict(os.environ if everything is None else everything)
-    told = {os.fsdecode(name): os.fsdecode(value) for name, value in before.items()}
-    names = [name for name in told if name[: len(PREFIX)].upper() == PREFIX]
-    known = {name: told.get(name) for name in [*names, *_HOMES]}
+    values = {os.fsdecode(name): os.fsdecode(value) for name, value in before.items()}
+    names = [name for name in values if name[: len(PREFIX)].upper() == PREFIX]
+    known = {name: values.get(name) for name in [*names, *_FOLDER_VARIABLES]}
     variables = tuple((name, value) for name, value in known.items() if value is not None)
-    home = known["XDG_CONFIG_HOME"] or os.path.expanduser("~/.config")
-    asked = known.get("DELTASQL_CONFIG")
-    places = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
-    places += ["pyproject.toml", f"{home}/deltasql/config.toml"]
-    if asked:
-        places.append(os.path.expanduser(asked))
+    requested = known.get("DELTASQL_CONFIG")
+    places = [*_LOCAL_FILES, "pyproject.toml", _user_file(known["XDG_CONFIG_HOME"])]
+    if requested:
+        places.append(os.path.expanduser(requested))
     _seen = None if everything is None else (before, variables, places)
     return variables, places
+
+
+def _user_file(config_home: str | None) -> str:
+    return f"{config_home or os.path.expanduser('~/.config')}/deltasql/config.toml"
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,13 +187,13 @@ def _read(path: Path, why: str) -> Layer:
     except (ValueError, AttributeError, RecursionError):
         # A number with too many digits, an impossible date, a value that contains itself.
         raise TxnLogConfigError(
-            f"{path} holds a value that cannot be understood, or is nested too deep",
+            f"{path} has a value that cannot be parsed, or is nested too deep",
             source=str(path),
             help="correct the file.",
         ) from None
     if not isinstance(plain, dict):
         raise TxnLogConfigError(
-            f"{path} holds no sections",
+            f"{path} has no sections",
             source=str(path),
             help="write sections with keys: pool, then max_size = 4 in it.",
         )

@@ -31,18 +31,13 @@ from deltasql.console.pages import (
     health,
     history,
     maintenance,
-    metrics,
     mirror,
-    overview,
-    session,
     sql,
     table,
-    transactions,
     travel,
 )
-from deltasql.console.request import PageRequest
-from deltasql.console.security import HEADERS, LOOPBACK, Gate, remember
-from deltasql.console.state import ConsoleState
+from deltasql.console.request import ConsoleState, PageRequest
+from deltasql.console.security import HEADERS, LOOPBACK, AccessControl, set_session_cookie
 from deltasql.console.values import cell, masked
 from deltasql.exceptions import (
     StoreBusyError,
@@ -62,15 +57,15 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from deltasql.api.catalog.base import CatalogTable
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.api.table import CatalogTable
 
     Page = Callable[[PageRequest], Response]
     Endpoint = Callable[[Request], Awaitable[Response]]
 
 _log = logging.getLogger(__name__)
 _HERE = Path(__file__).parent
-_LARGEST_FORM = 256 * 1024
+_MAX_FORM_BYTES = 256 * 1024
 _STATUS = (
     (TxnLogTableNotFoundError, 404),
     (VersionNotFoundError, 404),
@@ -81,15 +76,15 @@ _STATUS = (
     (StoreBusyError, 503),
 )
 READ: tuple[tuple[str, Page], ...] = (
-    ("/", overview.show),
+    ("/", table.overview),
     ("/tables/{name}", table.summary),
     ("/tables/{name}/history", history.show),
     ("/tables/{name}/files", table.files),
     ("/tables/{name}/figures", table.figures),
     ("/tables/{name}/schema", table.schema),
     ("/tables/{name}/travel", travel.show),
-    ("/transactions", transactions.show),
-    ("/transactions/{txn_id}", transactions.one),
+    ("/transactions", history.transactions),
+    ("/transactions/{txn_id}", history.transaction),
     ("/mirror", mirror.show),
     ("/mirror/{name}", mirror.one),
     ("/maintenance", maintenance.show),
@@ -123,7 +118,7 @@ class Console:
             )
         self.state = ConsoleState(
             catalog,
-            Gate(token=token, hosts=hosts, token_to_read=token_to_read),
+            AccessControl(token=token, hosts=hosts, token_to_read=token_to_read),
             _templates(),
             allows_writes=allow_writes,
         )
@@ -134,14 +129,15 @@ class Console:
             *(Route(path, self._reading(page)) for path, page in READ),
             *(Route(path, self._writing(page), methods=["POST"]) for path, page in WRITE),
             Route("/sql", self._sending(sql.run), methods=["POST"]),
-            Route("/login", self._open(session.show)),
-            Route("/login", self._sending(session.enter, is_open=True), methods=["POST"]),
-            Route("/logout", self._sending(session.leave), methods=["POST"]),
-            Route("/metrics", self._endpoint(metrics.show, self._refuse_program)),
+            Route("/login", self._open(_show_login)),
+            Route("/login", self._sending(_sign_in, is_open=True), methods=["POST"]),
+            Route("/logout", self._sending(_sign_out), methods=["POST"]),
+            Route("/metrics", self._endpoint(health.metrics, self._refuse_program)),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ]
         application = Starlette(
-            routes=routes, exception_handlers={HTTPException: self._failed, Exception: self._broken}
+            routes=routes,
+            exception_handlers={HTTPException: self._failed, Exception: self._unexpected},
         )
         application.add_middleware(_Guarded, console=self)
         return application
@@ -149,94 +145,118 @@ class Console:
     # Access rules of pages, from the least to the most restrictive
 
     def _open(self, page: Page) -> Endpoint:
-        return self._endpoint(page, lambda ask: None)
+        return self._endpoint(page, lambda request: None)
 
     def _reading(self, page: Page) -> Endpoint:
         return self._endpoint(page, self._refuse_reader)
 
     def _sending(self, page: Page, *, is_open: bool = False) -> Endpoint:
-        def refuse(ask: PageRequest) -> Response | None:
-            refused = None if is_open else self._refuse_reader(ask)
-            return refused or self._refuse_foreign(ask)
+        def refuse(request: PageRequest) -> Response | None:
+            refused = None if is_open else self._refuse_reader(request)
+            return refused or self._refuse_foreign(request)
 
         return self._endpoint(page, refuse)
 
     def _writing(self, page: Page) -> Endpoint:
-        def refuse(ask: PageRequest) -> Response | None:
-            refused = self._refuse_foreign(ask)
+        def refuse(request: PageRequest) -> Response | None:
+            refused = self._refuse_foreign(request)
             if refused is None and not self.state.allows_writes:
                 raise HTTPException(
                     403, "This console is read-only. Start it with deltasql ui --allow-writes."
                 )
-            if refused is None and not ask.visitor.has_token:
-                return ask.go("/login")
+            if refused is None and not request.visitor.has_token:
+                return request.go("/login")
             return refused
 
         return self._endpoint(page, refuse)
 
-    def _refuse_reader(self, ask: PageRequest) -> Response | None:
-        if self.state.gate.token_to_read and not ask.visitor.has_token:
-            return ask.go("/login")
+    def _refuse_reader(self, request: PageRequest) -> Response | None:
+        if self.state.access.token_to_read and not request.visitor.has_token:
+            return request.go("/login")
         return None
 
-    def _refuse_program(self, ask: PageRequest) -> Response | None:
+    def _refuse_program(self, request: PageRequest) -> Response | None:
         if (
-            not self.state.gate.token_to_read
-            or ask.visitor.has_token
-            or self.state.gate.bearer(ask.request)
+            not self.state.access.token_to_read
+            or request.visitor.has_token
+            or self.state.access.has_bearer_token(request.http)
         ):
             return None
         raise HTTPException(401, "Give the token as Authorization: Bearer …")
 
-    def _refuse_foreign(self, ask: PageRequest) -> Response | None:
-        is_ours = self.state.gate.is_from_here(ask.request)
-        if not is_ours or not self.state.gate.is_csrf(ask.visitor, ask.form.get("csrf", "")):
+    def _refuse_foreign(self, request: PageRequest) -> Response | None:
+        is_same_origin = self.state.access.is_same_origin(request.http)
+        if not is_same_origin or not self.state.access.is_csrf_token(
+            request.visitor, request.form.get("csrf", "")
+        ):
             raise HTTPException(403, "This form is out of date. Go back, reload, try again.")
         return None
 
     def _endpoint(self, page: Page, refuse: Callable[[PageRequest], Response | None]) -> Endpoint:
-        async def endpoint(request: Request) -> Response:
-            form = await _form(request)
-            ask = PageRequest(self.state, request, self.state.gate.visitor(request), form)
-            response = await run_in_threadpool(self._answer, ask, page, refuse)
-            if ask.visitor.is_new and "set-cookie" not in response.headers:
-                remember(request, response, ask.visitor)
+        async def endpoint(http: Request) -> Response:
+            form = await _form(http)
+            request = PageRequest(self.state, http, self.state.access.visitor(http), form)
+            response = await run_in_threadpool(self._answer, request, page, refuse)
+            if request.visitor.is_new and "set-cookie" not in response.headers:
+                set_session_cookie(http, response, request.visitor)
             return response
 
         return endpoint
 
     def _answer(
-        self, ask: PageRequest, page: Page, refuse: Callable[[PageRequest], Response | None]
+        self, request: PageRequest, page: Page, refuse: Callable[[PageRequest], Response | None]
     ) -> Response:
         try:
-            return refuse(ask) or page(ask)
+            return refuse(request) or page(request)
         except HTTPException:
             raise
         except TxnLogError as error:
             status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
             if status == 500:
-                _log.error("page failed: %s", ask.request.url.path, exc_info=error)
-            return ask.error_page(status, error.message or str(error), error.help)
+                _log.error("page failed: %s", request.http.url.path, exc_info=error)
+            return request.error_page(status, error.message or str(error), error.help)
         except BadRequest as error:  # an invalid cursor or number in the URL
-            return ask.error_page(400, str(error))
+            return request.error_page(400, str(error))
         except Exception as error:
-            return _broke(ask, error)
+            return _internal_error(request, error)
 
-    async def _failed(self, request: Request, error: Exception) -> Response:
+    async def _failed(self, http: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        ask = PageRequest(self.state, request, self.state.gate.visitor(request), {})
+        request = PageRequest(self.state, http, self.state.access.visitor(http), {})
         message = "There is no such page." if error.status_code == 404 else error.detail
-        return ask.error_page(error.status_code, message)
+        return request.error_page(error.status_code, message)
 
-    async def _broken(self, request: Request, error: Exception) -> Response:
-        return _broke(PageRequest(self.state, request, self.state.gate.visitor(request), {}), error)
+    async def _unexpected(self, http: Request, error: Exception) -> Response:
+        return _internal_error(
+            PageRequest(self.state, http, self.state.access.visitor(http), {}), error
+        )
 
 
-def _broke(ask: PageRequest, error: Exception) -> Response:
+def _show_login(request: PageRequest) -> Response:
+    """Show the form for the token."""
+    return request.page("login.html", wrong=False)
+
+
+def _sign_in(request: PageRequest) -> Response:
+    """Start a session if the token is correct."""
+    if not request.state.access.is_token(request.form.get("token", "").strip()):
+        return request.page("login.html", 403, wrong=True)
+    response = request.go("/")
+    set_session_cookie(request.http, response, request.state.access.start_session())
+    return response
+
+
+def _sign_out(request: PageRequest) -> Response:
+    """End the session."""
+    request.state.access.end_session(request.visitor)
+    return request.go("/")
+
+
+def _internal_error(request: PageRequest, error: Exception) -> Response:
     """Log an unexpected error under a number, and show that number to the user."""
     number = secrets.token_hex(4)
-    _log.error("page failed: %s (%s)", ask.request.url.path, number, exc_info=error)
-    return ask.error_page(
+    _log.error("page failed: %s (%s)", request.http.url.path, number, exc_info=error)
+    return request.error_page(
         500, f"Something went wrong. The log of the console has the details: {number}."
     )
 
@@ -253,20 +273,20 @@ class _Guarded:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        if scope["type"] == "http" and not self._console.state.gate.knows_host(Request(scope)):
+        if scope["type"] == "http" and not self._console.state.access.allows_host(Request(scope)):
             refusal = PlainTextResponse("This console does not answer to that host name.", 421)
             await refusal(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)
 
 
-async def _form(request: Request) -> dict[str, str]:
-    if request.method != "POST":
+async def _form(http: Request) -> dict[str, str]:
+    if http.method != "POST":
         return {}
     body = b""
-    async for part in request.stream():
+    async for part in http.stream():
         body += part
-        if len(body) > _LARGEST_FORM:
+        if len(body) > _MAX_FORM_BYTES:
             raise HTTPException(413, "The form is too large.")
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
@@ -276,7 +296,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 def _sql_name(table: CatalogTable) -> str:
     """Return a table's name as it is written in a query."""
-    return sql.written(table.namespace, table.name)
+    return sql.query_name(table.namespace, table.name)
 
 
 def _templates() -> jinja2.Environment:
@@ -287,13 +307,13 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for show in (units.size, units.count, units.brief, units.duration, units.age, units.moment):
+    for show in (units.size, units.count, units.brief, units.duration, units.age, units.timestamp):
         environment.filters[show.__name__] = show
     environment.filters.update(
         percent=units.percent,
-        address=overview.address,
-        short=overview.short,
-        quoted=overview.quoted,
+        address=units.address,
+        short=units.short,
+        quoted=units.quoted,
         cell=cell,
         many=many,
         masked=masked,

@@ -25,8 +25,8 @@ class Job:
     job_id: str
     title: str
     table: str
-    place: str
-    """The path of the page that started the job."""
+    page: str
+    """The URL path of the page that started the job."""
     started_at: datetime
     ended_at: datetime | None = None
     done: int = 0
@@ -58,16 +58,16 @@ class Jobs:
         self._threads: dict[str, threading.Thread] = {}
         self._guard = threading.Lock()
 
-    def start(self, title: str, table: str, place: str, work: Work) -> Job:
+    def start(self, title: str, table: str, page: str, work: Work) -> Job:
         """Start a job, or return the job that the same page started and that still runs.
 
         That job may do other work: compare its title.
         """
         with self._guard:
             for known in self._jobs.values():
-                if known.place == place and known.is_running:
+                if known.page == page and known.is_running:
                     return known
-            job = Job(secrets.token_urlsafe(9), title, table, place, datetime.now(UTC))
+            job = Job(secrets.token_urlsafe(9), title, table, page, datetime.now(UTC))
             self._jobs[job.job_id] = job
             ended = [each for each in self._jobs.values() if not each.is_running]
             for old in ended[: max(0, len(self._jobs) - _KEPT)]:
@@ -96,11 +96,11 @@ class Jobs:
         return found[::-1]
 
     def _run(self, job: Job, work: Work) -> None:
-        def tell(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             job.done, job.total = done, total
 
         try:
-            job.outcome = work(tell)
+            job.outcome = work(report)
         except TxnLogError as error:
             job.error = error.full_message
         except Exception as error:

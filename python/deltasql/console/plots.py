@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 KINDS = {"auto": "Auto", "bar": "Bars", "line": "Lines", "scatter": "Points", "none": "No plot"}
-_MOST_BARS = 60
-_MOST_SERIES = 4
+_MAX_BARS = 60
+_MAX_SERIES = 4
 _TICKS = 6
 
 
@@ -41,7 +41,7 @@ def plot_of(rows: pa.Table, kind: str) -> Plot | None:
         across = numeric.pop(0)
     if not numeric or pa.types.is_nested(rows.schema.field(across).type):
         return None
-    chosen = numeric[:_MOST_SERIES]
+    chosen = numeric[:_MAX_SERIES]
     names = rows.column_names
     drawing = _drawing(rows, across, chosen, kind)
     if drawing is None:
@@ -57,7 +57,7 @@ def _drawing(
     places = [_place(value) for value in xs]
     is_ordered = all(place is not None for place in places)
     if kind == "bar" or (kind == "auto" and (not is_ordered or len(xs) <= 3)) or not is_ordered:
-        ys = [_number(value) for value in rows.column(chosen[0]).to_pylist()][:_MOST_BARS]
+        ys = [_number(value) for value in rows.column(chosen[0]).to_pylist()][:_MAX_BARS]
         every = max(1, -(-len(ys) // 12))
         bars = [
             Bar(y or 0.0, _short(x) if place % every == 0 else "", f"{_text(x)}: {_text(y)}")
@@ -83,8 +83,8 @@ def _drawing(
 def _tick(low: float, high: float, share: float, like: Any) -> str:
     at = low + (high - low) * share
     if isinstance(like, datetime):
-        moment = datetime.fromtimestamp(at, like.tzinfo)
-        return f"{moment:%d %b %H:%M}" if high - low < 86_400 * 3 else f"{moment:%d %b %y}"
+        timestamp = datetime.fromtimestamp(at, like.tzinfo)
+        return f"{timestamp:%d %b %H:%M}" if high - low < 86_400 * 3 else f"{timestamp:%d %b %y}"
     if isinstance(like, date):
         return f"{date.fromordinal(round(at)):%d %b %y}"
     return brief(round(at, 2))

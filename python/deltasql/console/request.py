@@ -1,25 +1,60 @@
-"""One request to a page: its parameters, its visitor and its responses."""
+"""One request to a page, and the state that all requests share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from deltasql.console.jobs import Jobs
 from deltasql.exceptions import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import jinja2
     from starlette.requests import Request
     from starlette.responses import Response
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.console.security import Visitor
-    from deltasql.console.state import ConsoleState
+    from deltasql.api.inspect.doctor import DoctorReport
+    from deltasql.console.security import AccessControl, Visitor
+
+_KEEP_REPORT_S = 30.0
+
+
+class DoctorReports:
+    """The latest report of `doctor`. All checks together are slow, so visitors share one report."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._latest: DoctorReport | None = None
+        self._expires_at = 0.0
+
+    def latest(self, catalog: Catalog) -> DoctorReport:
+        """Return a report that is at most half a minute old."""
+        with self._guard:
+            if self._latest is None or time.monotonic() >= self._expires_at:
+                self._latest = catalog.inspect.doctor()
+                self._expires_at = time.monotonic() + _KEEP_REPORT_S
+            return self._latest
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleState:
+    """The catalog of a console, its access control, its templates and its jobs."""
+
+    catalog: Catalog
+    access: AccessControl
+    templates: jinja2.Environment
+    allows_writes: bool = False
+    jobs: Jobs = field(default_factory=Jobs)
+    reports: DoctorReports = field(default_factory=DoctorReports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +62,8 @@ class PageRequest:
     """One request to a page."""
 
     state: ConsoleState
-    request: Request
+    http: Request
+    """The HTTP request that Starlette received."""
     visitor: Visitor
     form: Mapping[str, str]
 
@@ -43,11 +79,11 @@ class PageRequest:
     @property
     def name(self) -> str:
         """The table name in the URL path."""
-        return str(self.request.path_params["name"])
+        return str(self.http.path_params["name"])
 
     def text(self, name: str, default: str = "") -> str:
         """Return a query parameter without surrounding spaces."""
-        return self.request.query_params.get(name, default).strip()
+        return self.http.query_params.get(name, default).strip()
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 2**53) -> int:
         """Return a query parameter as an integer; respond with status 400 if it is out of range."""
@@ -74,14 +110,14 @@ class PageRequest:
 
         The parameter `part` is removed, because links in a part of a page open whole pages.
         """
-        kept = {**self.request.query_params, "part": None, **changes}
+        kept = {**self.http.query_params, "part": None, **changes}
         written = urlencode({key: value for key, value in kept.items() if value is not None})
-        path: str = self.request.scope["raw_path"].decode("latin-1")
+        path: str = self.http.scope["raw_path"].decode("latin-1")
         return f"{path}?{written}" if written else path
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a page."""
-        shown = self.state.templates.get_template(template).render(ask=self, **values)
+        shown = self.state.templates.get_template(template).render(request=self, **values)
         return HTMLResponse(shown, status_code=status)
 
     def error_page(self, status: int, message: str, hint: str | None = None) -> Response:

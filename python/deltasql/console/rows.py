@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BATCH_ROWS = 2048  # DuckDB's smallest batch: limits are checked after each batch
-MOST_BYTES = 64 * 2**20
-MOST_CSV_ROWS = 1_000_000
-MOST_CSV_BYTES = 2**30
+MAX_BYTES = 64 * 2**20
+MAX_CSV_ROWS = 1_000_000
+MAX_CSV_BYTES = 2**30
 _IN_MEMORY = 8 * 2**20
 _PART = 2**18
 _FEW_ROWS = 1024
@@ -35,36 +35,36 @@ _PLAIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
-    """The first rows of a result; `is_cut` if the rest exceeds the size limit."""
+class LimitedRows:
+    """The first rows of a result; `is_truncated` if the rest exceeds the size limit."""
 
     rows: pa.Table
-    is_cut: bool
+    is_truncated: bool
 
 
-def some(answer: pa.RecordBatchReader, most: int | None = None) -> Some:
+def read_limited(result: pa.RecordBatchReader, most: int | None = None) -> LimitedRows:
     """Read a result up to `most` bytes."""
-    most = MOST_BYTES if most is None else most
+    most = MAX_BYTES if most is None else most
     batches, size = [], 0
-    with answer:
-        for batch in answer:
+    with result:
+        for batch in result:
             size += batch.nbytes
             if size > most:
                 left = most - (size - batch.nbytes)
                 # Assume that all rows of a batch have about the same size.
                 batches.append(batch.slice(0, int(batch.num_rows * left / batch.nbytes)))
-                return Some(pa.Table.from_batches(batches, answer.schema), True)
+                return LimitedRows(pa.Table.from_batches(batches, result.schema), True)
             batches.append(batch)
-    return Some(pa.Table.from_batches(batches, answer.schema), False)
+    return LimitedRows(pa.Table.from_batches(batches, result.schema), False)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CsvFile:
     """CSV in a temporary file, which is on disk if it is large."""
 
     file: IO[bytes]
     rows: int
-    is_cut: bool
+    is_truncated: bool
 
     def parts(self) -> Iterator[bytes]:
         """Yield the content in parts, then close the file."""
@@ -73,33 +73,33 @@ class Written:
                 yield part
 
 
-def as_csv(answer: pa.RecordBatchReader) -> Written:
+def as_csv(result: pa.RecordBatchReader) -> CsvFile:
     """Write a result to CSV up to the limits of rows and bytes.
 
     The query must have asked for one row above the row limit, to show that the result is longer.
     """
-    file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - `Written.parts` closes it
-    schema = pa.schema([pa.field(each.name, _csv_type(each.type)) for each in answer.schema])
-    rows, is_cut = 0, False
+    file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - `CsvFile.parts` closes it
+    schema = pa.schema([pa.field(each.name, _csv_type(each.type)) for each in result.schema])
+    rows, is_truncated = 0, False
     try:
-        with answer, pa_csv.CSVWriter(file, schema) as writer:
-            for batch in answer:
-                kept = batch.slice(0, MOST_CSV_ROWS - rows)
+        with result, pa_csv.CSVWriter(file, schema) as writer:
+            for batch in result:
+                kept = batch.slice(0, MAX_CSV_ROWS - rows)
                 for first in range(0, kept.num_rows, _FEW_ROWS):
                     part = kept.slice(first, _FEW_ROWS)
                     columns = [_csv_column(each) for each in part.columns]
                     writer.write_batch(pa.record_batch(columns, schema))
                     rows += part.num_rows
-                    if file.tell() > MOST_CSV_BYTES:
+                    if file.tell() > MAX_CSV_BYTES:
                         break
-                if kept.num_rows < batch.num_rows or file.tell() > MOST_CSV_BYTES:
-                    is_cut = True
+                if kept.num_rows < batch.num_rows or file.tell() > MAX_CSV_BYTES:
+                    is_truncated = True
                     break
     except BaseException:
         file.close()
         raise
     file.seek(0)
-    return Written(file, rows, is_cut)
+    return CsvFile(file, rows, is_truncated)
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SESSION_S = 12 * 3600
-_MOST_SESSIONS = 1000
+_MAX_SESSIONS = 1000
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -51,7 +51,7 @@ class Visitor:
     is_new: bool
 
 
-class Gate:
+class AccessControl:
     """Checks requests; it has the token and the sessions that were started with it."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Gate:
         """Whether the console has a token."""
         return self._token is not None
 
-    def knows_host(self, request: Request) -> bool:
+    def allows_host(self, request: Request) -> bool:
         """Return whether the Host header is one of the console's names."""
         host = request.headers.get("host", "")
         try:
@@ -78,7 +78,7 @@ class Gate:
             return False
         return name is not None and name.casefold() in self._hosts
 
-    def is_from_here(self, request: Request) -> bool:
+    def is_same_origin(self, request: Request) -> bool:
         """Return whether one of our own pages sent a form."""
         site = request.headers.get("sec-fetch-site")
         if site is not None and site not in ("same-origin", "none"):
@@ -98,7 +98,7 @@ class Gate:
         session = secrets.token_urlsafe(32) if is_new else given
         return Visitor(session, self._csrf(session), self._is_known(session), is_new)
 
-    def bearer(self, request: Request) -> bool:
+    def has_bearer_token(self, request: Request) -> bool:
         """Return whether the request has the token in its Authorization header."""
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         return kind.casefold() == "bearer" and self.is_token(given.strip())
@@ -107,20 +107,20 @@ class Gate:
         """Return whether a text is the token, compared in constant time."""
         return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
 
-    def is_csrf(self, visitor: Visitor, given: str) -> bool:
+    def is_csrf_token(self, visitor: Visitor, given: str) -> bool:
         """Return whether a form has the CSRF token of this visitor's session."""
         return hmac.compare_digest(given.encode(), visitor.csrf.encode())
 
-    def admit(self) -> Visitor:
+    def start_session(self) -> Visitor:
         """Start a session after the token was given; its id is new, against session fixation."""
         session = secrets.token_urlsafe(32)
         with self._guard:
-            if len(self._sessions) >= _MOST_SESSIONS:
+            if len(self._sessions) >= _MAX_SESSIONS:
                 self._sessions.pop(next(iter(self._sessions)))
             self._sessions[session] = time.monotonic() + _SESSION_S
         return Visitor(session, self._csrf(session), True, True)
 
-    def dismiss(self, visitor: Visitor) -> None:
+    def end_session(self, visitor: Visitor) -> None:
         """End a session."""
         with self._guard:
             self._sessions.pop(visitor.session, None)
@@ -142,7 +142,7 @@ def _cookie(request: Request) -> str:
     return f"deltasql_console_{request.url.port or 80}"
 
 
-def remember(request: Request, response: Response, visitor: Visitor) -> None:
+def set_session_cookie(request: Request, response: Response, visitor: Visitor) -> None:
     """Set the session cookie, which browsers send only with requests from our own pages."""
     # The header need not be trusted: a false value only makes the cookie stricter.
     schemes = (request.url.scheme, request.headers.get("x-forwarded-proto", ""))

@@ -1,11 +1,13 @@
-"""Format numbers, sizes and times for pages."""
+"""Format numbers, sizes, times, names and addresses for pages."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from urllib.parse import quote
 
-_SIZES = ("B", "KB", "MB", "GB", "TB", "PB", "EB")
+from deltasql.model.counts import short_number, size_text
+
 _AGES = (
     (60, 1, "s"),
     (3600, 60, "min"),
@@ -17,17 +19,12 @@ _YEAR = 86_400 * 365
 
 
 def size(bytes_: float | None) -> str:
-    """Format a number of bytes with at most three digits.
+    """Format a number of bytes.
 
-    >>> size(0), size(1536), size(104857600), size(None)
-    ('0 B', '1.5 KB', '100 MB', '–')
+    >>> size(1536), size(None)
+    ('1.5 KiB', '–')
     """
-    if bytes_ is None:
-        return "–"
-    amount, place = float(bytes_), 0
-    while abs(amount) >= 999.5 and place < len(_SIZES) - 1:
-        amount, place = amount / 1024, place + 1
-    return f"{_short(amount)} {_SIZES[place]}"
+    return "–" if bytes_ is None else size_text(bytes_)
 
 
 def count(number: float | None) -> str:
@@ -49,8 +46,8 @@ def brief(number: float | None) -> str:
         return "–"
     for limit, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, "k")):
         if abs(number) >= limit:
-            return f"{_short(number / (1e3 if unit == 'k' else limit))}{unit}"
-    return f"{number:,.0f}" if float(number).is_integer() else _short(number)
+            return f"{short_number(number / (1e3 if unit == 'k' else limit))}{unit}"
+    return f"{number:,.0f}" if float(number).is_integer() else short_number(number)
 
 
 def duration(seconds: float | None) -> str:
@@ -64,7 +61,7 @@ def duration(seconds: float | None) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
-        return f"{_short(round(seconds, 1))} s"
+        return f"{short_number(round(seconds, 1))} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
@@ -74,15 +71,15 @@ def duration(seconds: float | None) -> str:
     return f"{hours // 24} d"
 
 
-def age(moment: datetime | None, now: datetime | None = None) -> str:
+def age(timestamp: datetime | None, now: datetime | None = None) -> str:
     """Format the time since a timestamp.
 
     >>> age(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 1, 3, tzinfo=UTC))
     '3 h ago'
     """
-    if moment is None:
+    if timestamp is None:
         return "never"
-    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    seconds = ((now or datetime.now(UTC)) - timestamp).total_seconds()
     if seconds < 5:
         return "just now"
     for limit, unit, word in _AGES:
@@ -91,10 +88,10 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
     return f"{int(seconds // _YEAR)} y ago"
 
 
-def moment(value: datetime | date | None) -> str:
+def timestamp(value: datetime | date | None) -> str:
     """Format a timestamp in UTC, to the second.
 
-    >>> moment(datetime(2024, 5, 1, 3, 2, 1, tzinfo=UTC))
+    >>> timestamp(datetime(2024, 5, 1, 3, 2, 1, tzinfo=UTC))
     '2024-05-01 03:02:01'
     """
     if value is None:
@@ -122,6 +119,20 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _short(number: float) -> str:
-    text = f"{number:.0f}" if abs(number) >= 99.95 else f"{number:.1f}"
-    return text.removesuffix(".0")
+def address(name: str, part: str = "") -> str:
+    """Return the URL path of a table's page.
+
+    >>> address("a b?<x>", "files")
+    '/tables/a%20b%3F%3Cx%3E/files'
+    """
+    return f"/tables/{quoted(name)}" + (f"/{part}" if part else "")
+
+
+def quoted(name: str) -> str:
+    """Return a name percent-encoded for a URL path."""
+    return quote(name, safe="")
+
+
+def short(name: str) -> str:
+    """Return a table's name without the default namespace."""
+    return name.removeprefix("default.")

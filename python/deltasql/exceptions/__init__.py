@@ -57,7 +57,7 @@ one `Help:` line. Secrets are masked in messages, fields and reprs.
 >>> error = VersionNotFoundError("sales has no version 9", table="sales", version=9, latest=4)
 >>> print(error)
 sales has no version 9 (latest: 4)
-Help: ask for a version from the oldest retained to the latest: the history has them.
+Help: use a version from the oldest retained to the latest; the history lists them.
 >>> error.latest
 4
 """

@@ -19,7 +19,7 @@ _TEXTS = ("message", "help", "prefix")
 class TxnLogError(DeltaError):
     """The base class of all errors that deltasql raises."""
 
-    default_message: ClassVar[str] = "deltasql could not do what was asked"
+    default_message: ClassVar[str] = "deltasql could not complete the operation"
     default_help: ClassVar[str] = "read the cause of this error; its fields say what was tried."
     default_prefix: ClassVar[str] = ""
 
@@ -133,7 +133,8 @@ class MirrorDivergedError(TxnLogMirrorError):
     default_message = "_delta_log holds a commit that the database did not make"
     default_help = (
         "someone wrote to the table by path; nothing was overwritten. `deltasql mirror adopt` "
-        "takes those commits in, `deltasql mirror reject` moves them aside; either publishes again."
+        "imports those commits, `deltasql mirror reject` moves them to a backup; "
+        "both publish again."
     )
 
 
@@ -143,8 +144,8 @@ class LogAheadError(MirrorDivergedError):
     default_message = "the log is ahead of the database"
     default_help = (
         "the database was restored from a backup, or lost its last commits in a power loss. "
-        "`deltasql mirror adopt` brings the commits of the log back into it (`deltasql rebuild` "
-        "for all tables), `deltasql mirror reject` moves them aside."
+        "`deltasql mirror adopt` restores the commits from the log (`deltasql rebuild` "
+        "for all tables), `deltasql mirror reject` moves them to a backup."
     )
 
 
@@ -162,14 +163,14 @@ class TxnLogEngineError(TxnLogError):
 class InvalidQueryError(TxnLogEngineError, ValueError):
     """The SQL text is not a single query that only reads tables of the catalog."""
 
-    default_message = "this is no query that can be answered"
+    default_message = "this is not a query that can be run"
     default_help = "write one SELECT over the catalog's own tables, in DuckDB's SQL."
 
 
 class UnreadableRowsError(TxnLogEngineError, ValueError):
     """The data to write has a type that deltasql cannot read rows from."""
 
-    default_message = "cannot read rows from what was given"
+    default_message = "cannot read rows from this object"
     default_help = "give Arrow, pandas, polars or anything with the Arrow C stream interface."
 
 
@@ -192,4 +193,4 @@ class RefusedFileError(TxnLogStorageError):
     """A file is outside the folder of its table, is not a regular file, or is far too large."""
 
     default_message = "a file is refused"
-    default_help = "correct or move away the file that is named, then repeat."
+    default_help = "correct or move the file named in the message, then repeat."

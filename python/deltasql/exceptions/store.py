@@ -38,7 +38,7 @@ class StoreBusyError(TxnLogStoreError):
 class StoreClosedError(TxnLogStoreError):
     """The store or catalog was used after `close()`."""
 
-    default_message = "this store is closed"
+    default_message = "the store is closed"
     default_help = "open it again with deltasql.connect(uri) and use it inside its `with` block."
 
 
@@ -47,7 +47,7 @@ class SchemaVersionError(TxnLogStoreError):
     """This release does not support the version of the database schema."""
 
     default_message = "the schema of the metadata database does not fit this release"
-    default_help = "found above supported: upgrade deltasql; found below: migrate the database."
+    default_help = "if found is above supported, upgrade deltasql; otherwise migrate the database."
 
     found: int | None = None
     supported: int | None = None
@@ -58,7 +58,7 @@ class MigrationError(TxnLogStoreError):
     """A migration of the database schema failed, or its text changed after it was applied."""
 
     default_message = "a schema migration failed"
-    default_help = "nothing of it was kept; correct the cause and migrate again."
+    default_help = "it was rolled back; correct the cause and migrate again."
 
     migration: str | None = None
 

@@ -15,7 +15,7 @@ class TxnLogTableNotFoundError(TxnLogError, TableNotFoundError):
     """No table has this name."""
 
     default_message = "the table does not exist"
-    default_help = "`deltasql table list`, or catalog.tables(), shows what there is."
+    default_help = "`deltasql table list`, or catalog.tables(), lists the tables."
 
     table: str | None = None
 
@@ -48,7 +48,7 @@ class VersionNotFoundError(TxnLogError):
     """The table has no such version, or had no version at that timestamp."""
 
     default_message = "the table has no such version"
-    default_help = "ask for a version from the oldest retained to the latest: the history has them."
+    default_help = "use a version from the oldest retained to the latest; the history lists them."
 
     table: str | None = None
     version: int | None = None
@@ -60,7 +60,7 @@ class TxnLogSchemaError(TxnLogError, SchemaMismatchError):
     """The data does not match the schema of the table."""
 
     default_message = "the data does not fit the table's schema"
-    default_help = "adapt the data, or let the table follow with schema_mode='merge'."
+    default_help = "adapt the data, or change the table's schema with schema_mode='merge'."
 
     table: str | None = None
     column: str | None = None
@@ -71,7 +71,7 @@ class InvalidDataError(TxnLogError):
     """Rows violate a NOT NULL column, a CHECK constraint or a generated column of the table."""
 
     default_prefix = EXPRESSION_ERROR
-    default_message = "the data breaks a rule of the table"
+    default_message = "the data violates a rule of the table"
     default_help = "correct or leave out these rows; nothing was committed."
 
     table: str | None = None
@@ -81,8 +81,8 @@ class InvalidDataError(TxnLogError):
 class TxnLogProtocolError(TxnLogError, DeltaProtocolError):
     """The log, or a new commit, violates the Delta protocol."""
 
-    default_message = "this breaks the Delta protocol"
-    default_help = "see the fields for what breaks it; PROTOCOL.md of Delta Lake has the rule."
+    default_message = "this violates the Delta protocol"
+    default_help = "see the fields for the cause; PROTOCOL.md of Delta Lake has the rule."
 
     table: str | None = None
 
@@ -92,7 +92,7 @@ class LogParseError(TxnLogProtocolError):
     """A commit file or checkpoint cannot be parsed."""
 
     default_message = "the Delta log cannot be parsed"
-    default_help = "the file is damaged or no Delta log; restore it from a copy or the database."
+    default_help = "the file is damaged or not a Delta log; restore it from a copy or the database."
 
     line: int | None = None
     path: str | None = None
@@ -114,7 +114,7 @@ class VersionGapError(TxnLogProtocolError):
 class MissingDataFilesError(TxnLogProtocolError):
     """Data files of the log do not exist; `files` lists the first of them."""
 
-    default_message = "data files that the log names are not there"
+    default_message = "data files that the log names do not exist"
     default_help = "restore the files, or go on without them with force=True (--force)."
 
     location: str | None = None
@@ -127,7 +127,7 @@ class ImportMismatchError(TxnLogProtocolError):
     """The imported table in SQL differs from its log."""
 
     default_message = "the imported table differs from its log"
-    default_help = "the differences are in the report; please tell us how the log was written."
+    default_help = "the differences are in the report; please report how the log was written."
 
     location: str | None = None
     differences: tuple[str, ...] | None = None

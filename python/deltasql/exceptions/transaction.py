@@ -114,15 +114,15 @@ class ConcurrentDomainMetadataError(CommitConflictError):
 class VersionTakenError(CommitConflictError):
     """The version that this commit requested exists already."""
 
-    default_message = "the version to commit is taken"
-    default_help = "open the table at its head and repeat; leave the version out to be given one."
+    default_message = "the version to commit exists already"
+    default_help = "open the latest version of the table and repeat."
 
 
 class TableChangedError(CommitConflictError):
     """The table was dropped, renamed or replaced since it was read."""
 
     default_message = "the table was dropped, renamed or replaced by another commit"
-    default_help = "look the table up again by name; an undropped or new table starts afresh."
+    default_help = "open the table again by name, then repeat the transaction."
 
 
 class FilesTakenError(CommitConflictError):
@@ -130,7 +130,7 @@ class FilesTakenError(CommitConflictError):
 
     default_message = "a vacuum took files that this transaction wrote"
     default_help = (
-        "run the transaction again; let vacuums keep more than the longest transaction takes."
+        "run the transaction again; give vacuums a retention longer than your longest transaction."
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from deltasql.exceptions import TxnLogError, VersionTakenError
 from deltasql.migrate.importing.import_tree import find_tables
@@ -21,12 +21,14 @@ from deltasql.migrate.importing.load_table import (
     load_commits,
     load_state,
 )
+from deltasql.migrate.importing.log_source import LocalLog
 from deltasql.migrate.importing.names import name_from_layout, name_in_log, restored_name
-from deltasql.migrate.importing.same_commit import has_head_of
 from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import stream_state
+from deltasql.mirror.log.same_commit import has_head_of
 from deltasql.mirror.publish.status import mark_published
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 from deltasql.storage import absolute_location, join_location, open_storage
 from deltasql.store.dialect import Fault
 from deltasql.store.locations import tables_at
@@ -45,7 +47,7 @@ State = Literal["loaded", "continued", "up to date", "would load", "failed", "sk
 
 
 @dataclass(slots=True)
-class RebuiltTable:
+class RebuiltTable(Report):
     """The result of loading one table."""
 
     location: str
@@ -56,33 +58,18 @@ class RebuiltTable:
     loaded: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        return {
-            "location": self.location,
-            "name": self.name,
-            "state": self.state,
-            "first_version": self.first_version,
-            "last_version": self.last_version,
-            "loaded": self.loaded,
-            "notes": list(self.notes),
-        }
-
 
 @dataclass(slots=True)
-class RebuildReport:
+class RebuildReport(Report):
     """The results of loading every table that was found."""
 
+    computed = ("ok",)
     tables: list[RebuiltTable] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
         """Whether every table is in the catalog."""
         return not any(each.state == "failed" for each in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {"ok": self.ok, "tables": [each.to_dict() for each in self.tables]}
 
     def summary(self) -> str:
         """Return the report as text, one line per table."""
@@ -237,7 +224,8 @@ def _append(
             load_state(loader, storage, listing, state, loaded, count)
             found.notes.append(f"begins at version {version}: older commits were cleaned up")
             version += 1
-    load_commits(loader, storage, listing, version, listing.last_version, loaded, on_batch=count)
+    log = LocalLog(storage, listing)
+    load_commits(loader, log, version, listing.last_version, loaded, on_batch=count)
     found.loaded = loaded.commits
     found.notes += loaded.notes()
 

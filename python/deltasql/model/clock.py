@@ -21,13 +21,13 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def to_ms(moment: datetime) -> int:
+def to_ms(timestamp: datetime) -> int:
     """Convert a datetime to milliseconds, rounded down; without a time zone it is UTC.
 
     >>> to_ms(datetime(2024, 1, 1, 0, 0, 0, 1999))
     1704067200001
     """
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    aware = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
     return (aware - _EPOCH) // _MILLISECOND
 
 
@@ -54,13 +54,13 @@ def parse_rfc3339(text: str) -> datetime:
     '2024-05-01T10:00:00+02:00'
     >>> parse_rfc3339("2024-05-01T10:00:00+02")
     Traceback (most recent call last):
-    ValueError: premature end of input: '2024-05-01T10:00:00+02' is no RFC 3339 date and time
+    ValueError: premature end of input: '2024-05-01T10:00:00+02' is not an RFC 3339 date and time
     """
     if not _RFC_3339.fullmatch(text):
         # The same message as in deltalake, which depends on where its parser stops.
         is_short = re.fullmatch(r"[\d\-T: .]*([+-]\d\d)?", text) is not None
         reason = "premature end of input" if is_short else "input contains invalid characters"
-        raise ValueError(f"{reason}: {text!r} is no RFC 3339 date and time")
+        raise ValueError(f"{reason}: {text!r} is not an RFC 3339 date and time")
     try:
         return datetime.fromisoformat(text.upper())
     except ValueError as error:

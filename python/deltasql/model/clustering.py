@@ -101,13 +101,13 @@ def check_clustered(physical: Sequence[ColumnPath], metadata: Metadata) -> None:
             help="Leave out the partition columns: clustering does what they are for.",
         )
     schema = StructType.from_json(metadata.schema_string)
-    told = {path for path, _ in skipping_columns(schema, (), metadata.configuration)}
+    skipping = {path for path, _ in skipping_columns(schema, (), metadata.configuration)}
     for path in physical:
-        if path not in told:
+        if path not in skipping:
             names = {leaf.physical_path: leaf.path for leaf in _leaves(metadata)}
             shown = ".".join(names.get(path, path))
             raise TxnLogSchemaError(
-                f"a clustering column must be there and have statistics, which {shown} would not",
+                f"a clustering column must exist and have statistics, but {shown} would not",
                 column=shown,
                 help="Keep the column, of a type with an order, among the first 32 ones or in "
                 "delta.dataSkippingStatsColumns.",

@@ -1,6 +1,8 @@
-"""Format counts for messages."""
+"""Format counts and sizes for messages."""
 
 from __future__ import annotations
+
+_SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def many(count: int, noun: str) -> str:
@@ -10,3 +12,25 @@ def many(count: int, noun: str) -> str:
     ('1 commit', '2,500 files', '0 checkpoints')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def size_text(bytes_: float) -> str:
+    """Return a number of bytes in a suitable binary unit: 1 KiB is 1024 bytes.
+
+    >>> size_text(0), size_text(1536), size_text(202_000_400)
+    ('0 B', '1.5 KiB', '193 MiB')
+    """
+    amount, unit = float(bytes_), 0
+    while abs(amount) >= 1024 and unit < len(_SIZE_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{short_number(amount)} {_SIZE_UNITS[unit]}"
+
+
+def short_number(number: float) -> str:
+    """Return a number with one decimal if it is below 100 and not whole.
+
+    >>> short_number(12.34), short_number(12.0), short_number(123.4)
+    ('12.3', '12', '123')
+    """
+    text = f"{number:.0f}" if abs(number) >= 99.95 else f"{number:.1f}"
+    return text.removesuffix(".0")

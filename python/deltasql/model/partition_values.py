@@ -42,14 +42,14 @@ def parse_partition_value(text: str | None, data_type: DataType) -> Any:
         return parse(text)
     except (ValueError, KeyError, InvalidOperation) as error:
         raise TxnLogProtocolError(
-            f"{text!r} is no partition value of type {type_name(data_type)}",
+            f"{text!r} is not a partition value of type {type_name(data_type)}",
             help="The writer of this file put a wrong value into the log.",
         ) from error
 
 
 def _timestamp(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    parsed = datetime.fromisoformat(text)
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
 def _timestamp_ntz(text: str) -> datetime:
@@ -67,8 +67,8 @@ def nanoseconds(text: str, *, has_zone: bool) -> int:
     if len(digits) > 9:
         raise ValueError(f"{text!r} is finer than a nanosecond")
     whole = _FRACTION.sub("", text)
-    moment = _timestamp(whole).replace(tzinfo=None) if has_zone else _timestamp_ntz(whole)
-    seconds = (moment - datetime(1970, 1, 1)) // timedelta(seconds=1)
+    timestamp = _timestamp(whole).replace(tzinfo=None) if has_zone else _timestamp_ntz(whole)
+    seconds = (timestamp - datetime(1970, 1, 1)) // timedelta(seconds=1)
     return seconds * 1_000_000_000 + int(digits.ljust(9, "0"))
 
 

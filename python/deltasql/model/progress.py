@@ -49,29 +49,29 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(slots=True)
 class Meter:
-    """Counts items and calls `tell` with the progress, at most 20 times a second."""
+    """Counts items and calls `on_progress` with the progress, at most 20 times a second."""
 
     table: str = ""
-    tell: OnProgress | None = None
+    on_progress: OnProgress | None = None
     _progress: Progress = field(default_factory=lambda: Progress("", "", ""))
     _began_s: float = 0.0
-    _told_s: float = 0.0
+    _reported_s: float = 0.0
 
     def begin(self, phase: str, unit: str, total: int) -> None:
         """Start a phase with `total` items."""
         self._began_s = time.monotonic()
         self._progress = Progress(self.table, phase, unit, total=total)
-        self._show()
+        self._report()
 
     def step(self, done: int = 1) -> None:
         """Count more items as done; the last item of a phase is always reported."""
-        if self.tell is None:
+        if self.on_progress is None:
             return
         now, before = time.monotonic(), self._progress
         count = before.done + done
         self._progress = replace(before, done=count, seconds=now - self._began_s)
-        if now - self._told_s >= _OFTEN_S or 0 < before.total <= count:
-            self._show()
+        if now - self._reported_s >= _OFTEN_S or 0 < before.total <= count:
+            self._report()
 
     def over(self, phase: str, unit: str, items: Iterable[T], total: int) -> Iterator[T]:
         """Yield the items of a phase; an item counts as done when the next one is requested.
@@ -86,9 +86,9 @@ class Meter:
             yield item
             self.step()
         if not total:  # report the end of a phase with an unknown total
-            self._show()
+            self._report()
 
-    def _show(self) -> None:
-        self._told_s = time.monotonic()
-        if self.tell is not None:
-            self.tell(self._progress)
+    def _report(self) -> None:
+        self._reported_s = time.monotonic()
+        if self.on_progress is not None:
+            self.on_progress(self._progress)

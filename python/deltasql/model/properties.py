@@ -161,11 +161,6 @@ class TableProperties:
         return self._get("delta.checkpointInterval", 10)
 
     @property
-    def checkpoint_policy(self) -> str:
-        """`classic` or `v2`."""
-        return self._get("delta.checkpointPolicy", "classic")
-
-    @property
     def change_data_feed(self) -> bool:
         """Whether commits record their changed rows."""
         return self._get("delta.enableChangeDataFeed", False)

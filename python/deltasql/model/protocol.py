@@ -7,18 +7,17 @@ writer version 7, and in that of reader version 3 if readers must support it, to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogConfigError, TxnLogProtocolError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import PROPERTY_ERROR
 from deltasql.model.actions import Protocol
 from deltasql.model.schema.schema import (
-    ArrayType,
     DataType,
-    MapType,
     StructField,
     StructType,
     column_mapping_mode,
+    nested_types,
 )
 
 if TYPE_CHECKING:
@@ -210,13 +209,13 @@ def raised_protocol(current: Protocol, properties: Mapping[str, str]) -> Protoco
     Protocol(min_reader_version=1, min_writer_version=4, reader_features=None, \
 writer_features=None, extra={})
     """
-    asked_reader, asked_writer = asked_versions(properties)
-    reader = max(current.min_reader_version, asked_reader)
-    writer = max(current.min_writer_version, asked_writer, 7 if reader >= 3 else 1)
+    requested_reader, requested_writer = requested_versions(properties)
+    reader = max(current.min_reader_version, requested_reader)
+    writer = max(current.min_writer_version, requested_writer, 7 if reader >= 3 else 1)
     present = writer_features(current) | reader_features(current)
     # With feature lists, a lower requested version adds the features that it implies.
-    listed = asked_writer < 7 <= writer
-    implied = writer_features(Protocol(min(asked_reader, 2), asked_writer if listed else 1))
+    listed = requested_writer < 7 <= writer
+    implied = writer_features(Protocol(min(requested_reader, 2), requested_writer if listed else 1))
     is_enough = (reader, writer) == (current.min_reader_version, current.min_writer_version)
     if is_enough and implied <= present:
         return current
@@ -225,27 +224,27 @@ writer_features=None, extra={})
     return lowest_protocol(present | implied, reader_version=reader, writer_version=writer)
 
 
-def asked_versions(properties: Mapping[str, str]) -> tuple[int, int]:
+def requested_versions(properties: Mapping[str, str]) -> tuple[int, int]:
     """Return the reader and writer versions that properties request; 1 if they do not."""
     return (
-        _asked_version(properties, "delta.minReaderVersion", range(1, 4)),
-        _asked_version(properties, "delta.minWriterVersion", range(1, 8)),
+        _requested_version(properties, "delta.minReaderVersion", range(1, 4)),
+        _requested_version(properties, "delta.minWriterVersion", range(1, 8)),
     )
 
 
-def _asked_version(properties: Mapping[str, str], key: str, valid: range) -> int:
-    asked = properties.get(key)
-    if asked is None:
+def _requested_version(properties: Mapping[str, str], key: str, valid: range) -> int:
+    requested = properties.get(key)
+    if requested is None:
         return 1
-    if asked not in map(str, valid):
+    if requested not in map(str, valid):
         shown = ",".join(f"'{version}'" for version in valid)
         raise TxnLogConfigError(
-            f"{key} = '{asked}' is invalid, valid values are [{shown}]",
+            f"{key} = '{requested}' is invalid, valid values are [{shown}]",
             key=key,
             prefix=PROPERTY_ERROR,
             help="Leave it out: the table gets the version that its features need.",
         )
-    return int(asked)
+    return int(requested)
 
 
 def required_features(schema: StructType, configuration: Mapping[str, str]) -> frozenset[str]:
@@ -264,10 +263,12 @@ def required_features(schema: StructType, configuration: Mapping[str, str]) -> f
             wanted.add("checkConstraints")
         elif key.startswith(FEATURE_PREFIX):
             wanted.add(key.removeprefix(FEATURE_PREFIX))
-    for data_type, metadata in _walk(schema):
-        if isinstance(data_type, str) and data_type in _BY_TYPE:
+    for data_type in nested_types(schema):
+        if isinstance(data_type, StructType):
+            keys = {key for member in data_type.fields for key in member.metadata}
+            wanted.update(name for key, name in _BY_FIELD_METADATA.items() if key in keys)
+        elif isinstance(data_type, str) and data_type in _BY_TYPE:
             wanted.add(_BY_TYPE[data_type])
-        wanted.update(name for key, name in _BY_FIELD_METADATA.items() if key in metadata)
     return _with_requirements(wanted)
 
 
@@ -409,20 +410,6 @@ def _members(data_type: DataType) -> Iterator[StructField]:
         for member in data_type.fields:
             yield member
             yield from _members(member.type)
-
-
-def _walk(data_type: DataType) -> Iterator[tuple[DataType, Mapping[str, Any]]]:
-    if isinstance(data_type, StructType):
-        for member in data_type.fields:
-            yield member.type, member.metadata
-            yield from _walk(member.type)
-    elif isinstance(data_type, ArrayType):
-        yield data_type.element_type, {}
-        yield from _walk(data_type.element_type)
-    elif isinstance(data_type, MapType):
-        for part in (data_type.key_type, data_type.value_type):
-            yield part, {}
-            yield from _walk(part)
 
 
 def _is_true(value: str | None) -> bool:

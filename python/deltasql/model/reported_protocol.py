@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from deltasql.model.properties import NAME_IN_CATALOG
 from deltasql.model.protocol import (
     FEATURES,
-    asked_versions,
     lowest_protocol,
     reader_features,
+    requested_versions,
     required_features,
     writer_features,
 )
@@ -56,8 +56,8 @@ writer_features=None, extra={})
     left = present - {_FEATURE}
     if left - FEATURES.keys():
         return stored
-    asked_reader, asked_writer = asked_versions(configuration)
-    if asked_writer == 7:
+    requested_reader, requested_writer = requested_versions(configuration)
+    if requested_writer == 7:
         left |= _IN_EVERY_LIST
     wants_lists = stored.min_reader_version >= 3 and not reader_features(stored)
     if not wants_lists and all(FEATURES[name].is_legacy for name in left):
@@ -65,7 +65,9 @@ writer_features=None, extra={})
         wants_lists = bool(unused) and has_named_features()
     reader, writer = (stored.min_reader_version, 7) if wants_lists else (1, 2)
     return lowest_protocol(
-        left, reader_version=max(reader, asked_reader), writer_version=max(writer, asked_writer)
+        left,
+        reader_version=max(reader, requested_reader),
+        writer_version=max(writer, requested_writer),
     )
 
 

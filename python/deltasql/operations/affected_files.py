@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltasql.engine.base import FILE
-from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition
+from deltasql.operations.sql.expressions import condition_of
 from deltasql.operations.sql.queries import alias, column, count_rows, select
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from deltasql.engine.base import Engine, Relation
+    from deltasql.model.predicates.predicate import Predicate
     from deltasql.operations.table_stage import TableStage
 
 _COUNT = "__deltasql_count"
@@ -64,16 +65,13 @@ def count_rows_by_file(
     return dict(zip(found[FILE].to_pylist(), found[_COUNT].to_pylist(), strict=True))
 
 
-def in_partitions(
-    stage: TableStage, files: pa.Table, predicate: str, flavour: Flavour = "datafusion"
-) -> pa.Table:
+def in_partitions(stage: TableStage, files: pa.Table, predicate: Predicate) -> pa.Table:
     """Return the files whose partition values meet the condition."""
     live = stage.live(files)
     values = {field.name: array for field, array in live.listed_values()}
     indexes = pa.array(range(len(files)), pa.int64())
     listed = stage.engine.rows(pa.table({**values, FILE: indexes}))
-    condition = parse_condition(predicate, Scope.of(stage.schema, "t"), flavour=flavour)
-    query = select(column(FILE), source="t", where=condition)
+    query = select(column(FILE), source="t", where=condition_of(predicate, "t"))
     return files_at(
         files, stage.engine.collect(stage.engine.query(query, t=listed))[FILE].to_pylist()
     )

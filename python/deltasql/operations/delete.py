@@ -18,7 +18,7 @@ from deltasql.operations.changes.change_data import (
     write_change_data,
 )
 from deltasql.operations.commit_info import Stopwatch, set_commit_info
-from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition
+from deltasql.operations.sql.expressions import condition_of
 from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.sql.queries import column, is_not_true, select
 from deltasql.operations.table_stage import adds_table_to_errors
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
+    from deltasql.model.predicates.parser import Flavour
     from deltasql.operations.table_stage import TableStage
 
 
@@ -54,16 +55,15 @@ def stage_delete(
         "scan_time_ms": 0,
         "rewrite_time_ms": 0,
     }
-    found = None if predicate is None else stage.predicate(predicate)
-    condition = None
-    if predicate is not None:  # report errors in the predicate before any file is read
-        condition = parse_condition(predicate, Scope.of(stage.schema, "t"), flavour=flavour)
+    found = None if predicate is None else stage.predicate(predicate, flavour=flavour)
+    # Raises for an invalid predicate before any file is read.
+    condition = None if found is None else condition_of(found, "t")
     files = stage.files(found)
     stage.read(whole_table=found is None, predicate=found, files=files)
-    if found is None or predicate is None or condition is None:
+    if found is None or condition is None:
         _remove_whole(stage, files, metrics)
     elif found.partition_only:
-        _remove_whole(stage, in_partitions(stage, files, predicate, flavour), metrics)
+        _remove_whole(stage, in_partitions(stage, files, found), metrics)
     elif len(files):
         _remove_rows(stage, files, condition, options, metrics, clock)
     metrics["execution_time_ms"] = clock.total_ms()

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from deltasql.model.schema.schema import known_columns
 from deltasql.operations.rules.conform import arrow_schema, conformer
-from deltasql.operations.sql.expressions import parse_condition
+from deltasql.operations.sql.expressions import condition_of
 from deltasql.operations.sql.queries import column
 from deltasql.operations.table_stage import adds_table_to_errors
 
@@ -36,15 +36,15 @@ def read_rows(
 
 
 def read_relation(
-    stage: TableStage, columns: Sequence[str] | None = None, predicate: str | None = None
+    stage: TableStage, columns: Sequence[str] | None = None, predicate: object = None
 ) -> Relation:
-    """Return the same rows as a relation of the engine."""
-    pruning = None if predicate is None else stage.predicate(predicate)
-    files = stage.files(pruning)
-    stage.read(whole_table=pruning is None, predicate=pruning, files=files)
+    """Return the same rows as a relation of the engine; `predicate` is SQL or a filter list."""
+    found = None if predicate is None else stage.predicate(predicate, flavour="datafusion")
+    files = stage.files(found)
+    stage.read(whole_table=found is None, predicate=found, files=files)
     names = known_columns(stage.schema, columns, stage.name)
     query = exp.select(*(column(name) for name in names)).from_("rows")
-    if predicate is not None:
-        query = query.where(parse_condition(predicate, stage.schema))
+    if found is not None:
+        query = query.where(condition_of(found))
     engine = stage.engine
     return engine.query(query, rows=engine.scan(stage.live(files)))

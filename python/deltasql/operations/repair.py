@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltasql.engine.files.file_sizes import missing_files
 from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.verify.file_presence import missing_files
 
 if TYPE_CHECKING:
     from deltasql.operations.table_stage import TableStage

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from deltasql.engine.files.file_sizes import missing_files
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import AddFile, logical_file
@@ -15,7 +16,6 @@ from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.alter.cluster_by import restore_clustering
 from deltasql.operations.changes.change_data import record_whole_files
 from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.verify.file_presence import missing_files
 from deltasql.store.records import load, load_dv
 
 if TYPE_CHECKING:

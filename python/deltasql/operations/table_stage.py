@@ -17,7 +17,7 @@ from deltasql.engine.spark.schema import refuse_nanoseconds
 from deltasql.exceptions import TxnLogError, TxnLogTransactionError
 from deltasql.model.actions import RemoveFile, logical_file
 from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
-from deltasql.model.file_stats import read_stats
+from deltasql.model.json_text import read_stats
 from deltasql.model.protocol import writer_features
 from deltasql.model.schema.schema import column_mapping_mode, schema_of
 from deltasql.phases import reached
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.engine.base import Engine
     from deltasql.model.actions import AddFile, Metadata, Protocol
+    from deltasql.model.predicates.parser import Flavour
     from deltasql.model.predicates.predicate import Predicate
     from deltasql.model.schema.schema import StructType
     from deltasql.snapshot.snapshot import Snapshot
@@ -117,12 +118,12 @@ class TableStage:
 
     # Files
 
-    def predicate(self, text: object) -> Predicate:
+    def predicate(self, text: object, *, flavour: Flavour | None = None) -> Predicate:
         """Parse SQL text or deltalake's filter lists against the current schema."""
         from deltasql.model.predicates.predicate import parse_predicate  # late: sqlglot is large
 
         mode = column_mapping_mode(self.configuration)
-        return parse_predicate(text, self.schema, self.partition_columns, mode)
+        return parse_predicate(text, self.schema, self.partition_columns, mode, flavour=flavour)
 
     def files(self, predicate: Predicate | None = None) -> pa.Table:
         """Return the live files that may hold a row for which the predicate is true.

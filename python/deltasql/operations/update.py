@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.model.predicates.parser import Flavour, Scope
 from deltasql.operations.affected_files import count_rows_by_file, files_at, live_row_counts
 from deltasql.operations.changes.change_data import keeps_change_data
 from deltasql.operations.changes.changed_rows import (
@@ -20,7 +21,7 @@ from deltasql.operations.changes.changed_rows import (
 from deltasql.operations.commit_info import Stopwatch, set_commit_info
 from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, assignments, explained_casts, row_values
-from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition
+from deltasql.operations.sql.expressions import condition_of
 from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.sql.queries import alias, case, column, is_true, select
 from deltasql.operations.table_stage import adds_table_to_errors
@@ -61,12 +62,12 @@ def stage_update(
     }
     scope = Scope.of(stage.schema, "t")
     assigned = assignments(updates, scope, scope, safe=safe_cast, flavour=flavour)
-    found = None if predicate is None else stage.predicate(predicate)
+    found = None if predicate is None else stage.predicate(predicate, flavour=flavour)
     files = stage.files(found)
     stage.read(whole_table=found is None, predicate=found, files=files)
     if not updates or not len(files):
         return metrics
-    condition = None if predicate is None else parse_condition(predicate, scope, flavour=flavour)
+    condition = None if found is None else condition_of(found, "t")
     affected, updated = files, None
     if condition is not None:
         matched = count_rows_by_file(

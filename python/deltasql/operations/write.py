@@ -40,7 +40,7 @@ from deltasql.operations.rules.row_checks import (
 )
 from deltasql.operations.rules.schema_merge import nullable
 from deltasql.operations.rules.write_schema import check_or_change_schema, refuse_other_partitions
-from deltasql.operations.sql.expressions import Scope, parse_condition
+from deltasql.operations.sql.expressions import condition_of
 from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.sql.queries import column, is_not_true, is_true
 from deltasql.operations.sql.types import cast_to
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from deltasql.engine.base import Engine, Relation, WriteOptions
     from deltasql.model.actions import AddFile
+    from deltasql.model.predicates.predicate import Predicate
     from deltasql.operations.table_stage import TableStage
     from deltasql.operations.write_request import WriteRequest
 
@@ -80,10 +81,11 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
         partition_by,
         cast_by_engine=rows.relation is not None,
     )
-    replaced = _replaced(stage, mode, predicate)
+    found = None if predicate is None else stage.predicate(predicate, flavour="datafusion")
+    replaced = _replaced(stage, found) if mode == "overwrite" else _Replaced()
     # If some rows of a file stay, `_write` also writes the change data of the others.
     record_files = replaced.scan is None and bool(stage.staged.cdc)
-    adds = _write(stage, rows, predicate, replaced, options)
+    adds = _write(stage, rows, found, replaced, options)
     if replaced.files is not None:
         if record_files:
             record_whole_files(stage, replaced.files, "delete", options)
@@ -179,28 +181,25 @@ class _Replaced:
     matching: exp.Expr = field(default_factory=exp.true)
 
 
-def _replaced(stage: TableStage, mode: str, predicate: str | None) -> _Replaced:
-    if mode != "overwrite":
-        return _Replaced()
+def _replaced(stage: TableStage, predicate: Predicate | None) -> _Replaced:
     if predicate is None:
         files = stage.files()
         if len(files):
             refuse_append_only(stage)
         stage.read(whole_table=True, files=files)
         return _Replaced(files)
-    pruning = stage.predicate(predicate)
-    found = stage.files(pruning)
+    found = stage.files(predicate)
     if len(found):
         refuse_append_only(stage)
-    if pruning.partition_only or not len(found):
+    if predicate.partition_only or not len(found):
         files = in_partitions(stage, found, predicate) if len(found) else found
-        stage.read(predicate=pruning, files=files)
+        stage.read(predicate=predicate, files=files)
         return _Replaced(files)
     engine = stage.engine
-    condition = parse_condition(predicate, Scope.of(stage.schema, _OLD))
+    condition = condition_of(predicate, _OLD)
     matched = count_rows_by_file(engine, engine.scan(stage.live(found), positions=True), condition)
     files = files_at(found, matched)
-    stage.read(predicate=pruning, files=files)
+    stage.read(predicate=predicate, files=files)
     if sum(matched.values()) == sum(live_row_counts(stage, files)):
         return _Replaced(files)
     return _Replaced(files, engine.scan(stage.live(files)), condition)
@@ -209,11 +208,11 @@ def _replaced(stage: TableStage, mode: str, predicate: str | None) -> _Replaced:
 def _write(
     stage: TableStage,
     rows: _Rows,
-    predicate: str | None,
+    predicate: Predicate | None,
     replaced: _Replaced,
     options: WriteOptions | None,
 ) -> list[AddFile]:
-    condition = None if predicate is None else parse_condition(predicate, stage.schema)
+    condition = None if predicate is None else condition_of(predicate)
     writes_change_data = replaced.scan is not None and keeps_change_data(stage)
     if rows.reader is None or writes_change_data:
         return _write_relation(stage, rows, condition, replaced, options)

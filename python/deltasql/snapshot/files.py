@@ -1,7 +1,10 @@
-"""Live files as Arrow tables and file lists, with the same schema from every database."""
+"""Live files as Arrow tables and file lists, with the same schema from every database; cached."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -13,23 +16,6 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 Columns = Literal["files_all", "files_brief", "files_to_read"]
-_BRIEF = {
-    "file_id": "int64",
-    "path": "string",
-    "partition_id": "int64",
-    "size": "int64",
-    "modification_time": "int64",
-    "num_records": "int64",
-    "added_version": "int64",
-}
-_TO_READ = {
-    "file_id": "int64",
-    "path": "string",
-    "partition_id": "int64",
-    "size": "int64",
-    "modification_time": "int64",
-    "deletion_vector": "string",
-}
 # The statements return '' for a NULL text, since SQLite columns get their types from the values.
 _FULL = {
     "file_id": "int64",
@@ -48,12 +34,19 @@ _FULL = {
     "extra": "string",
     "added_version": "int64",
 }
-COLUMNS = {"files_all": _FULL, "files_brief": _BRIEF, "files_to_read": _TO_READ}
+_COMMON = ("file_id", "path", "partition_id", "size", "modification_time")
+COLUMNS = {
+    "files_all": _FULL,
+    "files_brief": {name: _FULL[name] for name in (*_COMMON, "num_records", "added_version")},
+    "files_to_read": {name: _FULL[name] for name in (*_COMMON, "deletion_vector")},
+}
 _TYPES = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_()}
 SCHEMAS = {
     statement: pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
     for statement, columns in COLUMNS.items()
 }
+# Every refresh of the cache appends a chunk; beyond this number they are combined into one.
+_MAX_CHUNKS = 64
 
 
 def read_files(
@@ -91,3 +84,96 @@ def from_rows(rows: list[Row], statement: str) -> _core.FileList:
 def to_arrow(files: _core.FileList) -> pa.Table:
     """Return a list of files as Arrow."""
     return pa.RecordBatchReader.from_stream(files).read_all()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    version: int
+    next_file_id: int
+    files: pa.Table
+
+
+class FileCache:
+    """Live files of recently used tables, at most `max_bytes` in all."""
+
+    def __init__(self, max_bytes: int, max_entries: int) -> None:
+        self._max_bytes, self._max_entries = max_bytes, max_entries
+        self._entries: OrderedDict[tuple[int, Columns], _Entry] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def files(
+        self, store: Store, columns: Columns, *, table_id: int, version: int, next_file_id: int
+    ) -> pa.Table:
+        """Return the files of a version: from the cache, refreshed, or fetched."""
+        key: tuple[int, Columns] = (table_id, columns)
+        entry, whole = self._get(key), self._get((table_id, "files_all"))
+        if entry is not None and entry.version == version:
+            return entry.files
+        if whole is not None and whole.version == version:
+            return whole.files.select(SCHEMAS[columns].names)
+        at = {"table_id": table_id, "version": version, "next_file_id": next_file_id}
+        if entry is not None and entry.version < version:
+            files = _refresh(store, columns, entry, **at)
+        else:
+            files = read_files(store, columns, first_file_id=0, **at)
+            if entry is not None:
+                return files  # an older version: keep the newer entry
+        self._put(key, _Entry(version, next_file_id, files))
+        return files
+
+    def _get(self, key: tuple[int, Columns]) -> _Entry | None:
+        with self._guard:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+            return entry
+
+    def _put(self, key: tuple[int, Columns], entry: _Entry) -> None:
+        with self._guard:
+            present = self._entries.get(key)
+            if present is not None and present.version > entry.version:
+                return  # another thread stored a later version
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._max_entries or (
+                self._entries
+                and sum(e.files.nbytes for e in self._entries.values()) > self._max_bytes
+            ):
+                self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        with self._guard:
+            self._entries.clear()
+
+
+def _refresh(
+    store: Store,
+    columns: Columns,
+    entry: _Entry,
+    *,
+    table_id: int,
+    version: int,
+    next_file_id: int,
+) -> pa.Table:
+    """Apply the changes between the cached version and this one."""
+    removed = store.query(
+        "removed_ids_between", table_id=table_id, after=entry.version, last=version
+    )
+    files = entry.files
+    if removed:
+        import pyarrow.compute as pc  # here: it loads slowly, and a first read does not need it
+
+        gone = pa.array([row[0] for row in removed], pa.int64())
+        files = files.filter(pc.invert(pc.is_in(files["file_id"], value_set=gone)))
+    if next_file_id > entry.next_file_id:
+        more = read_files(
+            store,
+            columns,
+            table_id=table_id,
+            version=version,
+            first_file_id=entry.next_file_id,
+            next_file_id=next_file_id,
+        )
+        files = pa.concat_tables([files, more])
+    return files.combine_chunks() if files["file_id"].num_chunks > _MAX_CHUNKS else files

@@ -1,4 +1,7 @@
-"""Snapshot: a table at a version. Opening one is cheap: its content is fetched on first use."""
+"""Snapshot: a table at a version. Scan: its files that can contain a row of a predicate.
+
+Opening a snapshot is cheap: its content is fetched on first use.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,41 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from deltasql import _core, telemetry
 from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
 from deltasql.model.clock import from_ms, to_ms
 from deltasql.model.protocol import check_readable
 from deltasql.model.schema.schema import StructType, column_mapping_mode
-from deltasql.snapshot.scan import Scan
-from deltasql.store.records import Head, TableRow, VersionRow, domain_from_row, txn_from_row
+from deltasql.snapshot.files import from_arrow, from_rows, to_arrow
+from deltasql.snapshot.ranges import Ranges
+from deltasql.store.records import (
+    UNPARTITIONED,
+    Head,
+    TableRow,
+    VersionRow,
+    domain_from_row,
+    txn_from_row,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     import pyarrow as pa
 
     from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
-    from deltasql.model.predicates.predicate import Predicate
-    from deltasql.snapshot.cache import FileCache
+    from deltasql.model.predicates.parser import Flavour
+    from deltasql.model.predicates.predicate import Bound, Predicate
+    from deltasql.snapshot.files import Columns, FileCache
     from deltasql.store.dialect import Row
     from deltasql.store.records import SkippingColumn
     from deltasql.store.store import Store
 
 HISTORY_PAGE = 1000
 _TABLE_COLUMNS = 8  # the first columns of a row, which make up its TableRow
+# Above this share of all files, one sequential read beats many index lookups.
+_FETCH_ALL_SHARE = 0.3
+_BULK_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +124,15 @@ class Snapshot:
 
     def files(self) -> pa.Table:
         """Return all live files with their statistics as Arrow."""
-        check_readable(self.protocol)
-        return self.cache.files(self, "files_all")
+        return self._files("files_all")
 
     def file_paths(self) -> pa.Table:
         """Return all live files without statistics, which is faster."""
-        check_readable(self.protocol)
-        return self.cache.files(self, "files_brief")
+        return self._files("files_brief")
 
     def files_to_read(self) -> pa.Table:
         """Return the columns that an engine needs to read all live files."""
-        check_readable(self.protocol)
-        return self.cache.files(self, "files_to_read")
+        return self._files("files_to_read")
 
     def scan(self, predicate: object = None) -> Scan:
         """Plan a read of the files that can contain a row for which the predicate is true."""
@@ -127,7 +140,7 @@ class Snapshot:
         parsed = None if predicate is None else self.predicate(predicate)
         return Scan(self, parsed)
 
-    def predicate(self, text: object) -> Predicate:
+    def predicate(self, text: object, *, flavour: Flavour | None = None) -> Predicate:
         """Parse SQL text or deltalake's filter lists against this schema."""
         # Here, since sqlglot loads slowly and a list of all files needs no parser.
         from deltasql.model.predicates.predicate import Predicate, parse_predicate
@@ -139,6 +152,7 @@ class Snapshot:
             self.schema,
             self.partition_columns,
             column_mapping_mode(self.metadata.configuration),
+            flavour=flavour,
         )
 
     # History
@@ -163,8 +177,141 @@ class Snapshot:
             remaining -= len(rows)
             last = rows[-1][0] - 1
 
+    def _files(self, columns: Columns) -> pa.Table:
+        check_readable(self.protocol)
+        return self.cache.files(self.store, columns, next_file_id=self.next_file_id, **self._at())
+
     def _at(self) -> dict[str, int]:
         return {"table_id": self.table.table_id, "version": self.version}
+
+
+class Scan:
+    """The files of a snapshot that can contain a row for which a predicate is true.
+
+    They are found on first use. Data skipping has three steps, each more exact than the one before:
+    the distinct partition values, the indexed bounds of ranges of files, and the statistics of each
+    remaining file. None of them drops a file that could match.
+    """
+
+    def __init__(self, snapshot: Snapshot, predicate: Predicate | None) -> None:
+        self.snapshot, self.predicate = snapshot, predicate
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @cached_property
+    def files(self) -> _core.FileList:
+        """The files; their partition values are JSON in the column `partition`."""
+        with telemetry.span("plan", table=self.snapshot.table.full_name):
+            if self.predicate is None:
+                return self._listed(self.snapshot.files())
+            return self._prune(self.predicate)
+
+    @cached_property
+    def arrow(self) -> pa.Table:
+        """The files with their statistics as Arrow."""
+        return to_arrow(self.files)
+
+    @cached_property
+    def to_read(self) -> pa.Table:
+        """The files as Arrow, for an engine; with statistics only if there is a predicate."""
+        if self.predicate is not None:
+            return self.arrow
+        with telemetry.span("plan", table=self.snapshot.table.full_name):
+            return to_arrow(self._listed(self.snapshot.files_to_read()))
+
+    def paths(self) -> list[str]:
+        """Return the paths of the files as in the log."""
+        return self.files.paths()
+
+    def files_among(self, file_ids: Sequence[int]) -> _core.FileList:
+        """Return the files of the scan that have these ids, without fetching the others."""
+        if not file_ids:  # DuckDB cannot bind an empty list
+            return from_rows([], "files_all").with_partitions({})
+        rows = self.snapshot.store.query(
+            "live_files_of",
+            table_id=self.snapshot.table.table_id,
+            version=self.snapshot.version,
+            file_ids=list(file_ids),
+        )
+        found = from_rows(rows, "files_all").with_partitions(self._partitions)
+        if self.predicate is None:
+            return found
+        return found.prune(_core.Predicate(self.predicate.to_pruning_json()))
+
+    def _prune(self, predicate: Predicate) -> _core.FileList:
+        tree = _core.Predicate(predicate.to_pruning_json())
+        partition_ids = self._partition_ids(tree)
+        ranges = self._ranges(predicate.bounds())
+        if partition_ids == [] or (ranges is not None and not ranges):
+            return from_rows([], "files_all").with_partitions({})
+        return self._fetch(partition_ids, ranges).prune(tree)
+
+    def _listed(self, files: pa.Table) -> _core.FileList:
+        return _core.FileList.from_arrow(files).with_partitions(self._partitions)
+
+    @cached_property
+    def _partitions(self) -> dict[int, str]:
+        return self.snapshot.store.partition_values(self.snapshot.table.table_id)
+
+    def _partition_ids(self, tree: _core.Predicate) -> list[int] | None:
+        """Return the partitions that can match; None if all of them can."""
+        if not self.snapshot.partition_columns:
+            return None
+        known = self._partitions
+        matching = [number for number, text in known.items() if tree.may_match(None, text)]
+        return None if len(matching) == len(known) else matching
+
+    def _ranges(self, bounds: list[Bound]) -> Ranges | None:
+        """Return the file ids whose indexed bounds can match; None if no bound is indexed."""
+        if not bounds:
+            return None
+        snapshot = self.snapshot
+        columns = snapshot.skipping_columns()
+        found: Ranges | None = None
+        for bound in bounds:
+            for column in columns:
+                if (column.path, column.type) != (bound.path, bound.type):
+                    continue
+                rows = snapshot.store.query(
+                    "stats_ranges_overlapping",
+                    table_id=snapshot.table.table_id,
+                    column_id=column.column_id,
+                    next_file_id=snapshot.next_file_id,
+                    low=bound.low,
+                    high=bound.high,
+                )
+                # Files added while the column was not indexed have no bounds: keep them all.
+                end = column.end_file_id or snapshot.next_file_id
+                kept = Ranges(rows).add_outside(column.first_file_id, end, snapshot.next_file_id)
+                found = kept if found is None else found.intersect(kept)
+        return found
+
+    def _fetch(self, partition_ids: list[int] | None, ranges: Ranges | None) -> _core.FileList:
+        """Fetch the candidates by the more selective index, or all files."""
+        snapshot, store = self.snapshot, self.snapshot.store
+        at = {"table_id": snapshot.table.table_id, "version": snapshot.version}
+        share = partition_share = 1.0
+        if ranges is not None:
+            share = ranges.count / max(1, snapshot.next_file_id - 1)
+        if partition_ids is not None:
+            partition_share = len(partition_ids) / len(self._partitions)
+        unpartitioned = partition_ids is not None and UNPARTITIONED in partition_ids
+        if min(share, partition_share) > _FETCH_ALL_SHARE or unpartitioned:
+            return self._listed(snapshot.files())
+        if partition_ids is not None and (ranges is None or partition_share < share):
+            rows = store.query("files_in_partitions", partition_ids=partition_ids, **at)
+            return from_rows(rows, "files_all").with_partitions(self._partitions)
+        assert ranges is not None
+        firsts, lasts = ranges.columns()
+        if ranges.count > _BULK_FILES:
+            bulk = store.arrow(
+                "files_all", first_file_id=firsts[0], next_file_id=lasts[-1] + 1, **at
+            )
+            return self._listed(from_arrow(bulk, "files_all"))
+        pairs = [list(pair) for pair in zip(firsts, lasts, strict=True)]
+        rows = store.query("files_in_ranges", firsts=firsts, lasts=lasts, pairs=pairs, **at)
+        return from_rows(rows, "files_all").with_partitions(self._partitions)
 
 
 class CatalogSnapshot:

@@ -20,9 +20,8 @@
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.spark.session import require_pyspark
-from deltasql.spark.mirror import mirror_spark
 from deltasql.spark.read import read
-from deltasql.spark.register import register
+from deltasql.spark.register import mirror_spark, register
 from deltasql.spark.streaming import stream_writer
 from deltasql.spark.write import write
 

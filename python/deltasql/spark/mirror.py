@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from deltasql.api.table import CatalogTable
+    from deltasql.api.catalog.base import CatalogTable
     from deltasql.uri import DeltaSqlUri
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from deltasql.api.deltalake_compat.handle.opening import catalog_with
-from deltasql.config import Config
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.scan import scan
 from deltasql.engine.spark.schema import quoted
-from deltasql.exceptions import TxnLogUriError
 from deltasql.operations.read import read_relation
-from deltasql.spark.delta_table.condition import in_datafusion_words, spark_condition
+from deltasql.spark.conditions import spark_condition, to_datafusion
+from deltasql.spark.session import resolve_uri
 from deltasql.uri import DeltaSqlUri, parse_uri
 
 if TYPE_CHECKING:
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.config import Config
     from deltasql.engine.spark.engine import SparkRelation
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -53,16 +52,10 @@ def read(
     if transaction is not None:
         return _read_staged(spark, transaction, str(uri), columns, predicate)
     parsed = parse_uri(uri) if isinstance(uri, str) else uri
-    if parsed.table_name is None:
-        raise TxnLogUriError(
-            f"{parsed} names a catalog, not a table",
-            help="Add ?table=name, or /table for PostgreSQL.",
-        )
-    catalog = catalog_with(parsed, Config.load())
-    at_version = parsed.version if version is None and timestamp is None else version
-    at_time = parsed.timestamp if version is None and timestamp is None else timestamp
-    table = catalog.table(parsed.table_name)
-    snapshot = table.snapshot(at_version, timestamp=at_time)
+    if version is None and timestamp is None:
+        version, timestamp = parsed.version, parsed.timestamp
+    catalog, name = resolve_uri(parsed)
+    snapshot = catalog.table(name).snapshot(version, timestamp=timestamp)
     frame = read_snapshot(spark, snapshot, catalog.config, predicate)
     return frame if columns is None else frame.select(*[quoted(name) for name in columns])
 
@@ -75,9 +68,9 @@ def _read_staged(
     predicate: object,
 ) -> DataFrame:
     """Read a table as a transaction sees it."""
-    condition = None if predicate is None else in_datafusion_words(str(predicate))
+    wanted = to_datafusion(predicate) if isinstance(predicate, str) else predicate
     target = transaction.target(table, spark.range(0), engine="spark")
-    return cast("SparkRelation", read_relation(target, columns, condition)).frame
+    return cast("SparkRelation", read_relation(target, columns, wanted)).frame
 
 
 def read_snapshot(
@@ -93,7 +86,7 @@ def read_snapshot(
     With `described`, the schema has the comments of columns and, on classic Spark, marks columns
     that are not nullable.
     """
-    wanted = in_datafusion_words(predicate) if isinstance(predicate, str) else predicate
+    wanted = to_datafusion(predicate) if isinstance(predicate, str) else predicate
     scanned = snapshot.scan(wanted)
     location = snapshot.table.location
     files = LiveFiles(location, snapshot.metadata, scanned.to_read, config.storage)
@@ -107,12 +100,12 @@ def read_snapshot(
 
 def _commented(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
     """Add the column metadata of users to the schema; metadata of Delta (`delta.…`) is left out."""
-    told = frame
+    found = frame
     for field in snapshot.schema.fields:
         shown = {k: v for k, v in field.metadata.items() if not k.startswith("delta.")}
         if shown:
-            told = told.withMetadata(field.name, shown)
-    return told
+            found = found.withMetadata(field.name, shown)
+    return found
 
 
 def _matching(snapshot: Snapshot, condition: str) -> pa.ChunkedArray:

@@ -1,20 +1,35 @@
-"""`deltasql.spark.register`: registers the format `deltasql` and a catalog in a session."""
+"""`register` and `mirror_spark`: make the tables of a catalog available in a Spark session."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import weakref
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from deltasql.api.catalog.catalog import Catalog
-from deltasql.api.catalog.connect import shared
-from deltasql.config import Config
+from deltasql.engine.files.addresses import root_address
+from deltasql.engine.spark.s3 import bucket_options
+from deltasql.engine.spark.schema import quoted, spark_path
 from deltasql.engine.spark.session import require_pyspark
-from deltasql.spark.mirror import mirror_spark
-from deltasql.spark.session import set_catalog
+from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
+from deltasql.spark.read import read_snapshot
+from deltasql.spark.session import open_catalog, set_catalog
+from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
+    from deltasql.api.catalog.base import CatalogTable
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
+
+_UNQUOTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HIVE_NAME = re.compile(r"[A-Za-z0-9_]+")
+_EXTENSION, _CATALOG = "DeltaSparkSessionExtension", "DeltaCatalog"
+# The views that `mirror_spark` made in each session. It drops those of tables that no longer exist.
+_views: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
 def register(
@@ -36,7 +51,7 @@ def register(
     if catalog is None:
         spark.dataSource.register(DeltaSqlSource)
         return {}
-    opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
+    opened = open_catalog(catalog)
     if views:
         opened.store.check_exists()  # before the session is changed
     set_catalog(spark, opened)
@@ -47,3 +62,107 @@ def register(
     if not views:
         return {}
     return mirror_spark(spark, opened, using_delta=False)
+
+
+def mirror_spark(
+    spark: SparkSession,
+    catalog: str | DeltaSqlUri | Catalog,
+    *,
+    database: str | None = None,
+    tables: Sequence[str] | None = None,
+    using_delta: bool | None = None,
+) -> dict[str, str]:
+    """Make the tables of a catalog available in a Spark session; returns table → name in Spark.
+
+    The tables become temporary views over Spark's own Parquet scan, at their current version:
+    call again to see later commits. A view has the name of its table, and `crm__sales` outside
+    the default namespace, since temporary views have no database.
+
+    If delta-spark is configured in the session, or with `using_delta=True`, they become tables
+    `USING delta` over the published logs instead, named `crm.sales` or placed in `database`. Such
+    a table always shows the latest published version. Only then are settings of the session
+    changed: for tables in S3, the missing options of their buckets (`fs.s3a.bucket.…`) are set.
+    """
+    opened = open_catalog(catalog)
+    chosen = opened.tables() if tables is None else [opened.table(name) for name in tables]
+    if has_delta(spark) if using_delta is None else using_delta:
+        for each in chosen:
+            # delta-spark reads the tables later, with the bucket options of the session.
+            options = bucket_options(spark, each.location, opened.config.storage)
+            for name, value in options.items():
+                spark.conf.set(name, value)
+        return {each.full_name: _define(spark, each, database) for each in chosen}
+    if database is not None:
+        raise TxnLogConfigError(
+            f"a temporary view cannot be in the database {database!r}",
+            help="Leave out database=, or configure delta-spark in the session.",
+        )
+    names = _view_names(chosen)
+    for each in chosen:
+        frame = read_snapshot(spark, each.snapshot(), opened.config)
+        frame.createOrReplaceTempView(quoted(names[each.full_name]))
+    if tables is None:
+        for gone in _views.get(spark, set()) - set(names.values()):
+            spark.catalog.dropTempView(gone)
+        _views[spark] = set(names.values())
+    return {full_name: _sql_name(name) for full_name, name in names.items()}
+
+
+def has_delta(spark: SparkSession) -> bool:
+    """Return whether delta-spark is configured in a session."""
+    extensions = str(spark.conf.get("spark.sql.extensions", ""))
+    catalog = str(spark.conf.get("spark.sql.catalog.spark_catalog", ""))
+    return _EXTENSION in extensions and _CATALOG in catalog
+
+
+def _view_names(tables: Sequence[CatalogTable]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    for table in tables:
+        outside = table.namespace != DEFAULT_NAMESPACE
+        name = f"{table.namespace}__{table.name}" if outside else table.name
+        other = taken.setdefault(name.casefold(), table.full_name)
+        if other != table.full_name:
+            raise TxnLogEngineError(
+                f"{other} and {table.full_name} would be the same view {name!r} in Spark",
+                engine="spark",
+                help="Choose one of them by tables=[…], or rename one.",
+            )
+        names[table.full_name] = name
+    return names
+
+
+def _define(spark: SparkSession, table: CatalogTable, database: str | None) -> str:
+    place = database or table.namespace
+    if not (_HIVE_NAME.fullmatch(place) and _HIVE_NAME.fullmatch(table.name)):
+        raise TxnLogEngineError(
+            f"{place}.{table.name} cannot be a table in Spark's catalog",
+            engine="spark",
+            help="Names there have letters, digits and _ only: use views (using_delta=False), "
+            "or leave this table out by tables=[…].",
+        )
+    name = _sql_name(place, table.name)
+    location = spark_path(spark, root_address(table.location))
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_sql_name(place)}")
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {_literal(location)}")
+    # IF NOT EXISTS keeps an existing table with this name, which may be a different table.
+    found = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").first()
+    if found is None or _plain(unquote(found["data_type"])) != _plain(location):
+        raise TxnLogEngineError(
+            f"{name} is another table in this session's catalog",
+            engine="spark",
+            help="Drop it there, or choose another database=.",
+        )
+    return name
+
+
+def _plain(location: str) -> str:
+    return location.replace("file:///", "file:/").rstrip("/")
+
+
+def _sql_name(*parts: str) -> str:
+    return ".".join(part if _UNQUOTED.fullmatch(part) else quoted(part) for part in parts)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -7,9 +7,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog.catalog import Catalog
-from deltasql.api.catalog.connect import shared
-from deltasql.api.deltalake_compat.handle.opening import catalog_with, parse_table_uri
+from deltasql.api.catalog.connect import existing_catalog, parse_table_uri, shared
 from deltasql.config import Config
+from deltasql.engine.spark.schema import name_parts
 from deltasql.engine.spark.session import is_same_session
 from deltasql.exceptions import TxnLogConfigError, TxnLogTableNotFoundError
 from deltasql.storage import absolute_location
@@ -30,13 +30,17 @@ CATALOG = "spark.deltasql.catalog"
 """Session setting with the URI of the catalog, for jobs that do not call `register`."""
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _FORMAT = re.compile(r"(?:delta|deltasql|parquet)\.`(.+)`", re.DOTALL | re.IGNORECASE)
-_QUOTED = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _catalogs: weakref.WeakKeyDictionary[Any, Catalog] = weakref.WeakKeyDictionary()
+
+
+def open_catalog(catalog: str | DeltaSqlUri | Catalog) -> Catalog:
+    """Return an open catalog; the same one for each URI in this process."""
+    return catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
 
 
 def set_catalog(spark: SparkSession, catalog: str | DeltaSqlUri | Catalog) -> Catalog:
     """Set the catalog in which a session looks up names and locations."""
-    opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
+    opened = open_catalog(catalog)
     for known in [each for each in _catalogs if is_same_session(each, spark)]:
         del _catalogs[known]
     _catalogs[spark] = opened
@@ -82,7 +86,7 @@ def resolve(spark: SparkSession, path_or_name: str | DeltaSqlUri) -> tuple[Catal
 def resolve_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
     """Return the catalog and the table name of a URI; the catalog must exist."""
     parsed = parse_table_uri(uri)
-    return catalog_with(parsed, Config.load()), str(parsed.table_name)
+    return existing_catalog(parsed, Config.load()), str(parsed.table_name)
 
 
 def target_of_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
@@ -173,7 +177,7 @@ def table_name(name: str) -> str:
     >>> table_name("spark_catalog.default.`sales`"), table_name("crm.sales")
     ('sales', 'crm.sales')
     """
-    parts = [quoted.replace("``", "`") or plain for quoted, plain in _QUOTED.findall(name)]
+    parts = name_parts(name)
     short = parts[1:] if len(parts) == 3 and parts[0] == "spark_catalog" else parts
     return ".".join(short) if len(short) != 2 else join_table_name(short[0], short[1])
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from deltasql import telemetry
 from deltasql.api.catalog.catalog import Catalog
 from deltasql.api.catalog.connect import shared
-from deltasql.config import Config
 from deltasql.engine.spark.session import require_pyspark
 from deltasql.exceptions import CommitConflictError, TxnLogConfigError
 from deltasql.model.actions import SetTransaction
 from deltasql.model.clock import now_ms
-from deltasql.spark.session import catalog_of, required_catalog, target_of_uri
+from deltasql.spark.session import catalog_of, open_catalog, required_catalog, target_of_uri
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.config import Config
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 3
@@ -79,7 +79,7 @@ def stream_writer(
     if callable(tables) and write:
         raise TxnLogConfigError(
             f"{', '.join(sorted(write))} cannot be given with a function",
-            help="Give these arguments to tx.write inside of the function.",
+            help="Give these arguments to tx.write inside the function.",
         )
     known = _sessions_catalog() if catalog is None else catalog
     return StreamWriter(tables, app_id, known, persist, max(1, attempts), write)
@@ -194,10 +194,8 @@ class StreamWriter:
             sent = shared(self.catalog.uri, self.catalog.config)
             sent.store.check_exists()
             return sent
-        if isinstance(self.catalog, Catalog):
-            catalog = self.catalog
-        elif self.catalog is not None:
-            catalog = shared(self.catalog, Config.load())
+        if self.catalog is not None:
+            catalog = open_catalog(self.catalog)
         else:
             catalog = required_catalog(df.sparkSession, f"the tables of the stream {self.app_id}")
         catalog.store.create()

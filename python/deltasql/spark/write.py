@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.api.deltalake_compat.create_by_uri import open_for_writing, table_properties
-from deltasql.api.transaction.writing import write_rows
+from deltasql.api.catalog.connect import open_for_writing
+from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.engine.inputs import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.operations.write_request import WriteRequest
-from deltasql.spark.delta_table.condition import in_datafusion_words
+from deltasql.spark.conditions import to_datafusion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def write(
     """
     if not is_spark_frame(df):
         raise TxnLogEngineError(
-            f"this is no Spark DataFrame but {type(df).__name__}",
+            f"expected a Spark DataFrame, got {type(df).__name__}",
             engine="spark",
             help="Use deltasql.write_deltalake for Arrow, pandas and polars.",
         )
@@ -65,14 +65,14 @@ def write(
         request = WriteRequest(
             mode=mode,
             schema_mode=schema_mode,
-            predicate=None if replace_where is None else in_datafusion_words(replace_where),
+            predicate=None if replace_where is None else to_datafusion(replace_where),
             partition_by=partition_by,
             options=options,
             location=parsed.location,
             properties=None if exists else table_properties(properties, strict=False),
             description=description,
         )
-        write_rows(tx, table, df, request)
+        tx.write_rows(table, df, request)
         tx.set_commit_properties(table, _commit_properties(app_id, app_version, user_metadata))
     return tx.versions.get(table)
 

@@ -21,7 +21,11 @@ The guarantees of every storage:
 [('a/1.json', 2)]
 """
 
+from __future__ import annotations
+
+from deltasql.config import StorageSettings
 from deltasql.storage.base import FileInfo, Sink, Storage
+from deltasql.storage.local import LocalStorage
 from deltasql.storage.location import (
     Location,
     absolute_location,
@@ -29,7 +33,7 @@ from deltasql.storage.location import (
     local_path,
     parse_location,
 )
-from deltasql.storage.opening import open_storage
+from deltasql.storage.object_store import ObjectStorage
 
 __all__ = [
     "FileInfo",
@@ -42,3 +46,17 @@ __all__ = [
     "open_storage",
     "parse_location",
 ]
+
+_DEFAULTS = StorageSettings()
+
+
+def open_storage(location: str, settings: StorageSettings | None = None) -> Storage:
+    """Return the storage of a location; the call is cheap because clients are shared.
+
+    >>> open_storage("file:///data/sales%20eu")
+    LocalStorage('file:///data/sales%20eu')
+    """
+    place = parse_location(location)
+    if place.is_local:
+        return LocalStorage(place)
+    return ObjectStorage.open(place, settings or _DEFAULTS)

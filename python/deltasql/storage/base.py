@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _CHUNK = 8 * 1024 * 1024
-# A part that is empty, "." or "..", or a NUL, which ends a name in the operating system.
-_STRAY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,31 +140,3 @@ def stream_from(
         target.writer(to, flush_folder=flush_folder) as sink,
     ):
         shutil.copyfileobj(reader, sink, _CHUNK)
-
-
-def is_inside(name: str) -> bool:
-    """Return whether a name is a normalized relative path below the root.
-
-    >>> [is_inside(name) for name in ("a/b c", "../b", "/etc/x", "a//b", "a/./b", "")]
-    [True, False, False, False, False, False]
-    """
-    return _STRAY.search(name) is None
-
-
-def checked(location: str, name: str, operation: str) -> str:
-    """Return the name; raise RefusedFileError if it is not below the root."""
-    if not is_inside(name):
-        raise RefusedFileError(
-            f"{name!r} names no file below {location}",
-            location=location,
-            name=name,
-            operation=operation,
-            help="Name a file relative to the root, without empty, '.' or '..' parts.",
-        )
-    return name
-
-
-def folder_of(location: str, prefix: str) -> str:
-    """Return the folder of a listing without a slash at the end; empty for the root."""
-    folder = prefix.removesuffix("/")
-    return checked(location, folder, "list") if folder else ""

@@ -1,21 +1,45 @@
-"""Clients of object stores: one per bucket and options, shared by all its tables."""
+"""Clients of object stores: one per bucket and options, shared by all its tables.
+
+The options have the names of deltalake's `storage_options`.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from deltasql import telemetry
 from deltasql.exceptions import TxnLogConfigError
-from deltasql.storage.driver import check_fork, driver
-from deltasql.storage.faults import summary
-from deltasql.storage.options import retry_options, split_options
+from deltasql.storage.driver import check_fork, driver, summary
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deltasql.config import StorageSettings
     from deltasql.storage.location import Location
 
 _log = logging.getLogger(__name__)
+# Options for the locks of deltalake; the database replaces these locks.
+_NOT_OURS = re.compile(
+    r"(aws_)?(s3_)?(locking_provider|allow_unsafe_rename)|mount_allow_unsafe_rename"
+    r"|(delta_)?dynamo(db)?_.*|aws_endpoint_url_dynamodb"
+)
+# The bucket is part of the location.
+_BUCKET = re.compile(r"(aws_|google_)?bucket(_name)?|(azure_)?container(_name)?")
+_RETRY = re.compile(r"max_retries|retry_timeout|backoff_config\..*")
+_CONNECTION = re.compile(
+    r"(aws_|azure_|google_)?(allow_http|allow_invalid_certificates|connect_timeout|http1_only"
+    r"|http2_keep_alive_interval|http2_keep_alive_timeout|http2_keep_alive_while_idle|http2_only"
+    r"|pool_idle_timeout|pool_max_idle_per_host|proxy_ca_certificate|proxy_excludes|proxy_url"
+    r"|randomize_addresses|read_timeout|root_certificate|timeout|user_agent)"
+)
+_DURATION = re.compile(r"([0-9.]+) ?(ms|s|m|h|)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+# A request is signed once: its signature must not expire while it is retried.
+_LONGEST_RETRY_S = 240.0
 _clients: dict[object, Client] = {}
 
 
@@ -88,3 +112,71 @@ def client_for(place: Location, settings: StorageSettings) -> Client:
     key = (place.root, settings.timeout_s, settings.retries, frozenset(options.items()))
     found = _clients.get(key)
     return found or _clients.setdefault(key, Client(place.root, options, settings))
+
+
+def split_options(
+    options: Mapping[str, str], settings: StorageSettings
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the options of the store and those of its connections, with lower-case names.
+
+    >>> from deltasql.config import StorageSettings
+    >>> given = {"AWS_REGION": "eu", "AWS_ALLOW_HTTP": "true", "AWS_S3_ALLOW_UNSAFE_RENAME": "true"}
+    >>> split_options(given, StorageSettings(timeout_s=2))
+    ({'aws_region': 'eu'}, {'timeout': '2000ms', 'connect_timeout': '2000ms', 'allow_http': 'true'})
+    """
+    milliseconds = round(settings.timeout_s * 1000)
+    store: dict[str, str] = {}
+    connection = {
+        "timeout": f"{milliseconds}ms",
+        "connect_timeout": f"{min(milliseconds, 5000)}ms",
+    }
+    # If it gets a connection option, the driver ignores the environment variables for the others.
+    for name, value in [*os.environ.items(), *options.items()]:
+        lower = name.lower()
+        found = _CONNECTION.fullmatch(lower)
+        if found and (found.group(1) or name in options):
+            connection[found.group(2)] = value
+        elif name in options and not any(e.fullmatch(lower) for e in (_NOT_OURS, _BUCKET, _RETRY)):
+            store[lower] = value
+    return store, connection
+
+
+def retry_options(options: Mapping[str, str], settings: StorageSettings) -> dict[str, Any]:
+    """Return the retry options of the driver, from deltalake's options or from the settings.
+
+    >>> from deltasql.config import StorageSettings
+    >>> retry_options({"max_retries": "2", "retry_timeout": "10s"}, StorageSettings())
+    {'max_retries': 2, 'retry_timeout': datetime.timedelta(seconds=10), 'backoff': {}}
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    whole = min(settings.timeout_s * (settings.retries + 1), _LONGEST_RETRY_S)
+    backoff: dict[str, Any] = {}
+    for name in ("init_backoff", "max_backoff", "base"):
+        value = given.get(f"backoff_config.{name}")
+        if value is not None:
+            backoff[name] = _number(name, value) if name == "base" else _duration(name, value)
+    return {
+        "max_retries": int(_number("max_retries", given.get("max_retries", settings.retries))),
+        "retry_timeout": _duration("retry_timeout", given.get("retry_timeout", f"{whole}s")),
+        "backoff": backoff,
+    }
+
+
+def _number(name: str, value: str | int) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise _refused(name, "a number") from None
+
+
+def _duration(name: str, value: str) -> timedelta:
+    found = _DURATION.fullmatch(value.strip())
+    if found is None:
+        raise _refused(name, "a duration such as 500ms, 10s or 2m")
+    return timedelta(seconds=_number(name, found.group(1)) * _SECONDS[found.group(2)])
+
+
+def _refused(name: str, allowed: str) -> TxnLogConfigError:
+    return TxnLogConfigError(
+        f"the storage option {name} is not {allowed}", key="storage.options", allowed=allowed
+    )

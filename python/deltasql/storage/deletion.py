@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from deltasql import telemetry
-from deltasql.storage.base import is_inside
-from deltasql.storage.location import local_path, location_key, parse_location
+from deltasql.storage.location import is_inside, local_path, location_key, parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CHANGE_DATA = "_change_data"
 LOG = "_delta_log"
 _THREADS = 16
-_TOLD = 20  # refused names in one log line
+_MAX_LOGGED = 20  # refused names in one log line
 _log = logging.getLogger(__name__)
 
 
@@ -66,14 +66,13 @@ class Deletable:
         self._look_for_logs(wanted)
         refused = {name: why for name in wanted if (why := self.refusal(name)) is not None}
         if refused:
-            told = dict(list(refused.items())[:_TOLD])
             telemetry.log(
                 _log,
                 logging.WARNING,
                 "files not deleted",
                 location=self._storage.location,
                 count=len(refused),
-                files=told,
+                files=dict(islice(refused.items(), _MAX_LOGGED)),
             )
         return [name for name in wanted if name not in refused]
 

@@ -19,22 +19,20 @@ from deltasql.storage.base import (
     Sink,
     Storage,
     check_length,
-    checked,
-    folder_of,
     stream_from,
 )
 from deltasql.storage.local_files import (
-    drop_aside,
+    TEMPORARY,
+    drop_incomplete,
     flush_path,
     give_name,
     make_folders,
-    open_aside,
+    open_incomplete,
     sink_to,
     sync_folder,
-    write_aside,
+    write_incomplete,
 )
-from deltasql.storage.local_walk import walk
-from deltasql.storage.location import Location, data_name
+from deltasql.storage.location import Location, checked, data_name, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+_LOG = "_delta_log"
 _DISK_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}
 
 
@@ -74,12 +73,12 @@ class LocalStorage:
     def flush_folder(self, name: str) -> None:
         """Flush the names in a folder to disk, so that they survive a power loss."""
         folder = folder_of(self.location, name)
-        with self._told("flush_folder", name):
+        with self._translated("flush_folder", name):
             sync_folder(f"{self._root}/{folder}" if folder else self._root, self._root)
 
     def make_root(self) -> None:
         """Create the folder of the location and its parents, and flush their names to disk."""
-        with self._told("make_root", ""):
+        with self._translated("make_root", ""):
             make_folders(self._root)
 
     def flush(self, names: Iterable[str]) -> None:
@@ -87,11 +86,11 @@ class LocalStorage:
         folders: set[str] = set()
         for name in names:
             path = self._path(name, "flush")
-            with self._told("flush", name), suppress(FileNotFoundError):
+            with self._translated("flush", name), suppress(FileNotFoundError):
                 flush_path(path)
                 folders.add(os.path.dirname(path))
         for folder in sorted(folders):
-            with self._told("flush", folder):
+            with self._translated("flush", folder):
                 sync_folder(folder, self._root)
 
     def writer(
@@ -105,13 +104,13 @@ class LocalStorage:
 
     def read(self, name: str) -> bytes:
         """Return the content of a file of at most LONGEST_READ bytes."""
-        with self._told("read", name), self._open(name, "read") as file:
+        with self._translated("read", name), self._open(name, "read") as file:
             check_length(os.fstat(file.fileno()).st_size, name, self.location)
             return file.read()
 
     def open_input(self, name: str) -> BinaryIO:
         """Open a file for random access."""
-        with self._told("open_input", name):
+        with self._translated("open_input", name):
             return self._open(name, "open_input")
 
     def _open(self, name: str, operation: str) -> BinaryIO:
@@ -134,10 +133,10 @@ class LocalStorage:
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
         """List all files below a folder, recursively, sorted by name."""
         folder = folder_of(self.location, prefix)
-        with self._told("list", prefix):
+        with self._translated("list", prefix):
             start = f"{folder}/" if folder else ""
             seen = {os.path.realpath(f"{self._root}/{start}")}
-            yield from walk(self._root, start, start_after or "", seen)
+            yield from _walk(self._root, start, start_after or "", seen)
 
     def folders(self, prefix: str = "") -> Sequence[str]:
         """Return the direct subfolders of a folder, sorted, each with a slash at the end.
@@ -147,7 +146,7 @@ class LocalStorage:
         folder = folder_of(self.location, prefix)
         below = f"{folder}/" if folder else ""
         with (
-            self._told("folders", prefix),
+            self._translated("folders", prefix),
             suppress(FileNotFoundError, NotADirectoryError),
             os.scandir(f"{self._root}/{below}") as entries,
         ):
@@ -163,7 +162,7 @@ class LocalStorage:
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
         path = self._path(name, "size")
-        with self._told("size", name):
+        with self._translated("size", name):
             if not os.path.isfile(path):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             return os.path.getsize(path)
@@ -171,7 +170,7 @@ class LocalStorage:
     def delete(self, name: str) -> None:
         """Delete a file if it exists; a folder is not deleted."""
         absent = suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)
-        with self._told("delete", name), absent:
+        with self._translated("delete", name), absent:
             os.unlink(self._path(name, "delete"))
 
     def delete_many(self, names: Iterable[str]) -> None:
@@ -186,18 +185,18 @@ class LocalStorage:
             return
         origin = source._path(name, "copy_from")
         target = self._path(name, "copy_from")
-        with self._told("copy_from", name):
-            file, path = open_aside(os.path.dirname(target))
+        with self._translated("copy_from", name):
+            file, path = open_incomplete(os.path.dirname(target))
             try:
                 shutil.copyfile(origin, path)
                 self._name(target, file, path, replace=True, flushes=flush_folder)
             finally:
-                drop_aside(file, path)
+                drop_incomplete(file, path)
 
     def rename(self, name: str, to: str, *, flush_folder: bool = True) -> None:
         """Rename a file; an existing file with the new name is replaced."""
         origin, target = self._path(name, "rename"), self._path(to, "rename")
-        with self._told("rename", name):
+        with self._translated("rename", name):
             try:
                 os.replace(origin, target)
             except FileNotFoundError:
@@ -221,12 +220,12 @@ class LocalStorage:
     ) -> bool:
         target = self._path(name, operation)
         try:
-            file, path = open_aside(os.path.dirname(target))
+            file, path = open_incomplete(os.path.dirname(target))
             try:
-                write_aside(file, path, data)
+                write_incomplete(file, path, data)
                 return self._name(target, file, path, replace=replace, flushes=flush_folder)
             finally:
-                drop_aside(file, path)
+                drop_incomplete(file, path)
         except OSError as error:
             raise self._fault(operation, name, error) from error
 
@@ -241,7 +240,7 @@ class LocalStorage:
         return True
 
     @contextmanager
-    def _told(self, operation: str, name: str) -> Iterator[None]:
+    def _translated(self, operation: str, name: str) -> Iterator[None]:
         """Convert an OSError to TxnLogStorageError, but not FileNotFoundError."""
         try:
             yield
@@ -276,11 +275,11 @@ class _Writer:
         storage = self._storage
         self._target = storage._path(self._name, "writer")
         try:
-            self._file, self._path = open_aside(os.path.dirname(self._target))
+            self._file, self._path = open_incomplete(os.path.dirname(self._target))
             try:
                 self._sink = sink_to(self._file, self._path, small=self._small)
             except BaseException:
-                drop_aside(self._file, self._path)
+                drop_incomplete(self._file, self._path)
                 raise
         except FileNotFoundError:
             raise
@@ -297,24 +296,62 @@ class _Writer:
         try:
             self._close(error)
             if kind is None:
-                with self._storage._told("writer", self._name):
+                with self._storage._translated("writer", self._name):
                     self._storage._name(
                         self._target, self._file, self._path, replace=True, flushes=self._flushes
                     )
         finally:
-            drop_aside(self._file, self._path)
+            drop_incomplete(self._file, self._path)
 
     def _close(self, failure: BaseException | None) -> None:
         """Close the file; raise TxnLogStorageError if the disk failed now or in the block."""
-        said = failure
+        raised = failure
         try:
             self._sink.close()
         except OSError as error:
-            said = error
+            raised = error
             if error.errno not in _DISK_REFUSES:
                 raise
-        if isinstance(said, TxnLogStorageError) or not isinstance(said, OSError):
+        if isinstance(raised, TxnLogStorageError) or not isinstance(raised, OSError):
             return
         # Other errors may come from files that the block reads.
-        if said.errno in _DISK_REFUSES:
-            raise self._storage._fault("writer", self._name, said) from said
+        if raised.errno in _DISK_REFUSES:
+            raise self._storage._fault("writer", self._name, raised) from raised
+
+
+def _walk(root: str, folder: str, after: str, seen: set[str]) -> Iterator[FileInfo]:
+    """Yield the files below a folder whose names sort after `after`, in the order of object stores.
+
+    `folder` is empty or ends with a slash. `seen` are the real paths of the folders read so far. A
+    symbolic link to one of them, to a folder inside it or to a folder above it is not followed,
+    because links can form a cycle. Such a link is yielded only if its name is `_delta_log`.
+    """
+    try:
+        with os.scandir(f"{root}/{folder}") as entries:
+            # As in an object store, the slash of a folder counts for the order.
+            found = sorted((f"{folder}{e.name}{'/' if e.is_dir() else ''}", e) for e in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name, entry in found:
+        is_folder, is_temporary = name.endswith("/"), entry.name.startswith(TEMPORARY)
+        if is_folder and not (name > after or after.startswith(name)):
+            continue
+        if is_folder and (not entry.is_symlink() or _leads_on(entry, seen)):
+            yield from _walk(root, name, after, seen)
+        elif entry.name == _LOG if is_folder else name > after and not is_temporary:
+            try:
+                facts = entry.stat(follow_symlinks=not is_folder)
+            except FileNotFoundError:  # deleted since the folder was read
+                continue
+            yield FileInfo(name.rstrip("/"), facts.st_size, facts.st_mtime_ns // 1_000_000)
+
+
+def _leads_on(link: os.DirEntry[str], seen: set[str]) -> bool:
+    """Return whether a link leads to a folder that was not read yet, and add it to `seen`."""
+    real = os.path.realpath(link.path).rstrip("/") + "/"
+    for each in seen:
+        known = each.rstrip("/") + "/"
+        if real.startswith(known) or known.startswith(real):
+            return False
+    seen.add(real)
+    return True

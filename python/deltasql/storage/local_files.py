@@ -13,8 +13,8 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from deltasql.storage.local_walk import TEMPORARY
-
+TEMPORARY = ".deltasql-"
+"""The prefix of the names of incomplete files."""
 # Unnamed files need O_TMPFILE, and /proc to give them a name.
 _UNNAMED = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
 _KNOWS_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
@@ -57,7 +57,7 @@ def sink_to(file: int | None, path: str, *, small: bool) -> pa.NativeFile:
     return pa.output_stream(path, compression=None, buffer_size=_BUFFER)
 
 
-def open_aside(folder: str) -> tuple[int | None, str]:
+def open_incomplete(folder: str) -> tuple[int | None, str]:
     """Open an unnamed file and return its descriptor and path.
 
     If the file system has no unnamed files, return None and the path of a temporary file.
@@ -73,8 +73,8 @@ def open_aside(folder: str) -> tuple[int | None, str]:
     return None, _hidden_in(folder)
 
 
-def write_aside(file: int | None, path: str, data: bytes) -> None:
-    """Write the content of a file from `open_aside`."""
+def write_incomplete(file: int | None, path: str, data: bytes) -> None:
+    """Write the content of a file from `open_incomplete`."""
     if file is not None:
         write_all(file, data)
         return
@@ -105,8 +105,8 @@ def give_name(target: str, file: int | None, path: str, *, replace: bool) -> boo
     return True
 
 
-def drop_aside(file: int | None, path: str) -> None:
-    """Close a file from `open_aside`; delete a temporary file if it still exists."""
+def drop_incomplete(file: int | None, path: str) -> None:
+    """Close a file from `open_incomplete`; delete a temporary file if it still exists."""
     if file is not None:
         os.close(file)
     else:

@@ -1,4 +1,4 @@
-"""Locations: the path or URL of the files of a table.
+"""Locations (the path or URL of the files of a table), and names of files below a location.
 
 Paths are used unchanged; URLs are percent-decoded, as in deltalake.
 """
@@ -13,7 +13,6 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from deltasql.exceptions import RefusedFileError, TxnLogConfigError
-from deltasql.storage.base import is_inside
 
 # Azure and Google use the same code, but are not tested.
 _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "az", "azure", "adl", "abfs", "abfss")
@@ -22,6 +21,8 @@ _ONE_SCHEME = {"s3a": "s3", "s3n": "s3"}
 _ONE_SCHEME_IN_KEY = {"azure": "az", "adl": "az", "abfs": "abfss"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _KEPT = "/=-_.~!$&'()*+,;@:"
+# A part that is empty, "." or "..", or a NUL, which ends a name in the operating system.
+_NOT_INSIDE = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,34 @@ def data_name(place: Location, path: str) -> str:
     if not is_inside(name):
         raise _outside(place, path)
     return name
+
+
+def is_inside(name: str) -> bool:
+    """Return whether a name is a normalized relative path below the root.
+
+    >>> [is_inside(name) for name in ("a/b c", "../b", "/etc/x", "a//b", "a/./b", "")]
+    [True, False, False, False, False, False]
+    """
+    return _NOT_INSIDE.search(name) is None
+
+
+def checked(location: str, name: str, operation: str) -> str:
+    """Return the name; raise RefusedFileError if it is not below the root."""
+    if not is_inside(name):
+        raise RefusedFileError(
+            f"{name!r} is not the name of a file below {location}",
+            location=location,
+            name=name,
+            operation=operation,
+            help="Use a name relative to the location, without empty, '.' or '..' parts.",
+        )
+    return name
+
+
+def folder_of(location: str, prefix: str) -> str:
+    """Return the folder of a listing without a slash at the end; empty for the root."""
+    folder = prefix.removesuffix("/")
+    return checked(location, folder, "list") if folder else ""
 
 
 @lru_cache(maxsize=4096)

@@ -15,23 +15,23 @@ from deltasql.storage.base import (
     Sink,
     Storage,
     check_length,
-    checked,
-    folder_of,
     stream_from,
 )
 from deltasql.storage.client import Client, client_for
-from deltasql.storage.driver import check_fork, driver
-from deltasql.storage.faults import storage_errors
-from deltasql.storage.location import Location, data_name
-from deltasql.storage.streams import PIECE, PIECES, ObjectReader, ObjectSink
+from deltasql.storage.driver import check_fork, driver, storage_errors
+from deltasql.storage.location import Location, checked, data_name, folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from deltasql.config import StorageSettings
 
 _READ_AHEAD = 1024 * 1024
+# While a file is written, at most _PIECE * _PIECES bytes of it are in memory.
+_PIECE = 8 * 1024 * 1024
+_PIECES = 4
 _BULK = 1000  # names per delete or list request
 _LARGEST_COPY = 5 * 1024**3  # the limit of S3 for a copy on the server
 _LONGEST_WAIT_S = 5.0
@@ -68,7 +68,7 @@ class ObjectStorage:
         key, errors = self._key(name, "put_if_absent"), driver().exceptions
         for attempt in count():
             try:
-                with self._told("put_if_absent", name):
+                with self._translated("put_if_absent", name):
                     try:
                         driver().put(self._store, key, data, mode="create", use_multipart=False)
                         return True
@@ -102,7 +102,7 @@ class ObjectStorage:
     def put(self, name: str, data: bytes, *, flush_folder: bool = True) -> None:
         """Create or replace a file atomically."""
         key = self._key(name, "put")
-        with self._told("put", name):
+        with self._translated("put", name):
             driver().put(self._store, key, data, use_multipart=False)
 
     @contextmanager
@@ -111,24 +111,24 @@ class ObjectStorage:
     ) -> Iterator[Sink]:
         """Write a file as a stream; it gets its name when the block ends without an error."""
         key = self._key(name, "writer")
-        upload = driver().open_writer(self._store, key, buffer_size=PIECE, max_concurrency=PIECES)
+        upload = driver().open_writer(self._store, key, buffer_size=_PIECE, max_concurrency=_PIECES)
         upload.__enter__()
         try:
-            yield ObjectSink(upload, self.location, name)
+            yield _Sink(upload, self.location, name)
         except BaseException as error:
             # Abort the upload; if that fails, too, raise the original error.
             with suppress(driver().exceptions.BaseError, OSError):
                 check_fork()
                 upload.__exit__(type(error), error, error.__traceback__)
             raise
-        with self._told("writer", name):
+        with self._translated("writer", name):
             check_fork()
             upload.__exit__(None, None, None)
 
     def read(self, name: str) -> bytes:
         """Return the content of a file of at most LONGEST_READ bytes."""
         key = self._key(name, "read")
-        with self._told("read", name):
+        with self._translated("read", name):
             found = driver().get(self._store, key)
             check_length(int(found.meta["size"]), name, self.location)
             return bytes(found.bytes())
@@ -136,7 +136,7 @@ class ObjectStorage:
     def open_input(self, name: str) -> BinaryIO:
         """Open a file for random access; only the requested ranges are read."""
         key = self._key(name, "open_input")
-        reader = ObjectReader(lambda: self._store, key, self.location, name)
+        reader = _Reader(lambda: self._store, key, self.location, name)
         return cast("BinaryIO", io.BufferedReader(reader, _READ_AHEAD))
 
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
@@ -144,7 +144,7 @@ class ObjectStorage:
         folder = folder_of(self.location, prefix)
         below = f"{folder}/" if folder else ""
         last = start_after or ""
-        with self._told("list", prefix):
+        with self._translated("list", prefix):
             pages = driver().list(
                 self._store,
                 f"{self._prefix}{folder}".rstrip("/") or None,
@@ -166,7 +166,7 @@ class ObjectStorage:
         """Return the direct subfolders of a folder, sorted, each with a slash at the end."""
         folder = folder_of(self.location, prefix)
         key = f"{self._prefix}{folder}".rstrip("/") or None
-        with self._told("folders", prefix):
+        with self._translated("folders", prefix):
             found = driver().list_with_delimiter(self._store, key)["common_prefixes"]
         return sorted(f"{each.removeprefix(self._prefix).rstrip('/')}/" for each in found)
 
@@ -191,7 +191,7 @@ class ObjectStorage:
         """Delete a file if it exists."""
         key = self._key(name, "delete")
         try:
-            with self._told("delete", name):
+            with self._translated("delete", name):
                 driver().delete(self._store, key)
         except FileNotFoundError:
             return
@@ -201,7 +201,7 @@ class ObjectStorage:
         rest = iter(names)
         while some := [*islice(rest, _BULK)]:
             try:
-                with self._told("delete_many", some[0]):
+                with self._translated("delete_many", some[0]):
                     keys = [self._key(name, "delete_many") for name in some]
                     driver().delete(self._store, keys)
             except FileNotFoundError:
@@ -234,17 +234,17 @@ class ObjectStorage:
 
     def _size(self, name: str, operation: str) -> int:
         key = self._key(name, operation)
-        with self._told(operation, name):
+        with self._translated(operation, name):
             return int(driver().head(self._store, key)["size"])
 
     def _copy(self, source: ObjectStorage, name: str, to: str) -> None:
         if source._size(name, "copy") > _LARGEST_COPY:
             stream_from(source, name, self, to)
             return
-        with self._told("copy", name):
+        with self._translated("copy", name):
             driver().copy(self._store, source._key(name, "copy"), self._key(to, "copy"))
 
-    def _told(self, operation: str, name: str) -> AbstractContextManager[None]:
+    def _translated(self, operation: str, name: str) -> AbstractContextManager[None]:
         return storage_errors(self.location, operation, name)
 
     def _unsorted(self, prefix: str) -> TxnLogStorageError:
@@ -257,9 +257,89 @@ class ObjectStorage:
         )
 
 
+class _Reader(io.RawIOBase):
+    """Reads ranges of one object; each `readinto` is one request."""
+
+    def __init__(self, store: Callable[[], Any], key: str, location: str, name: str) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+        self._place = (location, "open_input", name)
+        self._position = 0
+        with storage_errors(*self._place):
+            self._size = int(driver().head(store(), key)["size"])
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read into the buffer from the current position; return 0 at the end."""
+        with memoryview(buffer) as view:
+            wanted = min(len(view), self._size - self._position)
+            if wanted <= 0:
+                return 0
+            with storage_errors(*self._place):
+                data = driver().get_range(
+                    self._store(), self._key, start=self._position, length=wanted
+                )
+            view[:wanted] = memoryview(data)
+        self._position += wanted
+        return wanted
+
+    def readall(self) -> bytes:
+        """Read the rest of the object with one request."""
+        data = bytearray(max(0, self._size - self._position))
+        self.readinto(data)
+        return bytes(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move the position."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise ValueError(f"cannot seek to {start + offset}")
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True: every position can be read."""
+        return True
+
+
+class _Sink(io.RawIOBase):
+    """Writes one object in pieces; the end of the `writer` block completes it, not `close()`."""
+
+    def __init__(self, upload: Any, location: str, name: str) -> None:
+        super().__init__()
+        self._upload = upload
+        self._place = (location, "writer", name)
+        self._written = 0
+
+    def write(self, data: Any, /) -> int:
+        """Append bytes."""
+        piece = bytes(data)
+        with storage_errors(*self._place):
+            check_fork()
+            self._upload.write(piece)
+        self._written += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        """Return the number of bytes written."""
+        return self._written
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+
 def _wait(attempt: int) -> None:
     time.sleep(min(0.1 * 2**attempt, _LONGEST_WAIT_S) * random.uniform(0.5, 1.0))
 
 
-def _milliseconds(moment: Any) -> int:
-    return int(moment.timestamp() * 1000)
+def _milliseconds(timestamp: datetime) -> int:
+    return int(timestamp.timestamp() * 1000)

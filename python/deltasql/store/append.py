@@ -1,22 +1,30 @@
-"""Write commits as rows: `prepare` reads what is needed, `write` sends all rows and COMMITs."""
+"""Turn commits into rows.
+
+For any commit, `prepare` reads what it needs under the lock of the head, and `write` sends all
+rows and COMMITs. For a blind append of one file, the most frequent commit, `plan_one` prepares
+everything that does not depend on the head before it is locked. Under the lock, PostgreSQL then
+runs one statement and SQLite a few short ones (`append_one_file` of their dialects).
+"""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltasql import _core
 from deltasql.exceptions import InvalidActionError
 from deltasql.phases import reached
+from deltasql.store.dialect import OneFilePlan
 from deltasql.store.records import (
     UNPARTITIONED,
     Commit,
+    Head,
     SkippingColumn,
     cdc_rows,
     domain_rows,
     dump,
-    load,
+    dump_extra,
     metadata_row,
     protocol_row,
     remove_rows,
@@ -30,9 +38,27 @@ if TYPE_CHECKING:
 
     from deltasql.model.actions import AddFile, RemoveFile
     from deltasql.store.dialect import Row, Session
+    from deltasql.store.records import OneFile
 
 # From this many rows on, drivers use bulk inserts, which cannot be part of a batch.
 BULK_ROWS = 64
+# The columns of `dl_add_files` after the file id, as `_core.index_files` returns them.
+_FILE_COLUMNS = (
+    "path",
+    "path_key",
+    "partition_id",
+    "size",
+    "modification_time",
+    "data_change",
+    "stats",
+    "num_records",
+    "tags",
+    "deletion_vector",
+    "base_row_id",
+    "default_row_commit_version",
+    "clustering_provider",
+    "extra",
+)
 
 
 @dataclass(slots=True)
@@ -50,11 +76,6 @@ class Plan:
     ended_columns: list[int] = field(default_factory=list)
 
 
-def live_name(namespace: str, name: str) -> str:
-    """Return the unique key of a live table's name; names never contain a slash."""
-    return f"{namespace}/{name}"
-
-
 def prepare(
     session: Session, commit: Commit, known: dict[str, int], *, check_duplicates: bool
 ) -> Plan:
@@ -65,7 +86,7 @@ def prepare(
     """
     table_id = commit.table.table_id
     first_file_id = commit.head.next_file_id if commit.head else 1
-    plan = Plan(commit, first_file_id + len(commit.adds), partitions={})
+    plan = Plan(commit, first_file_id + len(commit.adds))
     columns = _skipping_columns(session, commit, first_file_id, plan)
     if commit.removes:
         plan.removed_ids = _removed_ids(session, commit)
@@ -75,7 +96,9 @@ def prepare(
     if check_duplicates:
         superseded = session.query("live_by_key", table_id=table_id, keys=indexed.keys())
         plan.removed_ids += [row[1] for row in superseded if row[1] not in plan.removed_ids]
-    _partition_ids(session, plan, indexed.partitions, known)
+    plan.partitions, plan.new_partitions = partition_ids(
+        session, table_id, indexed.partitions, known, is_new_table=commit.head is None
+    )
     plan.indexed = indexed
     plan.stats = [(table_id, *row) for row in indexed.stats]
     return plan
@@ -125,25 +148,36 @@ def _write_one(session: Session, plan: Plan) -> None:
     _insert(session, "insert_domain_metadata", domain_rows(table_id, version, commit.domains))
     _insert(session, "insert_cdc_file", cdc_rows(table_id, version, commit.cdc))
     session.insert("insert_version", [version_row(commit, plan.next_file_id)])
-    _move_head(session, plan)
+    write_head(session, commit.head, _head_after(plan))
 
 
-def _move_head(session: Session, plan: Plan) -> None:
-    commit, head = plan.commit, plan.commit.head
-    changed_metadata = commit.metadata is not None or head is None
-    changed_protocol = commit.protocol is not None or head is None
-    params: dict[str, Any] = {
-        "table_id": commit.table.table_id,
-        "version": commit.version,
-        "committed_at_ms": commit.committed_at_ms,
-        "next_file_id": plan.next_file_id,
-        "metadata_version": commit.version if changed_metadata else head.metadata_version,  # type: ignore[union-attr]
-        "protocol_version": commit.version if changed_protocol else head.protocol_version,  # type: ignore[union-attr]
+def _head_after(plan: Plan) -> Head:
+    commit, before = plan.commit, plan.commit.head
+    version = commit.version
+    return Head(
+        commit.table.table_id,
+        version,
+        commit.committed_at_ms,
+        plan.next_file_id,
+        before.metadata_version if before and commit.metadata is None else version,
+        before.protocol_version if before and commit.protocol is None else version,
+    )
+
+
+def write_head(session: Session, before: Head | None, head: Head) -> None:
+    """Insert the head of a table, or update it."""
+    values = {
+        "table_id": head.table_id,
+        "version": head.version,
+        "committed_at_ms": head.committed_at_ms,
+        "next_file_id": head.next_file_id,
+        "metadata_version": head.metadata_version,
+        "protocol_version": head.protocol_version,
     }
-    if head is None:
-        session.insert("insert_head", [tuple(params.values())])
+    if before is None:
+        session.insert("insert_head", [tuple(values.values())])
     else:
-        session.execute("move_head", **params)
+        session.execute("move_head", **values)
 
 
 def _insert(session: Session, name: str, rows: list[Row]) -> None:
@@ -186,32 +220,33 @@ def _vector_id(file: AddFile | RemoveFile) -> str | None:
     return file.deletion_vector.unique_id if file.deletion_vector else None
 
 
-def _partition_ids(session: Session, plan: Plan, wanted: list[str], known: dict[str, int]) -> None:
-    table_id = plan.commit.table.table_id
-    if wanted == ["{}"]:
-        plan.partitions = {"{}": UNPARTITIONED}
-        if plan.commit.head is not None and "{}" not in known:
-            rows = session.query("partitions_by_value", table_id=table_id, partition_values=wanted)
-            if rows:
-                return
-        elif plan.commit.head is not None:
-            return
-        plan.new_partitions = [(table_id, UNPARTITIONED, "{}")]
-        return
-    plan.partitions = {value: known[value] for value in wanted if value in known}
-    missing = [value for value in wanted if value not in plan.partitions]
-    if missing and plan.commit.head is not None:
+def partition_ids(
+    session: Session,
+    table_id: int,
+    wanted: Sequence[str],
+    known: Mapping[str, int],
+    *,
+    is_new_table: bool = False,
+) -> tuple[dict[str, int], list[Row]]:
+    """Return the ids of partitions, and the rows of those that SQL does not have yet."""
+    found = {values: known[values] for values in wanted if values in known}
+    missing = [values for values in wanted if values not in found]
+    if missing and not is_new_table:
         rows = session.query("partitions_by_value", table_id=table_id, partition_values=missing)
-        plan.partitions.update(dict(rows))
-        missing = [value for value in missing if value not in plan.partitions]
-    if not missing:
-        return
+        found.update(dict(rows))
+        missing = [values for values in missing if values not in found]
     last = 0
-    if plan.commit.head is not None:
+    if not is_new_table and any(values != "{}" for values in missing):
         last = session.query("last_partition_id", table_id=table_id)[0][0]
-    for offset, value in enumerate(missing, start=1):
-        plan.partitions[value] = last + offset
-        plan.new_partitions.append((table_id, last + offset, value))
+    new: list[Row] = []
+    for values in missing:
+        if values == "{}":
+            found[values] = UNPARTITIONED
+        else:
+            last += 1
+            found[values] = last
+        new.append((table_id, found[values], values))
+    return found, new
 
 
 def _skipping_columns(
@@ -221,22 +256,19 @@ def _skipping_columns(
     if commit.metadata is None and not commit.adds:
         return []
     if commit.metadata is None:
-        return [(c.column_id, c.path, c.type) for c in commit.active_columns]
+        return [column.key for column in commit.active_columns]
     rows = (
         []
         if commit.head is None
         else session.query("skipping_columns", table_id=commit.table.table_id)
     )
-    registered = [SkippingColumn(r[0], tuple(load(r[1])), r[2], r[3], r[4]) for r in rows]
+    registered = [SkippingColumn.from_row(row) for row in rows]
     new, plan.ended_columns = changed_columns(registered, commit.skipping, first_file_id)
-    plan.new_columns = [
-        (commit.table.table_id, c.column_id, dump(list(c.path)), c.type, c.first_file_id)
-        for c in new
-    ]
+    plan.new_columns = [column.to_row(commit.table.table_id) for column in new]
     kept = [
         c for c in registered if c.end_file_id is None and c.column_id not in plan.ended_columns
     ]
-    return [(c.column_id, c.path, c.type) for c in (*kept, *new)]
+    return [column.key for column in (*kept, *new)]
 
 
 def changed_columns(
@@ -254,3 +286,38 @@ def changed_columns(
         SkippingColumn(column_id, path, type_name, first_file_id, None)
         for column_id, (path, type_name) in enumerate(new, start=next_id)
     ], ended
+
+
+def plan_one(one: OneFile, known: dict[str, int]) -> OneFilePlan | None:
+    """Prepare an append; None if the id of the file's partition is not cached."""
+    columns = [column.key for column in one.active_columns]
+    indexed = _core.index_files([one.add], columns, one.partition_columns, 0)
+    _, path, key, partition, *rest = indexed.files[0]
+    partition_id = known.get(partition)
+    if partition_id is None:
+        return None
+    info = one.info
+    return OneFilePlan(
+        guard={
+            "table_id": one.table.table_id,
+            "live_name": one.table.live_name,
+            "metadata_version": one.metadata_version,
+            "protocol_version": one.protocol_version,
+        },
+        file=dict(zip(_FILE_COLUMNS, (path, key, partition_id, *rest), strict=True)),
+        info={
+            "txn_id": one.txn_id,
+            "operation": info.operation,
+            "operation_parameters": dump(info.operation_parameters),
+            "operation_metrics": dump(info.operation_metrics),
+            "engine_info": info.engine_info,
+            "user_metadata": info.user_metadata,
+            "isolation_level": info.isolation_level,
+            "extra": dump_extra(info.extra),
+            "read_version": info.read_version,
+        },
+        stats=indexed.stats,
+        now_ms=one.now_ms,
+        in_commit_timestamps=one.in_commit_timestamps,
+        intents=one.intents,
+    )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from deltasql.exceptions import StoreBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -13,9 +16,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql._core import IndexedFiles, LogRows
-    from deltasql.store.append_one import OneFilePlan
 
 Row = tuple[Any, ...]
+PARTIAL_INDEXES = {
+    "live_path_index": "CREATE UNIQUE INDEX dl_add_files_live ON dl_add_files (table_id, path_key) "
+    "WHERE removed_version IS NULL;",
+    "partition_index": "CREATE INDEX dl_add_files_partition ON dl_add_files "
+    "(table_id, partition_id) WHERE partition_id > 0;",
+    "removed_index": "CREATE INDEX dl_add_files_removed ON dl_add_files "
+    "(table_id, removed_version) WHERE removed_version IS NOT NULL;",
+}
+"""For `Dialect.types` of a database that has partial indexes."""
 
 
 class Fault(enum.Enum):
@@ -62,6 +73,20 @@ class Session(Protocol):
         """Statements in the block may be sent together, so their results are not available."""
 
 
+@dataclass(frozen=True, slots=True)
+class OneFilePlan:
+    """The values of one append, without the version, file id and time that the head decides."""
+
+    guard: dict[str, Any]
+    """The table, and the name and versions that its head must still have."""
+    file: dict[str, Any]
+    info: dict[str, Any]
+    stats: list[Row]
+    now_ms: int
+    in_commit_timestamps: bool
+    intents: int
+
+
 class Appended(NamedTuple):
     """The version and time of a ratified append of one file."""
 
@@ -84,7 +109,14 @@ class Dialect(Protocol):
     """One kind of database."""
 
     name: str
+    oldest_version: tuple[int, ...]
+    """The oldest version of the database that deltasql supports."""
+    drivers: tuple[str, ...]
+    """The packages that connect to it, besides Python's own."""
+    lists_transactions: bool
+    """Whether `longest_transaction` finds transactions that other connections left open."""
     types: dict[str, str]
+    """Column types and clauses, inserted into the text of the migrations."""
     bulk_files: int
     """The number of files from which `arrow` is faster than `query`."""
     has_live_file_index: bool
@@ -134,6 +166,14 @@ class Dialect(Protocol):
         """Hold this process's write lock, for databases that do not queue writers themselves."""
 
     def close(self) -> None: ...
+
+
+def no_free_connection(timeout_s: float) -> StoreBusyError:
+    """Return the error of a call that waited for a connection of the pool."""
+    return StoreBusyError(
+        f"no connection became free within {timeout_s} s",
+        help="Raise pool.max_size or pool.timeout_s, or close sessions that are no longer used.",
+    )
 
 
 def chunks(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:

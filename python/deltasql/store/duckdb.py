@@ -25,6 +25,7 @@ from deltasql.store.statements import (
     PARAMETER,
     insert_many,
     insert_shape,
+    list_parameter,
     statement,
 )
 
@@ -150,6 +151,9 @@ class DuckdbDialect:
     """A catalog in a DuckDB file or in memory."""
 
     name = "duckdb"
+    oldest_version: tuple[int, ...] = (1, 4)
+    drivers: tuple[str, ...] = ("duckdb",)
+    lists_transactions = False
     types = TYPES
     has_live_file_index = False  # DuckDB has no partial index
     has_combined_writes = False
@@ -198,9 +202,7 @@ class DuckdbDialect:
     @contextmanager
     def session(self) -> Iterator[DuckdbSession]:
         if self._closed:
-            raise StoreClosedError(
-                "the store is closed", help="Open it again with deltasql.connect()."
-            )
+            raise StoreClosedError
         if self._pid != os.getpid():
             raise StoreUnavailableError(
                 "this DuckDB database was opened before a fork and belongs to the parent process",
@@ -280,19 +282,13 @@ def _bound(name: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     # DuckDB refuses parameters that the statement does not use.
     wanted = _parameters(name)
     used = params if len(wanted) == len(params) else {k: params[k] for k in wanted}
-    listed = _list_parameter(name)
+    listed = list_parameter(name, "duckdb")
     if listed is None or len(used[listed]) > _SHORT_LIST:
         return _text(name), used
     # DuckDB plans a few single values faster than a list.
     few = {f"{listed}_{number}": value for number, value in enumerate(used[listed])}
     rest = {key: value for key, value in used.items() if key != listed}
     return _short_text(name, len(few)), {**rest, **few}
-
-
-@cache
-def _list_parameter(name: str) -> str | None:
-    match = LIST_PARAMETER.search(statement(name, "duckdb"))
-    return match[1] if match else None
 
 
 @cache

@@ -7,26 +7,23 @@ last one writes the head.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from deltasql.store.append import changed_columns
+from deltasql.store.append import changed_columns, partition_ids
 from deltasql.store.records import (
-    UNPARTITIONED,
     SkippingColumn,
     TableRow,
-    dump,
-    load,
     version_row,
     with_derived_id,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from deltasql._core import LogFiles, SeenFiles
     from deltasql.store.dialect import Row, Session
-    from deltasql.store.records import Commit, Head
+    from deltasql.store.records import Commit
 
 # In this order, so that rows are inserted after the rows they refer to.
 _INSERTS = (
@@ -57,7 +54,7 @@ class SkippingColumns:
     @classmethod
     def read(cls, session: Session, table_id: int) -> SkippingColumns:
         rows = session.query("skipping_columns", table_id=table_id)
-        return cls([SkippingColumn(r[0], tuple(load(r[1])), r[2], r[3], r[4]) for r in rows])
+        return cls([SkippingColumn.from_row(row) for row in rows])
 
     def copy(self) -> SkippingColumns:
         """Return the same columns, without unwritten changes."""
@@ -67,10 +64,8 @@ class SkippingColumns:
         """Index exactly these columns from a file id on."""
         new, ended = changed_columns(self.columns, wanted, first_file_id)
         self.columns = [
-            SkippingColumn(c.column_id, c.path, c.type, c.first_file_id, first_file_id)
-            if c.column_id in ended
-            else c
-            for c in self.columns
+            replace(column, end_file_id=first_file_id) if column.column_id in ended else column
+            for column in self.columns
         ]
         self.columns += new
         self.added += new
@@ -79,7 +74,7 @@ class SkippingColumns:
     @property
     def active(self) -> list[tuple[int, tuple[str, ...], str]]:
         """(id, path, type) of the columns that are indexed now."""
-        return [(c.column_id, c.path, c.type) for c in self.columns if c.end_file_id is None]
+        return [column.key for column in self.columns if column.end_file_id is None]
 
 
 @dataclass(slots=True)
@@ -118,13 +113,13 @@ def clear(session: Session, table_id: int) -> None:
 
 
 def is_claimed(session: Session, table_id: int, token: str) -> bool:
-    """Lock the table, and tell whether it is being loaded under this token."""
+    """Lock the table, and return whether it is being loaded under this token."""
     properties = _loading(session, table_id)
     return properties is not None and properties[TableRow.LOADING] == token
 
 
 def is_loading(session: Session, table_id: int) -> bool:
-    """Lock the table, and tell whether it is being loaded under any token."""
+    """Lock the table, and return whether it is being loaded under any token."""
     return _loading(session, table_id) is not None
 
 
@@ -154,7 +149,10 @@ def write(
         )
     _write_columns(session, plan)
     wanted = files.partitions
-    _add_partitions(session, table_id, wanted, known)
+    found, new = partition_ids(session, table_id, wanted, known)
+    if new:
+        session.insert("insert_partition", new)
+    known.update(found)
     ids = [known[values] for values in wanted]
     session.insert_log("insert_loaded_file", files.file_rows(table_id, ids))
     session.insert_log("insert_file_stats", files.stats_rows(table_id))
@@ -167,22 +165,6 @@ def write(
     if seen is not None:
         # If the transaction fails later, these stay: that only causes needless lookups.
         seen.add(files)
-
-
-def write_head(session: Session, before: Head | None, head: Head) -> None:
-    """Insert the head of a table, or update it."""
-    values = {
-        "table_id": head.table_id,
-        "version": head.version,
-        "committed_at_ms": head.committed_at_ms,
-        "next_file_id": head.next_file_id,
-        "metadata_version": head.metadata_version,
-        "protocol_version": head.protocol_version,
-    }
-    if before is None:
-        session.insert("insert_head", [tuple(values.values())])
-    else:
-        session.execute("move_head", **values)
 
 
 def _loading(session: Session, table_id: int) -> dict[str, str] | None:
@@ -211,35 +193,9 @@ def _version_rows(session: Session, plan: LoadPlan) -> list[Row]:
 def _write_columns(session: Session, plan: LoadPlan) -> None:
     columns, table_id = plan.columns, plan.table_id
     if columns.added:
-        rows = [
-            (table_id, c.column_id, dump(list(c.path)), c.type, c.first_file_id)
-            for c in columns.added
-        ]
+        rows = [column.to_row(table_id) for column in columns.added]
         session.insert("insert_skipping_column", rows)
     for column_id, end_file_id in columns.ended.items():
         session.execute(
             "end_skipping_column", table_id=table_id, column_id=column_id, end_file_id=end_file_id
         )
-
-
-def _add_partitions(
-    session: Session, table_id: int, wanted: Sequence[str], known: dict[str, int]
-) -> None:
-    """Add the ids of partitions to `known`; partitions that SQL does not have are inserted."""
-    missing = [values for values in wanted if values not in known]
-    if not missing:
-        return
-    known.update(session.query("partitions_by_value", table_id=table_id, partition_values=missing))
-    new = [values for values in missing if values not in known]
-    if not new:
-        return
-    last = session.query("last_partition_id", table_id=table_id)[0][0]
-    rows: list[Row] = []
-    for values in new:
-        if values == "{}":
-            known[values] = UNPARTITIONED
-        else:
-            last += 1
-            known[values] = last
-        rows.append((table_id, known[values], values))
-    session.insert("insert_partition", rows)

@@ -1,7 +1,8 @@
-"""Find and refuse tables that share a location, or whose locations are nested."""
+"""Insert and drop tables; refuse tables that share a location, or whose locations are nested."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TableExistsError
@@ -81,6 +82,23 @@ def shared_location(other: TableRow, location: str) -> TableExistsError:
         table=name,
         help="Give each table a location of its own; a dropped one keeps its files there.",
     )
+
+
+def insert_table(session: Session, table: TableRow) -> TableRow:
+    """Insert the rows of a new table and of its location; return the table with its id."""
+    rows = session.query(
+        "insert_table",
+        table_uuid=table.table_uuid,
+        namespace=table.namespace,
+        name=table.name,
+        live_name=table.live_name,
+        location=table.location,
+        created_at_ms=table.created_at_ms,
+        properties="{}",
+    )
+    key = location_key(table.location)
+    session.insert("insert_location", [(rows[0][0], key, key)])
+    return replace(table, table_id=rows[0][0])
 
 
 def drop_table(session: Session, table_id: int) -> None:

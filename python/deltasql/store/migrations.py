@@ -14,8 +14,9 @@ from deltasql.store.dialect import Fault
 from deltasql.store.statements import migration_files
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from deltasql.store.dialect import Dialect, Row, Session
-    from deltasql.store.store import Store
 
 _LOCATION_KEYS = 4  # the migration that needs values computed in Python
 _TOKEN = re.compile(r"\{(\w+)\}")
@@ -121,12 +122,6 @@ def version_of(ledger: list[Row] | None) -> int | None:
     return max(applied, default=0)
 
 
-def applied_migrations(store: Store) -> dict[int, str] | None:
-    """Return the applied migrations as number → checksum; None in an empty database."""
-    rows = store.ledger()
-    return None if rows is None else dict(rows)
-
-
 def altered_migrations(applied: dict[int, str]) -> list[int]:
     """Return the applied migrations whose checksum differs from that of this release."""
     known = {number: checksum(text) for number, _, text in migration_files()}
@@ -143,14 +138,11 @@ def newer_migrations(applied: dict[int, str]) -> list[int]:
     return sorted(number for number in applied if number > latest_version())
 
 
-def missing_indexes(store: Store) -> list[str]:
-    """Return the indexes of the migrations that are missing, or that the database cannot use."""
+def missing_indexes(dialect: Dialect, present: Collection[str]) -> list[str]:
+    """Return the indexes of the migrations that are not present."""
     expected = [
-        name
-        for _, _, text in migration_files()
-        for name in _INDEX.findall(render(text, store.dialect))
+        name for _, _, text in migration_files() for name in _INDEX.findall(render(text, dialect))
     ]
-    present = {row[0] for row in store.query("index_names")}
     return [name for name in expected if name not in present]
 
 

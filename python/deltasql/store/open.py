@@ -12,6 +12,7 @@ from deltasql.store.store import Store
 if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.store.dialect import Dialect
+    from deltasql.store.postgres.aio import AsyncPostgres
     from deltasql.uri import DeltaSqlUri
 
 
@@ -29,6 +30,15 @@ def open_store(uri: DeltaSqlUri, config: Config, *, migrate: bool = True) -> Sto
             store.close()  # otherwise the pool would keep trying to connect
             raise
     return store
+
+
+def open_async(store: Store, uri: DeltaSqlUri, config: Config) -> AsyncPostgres | None:
+    """Open async connections to the database of a store; None if its driver has none."""
+    if uri.backend != "postgres":
+        return None
+    from deltasql.store.postgres.aio import AsyncPostgres  # late: an optional driver
+
+    return AsyncPostgres(store, uri, config)
 
 
 def _dialect(uri: DeltaSqlUri, config: Config) -> Dialect:

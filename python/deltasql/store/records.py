@@ -68,6 +68,16 @@ class TableRow:
         """The name with its namespace, for errors and listings."""
         return f"{self.namespace}.{self.name}"
 
+    @property
+    def live_name(self) -> str:
+        """The unique key of its name while it is live: see `Head.live_name`."""
+        return live_name(self.namespace, self.name)
+
+
+def live_name(namespace: str, name: str) -> str:
+    """Return the unique key of a live table's name; names never contain a slash."""
+    return f"{namespace}/{name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -123,6 +133,18 @@ class SkippingColumn:
     first_file_id: int
     end_file_id: int | None
 
+    @classmethod
+    def from_row(cls, row: Row) -> SkippingColumn:
+        return cls(row[0], tuple(load(row[1])), row[2], row[3], row[4])
+
+    def to_row(self, table_id: int) -> Row:
+        return (table_id, self.column_id, dump(list(self.path)), self.type, self.first_file_id)
+
+    @property
+    def key(self) -> tuple[int, tuple[str, ...], str]:
+        """(id, path, type), as `_core.index_files` takes it."""
+        return self.column_id, self.path, self.type
+
 
 @dataclass(frozen=True, slots=True)
 class OneFile:
@@ -139,6 +161,26 @@ class OneFile:
     partition_columns: Sequence[str]
     active_columns: Sequence[SkippingColumn]
     intents: int = 0
+
+    def ratified(self, version: int, committed_at_ms: int) -> Commit:
+        """Return the commit with the version and time that the database set."""
+        info = replace(
+            self.info,
+            timestamp=committed_at_ms,
+            in_commit_timestamp=committed_at_ms if self.in_commit_timestamps else None,
+        )
+        return Commit(
+            table=self.table,
+            head=None,
+            version=version,
+            committed_at_ms=committed_at_ms,
+            txn_id=self.txn_id,
+            group_size=1,
+            info=info,
+            adds=[self.add],
+            partition_columns=self.partition_columns,
+            replaces_nothing=True,
+        )
 
 
 @dataclass(slots=True)
@@ -176,7 +218,7 @@ def derived_id(table: TableRow, version: int, source: object) -> str:
 
 
 def is_usable_id(txn_id: object) -> bool:
-    """Tell whether SQL can store the transaction id of a log, which may be any JSON value."""
+    """Return whether SQL can store the transaction id of a log, which may be any JSON value."""
     return isinstance(txn_id, str) and 0 < len(txn_id) <= _LONGEST_ID and "\0" not in txn_id
 
 

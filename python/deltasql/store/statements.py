@@ -56,6 +56,27 @@ def statement(name: str, database: str) -> str:
 
 
 @cache
+def list_parameter(name: str, database: str) -> str | None:
+    """Return the name of the list parameter of a statement; None if it has none."""
+    match = LIST_PARAMETER.search(statement(name, database))
+    return match[1] if match else None
+
+
+def with_inline_integers(name: str, database: str, params: Mapping[str, Any]) -> str:
+    """Return a bulk read with its parameters as literals: all of them are integers.
+
+    >>> with_inline_integers("read_head", "sqlite", {"table_id": 7})[-12:]
+    'table_id = 7'
+    """
+
+    def in_list(match: re.Match[str]) -> str:
+        return "IN (" + ", ".join(str(int(value)) for value in params[match[1]]) + ")"
+
+    text = LIST_PARAMETER.sub(in_list, statement(name, database))
+    return PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
+
+
+@cache
 def _numbered(name: str) -> tuple[str, tuple[str, ...]]:
     """Return a PostgreSQL statement with numbered parameters, and their names in order."""
     text = LIST_PARAMETER.sub(r"= ANY($\1)", statement(name, "postgres"))

@@ -7,6 +7,7 @@ number and a transaction id are used once.
 from __future__ import annotations
 
 import threading
+import uuid
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,6 @@ from deltasql.exceptions import (
 )
 from deltasql.model.clock import now_ms
 from deltasql.store import append, migrations
-from deltasql.store.append_one import plan_one
 from deltasql.store.dialect import Appended, Dialect, Fault, Row, Session
 from deltasql.store.records import (
     Commit,
@@ -29,13 +29,13 @@ from deltasql.store.records import (
     OneFile,
     SkippingColumn,
     TableRow,
-    load,
+    live_name,
     metadata_from_row,
     protocol_from_row,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from deltasql.model.actions import Metadata, Protocol
     from deltasql.telemetry import TableGauge
     from deltasql.uri import DeltaSqlUri
+
+    Intent = tuple[str, str]  # the id of the transaction, and the path of the file
 
 
 class Store:
@@ -74,7 +76,7 @@ class Store:
         return self._database_id is not None
 
     def exists(self) -> bool:
-        """Tell whether the catalog exists; once found, the database is not asked again."""
+        """Return whether the catalog exists; once found, the database is not queried again."""
         return self.is_found or self.ledger() is not None
 
     def check_exists(self) -> None:
@@ -92,7 +94,7 @@ class Store:
         )
 
     def is_replaced(self) -> bool:
-        """Tell whether the database file was deleted or replaced since the catalog was found."""
+        """Return whether the database file was deleted or replaced since the catalog was found."""
         found = self._database_id
         return found is not None and found != _file_id(self.dialect.path)
 
@@ -237,35 +239,35 @@ class Store:
 
     def find_table(self, namespace: str, name: str, *, fresh: bool = False) -> TableRow | None:
         """Return a live table by name; a cached row may be stale, which a commit checks."""
-        live_name = append.live_name(namespace, name)
-        if not fresh and (known := self._names.get(live_name)) is not None:
+        key = live_name(namespace, name)
+        if not fresh and (known := self._names.get(key)) is not None:
             return known
-        rows = self.query("table_by_name", live_name=live_name)
+        rows = self.query("table_by_name", live_name=key)
         if not rows:
-            self._names.pop(live_name, None)
+            self._names.pop(key, None)
             return None
         table = TableRow.from_row(rows[0])
-        self._names[live_name] = table
+        self._names[key] = table
         return table
 
     def find_head(self, namespace: str, name: str) -> tuple[TableRow, Head] | None:
         """Return a live table and its current head, with one statement."""
-        live_name = append.live_name(namespace, name)
+        key = live_name(namespace, name)
         backend = self.dialect.name
         with (
             telemetry.span("open", table=name),
             telemetry.timed("metadata_open_latency_ms", backend=backend),
         ):
-            rows = self.query("table_and_head", live_name=live_name)
+            rows = self.query("table_and_head", live_name=key)
         if not rows:
-            self._names.pop(live_name, None)
+            self._names.pop(key, None)
             return None
-        table = self._names[live_name] = TableRow.from_row(rows[0][:8])
+        table = self._names[key] = TableRow.from_row(rows[0][:8])
         return table, Head(table.table_id, *rows[0][8:])
 
     def forget_table(self, table: TableRow) -> None:
         """Remove a table from the cache: it was renamed or dropped."""
-        self._names.pop(append.live_name(table.namespace, table.name), None)
+        self._names.pop(table.live_name, None)
 
     def head(self, table_id: int) -> Head | None:
         """Return the head of a table."""
@@ -308,7 +310,7 @@ class Store:
                 if session
                 else self.query("skipping_columns", **params)
             )
-            found = [SkippingColumn(r[0], tuple(load(r[1])), r[2], r[3], r[4]) for r in rows]
+            found = [SkippingColumn.from_row(row) for row in rows]
             if session is None:
                 self._skipping[key] = found
         return found
@@ -344,7 +346,7 @@ class Store:
         Calls `sending` before anything is written. Returns None if nothing was written: the table
         changed since its metadata was cached, or its partition is not cached.
         """
-        plan = plan_one(one, self._partitions.get(one.table.table_id, {}))
+        plan = append.plan_one(one, self._partitions.get(one.table.table_id, {}))
         append_one = self.dialect.append_one
         if plan is None or append_one is None:
             return None
@@ -378,7 +380,7 @@ class Store:
         table = plan.commit.table
         with self._guard:
             self._partitions.setdefault(table.table_id, {}).update(plan.partitions)
-            self._names[append.live_name(table.namespace, table.name)] = table
+            self._names[table.live_name] = table
 
     def record_intents(self, txn_id: str, table_id: int, paths: Sequence[str]) -> None:
         """Record files before they are written, so that a vacuum can find uncommitted ones."""
@@ -407,6 +409,32 @@ class Store:
         """Delete the intents of a transaction whose files are deleted."""
         with self._translated(), self.dialect.write_turn(), self.session() as session:
             session.execute("clear_staged_files", txn_id=txn_id)
+
+    def take_intents(self, table_id: int, intents: Collection[Intent]) -> dict[Intent, str]:
+        """Take over intents for a vacuum: their transactions can then no longer commit the files.
+
+        Intents of transactions that are committing now are not taken. Returns for each intent taken
+        the new id it is stored under. If the vacuum fails before it has deleted the files, the next
+        vacuum finds the intents under these ids.
+        """
+        if not intents:
+            return {}
+        taker, taken = uuid.uuid4(), {}
+        with self.change() as (session, _):
+            for txn_id, path in intents:
+                taken_by = f"{taker}/{txn_id}"
+                intent = {"txn_id": txn_id, "table_id": table_id, "path": path}
+                if session.execute("take_staged_file", **intent, taken_by=taken_by):
+                    taken[txn_id, path] = taken_by
+        return taken
+
+    def delete_taken_intents(self, table_id: int, taken: Mapping[Intent, str]) -> None:
+        """Delete intents that a vacuum took, after it has deleted their files."""
+        if not taken:
+            return
+        with self.change() as (session, _):
+            for (_, path), taken_by in taken.items():
+                session.execute("clear_staged_file", txn_id=taken_by, table_id=table_id, path=path)
 
 
 class _Translated:

@@ -27,10 +27,9 @@ deltasql://postgres/ann:***@db.local/lake/crm/sales?version=3
 deltasql://postgres/ann:***@db.local/lake/orders
 """
 
+from deltasql.uri.deltasql_uri import DeltaSqlUri, is_database_file, is_deltasql_uri, parse_uri
 from deltasql.uri.names import DEFAULT_NAMESPACE, join_table_name, split_table_name
 from deltasql.uri.parameters import PARAMETERS, Backend, MirrorMode, Parameter, Pooler, SslMode
-from deltasql.uri.parse import is_database_file, parse_uri
-from deltasql.uri.value import DeltaSqlUri, is_deltasql_uri
 
 __all__ = [
     "DEFAULT_NAMESPACE",

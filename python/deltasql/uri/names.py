@@ -12,10 +12,10 @@ from deltasql.exceptions import TxnLogUriError
 
 DEFAULT_NAMESPACE = "default"
 
-_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NAME_HELP = (
     "a name has 1 to 255 characters, no control character, no '/', and is not '.' or '..'; "
-    "namespace and name are parted by one dot, a dot inside a name is written %2E."
+    "namespace and name are separated by one dot, a dot inside a name is written %2E."
 )
 
 
@@ -55,7 +55,7 @@ def check_name(what: str, name: str) -> None:
     """Raise TxnLogUriError if a name is not valid for a table or namespace."""
     if name in ("", ".", "..") or len(name) > 255 or "/" in name or not is_plain(name):
         shown = repr(name) if len(name) <= 60 else f"{name[:60]!r}…"
-        fail(f"{shown} is no proper {what} name", name, _NAME_HELP)
+        fail(f"{shown} is not a valid {what} name", name, _NAME_HELP)
 
 
 def is_plain(text: str) -> bool:
@@ -66,8 +66,8 @@ def is_plain(text: str) -> bool:
 def decoded(text: str, what: str) -> str:
     """Percent-decode a string; raise TxnLogUriError, without the password, if it is not valid."""
     shown = "" if what == "password" else f" {text!r}"
-    if _STRAY_PERCENT.search(text):
-        fail(f"{what}{shown} holds a '%' that encodes nothing", None, "write %25 for a '%'.")
+    if _BARE_PERCENT.search(text):
+        fail(f"{what}{shown} contains a '%' that encodes nothing", None, "write %25 for a '%'.")
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:

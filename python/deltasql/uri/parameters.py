@@ -43,8 +43,8 @@ def _whole(text: str) -> int:
 
 
 def _instant(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def _between(low: int, high: int) -> Callable[[Any], bool]:
@@ -69,8 +69,8 @@ def _is_identifier(value: object) -> bool:
     )
 
 
-def _choices(words: tuple[str, ...]) -> str:
-    return f"one of {', '.join(words)}"
+def _choices(choices: tuple[str, ...]) -> str:
+    return f"one of {', '.join(choices)}"
 
 
 _MIRROR, _SSL, _POOLERS = get_args(MirrorMode), get_args(SslMode), get_args(Pooler)

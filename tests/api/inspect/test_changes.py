@@ -40,7 +40,7 @@ def by_id(rows: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["id"])
 
 
-def test_every_change_of_the_definition_is_told(catalog: Catalog) -> None:
+def test_schema_changes_lists_columns_properties_and_protocol(catalog: Catalog) -> None:
     write(catalog, ROWS)
     with catalog.begin() as tx:
         tx.set_table_properties("sales", {"delta.columnMapping.mode": "name"})
@@ -70,7 +70,7 @@ def test_every_change_of_the_definition_is_told(catalog: Catalog) -> None:
     assert [each.name for each in catalog.inspect.schema("sales", version=0)] == ["id", "name"]
 
 
-def test_changes_of_the_definition_come_in_pages(catalog: Catalog) -> None:
+def test_schema_changes_are_paged(catalog: Catalog) -> None:
     write(catalog, ROWS)
     for number in range(3):
         with catalog.begin() as tx:
@@ -87,7 +87,7 @@ def test_changes_of_the_definition_come_in_pages(catalog: Catalog) -> None:
     assert (change.key, change.before, change.after) == ("delta.checkpointInterval", "2", "3")
 
 
-def test_diff_tells_files_and_rows_forth_and_back(catalog: Catalog) -> None:
+def test_diff_reports_files_and_rows_in_both_directions(catalog: Catalog) -> None:
     write(catalog, ROWS)
     write(catalog, pa.table({"id": pa.array([4], pa.int64()), "name": ["d"]}))
     with catalog.begin() as tx:
@@ -125,7 +125,7 @@ def test_diff_counts_equal_rows_and_stops_at_its_limits(catalog: Catalog) -> Non
     assert not whole.more
 
 
-def test_diff_over_another_schema_compares_what_both_have(catalog: Catalog) -> None:
+def test_diff_of_different_schemas_compares_common_columns(catalog: Catalog) -> None:
     write(catalog, ROWS)
     more = pa.table({"id": pa.array([9], pa.int64()), "name": ["z"], "price": [1.5]})
     write(catalog, more, schema_mode="merge")
@@ -139,7 +139,7 @@ def test_diff_over_another_schema_compares_what_both_have(catalog: Catalog) -> N
         catalog.inspect.diff("sales", 0, 7)
 
 
-def test_versions_at_a_target_are_told_failures_first(mirrored: Catalog, tmp_path: Path) -> None:
+def test_mirror_versions_lists_failed_versions_first(mirrored: Catalog, tmp_path: Path) -> None:
     write(mirrored, ROWS)
     log = next((tmp_path / "lake").rglob("_delta_log"))
     (log / f"{2:020d}.json").write_text('{"commitInfo":{"operation":"FOREIGN"}}')
@@ -169,7 +169,7 @@ def test_versions_at_a_target_are_told_failures_first(mirrored: Catalog, tmp_pat
     assert inspect.mirror_versions("sales", only="FAILED").items == ()
 
 
-def test_advice_tells_what_care_would_do(catalog: Catalog) -> None:
+def test_advice_estimates_optimize_and_vacuum(catalog: Catalog) -> None:
     for _ in range(12):
         write(catalog, ROWS)
     found = catalog.inspect.advice("sales")
@@ -194,7 +194,7 @@ def test_advice_tells_what_care_would_do(catalog: Catalog) -> None:
     assert done.last_vacuum is not None
 
 
-def test_a_retry_publishes_to_the_chosen_target_alone(mirrored: Catalog, tmp_path: Path) -> None:
+def test_retry_publishes_to_the_chosen_target_only(mirrored: Catalog, tmp_path: Path) -> None:
     write(mirrored, ROWS)
     mirrored.mirror.add_target("sales", "second", str(tmp_path / "second"))
     with deltasql.connect(mirrored.uri, mirror={"mode": "off"}) as silent:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.api.inspect.examine import examine
+from deltasql.api.functions import examine
 from deltasql.exceptions import TxnLogTableNotFoundError
 from deltasql.store.statements import statement
 
@@ -61,7 +61,7 @@ def problems(report: DoctorReport) -> dict[str, str]:
     return {each.name: each.status for each in report.checks if each.status != "ok"}
 
 
-def test_a_sound_catalog_passes_every_check(sales: Catalog) -> None:
+def test_intact_catalog_passes_every_check(sales: Catalog) -> None:
     report = sales.inspect.doctor()
     assert problems(report) == {}
     assert report.ok
@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_found(sales: Catalog, case: str) -> None:
+def test_doctor_finds_every_kind_of_problem(sales: Catalog, case: str) -> None:
     statements, name, status = WRONG[case]
     damage(sales, *statements)
     report = sales.inspect.doctor()
@@ -126,7 +126,7 @@ def test_what_is_wrong_is_found(sales: Catalog, case: str) -> None:
     assert status == "warning" or not report.ok
 
 
-def test_overdue_vacuum_and_small_files_are_told(catalog: Catalog) -> None:
+def test_doctor_reports_overdue_vacuum_and_small_files(catalog: Catalog) -> None:
     catalog.create_table(
         "sales", ROWS.schema, properties={"delta.deletedFileRetentionDuration": "interval 0 days"}
     )
@@ -144,7 +144,7 @@ def test_overdue_vacuum_and_small_files_are_told(catalog: Catalog) -> None:
     assert (found["small files"], found["vacuum"]) == ("warning", "warning")
 
 
-def test_small_files_beside_large_ones_are_told(catalog: Catalog) -> None:
+def test_doctor_reports_small_files_among_large_ones(catalog: Catalog) -> None:
     catalog.create_table("sales", ROWS.schema)
     files = [add(f"{n}.parquet", 1000 if n else 2**40) for n in range(300)]
     with catalog.begin() as tx:
@@ -168,12 +168,13 @@ def test_stats_advice_doctor_and_optimize_agree_on_small_files(catalog: Catalog)
     assert (advice.rewritten_files, advice.new_files) == (130, 1)
     (found,) = [each for each in catalog.inspect.doctor().checks if each.name == "small files"]
     assert (
-        "130 of 250 files have 1,000 bytes on average, below the wanted 1,048,576" in found.detail
+        "130 of 250 files have 1,000 bytes on average, below the target size of 1,048,576"
+        in found.detail
     )
     assert catalog.optimize("sales", dry_run=True)["numFilesRemoved"] == 130
 
 
-def test_files_of_which_no_two_fit_into_one_are_not_worth_a_compaction(catalog: Catalog) -> None:
+def test_doctor_ignores_files_too_large_to_be_combined(catalog: Catalog) -> None:
     catalog.create_table("sales", ROWS.schema)
     with catalog.begin() as tx:
         tx.stage_table("sales", [add(f"{n}.parquet", 60 * 2**20) for n in range(300)])
@@ -182,7 +183,7 @@ def test_files_of_which_no_two_fit_into_one_are_not_worth_a_compaction(catalog: 
     assert "small files" not in problems(catalog.inspect.doctor())
 
 
-def test_small_files_that_no_compaction_puts_together_are_well(catalog: Catalog) -> None:
+def test_doctor_ignores_small_files_that_cannot_be_combined(catalog: Catalog) -> None:
     schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
     catalog.create_table("sales", schema, partition_by="day")
     with catalog.begin() as tx:
@@ -190,7 +191,7 @@ def test_small_files_that_no_compaction_puts_together_are_well(catalog: Catalog)
     assert "small files" not in problems(catalog.inspect.doctor())
 
 
-def test_a_location_that_cannot_be_read_is_told(sales: Catalog, tmp_path: Path) -> None:
+def test_doctor_reports_an_unreadable_location(sales: Catalog, tmp_path: Path) -> None:
     log = next((tmp_path / "lake").rglob("_delta_log"))
     checksum = log / f"{0:020d}.crc"
     checksum.unlink()
@@ -198,7 +199,9 @@ def test_a_location_that_cannot_be_read_is_told(sales: Catalog, tmp_path: Path) 
     assert problems(sales.inspect.doctor()) == {"storage": "failure"}
 
 
-def test_nothing_is_written(sales: Catalog, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_writes_nothing(
+    sales: Catalog, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[str] = []
     store = sales.store
     original: Callable[..., Any] = store.query
@@ -212,7 +215,7 @@ def test_nothing_is_written(sales: Catalog, backend: str, monkeypatch: pytest.Mo
     assert original("head_facts") == before
 
 
-def test_a_catalog_that_is_not_there_is_told_and_not_made(
+def test_examine_reports_a_missing_catalog_and_creates_none(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     report = examine(catalog_uri)
@@ -226,7 +229,7 @@ def test_a_catalog_that_is_not_there_is_told_and_not_made(
             examine(catalog_uri, table="nothing")
 
 
-def test_a_database_that_does_not_answer_is_a_failed_check(postgres_uri: DeltaSqlUri) -> None:
+def test_unreachable_database_is_a_failed_check(postgres_uri: DeltaSqlUri) -> None:
     report = examine(replace(postgres_uri, host="127.0.0.1", port=1, password="hunter2"))
     assert not report.ok
     assert [each.name for each in report.checks] == ["connectivity"]
@@ -250,7 +253,7 @@ class _Refusing(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_a_store_that_does_not_answer_is_asked_once(sqlite_uri: DeltaSqlUri) -> None:
+def test_unreachable_object_store_is_tried_once(sqlite_uri: DeltaSqlUri) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         options = {

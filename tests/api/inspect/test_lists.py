@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.two_databases
 
 
-def test_tables_come_in_pages_by_namespace_and_name(catalog: Catalog) -> None:
+def test_tables_are_paged_by_namespace_and_name(catalog: Catalog) -> None:
     names = ["a.z", "b.a", "b.b", "m", "z.a"]
     for name in names:
         catalog.create_table(name, SCHEMA)
@@ -39,7 +39,7 @@ def test_tables_come_in_pages_by_namespace_and_name(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("order", ["bytes", "files", "rows", "partition"])
-def test_partitions_come_in_pages_in_every_order(sales: Catalog, order: str) -> None:
+def test_partitions_are_paged_in_every_order(sales: Catalog, order: str) -> None:
     whole = sales.inspect.partitions("sales", order=order, limit=10)
     assert whole.next is None
     found = pages(lambda **o: sales.inspect.partitions("sales", order=order, **o), limit=1)
@@ -51,7 +51,7 @@ def test_partitions_come_in_pages_in_every_order(sales: Catalog, order: str) -> 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("order", ["added", "size", "path"])
 @pytest.mark.parametrize("predicate", [None, "day <> 'nowhere' OR day IS NULL"])
-def test_files_come_in_pages_in_every_order(
+def test_files_are_paged_in_every_order(
     sales: Catalog, order: str, descending: bool, predicate: str | None
 ) -> None:
     found = pages(
@@ -74,7 +74,7 @@ def test_files_come_in_pages_in_every_order(
 
 @pytest.mark.parametrize("order", ["added", "size", "path"])
 @pytest.mark.parametrize("descending", [False, True])
-def test_few_of_many_files_come_in_order_and_once(
+def test_few_matching_files_of_many_are_listed_once_in_order(
     sales: Catalog, order: str, descending: bool
 ) -> None:
     # Close together at one end, where the next page is near, and far apart at the other.
@@ -97,7 +97,7 @@ def test_few_of_many_files_come_in_order_and_once(
     assert [each.path for each in found] == [each.path for each in ordered]
 
 
-def test_files_are_those_of_a_version_and_of_a_predicate(sales: Catalog) -> None:
+def test_files_can_be_limited_to_a_version_and_a_predicate(sales: Catalog) -> None:
     inspect = sales.inspect
     assert {each.path for each in inspect.files("sales", version=1).items} == {
         "day=mon/a.parquet",
@@ -110,7 +110,7 @@ def test_files_are_those_of_a_version_and_of_a_predicate(sales: Catalog) -> None
     assert none.partition == {"day": None}
 
 
-def test_pages_of_files_stay_with_the_version_they_began_with(sales: Catalog) -> None:
+def test_all_pages_of_files_show_the_same_version(sales: Catalog) -> None:
     first = sales.inspect.files("sales", limit=3)
     commit(sales, RemoveFile("day=None/d.parquet", 1, True, partition_values={"day": None}))
     rest = sales.inspect.files("sales", limit=3, cursor=first.next)
@@ -118,7 +118,7 @@ def test_pages_of_files_stay_with_the_version_they_began_with(sales: Catalog) ->
     assert len(sales.inspect.files("sales").items) == 3
 
 
-def test_history_comes_in_pages_and_by_operation(sales: Catalog) -> None:
+def test_history_is_paged_and_filtered_by_operation(sales: Catalog) -> None:
     with sales.begin() as tx:
         tx.set_table_properties("sales", {"delta.checkpointInterval": "5"})
     found = pages(lambda **more: sales.inspect.history("sales", **more), limit=2)
@@ -133,7 +133,7 @@ def test_history_comes_in_pages_and_by_operation(sales: Catalog) -> None:
         sales.inspect.commit("sales", 9)
 
 
-def test_a_transaction_over_tables_is_one_event(sales: Catalog) -> None:
+def test_transaction_over_several_tables_is_one_event(sales: Catalog) -> None:
     sales.create_table("crm.people", SCHEMA)
     with sales.begin() as tx:
         tx.stage_table("sales", [add("x", "fri", 1, 1)])
@@ -154,7 +154,7 @@ def test_a_transaction_over_tables_is_one_event(sales: Catalog) -> None:
         sales.inspect.transaction("nobody's")
 
 
-def test_watch_tells_every_commit_once(sales: Catalog) -> None:
+def test_watch_returns_every_commit_once(sales: Catalog) -> None:
     watch = sales.inspect.watch()
     assert watch.poll() == ()
     sales.create_table("crm.people", SCHEMA)
@@ -184,7 +184,7 @@ def test_watch_tells_every_commit_once(sales: Catalog) -> None:
     assert len(sales.inspect.recent(limit=100)) == 14
 
 
-def test_plain_values_come_out_of_everything(sales: Catalog) -> None:
+def test_every_result_converts_to_plain_values(sales: Catalog) -> None:
     for found in (
         sales.inspect.overview(),
         sales.inspect.stats("sales"),
@@ -195,7 +195,7 @@ def test_plain_values_come_out_of_everything(sales: Catalog) -> None:
         json.dumps(found.to_dict(), default=str)
 
 
-def test_a_page_costs_as_many_statements_wherever_it_is(
+def test_every_page_needs_the_same_number_of_statements(
     sales: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(12):
@@ -224,7 +224,7 @@ def test_a_page_costs_as_many_statements_wherever_it_is(
         assert counts[0] == counts[1] <= 6, (name, asked)
 
 
-def test_wrong_questions_are_refused(sales: Catalog) -> None:
+def test_invalid_arguments_are_refused(sales: Catalog) -> None:
     inspect = sales.inspect
     wrong: list[Callable[[], object]] = [
         lambda: inspect.files("sales", order="colour"),
@@ -243,7 +243,7 @@ def test_wrong_questions_are_refused(sales: Catalog) -> None:
         inspect.stats("sale")
 
 
-def test_transactions_are_found_close_by_and_far_back(catalog: Catalog) -> None:
+def test_transactions_of_any_age_are_found(catalog: Catalog) -> None:
     for name in ("a", "b"):
         catalog.create_table(name, SCHEMA)
     for _ in range(6):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from deltasql.api.inspect.totals import TotalsCache
 from deltasql.model.actions import DeletionVector, RemoveFile
 from deltasql.model.row_changes import RowChanges
 from tests.api.inspect.support import SCHEMA, add, commit
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.two_databases
 
 
-def test_a_table_is_told_in_one_line(sales: Catalog) -> None:
+def test_table_summary_has_sizes_and_publishing_state(sales: Catalog) -> None:
     found = sales.inspect.table("sales")
     assert (found.name, found.namespace, found.short_name) == ("sales", "default", "sales")
     assert (found.version, found.files, found.bytes, found.rows) == (2, 4, 202_000_400, 100)
@@ -32,14 +33,14 @@ def test_a_table_is_told_in_one_line(sales: Catalog) -> None:
     assert found.committed_at == sales.table("sales").snapshot().committed_at
 
 
-def test_rows_are_unknown_when_one_file_does_not_tell(sales: Catalog) -> None:
+def test_row_count_is_unknown_if_a_file_has_none(sales: Catalog) -> None:
     commit(sales, add("e", "wed", 1, None))
     assert sales.inspect.table("sales").rows is None
     assert sales.inspect.stats("sales").rows is None
     assert sales.inspect.overview().totals.rows is None
 
 
-def test_totals_move_on_with_what_came_and_went(sales: Catalog) -> None:
+def test_totals_include_files_added_and_removed_since(sales: Catalog) -> None:
     inspect = sales.inspect
     assert inspect.table("sales").files == 4
     gone = RemoveFile("day=mon/a.parquet", 1, True, partition_values={"day": "mon"}, size=100)
@@ -52,8 +53,19 @@ def test_totals_move_on_with_what_came_and_went(sales: Catalog) -> None:
     assert (fresh.num_files, fresh.size_bytes) == (found.files, found.bytes)
 
 
+def test_overview_leaves_out_a_table_that_is_deleted_while_it_is_read(
+    sales: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltasql.api.inspect.totals._FEW_FILES", 0)
+    cache, table_id = TotalsCache(sales.store), sales.resolve("sales").table_id
+    assert cache.of({table_id: 2})[table_id].sums.files == 4
+    with sales.store.change() as (session, _):
+        session.execute("discard_head", table_id=table_id)
+    assert cache.of({table_id: 3}) == {}
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_totals_that_moved_on_are_those_that_are_added_up_anew(sales: Catalog, seed: int) -> None:
+def test_updated_totals_equal_a_full_sum(sales: Catalog, seed: int) -> None:
     chosen = random.Random(seed)
     live = {"day=mon/a.parquet": "mon", "day=mon/b.parquet": "mon", "day=tue/c.parquet": "tue"}
     for step in range(8):
@@ -81,7 +93,7 @@ def test_totals_that_moved_on_are_those_that_are_added_up_anew(sales: Catalog, s
             assert files == found.files
 
 
-def test_partitions_are_called_as_their_columns_are_now(sales: Catalog) -> None:
+def test_partitions_use_current_column_names(sales: Catalog) -> None:
     with sales.begin() as tx:
         tx.set_table_properties("sales", {"delta.columnMapping.mode": "name"})
     with sales.begin() as tx:
@@ -94,7 +106,7 @@ def test_partitions_are_called_as_their_columns_are_now(sales: Catalog) -> None:
     assert inspect.diff("sales", 1, 4).added_files[0].partition == {"weekday": "tue"}
 
 
-def test_overview_adds_up_all_tables_and_counts_commits_by_hour(sales: Catalog) -> None:
+def test_overview_sums_all_tables_and_counts_commits_by_hour(sales: Catalog) -> None:
     sales.create_table("crm.people", SCHEMA)
     found = sales.inspect.overview(hours=3, limit=1)
     assert [each.name for each in found.tables] == ["crm.people"]
@@ -109,7 +121,7 @@ def test_overview_adds_up_all_tables_and_counts_commits_by_hour(sales: Catalog) 
     assert sum(each.commits for each in sales.inspect.activity(table="sales")) == 3
 
 
-def test_stats_tell_sizes_skew_and_growth(sales: Catalog) -> None:
+def test_stats_has_sizes_skew_and_growth(sales: Catalog) -> None:
     found = sales.inspect.stats("sales", days=3)
     assert (found.files, found.bytes, found.rows) == (4, 202_000_400, 100)
     assert (found.smallest, found.largest) == (100, 200_000_000)
@@ -134,7 +146,7 @@ def test_stats_tell_sizes_skew_and_growth(sales: Catalog) -> None:
     assert (found.first_version, found.commits) == (0, 3)
 
 
-def test_growth_counts_inserted_rows_and_not_copied_ones(catalog: Catalog) -> None:
+def test_growth_counts_inserted_rows_without_copied_ones(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.write("shop", pa.table({"id": range(100), "v": [0] * 100}))
     with catalog.begin() as tx:
@@ -158,7 +170,7 @@ def test_growth_counts_inserted_rows_and_not_copied_ones(catalog: Catalog) -> No
     assert catalog.inspect.recent(limit=10)[0].to_dict()["rows"]["inserted"] == 0
 
 
-def test_growth_tells_what_went_and_the_bytes_before(sales: Catalog) -> None:
+def test_growth_has_removed_files_and_earlier_sizes(sales: Catalog) -> None:
     commit(sales, RemoveFile("day=tue/c.parquet", 1, True, partition_values={"day": "tue"}))
     found = sales.inspect.stats("sales", days=2)
     assert sum(each.files_removed for each in found.growth) == 1
@@ -192,16 +204,14 @@ def test_rows_deleted_by_vectors_do_not_count(sales: Catalog) -> None:
     assert [each.rows for each in diff.added_files] == [14]
 
 
-def test_files_that_are_gone_count_for_how_large_a_table_is(sales: Catalog) -> None:
+def test_files_ever_includes_removed_files(sales: Catalog) -> None:
     gone = RemoveFile("day=mon/a.parquet", 1, True, partition_values={"day": "mon"}, size=100)
     commit(sales, gone)
     found = sales.inspect.table("sales")
     assert (found.files, found.files_ever) == (3, 4)
 
 
-def test_who_asks_at_once_waits_for_one_reading(
-    sales: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_callers_share_one_read(sales: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     original: Callable[..., pa.Table] = sales.store.arrow
     monkeypatch.setattr(
@@ -224,3 +234,8 @@ def test_who_asks_at_once_waits_for_one_reading(
     commit(sales, add("e", "wed", 5, 1))
     assert sales.inspect.advice("sales").version == first.version + 1
     assert read.count("files_measured") == 2
+
+
+def test_deprecated_name_of_update_file_metrics_still_works(sales: Catalog) -> None:
+    with pytest.deprecated_call(match="update_file_metrics"):
+        sales.inspect.update_file_metrics()

@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.snapshot.files import from_rows, to_arrow
 from deltasql.snapshot.snapshot import HISTORY_PAGE, Snapshot, open_snapshot
-from deltasql.store.append import live_name
-from deltasql.store.records import Head, TableRow, VersionRow
+from deltasql.store.open import open_async
+from deltasql.store.records import Head, TableRow, VersionRow, live_name
 from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.api.aio.work import Worker
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.store.dialect import Row
-    from deltasql.store.postgres.aio import AsyncPostgres
 
 # Up to this many files are converted to Arrow in the event loop; more are read in a thread.
 _FEW_FILES = 5_000
@@ -25,13 +24,9 @@ _FEW_FILES = 5_000
 class AsyncLog:
     """Queries on the log of one catalog."""
 
-    def __init__(self, catalog: Catalog, worker: Worker) -> None:
+    def __init__(self, catalog: BaseCatalog, worker: Worker) -> None:
         self._catalog, self._worker = catalog, worker
-        self._native: AsyncPostgres | None = None
-        if catalog.uri.backend == "postgres":
-            from deltasql.store.postgres import aio as postgres_async
-
-            self._native = postgres_async.AsyncPostgres(catalog.store, catalog.uri, catalog.config)
+        self._native = open_async(catalog.store, catalog.uri, catalog.config)
 
     async def query(self, name: str, /, **params: Any) -> list[Row]:
         """Run a named statement that reads, and return its rows."""

@@ -23,14 +23,14 @@ class Stop:
     """Makes work in a thread stop at its next batch."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._requested = threading.Event()
 
-    def ask(self) -> None:
-        self._asked.set()
+    def request(self) -> None:
+        self._requested.set()
 
     def check(self) -> None:
         """Raise if the caller was cancelled."""
-        if self._asked.is_set():
+        if self._requested.is_set():
             raise TransactionClosedError(
                 "the caller was cancelled", help="Nothing was committed; run it again."
             )
@@ -45,12 +45,12 @@ class Stop:
             return data
         reader = batches(data)
 
-        def until_asked() -> Iterator[pa.RecordBatch]:
+        def until_stopped() -> Iterator[pa.RecordBatch]:
             for batch in reader:
                 self.check()
                 yield batch
 
-        return pa.RecordBatchReader.from_batches(reader.schema, until_asked())
+        return pa.RecordBatchReader.from_batches(reader.schema, until_stopped())
 
 
 class Worker:
@@ -85,7 +85,7 @@ class Worker:
         try:
             await asyncio.wait([future])
         except asyncio.CancelledError:
-            stop.ask()
+            stop.request()
             if not begun.cancel():
                 await _ended(future)
             raise

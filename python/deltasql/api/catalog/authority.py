@@ -15,7 +15,8 @@ from deltasql.uri import join_table_name, split_table_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
+    from deltasql.api.catalog.mirror import Mirror
     from deltasql.migrate.authority.follow import FollowReport
     from deltasql.migrate.authority.handover_report import CutoverReport, RollbackReport
     from deltasql.migrate.importing.report import ImportProgress
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 
 def follow(
-    catalog: Catalog,
+    catalog: BaseCatalog,
+    mirror: Mirror,
     source: str,
     *,
     name: str | None,
@@ -37,7 +39,7 @@ def follow(
     """Follow the log of a table, or refresh the table if `source` is the name of a followed one."""
     followed = _followed_name(catalog, source)
     if followed is not None:
-        return refresh(catalog, followed, batch_size=batch_size, on_progress=on_progress)
+        return refresh(catalog, mirror, followed, batch_size=batch_size, on_progress=on_progress)
     if name is not None and namespace is None:
         namespace, name = split_table_name(name)
     report = following.follow(
@@ -50,12 +52,17 @@ def follow(
         settings=catalog.config.storage,
         on_progress=on_progress,
     )
-    _update_views(catalog, report)
+    _update_views(mirror, report)
     return report
 
 
 def refresh(
-    catalog: Catalog, name: str, *, batch_size: int | None, on_progress: OnImport | None
+    catalog: BaseCatalog,
+    mirror: Mirror,
+    name: str,
+    *,
+    batch_size: int | None,
+    on_progress: OnImport | None,
 ) -> FollowReport:
     """Append the commits of the log that a followed table lacks."""
     table = catalog.resolve(name, fresh=True)
@@ -68,35 +75,47 @@ def refresh(
         settings=catalog.config.storage,
         on_progress=on_progress,
     )
-    _update_views(catalog, report)
+    _update_views(mirror, report)
     return report
 
 
 def cutover(
-    catalog: Catalog, name: str, *, verify: bool, dry_run: bool, on_progress: OnProgress | None
+    catalog: BaseCatalog,
+    mirror: Mirror,
+    name: str,
+    *,
+    verify: bool,
+    dry_run: bool,
+    on_progress: OnProgress | None,
 ) -> CutoverReport:
     """Make SQL the authority of a table, and publish it to all its targets."""
     report = cutting_over.cutover(
         catalog.store,
         catalog.resolve(name, fresh=True),
-        publish=lambda: catalog.mirror.publish(name),
+        publish=lambda: mirror.publish(name),
         settings=catalog.config.storage,
         verify=verify,
         dry_run=dry_run,
         on_progress=on_progress,
     )
     if not dry_run:
-        catalog.mirror.publish(name)
+        mirror.publish(name)
     return report
 
 
 def rollback(
-    catalog: Catalog, name: str, *, verify: bool, dry_run: bool, on_progress: OnProgress | None
+    catalog: BaseCatalog,
+    mirror: Mirror,
+    name: str,
+    *,
+    verify: bool,
+    dry_run: bool,
+    on_progress: OnProgress | None,
 ) -> RollbackReport:
     """Make its log the authority of a table, and remove the table from the catalog."""
     report = rolling_back.rollback(
         catalog.store,
-        catalog.mirror.publisher,
+        mirror.publisher,
         rolling_back.table_to_roll_back(catalog.store, *split_table_name(name)),
         settings=catalog.config.storage,
         verify=verify,
@@ -104,11 +123,11 @@ def rollback(
         on_progress=on_progress,
     )
     if not dry_run:
-        catalog.mirror.names_changed()
+        mirror.names_changed()
     return report
 
 
-def _followed_name(catalog: Catalog, source: str) -> str | None:
+def _followed_name(catalog: BaseCatalog, source: str) -> str | None:
     """Return the full name of a followed table; None if `source` is a location."""
     if "/" in source or (Path(source) / "_delta_log").exists():
         return None
@@ -127,9 +146,9 @@ def _followed_name(catalog: Catalog, source: str) -> str | None:
     )
 
 
-def _update_views(catalog: Catalog, report: FollowReport) -> None:
+def _update_views(mirror: Mirror, report: FollowReport) -> None:
     """Update views of a followed table in DuckDB catalogs."""
     if report.state in ("followed", "loaded anew"):
-        catalog.mirror.names_changed()
-    elif report.commits and catalog.mirror.mode != "off":
-        catalog.mirror.publish(report.table)
+        mirror.names_changed()
+    elif report.commits and mirror.mode != "off":
+        mirror.publish(report.table)

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from deltasql.api.catalog import registry
+from deltasql.api.catalog.base import BaseCatalog, CatalogTable
 from deltasql.api.catalog.mirror import Mirror
-from deltasql.api.table import CatalogTable
 from deltasql.api.transaction.transaction import MultiTableTransaction
-from deltasql.commit.committer import Committer
-from deltasql.commit.log_ahead import LogAheadCheck
-from deltasql.commit.stale import follows_another_log
-from deltasql.config import Config
-from deltasql.exceptions import (
-    TableExistsError,
-    TxnLogTableNotFoundError,
-    TxnLogTransactionError,
-)
+from deltasql.exceptions import TableExistsError, TxnLogTransactionError
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
-from deltasql.snapshot.cache import FileCache
+from deltasql.model.report import Report
 from deltasql.snapshot.snapshot import snapshots_as_of
 from deltasql.store.migrations import latest_version
-from deltasql.store.open import open_store
-from deltasql.store.records import TableRow
-from deltasql.uri import join_table_name, parse_uri, split_table_name
+from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +27,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.changes import ChangeCursor
     from deltasql.api.inspect.inspector import Inspect
-    from deltasql.commit.staged import Staged
+    from deltasql.config import Config
     from deltasql.migrate.authority.follow import FollowReport
     from deltasql.migrate.authority.handover_report import CutoverReport, RollbackReport
     from deltasql.migrate.exporting.report import ExportProgress, ExportReport
@@ -49,15 +37,8 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 
-def absolute(uri: DeltaSqlUri) -> DeltaSqlUri:
-    """Return the URI with an absolute path, which does not depend on the working directory."""
-    if uri.backend == "postgres" or uri.is_memory:
-        return uri
-    return replace(uri, database=str(Path(uri.database).absolute()))
-
-
 @dataclass(frozen=True, slots=True)
-class Health:
+class Health(Report):
     """Whether a catalog can be used, and its state."""
 
     ok: bool
@@ -67,7 +48,7 @@ class Health:
     pool: Mapping[str, int]
 
 
-class Catalog:
+class Catalog(BaseCatalog):
     """The tables whose logs are in one database; use it as a context manager.
 
     >>> import tempfile, pyarrow as pa
@@ -81,21 +62,15 @@ class Catalog:
     def __init__(
         self, uri: str | DeltaSqlUri, config: Config | None = None, *, migrate: bool = True
     ) -> None:
-        parsed = parse_uri(uri) if isinstance(uri, str) else uri
-        self.uri = absolute(parsed.catalog())
-        self.config = config if config is not None else Config.load()
-        self.store = open_store(parsed, self.config, migrate=migrate)
-        self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
+        super().__init__(uri, config, migrate=migrate)
         self.mirror = Mirror(self)
-        self.committer = Committer(self.store, self.config)
-        self.log_ahead = LogAheadCheck(self.store, self.config)
 
     @cached_property
     def inspect(self) -> Inspect:
         """Reports on the catalog, as the command line and the console show them."""
         from deltasql.api.inspect.inspector import Inspect  # late: few processes need reports
 
-        return Inspect(self)
+        return Inspect(self, self.mirror)
 
     def __repr__(self) -> str:
         return f"Catalog({str(self.uri)!r})"
@@ -121,20 +96,6 @@ class Catalog:
         self.cache.clear()  # a closed catalog must not answer from its cache either
 
     # Tables
-
-    def tables(self, namespace: str | None = None) -> list[CatalogTable]:
-        """List all tables, or those of one namespace, sorted by namespace and name."""
-        rows = self.store.query("list_tables", namespace=namespace)
-        return [CatalogTable(self, TableRow.from_row(row)) for row in rows]
-
-    def table(self, name: str) -> CatalogTable:
-        """Return a table by name: `sales`, or `crm.sales` in another namespace."""
-        return CatalogTable(self, self.resolve(name, fresh=True))
-
-    def exists(self, name: str) -> bool:
-        """Return whether a table has this name; False if the database has no catalog."""
-        key = split_table_name(name)
-        return self.store.exists() and self.store.find_table(*key, fresh=True) is not None
 
     def create_table(
         self,
@@ -178,11 +139,13 @@ class Catalog:
     def rename(self, name: str, new_name: str) -> CatalogTable:
         """Change the name or the namespace of a table; its files stay where they are."""
         registry.rename(self, name, new_name)
+        self.mirror.names_changed()
         return self.table(new_name)
 
     def drop(self, name: str) -> None:
         """Drop a table from the catalog; no file is deleted, and `undrop` restores the table."""
         registry.drop(self, name)
+        self.mirror.names_changed()
 
     def undrop(self, name: str) -> CatalogTable:
         """Restore the table that was dropped last under this name.
@@ -190,12 +153,8 @@ class Catalog:
         It is refused if another writer added commits to the table's log since.
         """
         registry.undrop(self, name)
+        self.mirror.names_changed()
         return self.table(name)
-
-    def dropped(self) -> list[TableRow]:
-        """List dropped tables, the most recently dropped first."""
-        rows = (TableRow.from_row(row) for row in self.store.query("list_dropped"))
-        return [row for row in rows if not row.is_loading]
 
     def describe(self, name: str) -> dict[str, Any]:
         """Return location, version, schema, protocol and totals of a table."""
@@ -219,7 +178,7 @@ class Catalog:
         names = [table.name for table in self.tables(namespace)]
         if names:
             raise TxnLogTransactionError(
-                f"namespace {namespace} still holds {many(len(names), 'table')}: "
+                f"namespace {namespace} is not empty: it has {many(len(names), 'table')}: "
                 f"{', '.join(names[:5])}",
                 help="Drop or rename its tables first.",
             )
@@ -233,7 +192,7 @@ class Catalog:
 
         With `one_table` the transaction uses a single table and does not look up the others.
         """
-        return MultiTableTransaction(self, one_table=one_table)
+        return MultiTableTransaction(self, self.mirror, one_table=one_table)
 
     def as_of(self, timestamp: datetime) -> dict[str, Snapshot]:
         """Return a snapshot of every table at a timestamp, by table name."""
@@ -273,7 +232,7 @@ class Catalog:
         was recorded within the last hour stay. Returns their paths; by default it is a dry run.
         """
         # late: few processes need it
-        from deltasql.api.catalog.uncommitted import vacuum_uncommitted
+        from deltasql.api.catalog.vacuum import vacuum_uncommitted
 
         return vacuum_uncommitted(self, dry_run=dry_run)
 
@@ -393,7 +352,12 @@ class Catalog:
             allow_nested_location=allow_nested_location,
         )
         return importing.import_table(
-            self, source, options, storage_options=storage_options, on_progress=on_progress
+            self,
+            self.mirror,
+            source,
+            options,
+            storage_options=storage_options,
+            on_progress=on_progress,
         )
 
     def import_tables(
@@ -430,6 +394,7 @@ class Catalog:
         )
         return importing.import_tables(
             self,
+            self.mirror,
             root,
             options,
             storage_options=storage_options,
@@ -488,6 +453,7 @@ class Catalog:
 
         return authority.follow(
             self,
+            self.mirror,
             source,
             name=name,
             namespace=namespace,
@@ -505,7 +471,9 @@ class Catalog:
         """Bring a followed table up to date with its log."""
         from deltasql.api.catalog import authority  # late: few tables follow a log
 
-        return authority.refresh(self, name, batch_size=batch_size, on_progress=on_progress)
+        return authority.refresh(
+            self, self.mirror, name, batch_size=batch_size, on_progress=on_progress
+        )
 
     def cutover(
         self,
@@ -524,7 +492,7 @@ class Catalog:
         from deltasql.api.catalog import authority  # late: once in the life of a table
 
         return authority.cutover(
-            self, name, verify=verify, dry_run=dry_run, on_progress=on_progress
+            self, self.mirror, name, verify=verify, dry_run=dry_run, on_progress=on_progress
         )
 
     def rollback(
@@ -544,45 +512,5 @@ class Catalog:
         from deltasql.api.catalog import authority  # late: once in the life of a table
 
         return authority.rollback(
-            self, name, verify=verify, dry_run=dry_run, on_progress=on_progress
-        )
-
-    # For other modules of the API
-
-    def resolve(self, name: str, *, fresh: bool = False) -> TableRow:
-        """Return a table's row; the error for an unknown name suggests a similar one.
-
-        A read needs `fresh`, since others may have renamed or replaced the table. A commit detects
-        that under its lock, so the name may come from the cache.
-        """
-        found = self.store.find_table(*split_table_name(name), fresh=fresh)
-        if found is None:
-            known = [join_table_name(t.row.namespace, t.row.name) for t in self.tables()]
-            near = get_close_matches(name, known, n=1)
-            raise TxnLogTableNotFoundError(
-                f"table {name} does not exist in {self.uri}",
-                table=name,
-                help=f"Did you mean {near[0]}?" if near else TxnLogTableNotFoundError.default_help,
-            )
-        return found
-
-    def writable(self, name: str) -> TableRow:
-        """Return a table's row; a table that follows a log is refused."""
-        found = self.resolve(name, fresh=True)
-        if found.is_following:
-            raise follows_another_log(found)
-        return found
-
-    def stage_create(
-        self,
-        name: str,
-        schema: object,
-        location: str | None,
-        *,
-        allow_nested_location: bool = False,
-        **options: Any,
-    ) -> Staged:
-        """Stage a new table at its location, and create the catalog if there is none."""
-        return registry.stage_create(
-            self, name, schema, location, allow_nested_location=allow_nested_location, **options
+            self, self.mirror, name, verify=verify, dry_run=dry_run, on_progress=on_progress
         )

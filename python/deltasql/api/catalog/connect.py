@@ -1,4 +1,4 @@
-"""Open catalogs by URI, and share open catalogs between calls that pass only a URI."""
+"""Open catalogs and find tables by URI; calls that pass only a URI share open catalogs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.catalog.catalog import Catalog, absolute
-from deltasql.api.deltalake_compat.handle.arguments import check_options
+from deltasql.api.arguments import check_options
+from deltasql.api.catalog.base import absolute
+from deltasql.api.catalog.catalog import Catalog
 from deltasql.config import Config, fingerprint
-from deltasql.exceptions import SchemaVersionError
+from deltasql.exceptions import SchemaVersionError, TableExistsError, TxnLogUriError
 from deltasql.store.migrations import latest_version
 from deltasql.store.statements import migration_files
-from deltasql.uri import DeltaSqlUri, is_database_file, parse_uri
+from deltasql.uri import DeltaSqlUri, is_database_file, is_deltasql_uri, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.store.records import TableRow
+
+    TableUri = str | os.PathLike[str] | DeltaSqlUri
 
 _shared: dict[str, Catalog] = {}
 _guard = threading.Lock()
@@ -184,6 +188,75 @@ def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
     options = dict(storage_options)
     places = dict.fromkeys(config.storage.locations, options)
     return Config.load(storage={"options": options, "locations": places})
+
+
+def is_deltasql(table_uri: object) -> bool:
+    """Return whether this is a `deltasql://` URI, also one that was converted to a path.
+
+    >>> from pathlib import Path
+    >>> is_deltasql("deltasql://sqlite/meta.db?table=t"), is_deltasql(Path("/lake/sales"))
+    (True, False)
+    """
+    if isinstance(table_uri, os.PathLike):
+        return str(os.fspath(table_uri)).startswith("deltasql:/")
+    return is_deltasql_uri(table_uri)
+
+
+def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
+    """Parse a URI; one without a table name is refused.
+
+    >>> parse_table_uri("deltasql://sqlite//data/meta.db?table=sales").table
+    'sales'
+    """
+    if isinstance(table_uri, os.PathLike):
+        raise TxnLogUriError(
+            f"{os.fspath(table_uri)} is a path, where a URI loses its double slashes",
+            help="Pass the URI as text.",
+        )
+    uri = table_uri if isinstance(table_uri, DeltaSqlUri) else parse_uri(table_uri)
+    if uri.table_name is None:
+        raise TxnLogUriError(
+            f"{uri} names a catalog, not a table", help="Add ?table=name, or /table for PostgreSQL."
+        )
+    return uri
+
+
+def existing_catalog(uri: DeltaSqlUri, config: Config) -> Catalog:
+    """Return the catalog of a URI; raises CatalogNotFoundError if the database has none."""
+    catalog = shared(uri, config)
+    catalog.store.check_exists()
+    return catalog
+
+
+def find_table(
+    uri: DeltaSqlUri, storage_options: Mapping[str, str] | None = None
+) -> tuple[Catalog, TableRow]:
+    """Return the catalog and the row of a table; runs one SQL statement."""
+    catalog = existing_catalog(uri, with_storage_options(storage_options))
+    return catalog, catalog.resolve(str(uri.table_name), fresh=True)
+
+
+def open_for_writing(
+    table_uri: str | DeltaSqlUri, storage_options: Mapping[str, str] | None
+) -> tuple[DeltaSqlUri, Catalog, str]:
+    """Return the parsed URI, its catalog and the table's name; refuse a URI with a version."""
+    uri = parse_table_uri(table_uri)
+    if uri.version is not None or uri.timestamp is not None:
+        raise TxnLogUriError(
+            f"{uri} names an old version, which cannot be written to",
+            help="Leave out ?version= and ?timestamp=.",
+        )
+    return uri, shared(uri, with_storage_options(storage_options)), str(uri.table_name)
+
+
+@contextmanager
+def leaves_existing(catalog: Catalog, table: str, *, mode: str) -> Iterator[None]:
+    """With mode `ignore`, suppress the error if another writer created the table first."""
+    try:
+        yield
+    except TableExistsError:
+        if mode != "ignore" or not catalog.exists(table):
+            raise
 
 
 def close_all() -> None:

@@ -15,7 +15,8 @@ from deltasql.uri import join_table_name, split_table_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
+    from deltasql.api.catalog.mirror import Mirror
     from deltasql.migrate.importing.report import ImportProgress, ImportReport, ImportSummary
 
 _CHANGED = ("imported", "replaced")
@@ -23,7 +24,8 @@ _CHANGED = ("imported", "replaced")
 
 
 def import_table(
-    catalog: Catalog,
+    catalog: BaseCatalog,
+    mirror: Mirror,
     source: str,
     options: ImportOptions,
     *,
@@ -36,12 +38,13 @@ def import_table(
         catalog.store, source, options, settings=settings, on_progress=on_progress
     )
     if report.state in _CHANGED:
-        catalog.mirror.names_changed()
+        mirror.names_changed()
     return report
 
 
 def import_tables(
-    catalog: Catalog,
+    catalog: BaseCatalog,
+    mirror: Mirror,
     root: str,
     options: ImportOptions,
     *,
@@ -55,12 +58,12 @@ def import_tables(
         catalog.store, root, options, settings=settings, on_progress=on_progress, on_table=on_table
     )
     if any(each.state in _CHANGED for each in summary.tables):
-        catalog.mirror.names_changed()
+        mirror.names_changed()
     return summary
 
 
 def import_options(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     name: str | None,
     namespace: str | None,
     *,
@@ -113,7 +116,7 @@ def _split_name(name: str | None, namespace: str | None) -> dict[str, Any]:
 def _at_least(least: int, key: str, value: int | None) -> int | None:
     if value is not None and value < least:
         raise TxnLogConfigError(
-            f"{key} must be a whole number from {least} on, got {value}",
+            f"{key} must be at least {least}, got {value}",
             key=key,
             help=f"Leave out {key} to use its default.",
         )

@@ -22,7 +22,7 @@ from deltasql.storage import open_storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.commit.ratified import Ratified
     from deltasql.migrate.authority.foreign_commits import ForeignReport
     from deltasql.mirror.log.last_checkpoint import CheckpointInfo
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from deltasql.mirror.publish.reconcile import Step
     from deltasql.mirror.publish.status import LogFault, MirrorStatus, VersionStatus
     from deltasql.mirror.publish.targets import PublishTarget
-    from deltasql.mirror.verify.repair import RepairReport
-    from deltasql.mirror.verify.verify import VerifyReport, Versions
     from deltasql.model.progress import Progress
-    from deltasql.operations.verify.report import DataChecks, DataReport
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
+    from deltasql.verify.repair import RepairReport
+    from deltasql.verify.report import DataChecks, DataReport, VerifyReport
+    from deltasql.verify.verify_log import Versions
 
 
 class Mirror:
@@ -49,7 +49,7 @@ class Mirror:
     [('default.sales', 0, 'ACTIVE')]
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: BaseCatalog) -> None:
         self._catalog = catalog
         self.mode = catalog.uri.mirror or catalog.config.mirror.mode
         self.publisher = Publisher(catalog.store, catalog.config)
@@ -71,7 +71,7 @@ class Mirror:
             elif self.mode == "async":
                 try:
                     self._background.submit(each.table, each.version, options)
-                except RuntimeError:  # no thread can be started: the interpreter is going down
+                except RuntimeError:  # no thread can be started: the interpreter is shutting down
                     self.publisher.publish(
                         each.table, each.version, each.commit, post_commits=by_version
                     )
@@ -108,7 +108,7 @@ class Mirror:
 
     def faults(self, target: PublishTarget) -> list[LogFault]:
         """Return the damaged files of one published log, as `status` finds them."""
-        from deltasql.mirror.verify.quick_check import log_faults  # late: it reads logs
+        from deltasql.verify.quick_check import log_faults  # late: it reads logs
 
         return log_faults(self._catalog.store, target, self._storage(target))
 
@@ -207,7 +207,7 @@ class Mirror:
         A commit of another writer quarantines the mirror of the table; the table stays usable.
         """
         # late: it reads logs and checkpoints
-        from deltasql.mirror.verify.verify import chosen_versions, verify_table
+        from deltasql.verify.verify_log import chosen_versions, verify_table
 
         reports = []
         for each in self._logs(table, target):
@@ -225,7 +225,7 @@ class Mirror:
                 meter=meter,
             )
             if report.first_foreign is not None:
-                self._shut(each, report.first_foreign)
+                self._quarantine(each, report.first_foreign)
             if data and report.checked_from is not None and report.log_version is not None:
                 last = min(report.log_version, report.sql_version)
                 chosen = chosen_versions(data_versions, report.checked_from, last, sample)
@@ -242,7 +242,7 @@ class Mirror:
         engine: str | None,
         meter: Meter,
     ) -> Iterator[DataReport]:
-        from deltasql.operations.verify.verify import verify_snapshot  # late: it reads rows
+        from deltasql.verify.verify_data import verify_snapshot  # late: it reads rows
 
         catalog = self._catalog
         with open_engine(catalog.config, name=engine) as opened:
@@ -259,9 +259,9 @@ class Mirror:
                     meter=meter,
                 )
 
-    def _shut(self, target: PublishTarget, version: int) -> None:
+    def _quarantine(self, target: PublishTarget, version: int) -> None:
         error = MirrorDivergedError(
-            f"version {version} of {target.table.full_name} was written by somebody else",
+            f"version {version} of {target.table.full_name} was written by another program",
             table=target.table.full_name,
             version=version,
             location=target.location,
@@ -284,7 +284,7 @@ class Mirror:
         Replaced commit files are kept in a folder. With `dry_run` nothing is changed: the
         report has what would be written.
         """
-        from deltasql.mirror.verify.repair import plan_repair, repair  # late: it reads logs
+        from deltasql.verify.repair import plan_repair, repair  # late: it reads logs
 
         chosen = self._writable_log(table, target)
         storage, meter = self._storage(chosen), Meter(chosen.table.full_name, on_progress)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from deltasql.api.catalog.base import CatalogTable, table_not_found
 from deltasql.engine.files.live_files import LiveFiles
-from deltasql.exceptions import InvalidQueryError, TxnLogTableNotFoundError
+from deltasql.exceptions import InvalidQueryError
 from deltasql.model.predicates.query_conditions import condition_on
 from deltasql.model.predicates.query_text import QueryText, limited, number_of_rows, parse_query
 from deltasql.snapshot.files import to_arrow
-from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot, open_snapshot
+from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot
 from deltasql.uri import DEFAULT_NAMESPACE, join_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.model.predicates.query_text import AskedTable
     from deltasql.store.records import TableRow
 
@@ -31,7 +30,7 @@ _PLAIN = (exp.Alias, exp.Column, exp.Identifier, exp.Literal, exp.Star)
 
 
 def query(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     sql: str,
     *,
     limit: int | None = None,
@@ -62,62 +61,50 @@ def query(
         return _answer(catalog, parse_query(sql), limit, timeout, batch_rows)
     except RecursionError as error:
         raise InvalidQueryError(
-            "the query is nested too deeply", help="Write it in several steps, by WITH."
+            "the query is nested too deeply", help="Split it into parts with WITH."
         ) from error
 
 
 def _answer(
-    catalog: Catalog,
-    asked: QueryText,
+    catalog: BaseCatalog,
+    parsed: QueryText,
     limit: int | None,
     timeout: float | None,
     batch_rows: int | None,
 ) -> pa.RecordBatchReader:
-    if asked.tree is None:
+    if parsed.tree is None:
         return _names(catalog, limit)
-    tree = asked.tree
-    if limit is not None and asked.kind == "query":
+    tree = parsed.tree
+    if limit is not None and parsed.kind == "query":
         tree = limited(tree, limit)
     from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # late: DuckDB is optional
 
     files = {
-        each.place: _live(catalog, tree, each.place, each.snapshot)
-        for each in _opened(catalog, asked)
+        place: _live(catalog, tree, place, snapshot)
+        for place, snapshot in _snapshots(catalog, parsed)
     }
     with ExitStack() as stack:
         engine = stack.enter_context(DuckDbSandbox(catalog.config, [*files.values()]))
         relations = {place: engine.scan(each) for place, each in files.items()}
-        answer = engine.answer(asked.kind, tree, relations, timeout=timeout, batch_rows=batch_rows)
+        answer = engine.answer(parsed.kind, tree, relations, timeout=timeout, batch_rows=batch_rows)
         return closing_reader(stack.pop_all(), answer)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    place: str
-    snapshot: Snapshot
-
-
-def _opened(catalog: Catalog, asked: QueryText) -> Iterator[_Opened]:
+def _snapshots(catalog: BaseCatalog, parsed: QueryText) -> Iterator[tuple[str, Snapshot]]:
     """Yield a snapshot of every table; the latest versions are from one point in time."""
     heads = CatalogSnapshot(catalog.store, catalog.cache)
     rows = heads.tables()
-    for each in asked.tables:
+    for each in parsed.tables:
         table = _named(catalog, each, rows)
         snapshot = heads.snapshot(table.namespace, table.name)
         if snapshot is None or not (each.version is None and each.timestamp is None):
-            snapshot = open_snapshot(
-                catalog.store,
-                table,
-                catalog.cache,
-                version=each.version,
-                timestamp=each.timestamp,
-            )
-        yield _Opened(each.place, snapshot)
+            snapshot = CatalogTable(catalog, table).snapshot(each.version, timestamp=each.timestamp)
+        yield each.place, snapshot
 
 
-def _named(catalog: Catalog, asked: AskedTable, rows: Sequence[TableRow]) -> TableRow:
+def _named(catalog: BaseCatalog, table: AskedTable, rows: Sequence[TableRow]) -> TableRow:
     """Return the table of this name, or the only table whose name differs in case alone."""
-    wanted = (asked.namespace or DEFAULT_NAMESPACE, asked.name)
+    wanted = (table.namespace or DEFAULT_NAMESPACE, table.name)
     folded = tuple(part.casefold() for part in wanted)
     alike = []
     for row in rows:
@@ -125,18 +112,14 @@ def _named(catalog: Catalog, asked: AskedTable, rows: Sequence[TableRow]) -> Tab
             return row
         if (row.namespace.casefold(), row.name.casefold()) == folded:
             alike.append(row)
-    if len(alike) == 1 and not asked.is_quoted:
+    if len(alike) == 1 and not table.is_quoted:
         return alike[0]
     name = join_table_name(*wanted)
-    near = get_close_matches(name, [join_table_name(row.namespace, row.name) for row in rows], n=1)
-    raise TxnLogTableNotFoundError(
-        f"table {name} does not exist in {catalog.uri}",
-        table=name,
-        help=f"Did you mean {near[0]}?" if near else "SHOW TABLES lists the tables.",
-    )
+    known = [join_table_name(row.namespace, row.name) for row in rows]
+    raise table_not_found(catalog.uri, name, known, help="SHOW TABLES lists the tables.")
 
 
-def _live(catalog: Catalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
+def _live(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
     """Return the files of a table that a query may need."""
     condition = condition_on(tree, place, snapshot.schema)
     enough = None if condition is not None else _rows_wanted(tree, place)
@@ -191,7 +174,7 @@ def _some_files(snapshot: Snapshot, rows: int) -> pa.Table | None:
     return listed.slice(0, pc.sum(pc.less(reached, rows)).as_py() + 1)
 
 
-def _names(catalog: Catalog, limit: int | None) -> pa.RecordBatchReader:
+def _names(catalog: BaseCatalog, limit: int | None) -> pa.RecordBatchReader:
     tables = catalog.tables()[:limit]
     return pa.table(
         {

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogTableNotFoundError
 from deltasql.operations import create
 from deltasql.storage import absolute_location, join_location
-from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault, Session
 from deltasql.store.locations import (
     drop_table,
@@ -17,23 +16,24 @@ from deltasql.store.locations import (
     refuse_shared_location,
     tables_at,
 )
+from deltasql.store.records import live_name
 from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.commit.staged import Staged
     from deltasql.store.records import TableRow
 
 
 def stage_create(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     name: str,
     schema: object,
     location: str | None,
     *,
-    allow_nested_location: bool,
+    allow_nested_location: bool = False,
     **options: Any,
 ) -> Staged:
     """Stage a new table at its location, and create the catalog if there is none."""
@@ -55,22 +55,20 @@ def stage_create(
     )
 
 
-def rename(catalog: Catalog, name: str, new_name: str) -> None:
+def rename(catalog: BaseCatalog, name: str, new_name: str) -> None:
     """Change the name or the namespace of a table."""
     split_table_name(new_name)  # refuse an invalid name before the table is locked
     with _locked(catalog, name) as (session, table):
         _set_name(catalog, session, "rename_table", table, new_name)
-    catalog.mirror.names_changed()
 
 
-def drop(catalog: Catalog, name: str) -> None:
+def drop(catalog: BaseCatalog, name: str) -> None:
     """Mark a table as dropped."""
     with _locked(catalog, name) as (session, table):
         drop_table(session, table.table_id)
-    catalog.mirror.names_changed()
 
 
-def undrop(catalog: Catalog, name: str) -> None:
+def undrop(catalog: BaseCatalog, name: str) -> None:
     """Restore the table that was dropped last under this name."""
     from deltasql.migrate.authority.rollback import refuse_undrop  # late: it reads logs
 
@@ -81,10 +79,9 @@ def undrop(catalog: Catalog, name: str) -> None:
     with catalog.store.change([table.table_id]) as (session, _):
         _set_name(catalog, session, "undrop_table", table, name)
         session.execute("take_location", table_id=table.table_id)
-    catalog.mirror.names_changed()
 
 
-def _last_dropped(catalog: Catalog, name: str) -> TableRow:
+def _last_dropped(catalog: BaseCatalog, name: str) -> TableRow:
     key = split_table_name(name)
     for table in catalog.dropped():
         if (table.namespace, table.name) == key:
@@ -96,9 +93,9 @@ def _last_dropped(catalog: Catalog, name: str) -> TableRow:
     )
 
 
-def _default_location(catalog: Catalog, namespace: str, name: str) -> str:
+def _default_location(catalog: BaseCatalog, namespace: str, name: str) -> str:
     root, uri = catalog.config.table.data_root, catalog.uri
-    if root is None and (uri.backend == "postgres" or uri.is_memory):
+    if root is None and not uri.is_file:
         raise TxnLogConfigError(
             "a new table needs a location: this catalog has no data root",
             help="Pass location=, add ?location= to the URI, or set table.data_root "
@@ -117,21 +114,21 @@ def _default_location(catalog: Catalog, namespace: str, name: str) -> str:
 
 
 @contextmanager
-def _locked(catalog: Catalog, name: str) -> Iterator[tuple[Session, TableRow]]:
+def _locked(catalog: BaseCatalog, name: str) -> Iterator[tuple[Session, TableRow]]:
     """Lock a table's head, so that no commit runs while its name changes."""
     table = catalog.resolve(name, fresh=True)
     with catalog.store.change([table.table_id]) as (session, heads):
         head = heads.get(table.table_id)
         catalog.store.forget_table(table)
-        if head is None or head.live_name != live_name(table.namespace, table.name):
+        if head is None or head.live_name != table.live_name:
             raise TxnLogTableNotFoundError(f"table {name} was renamed or dropped", table=name)
         yield session, table
 
 
 def _set_name(
-    catalog: Catalog, session: Session, statement: str, table: TableRow, name: str
+    catalog: BaseCatalog, session: Session, statement: str, table: TableRow, name: str
 ) -> None:
-    """Give a table a name by one of the two statements that do so."""
+    """Set the name of a table with the statement that renames or restores it."""
     namespace, short = split_table_name(name)
     try:
         session.execute(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from deltasql.api.deltalake_compat.handle.opening import is_ours
+import deltalake
+from deltalake._util import deprecate_positional_commit_args
+
+from deltasql.api.catalog.connect import is_deltasql, leaves_existing, open_for_writing
+from deltasql.api.deltalake_compat.create import new_table, table_properties
+from deltasql.exceptions import TableExistsError, TxnLogUriError
+from deltasql.model.schema.column_mapping import with_column_mapping
+from deltasql.model.schema.schema import column_mapping_mode
+from deltasql.operations.convert import convert_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +39,7 @@ def convert_to_deltalake(
 
     A `deltasql://` URI names the table; its option `?location=` is the folder.
     """
-    import deltalake
-    from deltalake._util import deprecate_positional_commit_args
-
-    if not is_ours(uri):
+    if not is_deltasql(uri):
         deltalake.convert_to_deltalake(
             uri,
             mode,
@@ -50,8 +55,6 @@ def convert_to_deltalake(
             post_commithook_properties=post_commithook_properties,
         )
         return
-    from deltasql.api.deltalake_compat import create_by_uri as create
-
     commit, post = deprecate_positional_commit_args(
         "convert_to_deltalake", args, commit_properties, post_commithook_properties
     )
@@ -59,7 +62,7 @@ def convert_to_deltalake(
         raise ValueError("Partition strategy has to be provided with partition_by.")
     if partition_strategy not in (None, "hive", "directory"):
         raise ValueError("Partition strategy must be `hive` or `directory`.")
-    create.convert_to_deltalake(
+    convert_by_uri(
         str(uri),
         partition_by,
         partition_strategy,
@@ -72,3 +75,53 @@ def convert_to_deltalake(
         post,
         mode=mode,
     )
+
+
+def convert_by_uri(
+    uri: str,
+    partition_schema: Schema | None = None,
+    partition_strategy: str | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    collect_stats: bool = True,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+    *,
+    mode: str = "error",
+) -> None:
+    """Convert the folder that `?location=` names, with the signature of deltalake's Rust code."""
+    parsed, catalog, table = open_for_writing(uri, storage_options)
+    if catalog.exists(table):
+        if mode == "ignore":
+            return
+        raise TableExistsError("The given location is already a delta table location", table=table)
+    if parsed.location is None:
+        raise TxnLogUriError(
+            f"{parsed} does not say where the Parquet files are",
+            part="location",
+            help="Add ?location= with the folder of the files.",
+        )
+    found = convert_files(
+        parsed.location,
+        catalog.config.storage,
+        partition_schema=partition_schema,
+        strategy=partition_strategy,
+        collect_stats=collect_stats,
+    )
+    properties = table_properties(configuration, strict=False)
+    schema = found.schema
+    if column_mapping_mode(properties) is not None:
+        # The physical names must be the names of the columns in the existing files.
+        schema, properties = with_column_mapping(schema, properties)
+    with leaves_existing(catalog, table, mode=mode), catalog.begin() as tx:
+        new_table(tx, parsed, schema, found.partition_by, properties, name, description)
+        tx.stage_table(
+            table,
+            found.adds,
+            operation="CONVERT",
+            operation_parameters=found.parameters(collect_stats=collect_stats),
+        )
+        tx.set_commit_properties(table, commit_properties)
+        tx.set_post_commit(post_commithook_properties)

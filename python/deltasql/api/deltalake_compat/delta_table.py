@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import json
 import warnings
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import deltalake
 
-from deltasql.api.deltalake_compat.handle.opening import is_ours
-from deltasql.api.deltalake_compat.handle.table import RawTable
+from deltasql.api.catalog.connect import is_deltasql
+from deltasql.api.deltalake_compat.handle.alter import Alterer
+from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 from deltasql.exceptions import TxnLogError
 from deltasql.model.schema.schema import has_nanoseconds
 
@@ -32,9 +32,9 @@ _NOT_GIVEN: bool = (
     inspect.signature(deltalake.DeltaTable.create).parameters["raise_if_key_not_exists"].default
 )
 _NO_EFFECT = {
-    "without_files": "the files of a table are listed when they are asked for",
+    "without_files": "the files of a table are listed when they are needed",
     "log_buffer_size": "the log is not read from files",
-    "skip_stats": "statistics are fetched when they are asked for",
+    "skip_stats": "statistics are fetched when they are needed",
 }
 
 
@@ -58,7 +58,7 @@ class DeltaTable(deltalake.DeltaTable):
         log_buffer_size: int | None = None,
         skip_stats: bool = False,
     ) -> None:
-        if not is_ours(table_uri):
+        if not is_deltasql(table_uri):
             super().__init__(table_uri, version, storage_options)
         else:
             self._storage_options = storage_options
@@ -92,7 +92,7 @@ class DeltaTable(deltalake.DeltaTable):
         table_uri: str | Path | os.PathLike[str], storage_options: dict[str, str] | None = None
     ) -> bool:
         """Return whether a table exists at this URI."""
-        if not is_ours(table_uri):
+        if not is_deltasql(table_uri):
             return deltalake.DeltaTable.is_deltatable(table_uri, storage_options)
         return RawTable.is_deltatable(table_uri, storage_options)
 
@@ -114,7 +114,7 @@ class DeltaTable(deltalake.DeltaTable):
     ) -> deltalake.DeltaTable:
         """Create a table, or replace one with mode="overwrite"; returns the table."""
         given = (commit_properties, post_commithook_properties)
-        if not is_ours(table_uri):
+        if not is_deltasql(table_uri):
             return super().create(
                 table_uri,
                 schema,
@@ -129,7 +129,7 @@ class DeltaTable(deltalake.DeltaTable):
                 post_commithook_properties=post_commithook_properties,
                 raise_if_key_not_exists=raise_if_key_not_exists,
             )
-        from deltasql.api.deltalake_compat.create_by_uri import create_deltalake
+        from deltasql.api.deltalake_compat.create import create_deltalake
 
         commit, post, strict = _with_positional(args, *given, raise_if_key_not_exists)
         create_deltalake(
@@ -150,11 +150,7 @@ class DeltaTable(deltalake.DeltaTable):
     @property
     def alter(self) -> TableAlterer:
         """ALTER TABLE; columns of `deltasql://` tables can also be renamed and dropped."""
-        if self._raw is None:
-            return super().alter
-        from deltasql.api.deltalake_compat.alterer import Alterer
-
-        return Alterer(self)
+        return super().alter if self._raw is None else Alterer(self)
 
     def update(
         self,
@@ -174,9 +170,9 @@ class DeltaTable(deltalake.DeltaTable):
         """
         raw = self._raw
         if raw is not None and new_values is not None:
-            from deltasql.model.predicates.filters import texts_of_moments
+            from deltasql.model.predicates.filters import with_timestamp_texts
 
-            new_values = texts_of_moments(new_values, raw.snapshot.schema)
+            new_values = with_timestamp_texts(new_values, raw.snapshot.schema)
         return super().update(
             updates,
             new_values,
@@ -202,10 +198,9 @@ class DeltaTable(deltalake.DeltaTable):
                 commit_properties=commit_properties,
                 post_commithook_properties=post_commithook_properties,
             )
-        metrics: dict[str, Any] = json.loads(
-            raw.undo(commit_properties, post_commithook_properties)
+        return raw.commit(
+            lambda tx: tx.undo(raw.name), commit_properties, post_commithook_properties
         )
-        return metrics
 
     def changes(
         self,
@@ -219,17 +214,26 @@ class DeltaTable(deltalake.DeltaTable):
 
         Both versions are included; `to_version` defaults to the latest version.
         """
-        if self._raw is None:
+        raw = self._raw
+        if raw is None:
             raise TxnLogError(
                 f"the log of {self.table_uri} is not in a database: its changes are not known",
                 help="Use load_cdf(), or bring the table into a catalog.",
             )
-        return self._raw.changes(from_version, to_version, columns=columns, predicate=predicate)
+        from deltasql.api.changes import changes  # late: it reads rows
+
+        return changes(
+            raw.catalog, raw.row, from_version, to_version, columns=columns, predicate=predicate
+        )
 
     def count(self) -> int:
         """Return the number of rows from file statistics; a file without them counts as 0 rows."""
         raw = self._raw
-        return super().count() if raw is None else raw.count_records()
+        if raw is None:
+            return super().count()
+        import pyarrow.compute as pc  # late: listing files does not need it
+
+        return int(pc.sum(raw.snapshot.file_paths()["num_records"]).as_py() or 0)
 
     def to_pyarrow_dataset(
         self,
@@ -272,32 +276,28 @@ class DeltaTable(deltalake.DeltaTable):
         """Return rows as an Arrow table, also if pyarrow alone cannot read the table's files."""
         if partitions is not None:
             _warn_deprecated("`partitions`", "`filters`")
-        condition = None
-        if filters is not None:
-            from pyarrow.parquet import filters_to_expression
+        # late: it imports pyarrow.dataset
+        from deltasql.api.deltalake_compat.dataset import (
+            can_pyarrow_read,
+            dataset_rows,
+            filter_expression,
+            read_table,
+        )
 
-            from deltasql.api.deltalake_compat.handle.dataset import with_nanoseconds
-
-            condition = filters_to_expression(with_nanoseconds(filters))
+        condition = filter_expression(filters)
         raw = self._raw
+        if raw is not None and not can_pyarrow_read(raw):
+            pruning = self._encode_file_pruning_predicate(partitions)
+            return read_table(raw, columns, condition, pruning)
         chosen: FilePruningPredicateType | None = partitions
-        if raw is not None:
-            from deltasql.api.deltalake_compat.handle.dataset import (
-                is_plain,
-                pruning_of,
-                read_table,
-            )
+        if raw is not None and partitions is None and filters is not None:
+            # late: it parses SQL
+            from deltasql.api.deltalake_compat.handle.pruning import pruning_of
 
-            if not is_plain(raw):
-                pruning = self._encode_file_pruning_predicate(partitions)
-                return read_table(raw, columns, condition, pruning)
-            if partitions is None:
-                chosen = pruning_of(raw, filters)
+            chosen = pruning_of(filters, raw.snapshot)
         dataset = self.to_pyarrow_dataset(filesystem=filesystem, file_pruning_predicate=chosen)
         if raw is None:
             return dataset.to_table(columns=columns, filter=condition)
-        from deltasql.api.deltalake_compat.handle.dataset import dataset_rows
-
         return dataset_rows(raw, dataset, columns, condition)
 
     def _file_system(self, given: str | pa_fs.FileSystem | None) -> str | pa_fs.FileSystem | None:
@@ -305,9 +305,9 @@ class DeltaTable(deltalake.DeltaTable):
         raw = self._raw
         if raw is None:
             return given
-        from deltasql.api.deltalake_compat.handle.dataset import check_plain, file_system
+        from deltasql.api.deltalake_compat.dataset import check_pyarrow_can_read, file_system
 
-        check_plain(raw)
+        check_pyarrow_can_read(raw)
         return given or file_system(raw, self._storage_options)
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from deltasql.api.deltalake_compat.handle.opening import find_table, is_ours, parse_table_uri
+from deltasql.api.catalog.connect import find_table, is_deltasql, parse_table_uri
 from deltasql.engine.files.addresses import root_address
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage import parse_location
@@ -24,7 +24,7 @@ class DeltaSqlFileSystem(_Local):  # type: ignore[misc]
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        if not is_ours(path):
+        if not is_deltasql(path):
             return super()._strip_protocol(path)
         location = find_table(parse_table_uri(path))[1].location
         if not parse_location(location).is_local:

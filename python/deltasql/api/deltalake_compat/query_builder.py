@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from contextlib import ExitStack
 from copy import copy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
+import pyarrow.compute as pc
 import sqlglot
 from arro3.core import RecordBatchReader
-from deltalake._internal import PyQueryBuilder
+from deltalake._internal import PyQueryBuilder, RawDeltaTable
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from deltasql.api.arguments import check_text
 from deltasql.api.catalog.query import closing_reader
-from deltasql.api.deltalake_compat.handle.arguments import check_text_given
-from deltasql.api.deltalake_compat.handle.excerpt import can_excerpt, excerpt
-from deltasql.api.deltalake_compat.handle.table import RawTable
+from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 from deltasql.engine.choose import open_engine
+from deltasql.engine.files.addresses import address_url, data_addresses
 from deltasql.exceptions import TxnLogEngineError, TxnLogMirrorError
 from deltasql.model.predicates.query_conditions import condition_on
+from deltasql.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,65 +47,67 @@ class QueryBuilder(deltalake.QueryBuilder):
 
     def __init__(self, session_config: dict[str, str] | None = None) -> None:
         super().__init__(session_config)
-        self._begin(session_config, {})
+        self._reset(session_config, {})
         # True if the session has only registered tables: no views, and no dropped tables.
         self._has_only_tables = not any(key.startswith(_MEANINGS) for key in session_config or {})
 
     @classmethod
-    def take_over(cls, stock: Any, shown: Mapping[str, Any]) -> None:
+    def take_over(cls, stock: Any, registered: Mapping[str, Any]) -> None:
         """Change the class of a deltalake QueryBuilder, whose session may have other objects."""
         theirs = type(stock)
         is_stock = theirs is deltalake.QueryBuilder
         # The methods of a user's subclass take precedence over those of this class.
         stock.__class__ = cls if is_stock else type(theirs.__name__, (theirs, cls), {})
-        stock._begin(None, shown)
+        stock._reset(None, registered)
         stock._has_only_tables = False
 
-    def _begin(self, session_config: dict[str, str] | None, shown: Mapping[str, Any]) -> None:
+    def _reset(self, session_config: dict[str, str] | None, registered: Mapping[str, Any]) -> None:
         self._session_config = session_config
-        self._tables: dict[str, Any] = dict(shown)
-        self._shown: dict[str, Any] = dict(shown)
-        self._waiting: dict[str, RawTable] = {}
+        self._tables: dict[str, Any] = dict(registered)
+        # What DataFusion reads for a table; None if it cannot read the table.
+        self._datafusion_tables: dict[str, Any] = dict(registered)
+        self._pending: dict[str, RawTable] = {}
         self._unpublished: dict[str, RawTable] = {}
 
     def register(self, table_name: str, delta_table: deltalake.DeltaTable) -> QueryBuilder:
         """Register a table for queries, at the version that `delta_table` has now."""
         raw: Any = delta_table._table
-        check_text_given(table_name)
+        check_text(table_name)
         if not isinstance(raw, RawTable):
             self._query_builder.register(table_name=table_name, delta_table=raw)
-            self._tables[table_name] = self._shown[table_name] = raw
+            self._tables[table_name] = raw
+            self._datafusion_tables[table_name] = raw
             return self
         is_known = table_name in self._tables
         if is_known:
-            self._show_waiting()
-        self._tables[table_name] = self._waiting[table_name] = copy(raw)
+            self._register_pending()
+        self._tables[table_name] = self._pending[table_name] = copy(raw)
         if is_known or not table_name.isidentifier():
-            self._shown.pop(table_name, None)
-            self._show_waiting()  # let DataFusion apply its rules for such names
+            self._datafusion_tables.pop(table_name, None)
+            self._register_pending()  # let DataFusion apply its rules for such names
         return self
 
     def execute(self, sql: str) -> RecordBatchReader:
         """Run a query; rows are computed while the result is read."""
-        narrowed = self._narrowed(sql) if self._has_only_tables else None
+        narrowed = self._narrowed_session(sql) if self._has_only_tables else None
         if narrowed is not None:
             return narrowed.execute(sql)
-        self._show_waiting()
+        self._register_pending()
         if not self._unpublished:
             return super().execute(sql)
-        return RecordBatchReader.from_arrow(_duckdb_answer(sql, self._tables))
+        return RecordBatchReader.from_arrow(_run_in_duckdb(sql, self._tables))
 
-    def _show_waiting(self) -> None:
+    def _register_pending(self) -> None:
         """Register the remaining tables with DataFusion."""
-        while self._waiting:
-            name, raw = self._waiting.popitem()
-            shown = self._whole(name, raw)
-            if shown is None:
+        while self._pending:
+            name, raw = self._pending.popitem()
+            whole = self._whole_table(name, raw)
+            if whole is None:
                 self._unpublished[name] = raw
             else:
-                self._query_builder.register(table_name=name, delta_table=shown)
+                self._query_builder.register(table_name=name, delta_table=whole)
 
-    def _narrowed(self, sql: str) -> PyQueryBuilder | None:
+    def _narrowed_session(self, sql: str) -> PyQueryBuilder | None:
         """Return a session whose tables have only the files that this query needs."""
         try:
             query = sqlglot.parse_one(sql, read="postgres")
@@ -113,18 +120,18 @@ class QueryBuilder(deltalake.QueryBuilder):
         names = {table.name for table in query.find_all(exp.Table)} - defined
         if not names <= self._tables.keys() - defined:
             return None
-        parts = {name: self._part(query, name) for name in names}
+        parts = {name: self._needed_files(query, name) for name in names}
         if all(part is None for part in parts.values()):
             return None
         session = PyQueryBuilder(self._session_config)
         for name, part in parts.items():
-            shown = self._whole(name, self._tables[name]) if part is None else part
-            if shown is None:
+            table = self._whole_table(name, self._tables[name]) if part is None else part
+            if table is None:
                 return None
-            session.register(table_name=name, delta_table=shown)
+            session.register(table_name=name, delta_table=table)
         return session
 
-    def _part(self, query: exp.Expr, name: str) -> Any:
+    def _needed_files(self, query: exp.Expr, name: str) -> Any:
         """Return a table of the files that a query needs; None if it may need all files."""
         raw = self._tables[name]
         if not isinstance(raw, RawTable):
@@ -134,27 +141,26 @@ class QueryBuilder(deltalake.QueryBuilder):
             return None
         listed = raw.listed(condition)
         is_few = len(listed) <= max(_FEW_FILES, raw.snapshot.next_file_id // 4)
-        return excerpt(raw, listed) if is_few and can_excerpt(raw, listed) else None
+        return _temporary_table(raw, listed) if is_few else None
 
-    def _whole(self, name: str, raw: Any) -> Any:
+    def _whole_table(self, name: str, raw: Any) -> Any:
         """Return a whole table as DataFusion reads it; None if DataFusion cannot read it."""
-        if name not in self._shown:
+        if name not in self._datafusion_tables:
             try:
-                self._shown[name] = raw.published()
+                self._datafusion_tables[name] = raw.published()
             except TxnLogMirrorError:
-                listed = raw.listed()
-                self._shown[name] = excerpt(raw, listed) if can_excerpt(raw, listed) else None
-        return self._shown[name]
+                self._datafusion_tables[name] = _temporary_table(raw, raw.listed())
+        return self._datafusion_tables[name]
 
 
-def _duckdb_answer(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
+def _run_in_duckdb(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
     try:
         query = sqlglot.parse_one(sql, read="postgres")
     except (SqlglotError, RecursionError) as error:
         raise TxnLogEngineError(f"cannot parse the query: {error}", engine="duckdb") from error
     if not isinstance(query, exp.Query):
         raise TxnLogEngineError(
-            "only queries can be answered", engine="duckdb", help="Write a SELECT."
+            "the statement is not a query", engine="duckdb", help="Write a SELECT."
         )
     config = next(raw.catalog.config for raw in tables.values() if isinstance(raw, RawTable))
     with ExitStack() as stack:
@@ -167,3 +173,46 @@ def _duckdb_answer(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
         }
         answer = engine.stream(engine.query(query, **relations))
         return closing_reader(stack.pop_all(), answer)
+
+
+def _temporary_table(raw: RawTable, listed: pa.Table) -> RawDeltaTable | None:
+    """Return a deltalake table of the listed files, by a temporary log with one commit.
+
+    Returns None if the files are not local, or have deletion vectors.
+    """
+    is_local = parse_location(raw.row.location).is_local
+    if not is_local or pc.any(pc.not_equal(listed["deletion_vector"], "")).as_py():
+        return None
+    with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
+        log = Path(folder, "_delta_log")
+        log.mkdir()
+        lines = map(_line, _actions(raw, listed))
+        Path(log, f"{0:020d}.json").write_text("\n".join(lines), encoding="utf-8")
+        return RawDeltaTable(folder, version=None, storage_options=None)
+
+
+def _actions(raw: RawTable, listed: pa.Table) -> list[dict[str, object]]:
+    snapshot = raw.snapshot
+    info = {"timestamp": snapshot.committed_at_ms, "operation": "READ"}
+    actions: list[dict[str, object]] = [
+        {"commitInfo": {"inCommitTimestamp": snapshot.committed_at_ms, **info}},
+        {"protocol": snapshot.protocol.body()},
+        {"metaData": snapshot.metadata.body()},
+    ]
+    paths = data_addresses(raw.row.location, listed["path"].to_pylist())
+    columns = ("partition", "size", "modification_time", "stats")
+    rows = zip(paths, *(listed[name].to_pylist() for name in columns), strict=True)
+    for path, partition, size, modified, stats in rows:
+        add = {
+            "path": address_url(path),
+            "partitionValues": json.loads(partition or "{}"),
+            "size": size,
+            "modificationTime": modified,
+            "dataChange": True,
+        }
+        actions.append({"add": {**add, "stats": stats} if stats else add})
+    return actions
+
+
+def _line(action: dict[str, object]) -> str:
+    return json.dumps(action, separators=(",", ":"), ensure_ascii=False)

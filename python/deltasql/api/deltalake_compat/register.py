@@ -11,9 +11,12 @@ import threading
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from deltasql.api.deltalake_compat.handle.opening import is_ours
+from deltasql.api.catalog.connect import is_deltasql
+
+if TYPE_CHECKING:
+    from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 
 _guard = threading.Lock()
 _MISSING = object()
@@ -39,7 +42,7 @@ def register() -> None:
     with _guard:
         if not _replaced:
             _patch_all()
-            _tell_scheme()
+            _register_scheme()
 
 
 def unregister() -> None:
@@ -51,12 +54,7 @@ def unregister() -> None:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
-        _forget_scheme()
-
-
-def is_registered() -> bool:
-    """Return whether deltalake accepts `deltasql://` URIs now."""
-    return bool(_replaced)
+        _unregister_scheme()
 
 
 def _patch_all() -> None:
@@ -67,24 +65,21 @@ def _patch_all() -> None:
     import deltalake.writer.writer
 
     # deltalake's functions look these names up in their modules at every call.
+    here = "deltasql.api.deltalake_compat"
+    _divert(deltalake.table, "_create_deltalake", f"{here}.create", "create_deltalake")
     _divert(
-        deltalake.table,
-        "_create_deltalake",
-        "deltasql.api.deltalake_compat.create_by_uri",
-        "create_deltalake",
+        deltalake.transaction,
+        "_create_table_with_add_actions",
+        f"{here}.create",
+        "create_table_with_add_actions",
+    )
+    _divert(
+        deltalake.writer.convert_to,
+        "_convert_to_deltalake",
+        f"{here}.convert_to_deltalake",
+        "convert_by_uri",
     )
     _divert(deltalake.writer.writer, "write_deltalake_rust", __name__, "write_new_table")
-    convert = deltalake.writer.convert_to
-    _divert(
-        convert,
-        "_convert_to_deltalake",
-        "deltasql.api.deltalake_compat.create_by_uri",
-        "convert_to_deltalake",
-    )
-    create = "create_table_with_add_actions"
-    _divert(
-        deltalake.transaction, f"_{create}", "deltasql.api.deltalake_compat.create_by_uri", create
-    )
     _patch_table(deltalake.table.DeltaTable)
     _patch_queries(deltalake.QueryBuilder)
     _patch_files(deltalake.fs.DeltaStorageHandler.__mro__[1])
@@ -97,7 +92,7 @@ def _divert(module: Any, name: str, ours_in: str, ours: str) -> None:
     @wraps(before)
     def diverted(*args: Any, **kwargs: Any) -> Any:
         address = args[0] if args else kwargs.get("table_uri", kwargs.get("uri"))
-        if not is_ours(address):
+        if not is_deltasql(address):
             return before(*args, **kwargs)
         return getattr(import_module(ours_in), ours)(*args, **kwargs)
 
@@ -118,7 +113,7 @@ def _patch_table(stock: type[Any]) -> None:
 
     @wraps(init)
     def opened(self: Any, table_uri: Any, *args: Any, **kwargs: Any) -> None:
-        if not is_ours(table_uri):
+        if not is_deltasql(table_uri):
             init(self, table_uri, *args, **kwargs)
             return
         if type(self) is stock:
@@ -126,39 +121,39 @@ def _patch_table(stock: type[Any]) -> None:
         DeltaTable.__init__(self, table_uri, *args, **kwargs)
 
     @wraps(is_deltatable)
-    def looked_up(table_uri: Any, storage_options: dict[str, str] | None = None) -> bool:
-        asked = DeltaTable.is_deltatable if is_ours(table_uri) else is_deltatable
-        return bool(asked(table_uri, storage_options))
+    def exists(table_uri: Any, storage_options: dict[str, str] | None = None) -> bool:
+        check = DeltaTable.is_deltatable if is_deltasql(table_uri) else is_deltatable
+        return bool(check(table_uri, storage_options))
 
     _replace(stock, "__init__", opened)
-    _replace(stock, "is_deltatable", staticmethod(looked_up))
+    _replace(stock, "is_deltatable", staticmethod(exists))
 
 
 def _patch_queries(stock: type[Any]) -> None:
-    from deltasql.api.deltalake_compat.handle.table import RawTable
+    from deltasql.api.deltalake_compat.handle.raw_table import RawTable
     from deltasql.api.deltalake_compat.query_builder import QueryBuilder
 
     register_before = stock.register
 
     @wraps(register_before)
-    def named(self: Any, table_name: str, delta_table: Any) -> Any:
+    def register_table(self: Any, table_name: str, delta_table: Any) -> Any:
         if not isinstance(delta_table._table, RawTable):
             self.__dict__.setdefault("_plain_tables", {})[table_name] = delta_table._table
             return register_before(self, table_name, delta_table)
         QueryBuilder.take_over(self, self.__dict__.get("_plain_tables", {}))
         return QueryBuilder.register(self, table_name, delta_table)
 
-    _replace(stock, "register", named)
+    _replace(stock, "register", register_table)
 
 
 def _patch_files(stock: type[Any]) -> None:
-    from deltasql.api.deltalake_compat.handle.table import RawTable
+    from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 
     init, from_table = stock.__init__, stock.__dict__["from_table"].__func__
 
     @wraps(init)
     def opened(self: Any, table_uri: Any, options: Any = None, known_sizes: Any = None) -> None:
-        if is_ours(table_uri):
+        if is_deltasql(table_uri):
             raw = RawTable.open(table_uri, None, options)
             init(self, raw.table_uri(), _file_options(raw, options), known_sizes)
         else:
@@ -174,20 +169,19 @@ def _patch_files(stock: type[Any]) -> None:
     _replace(stock, "from_table", classmethod(of_table))
 
 
-def _file_options(raw: Any, options: dict[str, str] | None) -> dict[str, str] | None:
-    known = raw.catalog.config.storage.plain_options(raw.row.location)
-    return {**known, **(options or {})} or None
+def _file_options(raw: RawTable, options: dict[str, str] | None) -> dict[str, str] | None:
+    return {**raw.storage_options(), **(options or {})} or None
 
 
-def _tell_scheme() -> None:
+def _register_scheme() -> None:
     """Register the scheme with fsspec, if it is installed: dask opens files with it."""
     if find_spec("fsspec") is not None:
         fsspec = import_module("fsspec")
-        place = "deltasql.api.deltalake_compat.fsspec_files.DeltaSqlFileSystem"
-        fsspec.register_implementation(_SCHEME, place, clobber=True)
+        name = "deltasql.api.deltalake_compat.fsspec_files.DeltaSqlFileSystem"
+        fsspec.register_implementation(_SCHEME, name, clobber=True)
 
 
-def _forget_scheme() -> None:
+def _unregister_scheme() -> None:
     registry = sys.modules.get("fsspec.registry")
     if registry is not None:
         registry.known_implementations.pop(_SCHEME, None)

@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import deltalake
 
-from deltasql.api.deltalake_compat.create_by_uri import (
-    leaves_existing,
-    open_for_writing,
-    table_properties,
-)
-from deltasql.api.deltalake_compat.handle.arguments import (
+from deltasql.api.arguments import (
+    check_file_size,
     check_mapping,
     check_names,
-    check_size,
-    check_text_given,
+    check_text,
     check_texts,
 )
-from deltasql.api.deltalake_compat.handle.opening import is_ours
-from deltasql.api.deltalake_compat.handle.properties import write_options
-from deltasql.api.deltalake_compat.handle.write import WriteSide
-from deltasql.api.transaction.writing import write_rows
+from deltasql.api.catalog.connect import is_deltasql, leaves_existing, open_for_writing
+from deltasql.api.deltalake_compat.create import table_properties
+from deltasql.api.deltalake_compat.handle.open_table import OpenTable
+from deltasql.api.deltalake_compat.handle.writer_properties import write_options
 from deltasql.operations.rules.write_schema import move_partition_columns_last
 from deltasql.operations.write_request import WriteRequest
 
@@ -32,6 +27,8 @@ if TYPE_CHECKING:
 
     from arro3.core.types import ArrowArrayExportable, ArrowStreamExportable
     from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties
+
+    from deltasql.api.transaction.transaction import MultiTableTransaction
 
 
 def write_deltalake(
@@ -72,7 +69,7 @@ def write_deltalake(
     handle = getattr(table_or_uri, "_table", None)
     save_mode: Any = mode.lower() if isinstance(mode, str) else mode
     evolution: Any = schema_mode.lower() if isinstance(schema_mode, str) else schema_mode
-    if not isinstance(handle, WriteSide) and not is_ours(table_or_uri):
+    if not isinstance(handle, OpenTable) and not is_deltasql(table_or_uri):
         write_stock: Any = deltalake.write_deltalake  # its overloads do not accept None
         write_stock(
             table_or_uri,
@@ -91,10 +88,10 @@ def write_deltalake(
             post_commithook_properties=post_commithook_properties,
         )
         return
-    check_text_given(mode)
+    check_text(mode)
     check_texts(name, description, schema_mode, predicate)
     check_names(partition_by)
-    check_size(target_file_size)
+    check_file_size(target_file_size)
     if configuration is not None:
         check_mapping(configuration)
     request = WriteRequest(
@@ -106,8 +103,8 @@ def write_deltalake(
         title=name,
         description=description,
     )
-    if isinstance(handle, WriteSide):
-        handle.write_rows(data, request, commit_properties, post_commithook_properties)
+    if isinstance(handle, OpenTable):
+        write_to_table(handle, data, request, commit_properties, post_commithook_properties)
         return
     uri, catalog, table = open_for_writing(str(table_or_uri), storage_options)
     with leaves_existing(catalog, table, mode=save_mode), catalog.begin(one_table=True) as tx:
@@ -115,8 +112,27 @@ def write_deltalake(
         if configuration and not tx.has_table(table):
             properties = table_properties(configuration, strict=True)
             request = replace(request, properties=properties)
-        write_rows(tx, table, data, request)
-        if evolution == "merge":
-            move_partition_columns_last(tx.target(table))
+        _stage_rows(tx, table, data, request)
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)
+
+
+def write_to_table(
+    table: OpenTable,
+    data: object,
+    request: WriteRequest,
+    commit_properties: CommitProperties | None,
+    post_commithook_properties: PostCommitHookProperties | None,
+) -> None:
+    """Write rows based on the version of an open table, which then has the new version."""
+    table.commit(
+        lambda tx: _stage_rows(tx, table.name, data, request),
+        commit_properties,
+        post_commithook_properties,
+    )
+
+
+def _stage_rows(tx: MultiTableTransaction, table: str, data: object, request: WriteRequest) -> None:
+    tx.write_rows(table, data, request)
+    if request.schema_mode == "merge":
+        move_partition_columns_last(tx.target(table))

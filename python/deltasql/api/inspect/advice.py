@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.api.inspect.page import Shown
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
+from deltasql.model.report import Report
 from deltasql.operations.vacuum.file_search import KEPT, MARK, RETAINED
 from deltasql.store.records import load
 
@@ -29,7 +29,7 @@ _WORTHWHILE_FILES, WORTHWHILE_SHARE = 8, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class OptimizeAdvice(Shown):
+class OptimizeAdvice(Report):
     """An estimate of what OPTIMIZE would do; it combines files within a partition.
 
     Small files are those below `target_size`. A small file that cannot be combined with another is
@@ -47,7 +47,7 @@ class OptimizeAdvice(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class VacuumAdvice(Shown):
+class VacuumAdvice(Report):
     """The most that VACUUM would delete: files that were restored since are kept."""
 
     files: int
@@ -58,7 +58,7 @@ class VacuumAdvice(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceAdvice(Shown):
+class MaintenanceAdvice(Report):
     """The maintenance that a table needs now, and the suggested commands."""
 
     name: str
@@ -79,7 +79,7 @@ def advice(measured: Measured, name: str) -> MaintenanceAdvice:
         )
     if vacuum.overdue:
         suggestions.append(
-            f"deltasql vacuum {name}: no longer needed are {many(vacuum.files, 'file')} of "
+            f"deltasql vacuum {name}: deletes up to {many(vacuum.files, 'file')} of "
             f"{many(vacuum.bytes, 'byte')}"
         )
     return MaintenanceAdvice(name, measured.snapshot.version, optimize, vacuum, tuple(suggestions))
@@ -136,14 +136,14 @@ def vacuum_advice(snapshot: Snapshot) -> VacuumAdvice:
     table_id = snapshot.table.table_id
     before_ms = now_ms() - retention // timedelta(milliseconds=1)
     rows = snapshot.store.query("last_operation_at", table_id=table_id, operation="VACUUM END")
-    told = (load(rows[0][2]) or {}) if rows else {}
-    is_marked = MARK in told and not told.get(KEPT)
+    info = (load(rows[0][2]) or {}) if rows else {}
+    is_marked = MARK in info and not info.get(KEPT)
     files, size = snapshot.store.query(
         "tombstone_totals",
         table_id=table_id,
         before_ms=before_ms,
-        after_version=int(told.get(RETAINED, -1)) if is_marked else -1,
-        after_ms=int(told[MARK]) if is_marked else -1,
+        after_version=int(info.get(RETAINED, -1)) if is_marked else -1,
+        after_ms=int(info[MARK]) if is_marked else -1,
     )[0]
     return VacuumAdvice(
         files=int(files),

@@ -7,12 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deltasql.api.inspect.page import Shown
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 from deltasql.storage.location import location_key
 from deltasql.store.migrations import (
     altered_migrations,
-    applied_migrations,
     missing_indexes,
     newer_migrations,
     pending_migrations,
@@ -27,14 +26,11 @@ if TYPE_CHECKING:
 OK, WARNING, FAILURE = "ok", "warning", "failure"
 _SLOW_MS = 100.0
 _LONG_TRANSACTION_S = 300.0
-_DRIVERS = {"sqlite": (), "duckdb": ("duckdb",), "postgres": ("psycopg", "psycopg-pool")}
 _PACKAGES = ("deltasql", "deltalake", "pyarrow", "pyspark")
-# The oldest supported versions. SQLite has STRICT tables since 3.37.
-OLDEST = {"sqlite": (3, 37), "postgres": (12,), "duckdb": (1, 4)}
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Shown):
+class Check(Report):
     """The result of one check: status, details, and a suggestion for a problem."""
 
     name: str
@@ -57,28 +53,27 @@ def connectivity(store: Store) -> Check:
             "connectivity",
             WARNING,
             f"{store.dialect.name} answers in {best:.1f} ms",
-            "Every commit takes some of these: run close to the database.",
+            "A commit needs several round trips: run deltasql close to the database.",
         )
     return Check("connectivity", OK, f"{store.dialect.name} answers in {best:.2f} ms")
 
 
 def versions(store: Store) -> Iterator[Check]:
     """Report the versions of the database, its driver and the libraries."""
-    name = store.dialect.name
+    name, oldest = store.dialect.name, store.dialect.oldest_version
     found = str(store.query("database_version")[0][0])
-    oldest = OLDEST[name]
     if _numbers(found)[: len(oldest)] < oldest:
         wanted = ".".join(map(str, oldest))
         yield Check("database version", FAILURE, f"{name} {found}", f"Use {wanted} or later.")
     else:
         yield Check("database version", OK, f"{name} {found}")
-    told = []
-    for package in (*_DRIVERS[name], *_PACKAGES):
+    installed = []
+    for package in (*store.dialect.drivers, *_PACKAGES):
         try:
-            told.append(f"{package} {importlib.metadata.version(package)}")
+            installed.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
-            told.append(f"{package} not installed")
-    yield Check("library versions", OK, ", ".join(told))
+            installed.append(f"{package} not installed")
+    yield Check("library versions", OK, ", ".join(installed))
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -98,12 +93,13 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def schema(store: Store) -> Check:
     """Compare the migrations of the catalog with those of this release."""
-    name, applied = "schema", applied_migrations(store)
-    if applied is None:
-        return Check(name, FAILURE, "the database holds no catalog", "deltasql init makes one.")
+    name, ledger = "schema", store.ledger()
+    if ledger is None:
+        return Check(name, FAILURE, "the database has no catalog", "deltasql init creates one.")
+    applied: dict[int, str] = dict(ledger)
     if newer := newer_migrations(applied):
-        told = f"the catalog was migrated to {newer[-1]} by a later release"
-        return Check(name, FAILURE, told, "Upgrade deltasql.")
+        detail = f"a later release upgraded the catalog to schema version {newer[-1]}"
+        return Check(name, FAILURE, detail, "Upgrade deltasql.")
     if altered := altered_migrations(applied):
         return Check(
             name,
@@ -113,36 +109,37 @@ def schema(store: Store) -> Check:
             "rebuild the catalog from the lake.",
         )
     if pending := pending_migrations(applied):
-        told = f"migrations {_list(pending)} are not applied"
-        return Check(name, FAILURE, told, "deltasql migrate applies them.")
+        detail = f"migrations {_list(pending)} are not applied"
+        return Check(name, FAILURE, detail, "deltasql migrate applies them.")
     return Check(name, OK, f"version {max(applied)}, all checksums agree")
 
 
 def indexes(store: Store) -> Check:
     """Check that all indexes exist and are valid."""
-    if missing := missing_indexes(store):
+    present = {row[0] for row in store.query("index_names")}
+    if missing := missing_indexes(store.dialect, present):
         return Check(
             "indexes",
             FAILURE,
             f"missing or not valid: {', '.join(missing)}",
-            "Make them again as the migrations do; without them commits and reads get slow.",
+            "Create them as the migrations do; without them commits and reads are slow.",
         )
-    return Check("indexes", OK, "all there")
+    return Check("indexes", OK, "all exist and are valid")
 
 
 def pool(store: Store) -> Iterator[Check]:
     """Report the connections in use, and find transactions that are open for too long."""
     usage = store.dialect.usage()
-    told = ", ".join(f"{number} {state}" for state, number in usage.items())
-    yield Check("pool", OK, told)
-    if store.dialect.name == "postgres":
+    detail = ", ".join(f"{number} {state}" for state, number in usage.items())
+    yield Check("pool", OK, detail)
+    if store.dialect.lists_transactions:
         age = float(store.query("longest_transaction")[0][0])
         if age > _LONG_TRANSACTION_S:
             yield Check(
                 "long transactions",
                 WARNING,
                 f"a transaction has been open for {age:,.0f} s",
-                "It holds back vacuuming of the database: see pg_stat_activity.",
+                "The database cannot vacuum rows that it may still read: see pg_stat_activity.",
             )
         else:
             yield Check("long transactions", OK, "none")
@@ -150,12 +147,12 @@ def pool(store: Store) -> Iterator[Check]:
 
 def integrity(store: Store, only: str | None) -> Iterator[Check]:
     """Compare each head with the rows of its table; `only` limits this to one table."""
-    looked, problems = 0, 0
+    checked, problems = 0, 0
     for row in store.query("head_facts"):
         name = join_table_name(row[1], row[2])
         if only is not None and name != only:
             continue
-        looked += 1
+        checked += 1
         for problem in _head_problems(row[3:]):
             problems += 1
             yield Check(
@@ -166,7 +163,7 @@ def integrity(store: Store, only: str | None) -> Iterator[Check]:
                 name,
             )
     if not problems:
-        yield Check("integrity", OK, f"heads of {many(looked, 'table')} looked at")
+        yield Check("integrity", OK, f"heads of {many(checked, 'table')} checked")
 
 
 def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
@@ -177,15 +174,15 @@ def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
     if newest != version:
         yield f"the head is at version {version}, the latest commit is {newest}"
     if newest is not None and oldest is not None and count != newest - oldest + 1:
-        yield f"of the versions {oldest} to {newest} only {count} are there"
+        yield f"only {count} of the versions {oldest} to {newest} exist"
     if last_file is not None and last_file >= next_file_id:
         yield f"file {last_file} is beyond the head, which ends before {next_file_id}"
     if last_end is not None and last_end > version:
         yield f"a file was removed by version {last_end}, which is beyond the head"
     if not metadata:
-        yield "the head names metadata that is not there"
+        yield "the metadata that the head refers to does not exist"
     if not protocol:
-        yield "the head names a protocol that is not there"
+        yield "the protocol that the head refers to does not exist"
 
 
 def locations(store: Store, only: str | None) -> Iterator[Check]:
@@ -197,15 +194,15 @@ def locations(store: Store, only: str | None) -> Iterator[Check]:
         key, name, place = table
         while around and not key.startswith(around[-1][0]):
             around.pop()
-        told = [_overlap(name, place, key, other) for other in around[-1:]]
-        told += [] if key == location_key(place) else [_moved(name, place, key)]
-        for check in told:
+        found = [_overlap(name, place, key, other) for other in around[-1:]]
+        found += [] if key == location_key(place) else [_moved(name, place, key)]
+        for check in found:
             if only in (None, check.table):
                 problems += 1
                 yield check
         around.append(table)
     if not problems:
-        yield Check("locations", OK, f"folders of {many(len(tables), 'table')} looked at")
+        yield Check("locations", OK, f"folders of {many(len(tables), 'table')} checked")
 
 
 def _overlap(name: str, place: str, key: str, other: tuple[str, str, str]) -> Check:
@@ -214,15 +211,15 @@ def _overlap(name: str, place: str, key: str, other: tuple[str, str, str]) -> Ch
         return Check(
             "locations",
             FAILURE,
-            f"its folder {place} is that of table {other_name} too ({other_place})",
+            f"its folder {place} is also the folder of table {other_name} ({other_place})",
             "Drop one of them: no file is deleted.",
             name,
         )
     return Check(
         "locations",
         WARNING,
-        f"its folder {place} lies inside that of table {other_name}: {other_place}",
-        "A vacuum spares the other table; give each a folder of its own.",
+        f"its folder {place} is inside the folder of table {other_name}: {other_place}",
+        "A vacuum keeps the files of the other table, but each table should have its own folder.",
         name,
     )
 
@@ -231,9 +228,9 @@ def _moved(name: str, place: str, key: str) -> Check:
     return Check(
         "locations",
         WARNING,
-        f"a symbolic link leads {place} to another folder than when the table was created: {key}",
-        "Another table may be created in that folder: move it back, or drop the table and import "
-        "it from where it is.",
+        f"{place} is a symbolic link to another folder than when the table was created: {key}",
+        "Another table may be created in that folder. Restore the link, or drop the table and "
+        "import it from its new folder.",
         name,
     )
 
@@ -244,11 +241,11 @@ def orphans(store: Store) -> Check:
     for place, _ in store.query("orphan_logs"):
         found.setdefault(place, "a whole table")
     if found:
-        told = ", ".join(f"{place}: {what}" for place, what in found.items())
+        detail = ", ".join(f"{place}: {what}" for place, what in found.items())
         return Check(
             "orphan rows",
             WARNING,
-            f"rows of tables that are not there: {told}",
+            f"rows of tables that do not exist: {detail}",
             "Nothing reads them; a database administrator may delete them.",
         )
     return Check("orphan rows", OK, "none")

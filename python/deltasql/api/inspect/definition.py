@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import Page, cut, page_size, read_cursor, write_cursor
 from deltasql.exceptions import MASK, is_secret_name
 from deltasql.model.clock import from_ms
+from deltasql.model.report import Report
 from deltasql.model.schema.schema import (
     PHYSICAL_NAME,
     ArrayType,
@@ -23,7 +24,7 @@ from deltasql.store.records import metadata_from_row, protocol_from_row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.model.actions import Metadata, Protocol
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.dialect import Row
@@ -34,7 +35,7 @@ _NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "big
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Shown):
+class Column(Report):
     """A column of a table, with the name of its SQL type."""
 
     name: str
@@ -46,7 +47,7 @@ class Column(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnChange(Shown):
+class ColumnChange(Report):
     """A change of a column.
 
     `kind` is added, dropped, renamed, type, nullability, metadata or reordered.
@@ -59,7 +60,7 @@ class ColumnChange(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class ValueChange(Shown):
+class ValueChange(Report):
     """A change of a property; None means no value."""
 
     key: str
@@ -68,7 +69,7 @@ class ValueChange(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaChange(Shown):
+class SchemaChange(Report):
     """A version that changed columns, properties or the protocol of a table."""
 
     version: int
@@ -96,7 +97,7 @@ def columns_of(snapshot: Snapshot) -> list[Column]:
 
 
 def schema_changes(
-    catalog: Catalog, name: str, *, limit: int, cursor: str | None
+    catalog: BaseCatalog, name: str, *, limit: int, cursor: str | None
 ) -> Page[SchemaChange]:
     """Return versions that changed columns, properties or the protocol, newest first."""
     table_id = catalog.resolve(name, fresh=True).table_id
@@ -111,7 +112,7 @@ def schema_changes(
     )
 
 
-def _changes(catalog: Catalog, table_id: int, rows: Sequence[Row]) -> list[SchemaChange]:
+def _changes(catalog: BaseCatalog, table_id: int, rows: Sequence[Row]) -> list[SchemaChange]:
     """Compare each of these versions with the state before it; newest first."""
     if not rows:
         return []
@@ -165,8 +166,8 @@ def _facts(metadata: Metadata | None) -> dict[str, Any]:
         "partition columns": list(metadata.partition_columns) or None,
         "format": metadata.format.provider,
     }
-    told = {key: value for key, value in facts.items() if value is not None}
-    return {**told, **metadata.configuration}
+    known = {key: value for key, value in facts.items() if value is not None}
+    return {**known, **metadata.configuration}
 
 
 def _value_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[ValueChange]:
@@ -213,12 +214,12 @@ def _field_changes(old: StructField, new: StructField, path: str) -> Iterator[Co
     elif sql_name(old.type) != sql_name(new.type):
         yield ColumnChange("type", name, sql_name(old.type), sql_name(new.type))
     if old.nullable != new.nullable:
-        words = ["null" if each.nullable else "not null" for each in (old, new)]
-        yield ColumnChange("nullability", name, *words)
+        texts = ["null" if each.nullable else "not null" for each in (old, new)]
+        yield ColumnChange("nullability", name, *texts)
     if dict(old.metadata) != dict(new.metadata):
         for each in _value_changes(old.metadata, new.metadata):
-            told = [None if v is None else f"{each.key}={v}" for v in (each.before, each.after)]
-            yield ColumnChange("metadata", name, *told)
+            pair = [None if v is None else f"{each.key}={v}" for v in (each.before, each.after)]
+            yield ColumnChange("metadata", name, *pair)
 
 
 def sql_name(data_type: DataType) -> str:

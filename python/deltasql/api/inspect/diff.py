@@ -12,22 +12,23 @@ from deltasql.api.inspect.definition import (
     metadata_changes,
     protocol_changes,
 )
-from deltasql.api.inspect.page import Shown, page_size
+from deltasql.api.inspect.page import page_size
 from deltasql.api.inspect.stats import partition_names, partition_of
 from deltasql.engine.choose import open_engine
+from deltasql.model.report import Report
 from deltasql.operations.changes.diff import row_difference
 from deltasql.store.records import load_dv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.dialect import Row
 
 
 @dataclass(frozen=True, slots=True)
-class FileTotals(Shown):
+class FileTotals(Report):
     """Totals of files; `rows` is None if a file has no row count."""
 
     files: int
@@ -36,7 +37,7 @@ class FileTotals(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange(Shown):
+class FileChange(Report):
     """A file that only one of the versions has; `version` added or removed it."""
 
     path: str
@@ -47,7 +48,7 @@ class FileChange(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class RowDiff(Shown):
+class RowDiff(Report):
     """Inserted and deleted rows, with the columns that both versions have."""
 
     columns: tuple[str, ...]
@@ -57,7 +58,7 @@ class RowDiff(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class VersionDiff(Shown):
+class VersionDiff(Report):
     """The differences from version `first` to version `last`, which may be the earlier one."""
 
     name: str
@@ -76,7 +77,7 @@ class VersionDiff(Shown):
 
 
 def diff(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     name: str,
     first: int,
     last: int,
@@ -88,16 +89,20 @@ def diff(
     """Compare two versions; if `last` is earlier, added means present in `last` only."""
     table = catalog.table(name)
     old, new = table.snapshot(min(first, last)), table.snapshot(max(first, last))
-    came = _files(new, old, "came", page_size(files_limit))
-    went = _files(new, old, "went", files_limit)
+    added = _files(new, old, page_size(files_limit), is_added=True)
+    removed = _files(new, old, files_limit, is_added=False)
     found = None
     if rows:
         with open_engine(catalog.config) as engine:
-            told = row_difference(engine, catalog.config, old, new, limit=page_size(rows_limit))
-        sides = (told.inserted, told.deleted)
-        found = RowDiff(told.columns, *(sides if first <= last else sides[::-1]), told.more)
+            rows_found = row_difference(
+                engine, catalog.config, old, new, limit=page_size(rows_limit)
+            )
+        sides = (rows_found.inserted, rows_found.deleted)
+        found = RowDiff(
+            rows_found.columns, *(sides if first <= last else sides[::-1]), rows_found.more
+        )
     if first > last:
-        came, went = went, came
+        added, removed = removed, added
     start, end = (old, new) if first <= last else (new, old)
     return VersionDiff(
         name=table.full_name,
@@ -107,17 +112,17 @@ def diff(
         protocol=tuple(protocol_changes(start.protocol, end.protocol)),
         metadata=tuple(metadata_changes(start.metadata, end.metadata)),
         schema=tuple(column_changes(start.metadata, end.metadata)),
-        added=came[0],
-        removed=went[0],
-        added_files=came[1],
-        removed_files=went[1],
-        more_files=came[2] or went[2],
+        added=added[0],
+        removed=removed[0],
+        added_files=added[1],
+        removed_files=removed[1],
+        more_files=added[2] or removed[2],
         rows=found,
     )
 
 
 def _files(
-    new: Snapshot, old: Snapshot, way: str, limit: int
+    new: Snapshot, old: Snapshot, limit: int, *, is_added: bool
 ) -> tuple[FileTotals, tuple[FileChange, ...], bool]:
     """Return totals and the first files that were added, or removed, between two versions."""
     key = {
@@ -126,7 +131,7 @@ def _files(
         "last": new.version,
     }
     query = new.store.query
-    if way == "came":
+    if is_added:
         key["next_file_id"] = new.next_file_id
         sums, page, vectors = "came_sums", "came_page", "came_vectors"
     else:
@@ -136,9 +141,9 @@ def _files(
     files, size, records, counted, with_vector = map(int, query(sums, **key)[0])
     if with_vector:
         records -= sum(_deleted(row[0]) for row in query(vectors, **key))
-    names = partition_names((new if way == "came" else old).metadata)
-    place = 5 if way == "came" else 6
-    changes = tuple(_change(row, row[place], names) for row in rows[:limit])
+    names = partition_names((new if is_added else old).metadata)
+    version = 5 if is_added else 6  # the position of the version in a row
+    changes = tuple(_change(row, row[version], names) for row in rows[:limit])
     return FileTotals(files, size, records if counted == files else None), changes, files > limit
 
 

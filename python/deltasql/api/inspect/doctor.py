@@ -14,7 +14,6 @@ from deltasql.api.inspect.advice import (
     vacuum_advice,
 )
 from deltasql.api.inspect.checks import FAILURE, OK, WARNING, Check
-from deltasql.api.inspect.page import Shown
 from deltasql.api.inspect.totals import TotalsCache
 from deltasql.exceptions import TxnLogError, redact
 from deltasql.mirror.checkpoint.checksum import checksum_file
@@ -23,18 +22,17 @@ from deltasql.mirror.publish.targets import DELTA, FAILED, QUARANTINED, all_targ
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
+from deltasql.model.report import Report
 from deltasql.operations.optimize.optimize import wanted_file_size
 from deltasql.operations.vacuum.vacuum import INTENT_GRACE_MS
-from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog, CatalogTable
     from deltasql.api.inspect.totals import TableTotals
-    from deltasql.api.table import CatalogTable
     from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.store.dialect import Row
 
@@ -46,7 +44,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class DoctorReport(Shown):
+class DoctorReport(Report):
     """The results of all checks; `ok` means that no check failed."""
 
     checks: tuple[Check, ...]
@@ -65,13 +63,13 @@ class DoctorReport(Shown):
 
 
 def doctor(
-    catalog: Catalog, table: str | None = None, totals: TotalsCache | None = None
+    catalog: BaseCatalog, table: str | None = None, totals: TotalsCache | None = None
 ) -> DoctorReport:
     """Check a catalog, or one of its tables."""
     return DoctorReport(tuple(_run(catalog, table, totals or TotalsCache(catalog.store))))
 
 
-def _run(catalog: Catalog, table: str | None, totals: TotalsCache) -> Iterator[Check]:
+def _run(catalog: BaseCatalog, table: str | None, totals: TotalsCache) -> Iterator[Check]:
     store = catalog.store
     try:
         yield checks.connectivity(store)
@@ -98,7 +96,7 @@ def _run(catalog: Catalog, table: str | None, totals: TotalsCache) -> Iterator[C
     yield from _tables(catalog, sound, totals)
 
 
-def _mirror(catalog: Catalog, table_ids: set[int]) -> Iterator[Check]:
+def _mirror(catalog: BaseCatalog, table_ids: set[int]) -> Iterator[Check]:
     problems = 0
     targets = [each for each in all_targets(catalog.store) if each.table.table_id in table_ids]
     for target in targets:
@@ -107,10 +105,10 @@ def _mirror(catalog: Catalog, table_ids: set[int]) -> Iterator[Check]:
             problems += 1
             yield check
     if not problems:
-        yield Check("mirror", OK, f"{many(len(targets), 'target')}, none behind or failing")
+        yield Check("mirror", OK, f"{many(len(targets), 'target')}, none delayed or failing")
 
 
-def _mirror_problem(catalog: Catalog, target: PublishTarget) -> Check | None:
+def _mirror_problem(catalog: BaseCatalog, target: PublishTarget) -> Check | None:
     found = status_of(target, catalog.config.mirror)
     place = "" if target.is_own else f" at {target.name}"
     name = join_table_name(target.table.namespace, target.table.name)
@@ -119,8 +117,8 @@ def _mirror_problem(catalog: Catalog, target: PublishTarget) -> Check | None:
         return Check(
             "mirror",
             FAILURE,
-            f"shut{place} at version {found.published_version}: {error}",
-            f"deltasql verify {name}, then mirror adopt, reject or repair.",
+            f"quarantined{place} at version {found.published_version}: {error}",
+            f"Run deltasql verify {name}, then deltasql mirror adopt, reject or repair.",
             name,
         )
     if found.state == FAILED and found.pending:
@@ -129,7 +127,7 @@ def _mirror_problem(catalog: Catalog, target: PublishTarget) -> Check | None:
             FAILURE,
             f"{many(found.attempts, 'attempt')} failed{place} at version "
             f"{found.published_version + 1}: {error}",
-            f"Mend the cause, then deltasql mirror publish {name}.",
+            f"Fix the cause, then run deltasql mirror publish {name}.",
             name,
         )
     if found.is_unhealthy:
@@ -144,7 +142,7 @@ def _mirror_problem(catalog: Catalog, target: PublishTarget) -> Check | None:
     return None
 
 
-def _intents(catalog: Catalog) -> Check:
+def _intents(catalog: BaseCatalog) -> Check:
     abandoned = catalog.store.query("staged_without_table", before_ms=now_ms() - INTENT_GRACE_MS)
     if abandoned:
         return Check(
@@ -156,17 +154,19 @@ def _intents(catalog: Catalog) -> Check:
         )
     count, oldest = catalog.store.query("staged_count", before_ms=now_ms() - _DAY_MS)[0]
     if not count:
-        return Check("intents", OK, "no file waits for its commit for longer than a day")
+        return Check("intents", OK, "no file has waited for its commit for longer than a day")
     return Check(
         "intents",
         WARNING,
-        f"announced and never committed: {many(count, 'file')}, the oldest "
+        f"recorded as intents and not committed: {many(count, 'file')}, the oldest "
         f"{from_ms(oldest):%Y-%m-%d}",
         "deltasql vacuum deletes them once they are older than the retention.",
     )
 
 
-def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) -> Iterator[Check]:
+def _tables(
+    catalog: BaseCatalog, chosen: list[CatalogTable], cache: TotalsCache
+) -> Iterator[Check]:
     """Check sizes and maintenance of at most `_CLOSELY` tables: those that changed last."""
     rows = {row[0]: row for row in catalog.store.query("live_heads")}
     latest = sorted(
@@ -176,12 +176,12 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) ->
     heads = {each.row.table_id: rows[each.row.table_id][8] for each in latest}
     totals = cache.of(heads) if heads else {}
     small = _small_files(catalog, latest, totals)
-    shut: dict[str, int] = {}
+    unreachable: dict[str, int] = {}
     found = [
         check
         for each in latest
         if each.row.table_id in totals  # absent if the table was deleted since
-        for check in _table(catalog, each, totals[each.row.table_id], shut)
+        for check in _table(catalog, each, totals[each.row.table_id], unreachable)
     ]
     found += [
         Check(
@@ -195,33 +195,33 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) ->
         if each.row.table_id in small
     ]
     yield from found
-    for store, count in shut.items():
+    for store, count in unreachable.items():
         if count:
             yield Check(
-                "storage", WARNING, redact(f"{count:,} more tables on {store} were not looked at")
+                "storage", WARNING, redact(f"{count:,} more tables on {store} were not checked")
             )
     for name in ("storage", "totals", "log files", "small files", "vacuum"):
         if not any(each.name == name for each in found):
-            yield Check(name, OK, f"{many(len(latest), 'table')} looked at")
+            yield Check(name, OK, f"{many(len(latest), 'table')} checked")
 
 
 def _table(
-    catalog: Catalog, table: CatalogTable, totals: TableTotals, shut: dict[str, int]
+    catalog: BaseCatalog, table: CatalogTable, totals: TableTotals, unreachable: dict[str, int]
 ) -> Iterator[Check]:
-    """Check a table; `shut` counts the skipped tables by object store that did not respond."""
+    """Check a table; `unreachable` counts skipped tables by object store that did not respond."""
     store = _store_of(table.location)
-    if store in shut:
+    if store in unreachable:
         # Every table on this store would wait for the same timeout.
-        shut[store] += 1
+        unreachable[store] += 1
     elif (check := _published_totals(catalog, table, totals)) is not None:
         yield check
         if check.name == "storage" and store is not None:
-            shut[store] = 0
+            unreachable[store] = 0
     name = table.full_name
-    if store not in shut:
+    if store not in unreachable:
         yield from _log_files(catalog, table)
     if not table.is_following:
-        vacuum = vacuum_advice(open_snapshot(catalog.store, table.row, catalog.cache))
+        vacuum = vacuum_advice(table.snapshot())
         if vacuum.overdue:
             yield Check(
                 "vacuum",
@@ -233,10 +233,15 @@ def _table(
             )
 
 
-def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
+def _log_files(catalog: BaseCatalog, table: CatalogTable) -> Iterator[Check]:
     """Find damage in the published logs of a table, as `mirror status` does."""
+    from deltasql.verify.quick_check import log_faults  # late: it reads logs
+
     for target in targets_of(catalog.store, table.row):
-        faults = catalog.mirror.faults(target) if target.kind == DELTA else []
+        if target.kind != DELTA:
+            continue
+        storage = open_storage(target.location, catalog.config.storage)
+        faults = log_faults(catalog.store, target, storage)
         if not faults:
             continue
         place = "" if target.is_own else f" at {target.name}"
@@ -245,7 +250,7 @@ def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
         yield Check(
             "log files",
             FAILURE,
-            f"the published log{place} is not what it should be: {shown}{more}",
+            f"the published log{place} is damaged: {shown}{more}",
             f"deltasql mirror repair {table.full_name} writes it again; with --force it also "
             "replaces commits that are not in the database.",
             table.full_name,
@@ -253,7 +258,7 @@ def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
 
 
 def _small_files(
-    catalog: Catalog, tables: list[CatalogTable], totals: dict[int, TableTotals]
+    catalog: BaseCatalog, tables: list[CatalogTable], totals: dict[int, TableTotals]
 ) -> dict[int, str]:
     """Return a message, by table id, for tables in which OPTIMIZE would save many files.
 
@@ -263,9 +268,8 @@ def _small_files(
     for table in tables:
         table_id = table.row.table_id
         if table_id in totals and totals[table_id].sums.files >= _MANY_FILES:
-            snapshot = open_snapshot(catalog.store, table.row, catalog.cache)
-            by_size[wanted_file_size(snapshot.metadata.configuration)].append(table_id)
-    told = {}
+            by_size[wanted_file_size(table.snapshot().metadata.configuration)].append(table_id)
+    messages = {}
     for wanted, table_ids in by_size.items():
         parts: dict[int, list[Row]] = defaultdict(list)
         for row in catalog.store.query(
@@ -279,11 +283,11 @@ def _small_files(
             small = sum(int(row[5]) for row in rows)
             if small and saved >= max(_MANY_FILES, files * WORTHWHILE_SHARE):
                 average = sum(int(row[6]) for row in rows) // small
-                told[table_id] = (
+                messages[table_id] = (
                     f"{small:,} of {files:,} files have {average:,} bytes on average, "
-                    f"below the wanted {wanted:,}, in {many(len(rows), 'partition')}"
+                    f"below the target size of {wanted:,}, in {many(len(rows), 'partition')}"
                 )
-    return told
+    return messages
 
 
 def _store_of(location: str) -> str | None:
@@ -292,12 +296,14 @@ def _store_of(location: str) -> str | None:
     return f"{scheme}://{rest.partition('/')[0]}" if found and scheme != "file" else None
 
 
-def _published_totals(catalog: Catalog, table: CatalogTable, totals: TableTotals) -> Check | None:
+def _published_totals(
+    catalog: BaseCatalog, table: CatalogTable, totals: TableTotals
+) -> Check | None:
     """Compare the live files with the published checksum of the same version, if it exists."""
     storage = open_storage(table.location, catalog.config.storage)
     try:
-        told = load_json(storage.read(checksum_file(totals.version)))
-        published = int(told["numFiles"]), int(told["tableSizeBytes"])
+        checksum = load_json(storage.read(checksum_file(totals.version)))
+        published = int(checksum["numFiles"]), int(checksum["tableSizeBytes"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None  # not published yet, or published without a checksum
     except (OSError, TxnLogError) as error:
@@ -315,7 +321,7 @@ def _published_totals(catalog: Catalog, table: CatalogTable, totals: TableTotals
         "totals",
         FAILURE,
         f"SQL has {ours[0]:,} live files of {ours[1]:,} bytes, the published checksum of version "
-        f"{totals.version} tells {published[0]:,} of {published[1]:,}",
+        f"{totals.version} has {published[0]:,} of {published[1]:,}",
         f"deltasql verify {table.full_name} finds the difference.",
         table.full_name,
     )

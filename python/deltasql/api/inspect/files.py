@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from deltasql.api.inspect.page import (
-    BadRequest,
     Page,
-    Shown,
+    check_choice,
     cut,
     page_size,
     read_cursor,
@@ -19,6 +18,7 @@ from deltasql.api.inspect.page import (
 )
 from deltasql.api.inspect.stats import partition_names, partition_of
 from deltasql.model.clock import from_ms
+from deltasql.model.report import Report
 from deltasql.snapshot.files import to_arrow
 from deltasql.store.records import load, load_dv
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql.api.table import CatalogTable
+    from deltasql.api.catalog.base import CatalogTable
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.dialect import Row
 
@@ -37,7 +37,7 @@ _NEAR = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class FileEntry(Shown):
+class FileEntry(Report):
     """A live file of a version."""
 
     path: str
@@ -62,8 +62,7 @@ def files(
     cursor: str | None,
 ) -> Page[FileEntry]:
     """Return a page of files; with a predicate, of files that can contain a matching row."""
-    if order not in ORDERS:
-        raise BadRequest(f"order is one of {', '.join(ORDERS)}; got {order!r}")
+    check_choice("order", order, ORDERS)
     page_size(limit)
     kind = f"files by {order}{' down' if descending else ''}"
     place, at = None, version

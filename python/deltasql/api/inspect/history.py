@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import Page, cut, page_size, read_cursor, write_cursor
 from deltasql.exceptions import TxnLogTransactionError, VersionNotFoundError
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.report import Report
 from deltasql.model.row_changes import RowChanges, row_changes
 from deltasql.store.records import VersionRow, load
 from deltasql.uri import join_table_name
@@ -17,7 +18,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.store.dialect import Row
 
 _NEVER = 2**62
@@ -27,7 +28,7 @@ _SPANS_MS = (_HOUR_MS, 24 * _HOUR_MS, 30 * 24 * _HOUR_MS)
 
 
 @dataclass(frozen=True, slots=True)
-class CommitEntry(Shown):
+class CommitEntry(Report):
     """One version of a table."""
 
     version: int
@@ -45,7 +46,7 @@ class CommitEntry(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class Participant(Shown):
+class Participant(Report):
     """The commit of a transaction to one of its tables."""
 
     table: str
@@ -56,7 +57,7 @@ class Participant(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionEvent(Shown):
+class TransactionEvent(Report):
     """A transaction with every table that it changed."""
 
     txn_id: str
@@ -67,7 +68,7 @@ class TransactionEvent(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class RecentCommit(Shown):
+class RecentCommit(Report):
     """A version of any table."""
 
     table: str
@@ -81,7 +82,7 @@ class RecentCommit(Shown):
 
 
 def history(
-    catalog: Catalog, name: str, *, operation: str | None, limit: int, cursor: str | None
+    catalog: BaseCatalog, name: str, *, operation: str | None, limit: int, cursor: str | None
 ) -> Page[CommitEntry]:
     """Return the commits of a table, newest first; `operation` selects one kind of commit."""
     last = _NEVER if cursor is None else read_cursor("history", cursor, int)[0]
@@ -95,7 +96,7 @@ def history(
     return Page(found, write_cursor("history", found[-1].version - 1) if more else None)
 
 
-def commit(catalog: Catalog, name: str, version: int) -> CommitEntry:
+def commit(catalog: BaseCatalog, name: str, version: int) -> CommitEntry:
     """Return one commit of a table."""
     table = catalog.resolve(name, fresh=True)
     span = {"first": version, "last": version, "limit": 1}
@@ -128,7 +129,7 @@ def _entry(row: Row) -> CommitEntry:
 
 
 def transactions(
-    catalog: Catalog, *, hours: int | None, table: str | None, limit: int, cursor: str | None
+    catalog: BaseCatalog, *, hours: int | None, table: str | None, limit: int, cursor: str | None
 ) -> Page[TransactionEvent]:
     """Return transactions over several tables, newest first."""
     before = (_NEVER, "") if cursor is None else read_cursor("transactions", cursor, int, str)
@@ -153,17 +154,17 @@ def transactions(
     return Page(tuple(_events(catalog, [row[0] for row in found])), place)
 
 
-def transaction(catalog: Catalog, txn_id: str) -> TransactionEvent:
+def transaction(catalog: BaseCatalog, txn_id: str) -> TransactionEvent:
     """Return a transaction with every table that it changed."""
     for event in _events(catalog, [txn_id]):
         return event
     raise TxnLogTransactionError(
         f"no transaction has the id {txn_id!r}",
-        help="The history of a table tells the transaction of each version.",
+        help="The history of a table has the transaction id of each version.",
     )
 
 
-def _events(catalog: Catalog, txn_ids: Sequence[str]) -> list[TransactionEvent]:
+def _events(catalog: BaseCatalog, txn_ids: Sequence[str]) -> list[TransactionEvent]:
     members: dict[str, list[Row]] = defaultdict(list)
     if txn_ids:
         for row in catalog.store.query("participants", txn_ids=list(txn_ids)):
@@ -192,7 +193,7 @@ def _participant(row: Row) -> Participant:
     )
 
 
-def recent(catalog: Catalog, *, limit: int) -> tuple[RecentCommit, ...]:
+def recent(catalog: BaseCatalog, *, limit: int) -> tuple[RecentCommit, ...]:
     """Return the latest commits of all tables, newest first."""
     rows: list[Row] = []
     for span in (*_SPANS_MS, None):
@@ -210,7 +211,7 @@ class CommitWatch:
     order.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: BaseCatalog) -> None:
         self._catalog = catalog
         self._seen = {row[0]: row[8] for row in self._heads()}
 

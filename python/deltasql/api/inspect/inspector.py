@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect import (
@@ -18,12 +19,14 @@ from deltasql.api.inspect import (
     stats,
 )
 from deltasql.api.inspect.totals import TotalsCache
-from deltasql.mirror.publish.targets import OWN
+from deltasql.mirror.publish.status import release
+from deltasql.mirror.publish.targets import OWN, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
+    from deltasql.api.catalog.mirror import Mirror
     from deltasql.api.inspect.advice import MaintenanceAdvice
     from deltasql.api.inspect.definition import Column, SchemaChange
     from deltasql.api.inspect.diff import VersionDiff
@@ -60,8 +63,8 @@ class Inspect:
     (0, 1, 3)
     """
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: BaseCatalog, mirror: Mirror) -> None:
+        self._catalog, self._mirror = catalog, mirror
         self._totals = TotalsCache(catalog.store)
         self._numbers: dict[int, Measured] = {}
         self._reading: dict[int, threading.Lock] = {}
@@ -90,7 +93,7 @@ class Inspect:
             self._catalog, self._totals, namespace=namespace, limit=limit, cursor=cursor
         )
 
-    def tell_files(self) -> None:
+    def update_file_metrics(self) -> None:
         """Set the metric `files_active` for every table."""
         cursor, store = None, self._catalog.store
         while (page := self.tables(limit=1000, cursor=cursor)).items:
@@ -101,6 +104,13 @@ class Inspect:
             cursor = page.next
             if cursor is None:
                 return
+
+    def tell_files(self) -> None:
+        """Call `update_file_metrics`, the new name of this method."""
+        warnings.warn(
+            "tell_files is deprecated: use update_file_metrics", DeprecationWarning, stacklevel=2
+        )
+        self.update_file_metrics()
 
     def table(self, name: str) -> TableSummary:
         """Return a summary of one table."""
@@ -162,16 +172,8 @@ class Inspect:
         table_id, now = snapshot.table.table_id, time.monotonic()
         with self._guard:
             since, known = self._advised.get(table_id, (0.0, None))
-        is_good = known is not None and now - since < _ADVICE_S
-        if (
-            known is not None
-            and is_good
-            and (known.name, known.version)
-            == (
-                table.full_name,
-                snapshot.version,
-            )
-        ):
+        wanted = (table.full_name, snapshot.version)
+        if known and (known.name, known.version) == wanted and now - since < _ADVICE_S:
             return known
         found = advice.advice(self._measured(name), table.full_name)
         with self._guard:
@@ -263,7 +265,7 @@ class Inspect:
 
     def mirror(self, name: str | None = None) -> list[MirrorStatus]:
         """Return the state of every target of a table, or of all tables."""
-        return self._catalog.mirror.status(name, files=False)
+        return self._mirror.status(name, files=False)
 
     def mirror_versions(
         self,
@@ -288,9 +290,13 @@ class Inspect:
     ) -> int:
         """Publish the missing versions of one target now; returns how many were published.
 
-        This is the only method here that writes.
+        It ignores the backoff after a failure. A quarantined target is released first; it is
+        quarantined again if the foreign commit is still in its log. This is the only method here
+        that writes.
         """
-        return publishing.retry(self._catalog, name, target=target, on_progress=on_progress)
+        place = named(self._mirror.targets(name), target)
+        release(self._catalog.store, place.table, place.name)
+        return self._mirror.publish(name, target=target, on_progress=on_progress)
 
     def _measured(self, name: str) -> Measured:
         """Return the file sizes of a table at its latest version, from the cache if possible."""

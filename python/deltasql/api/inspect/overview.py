@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect.page import (
-    BadRequest,
     Page,
-    Shown,
+    at_most,
     cut,
     page_size,
     read_cursor,
@@ -18,13 +17,14 @@ from deltasql.api.inspect.page import (
 from deltasql.exceptions import redact
 from deltasql.mirror.publish.targets import ACTIVE, FOLLOWING, QUARANTINED
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.report import Report
 from deltasql.store.records import TableRow, load
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.inspect.totals import TableTotals, TotalsCache
     from deltasql.store.dialect import Row
 
@@ -33,7 +33,7 @@ MOST_HOURS = 24 * 366
 
 
 @dataclass(frozen=True, slots=True)
-class HourCount(Shown):
+class HourCount(Report):
     """The number of commits in an hour."""
 
     hour: datetime
@@ -41,7 +41,7 @@ class HourCount(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class TableSummary(Shown):
+class TableSummary(Report):
     """A summary of one table."""
 
     name: str
@@ -64,7 +64,7 @@ class TableSummary(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogTotals(Shown):
+class CatalogTotals(Report):
     """Totals of all tables of a catalog; `commits` counts those of the requested hours."""
 
     tables: int
@@ -78,7 +78,7 @@ class CatalogTotals(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class Overview(Shown):
+class Overview(Report):
     """The first tables of a catalog, the totals of all tables, and the commits of each hour."""
 
     backend: str
@@ -90,7 +90,7 @@ class Overview(Shown):
 
 
 def overview(
-    catalog: Catalog, cache: TotalsCache, *, hours: int, namespace: str | None, limit: int
+    catalog: BaseCatalog, cache: TotalsCache, *, hours: int, namespace: str | None, limit: int
 ) -> Overview:
     """Return an overview; the totals include tables on later pages."""
     heads = _heads(catalog, namespace)
@@ -109,14 +109,14 @@ def overview(
         commits=sum(each.commits for each in busy),
         pending=sum(each.pending for each in found),
         worst_lag_s=max(lags, default=0) / 1000,
-        unhealthy=sum(each.is_shut or each.lag_ms > alert_ms for each in found),
+        unhealthy=sum(each.is_quarantined or each.lag_ms > alert_ms for each in found),
     )
     return Overview(
         catalog.store.dialect.name, str(catalog.uri), page.items, page.next, totals, busy
     )
 
 
-def files_to_add_up(catalog: Catalog, cache: TotalsCache) -> int:
+def files_to_add_up(catalog: BaseCatalog, cache: TotalsCache) -> int:
     """Return how many files an overview must read, because their totals are not cached."""
     return cache.unseen({each.table_id: each.next_file_id for each in _heads(catalog, None)})
 
@@ -130,18 +130,18 @@ class _TableHead:
     next_file_id: int
     pending: int
     lag_ms: int
-    is_shut: bool
+    is_quarantined: bool
 
 
-def _heads(catalog: Catalog, namespace: str | None) -> list[_TableHead]:
-    moment = now_ms()
+def _heads(catalog: BaseCatalog, namespace: str | None) -> list[_TableHead]:
+    at_ms = now_ms()
     return [
         _TableHead(
             table_id,
             version,
             next_file_id,
             max(0, version - published),
-            _lag_ms(version, published, waiting_since, moment),
+            _lag_ms(version, published, waiting_since, at_ms),
             # A followed table has no log of its own that could be quarantined.
             state == QUARANTINED and TableRow.FOLLOWING not in (load(properties) or {}),
         )
@@ -151,15 +151,15 @@ def _heads(catalog: Catalog, namespace: str | None) -> list[_TableHead]:
     ]
 
 
-def _lag_ms(version: int, published: int, waiting_since: int | None, moment: int) -> int:
+def _lag_ms(version: int, published: int, waiting_since: int | None, at_ms: int) -> int:
     """Return the age of the oldest version that is not published."""
     if waiting_since is None or version <= published:
         return 0
-    return max(0, moment - waiting_since)
+    return max(0, at_ms - waiting_since)
 
 
 def tables(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     cache: TotalsCache,
     *,
     namespace: str | None,
@@ -180,27 +180,27 @@ def tables(
     return Page(tuple(_summaries(catalog, cache, found)), last)
 
 
-def table(catalog: Catalog, cache: TotalsCache, name: str) -> TableSummary:
+def table(catalog: BaseCatalog, cache: TotalsCache, name: str) -> TableSummary:
     """Return a summary of one table."""
     row = catalog.resolve(name, fresh=True)
     rows = catalog.store.query("summary_of", table_id=row.table_id)
     return _summaries(catalog, cache, rows)[0]
 
 
-def _summaries(catalog: Catalog, cache: TotalsCache, rows: Sequence[Row]) -> list[TableSummary]:
+def _summaries(catalog: BaseCatalog, cache: TotalsCache, rows: Sequence[Row]) -> list[TableSummary]:
     totals = cache.of({row[0]: row[8] for row in rows})
-    moment = now_ms()
+    at_ms = now_ms()
     # A table that was deleted since then has no totals.
-    return [_summary(row, totals[row[0]], moment) for row in rows if row[0] in totals]
+    return [_summary(row, totals[row[0]], at_ms) for row in rows if row[0] in totals]
 
 
-def _summary(row: Row, totals: TableTotals, moment: int) -> TableSummary:
+def _summary(row: Row, totals: TableTotals, at_ms: int) -> TableSummary:
     found = TableRow.from_row(row[:8])
     version, committed_at_ms, operation = row[8], row[9], row[13]
     state, published, last_error, waiting_since = row[14:18]
     pending = max(0, version - published)
     sums = totals.sums
-    lag_ms = _lag_ms(version, published, waiting_since, moment)
+    lag_ms = _lag_ms(version, published, waiting_since, at_ms)
     return TableSummary(
         name=join_table_name(found.namespace, found.name),
         namespace=found.namespace,
@@ -223,11 +223,10 @@ def _summary(row: Row, totals: TableTotals, moment: int) -> TableSummary:
 
 
 def activity(
-    catalog: Catalog, *, hours: int, table: str | None = None, namespace: str | None = None
+    catalog: BaseCatalog, *, hours: int, table: str | None = None, namespace: str | None = None
 ) -> tuple[HourCount, ...]:
     """Return the number of commits in each of the last hours, oldest first, zeros included."""
-    if not 1 <= hours <= MOST_HOURS:
-        raise BadRequest(f"hours is a number from 1 to {MOST_HOURS:,}, got {hours}")
+    at_most(MOST_HOURS, "hours", hours)
     end = (now_ms() // HOUR_MS + 1) * HOUR_MS
     span = {"since_ms": end - hours * HOUR_MS, "until_ms": end}
     if table is None:

@@ -1,4 +1,4 @@
-"""Pages of results, and the base class of all results of `catalog.inspect`.
+"""Pages of the lists that `catalog.inspect` returns, and their cursors.
 
 A cursor contains the sort key of the last item of a page, and the next page starts after it. So
 every page costs the same, however many pages come before it.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from deltasql.model.report import Report
 
 T = TypeVar("T")
 LONGEST_PAGE = 10_000
@@ -20,19 +22,8 @@ class BadRequest(ValueError):
     """An invalid argument: a cursor of another list, or a number out of range."""
 
 
-class Shown:
-    """Base class of results; `to_dict` converts them to plain values."""
-
-    __slots__ = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary; nested objects are dictionaries too."""
-        shown: dict[str, Any] = _plain(self)
-        return shown
-
-
 @dataclass(frozen=True, slots=True)
-class Page(Shown, Generic[T]):
+class Page(Report, Generic[T]):
     """A part of a list; `next` is the cursor of the next page, None on the last page."""
 
     items: tuple[T, ...]
@@ -41,9 +32,20 @@ class Page(Shown, Generic[T]):
 
 def page_size(limit: int) -> int:
     """Return the limit; raise BadRequest if it is out of range."""
-    if not 1 <= limit <= LONGEST_PAGE:
-        raise BadRequest(f"limit is a number from 1 to {LONGEST_PAGE:,}, got {limit}")
-    return limit
+    return at_most(LONGEST_PAGE, "limit", limit)
+
+
+def at_most(largest: int, key: str, value: int) -> int:
+    """Return an argument; raise BadRequest if it is not from 1 to `largest`."""
+    if not 1 <= value <= largest:
+        raise BadRequest(f"{key} must be a number from 1 to {largest:,}, got {value}")
+    return value
+
+
+def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise BadRequest if an argument is not one of the choices."""
+    if value not in choices:
+        raise BadRequest(f"{key} must be one of {', '.join(choices)}; got {value!r}")
 
 
 def write_cursor(kind: str, *place: object) -> str:
@@ -63,8 +65,8 @@ def read_cursor(kind: str, cursor: str, *types: type) -> tuple[Any, ...]:
         found, *place = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
         raise BadRequest(f"not a cursor: {cursor!r}") from error
-    is_ours = found == kind and [type(each) for each in place] == list(types)
-    if not is_ours or not all(map(_can_be_stored, place)):
+    is_deltasql = found == kind and [type(each) for each in place] == list(types)
+    if not is_deltasql or not all(map(_can_be_stored, place)):
         raise BadRequest(f"not a cursor of this list: {cursor!r}")
     return tuple(place)
 
@@ -82,13 +84,3 @@ def cut(items: list[T], limit: int) -> tuple[tuple[T, ...], bool]:
     The caller must query `limit + 1` items.
     """
     return tuple(items[:limit]), len(items) > limit
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return value

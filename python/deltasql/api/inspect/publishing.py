@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import Page, check_choice, page_size, read_cursor, write_cursor
 from deltasql.exceptions import redact
-from deltasql.mirror.publish.status import release
-from deltasql.mirror.publish.targets import named
+from deltasql.mirror.publish.targets import named, targets_of
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.store.dialect import Row
 
@@ -24,7 +22,7 @@ _NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorVersion(Shown):
+class MirrorVersion(Report):
     """A version at a target; `status` is PENDING, IN_FLIGHT, COMPLETE or FAILED."""
 
     version: int
@@ -37,7 +35,7 @@ class MirrorVersion(Shown):
 
 
 def mirror_versions(
-    catalog: Catalog,
+    catalog: BaseCatalog,
     name: str,
     *,
     target: str,
@@ -46,9 +44,9 @@ def mirror_versions(
     cursor: str | None,
 ) -> Page[MirrorVersion]:
     """Return versions: the failed ones first, then the others, each newest first."""
-    if only is not None and only not in STATUSES:
-        raise BadRequest(f"only is one of {', '.join(STATUSES)}; got {only!r}")
-    place = named(catalog.mirror.targets(name), target)
+    if only is not None:
+        check_choice("only", only, STATUSES)
+    place = named(targets_of(catalog.store, catalog.resolve(name, fresh=True)), target)
     is_failing, before = (1, _NEVER) if cursor is None else read_cursor("mirror", cursor, int, int)
     wanted = page_size(limit) + 1
     found: list[tuple[int, MirrorVersion]] = []
@@ -87,9 +85,9 @@ def _span(place: PublishTarget, only: str | None) -> tuple[int, int]:
 
 
 def _version(row: Row, place: PublishTarget) -> MirrorVersion:
-    version, told, attempts, error, updated_at_ms, committed_at_ms = row
+    version, state, attempts, error, updated_at_ms, committed_at_ms = row
     following = place.published_version + 1
-    status = told if told == "FAILED" else "COMPLETE" if version < following else "PENDING"
+    status = state if state == "FAILED" else "COMPLETE" if version < following else "PENDING"
     if status == "PENDING" and version == following and place.claimed_until_ms > now_ms():
         status = "IN_FLIGHT"
     return MirrorVersion(
@@ -101,20 +99,3 @@ def _version(row: Row, place: PublishTarget) -> MirrorVersion:
         updated_at=None if updated_at_ms is None else from_ms(updated_at_ms),
         committed_at=None if committed_at_ms is None else from_ms(committed_at_ms),
     )
-
-
-def retry(
-    catalog: Catalog,
-    name: str,
-    *,
-    target: str,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> int:
-    """Publish to a target now, without the backoff after a failure.
-
-    Returns the number of published versions. A quarantined target is released first; it is
-    quarantined again if the foreign commit is still in its log.
-    """
-    place = named(catalog.mirror.targets(name), target)
-    release(catalog.store, place.table, place.name)
-    return catalog.mirror.publish(name, target=target, on_progress=on_progress)

@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import (
+    Page,
+    at_most,
+    check_choice,
+    page_size,
+    read_cursor,
+    write_cursor,
+)
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.report import Report
 from deltasql.model.row_changes import row_changes
 from deltasql.operations.changes.log import physical_partitioning
 from deltasql.operations.optimize.optimize import wanted_file_size
@@ -24,7 +32,7 @@ from deltasql.store.records import load
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.model.actions import Metadata
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -35,7 +43,7 @@ ORDERS = ("bytes", "files", "rows", "partition")
 
 
 @dataclass(frozen=True, slots=True)
-class SizeBucket(Shown):
+class SizeBucket(Report):
     """Files of at least `low` and less than `high` bytes."""
 
     low: int
@@ -45,7 +53,7 @@ class SizeBucket(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class DayGrowth(Shown):
+class DayGrowth(Report):
     """Added and removed files of a day (UTC), and the size of the table at its end.
 
     `rows_added` are the rows that commits inserted, without copied and updated rows; it is None if
@@ -63,7 +71,7 @@ class DayGrowth(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStats(Shown):
+class PartitionStats(Report):
     """The live files of one partition."""
 
     values: dict[str, str | None]
@@ -75,7 +83,7 @@ class PartitionStats(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class Skew(Shown):
+class Skew(Report):
     """The skew of partitions: the size of the largest divided by the median size."""
 
     partitions: int
@@ -85,7 +93,7 @@ class Skew(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class TableStats(Shown):
+class TableStats(Report):
     """Statistics of a version of a table."""
 
     name: str
@@ -206,20 +214,20 @@ class Measured:
         found: list[DayGrowth] = []
         size = int(pc.sum(self.live["size"]).as_py() or 0)
         for day in range(today, since - 1, -1):
-            came, went = added.get(day, _NOTHING), ended.get(day, _NOTHING)
+            new, removed = added.get(day, _NOTHING), ended.get(day, _NOTHING)
             found.append(
                 DayGrowth(
                     day=from_ms(day * _DAY_MS).date(),
                     commits=spans[day][0] if day in spans else 0,
-                    files_added=came[0],
-                    bytes_added=came[1],
+                    files_added=new[0],
+                    bytes_added=new[1],
                     rows_added=inserted.get(day, 0),
-                    files_removed=went[0],
-                    bytes_removed=went[1],
+                    files_removed=removed[0],
+                    bytes_removed=removed[1],
                     bytes=size,
                 )
             )
-            size += went[1] - came[1]
+            size += removed[1] - new[1]
         return tuple(reversed(found))
 
     def _inserted_by_day(self, spans: Mapping[int, Span]) -> dict[int, int | None]:
@@ -259,11 +267,10 @@ class Measured:
 
 
 def table_stats(
-    catalog: Catalog, name: str, measured: Measured, days: int, partitions: int
+    catalog: BaseCatalog, name: str, measured: Measured, days: int, partitions: int
 ) -> TableStats:
     """Return the statistics of a table, with growth and the largest partitions."""
-    if not 1 <= days <= MOST_DAYS:
-        raise BadRequest(f"days is a number from 1 to {MOST_DAYS:,}, got {days}")
+    at_most(MOST_DAYS, "days", days)
     snapshot, sizes = measured.snapshot, measured.live["size"]
     names = snapshot.partition_columns
     found = measured.partitions()
@@ -303,8 +310,7 @@ def partition_page(
     measured: Measured, *, order: str, limit: int, cursor: str | None
 ) -> Page[PartitionStats]:
     """Return a page of partitions: largest first, or sorted by value."""
-    if order not in ORDERS:
-        raise BadRequest(f"order is one of {', '.join(ORDERS)}; got {order!r}")
+    check_choice("order", order, ORDERS)
     found = measured.partitions()
 
     def key(each: PartitionStats) -> tuple[int, str]:

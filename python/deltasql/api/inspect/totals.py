@@ -79,7 +79,9 @@ class TotalsCache:
             if totals.version >= heads[table_id]:
                 found[table_id] = totals
             elif totals.next_file_id > _FEW_FILES:
-                found[table_id] = self._moved(table_id, totals)
+                updated = self._updated(table_id, totals)
+                if updated is not None:
+                    found[table_id] = updated
         missing = [each for each in heads if each not in found]
         if missing:
             for table_id, version, next_file_id, *row in self._store.query(
@@ -100,13 +102,16 @@ class TotalsCache:
             known = {each: totals.next_file_id for each, totals in self._known.items()}
         return sum(max(0, end - known.get(table_id, 1)) for table_id, end in ends.items())
 
-    def _moved(self, table_id: int, before: TableTotals) -> TableTotals:
-        """Update totals to the latest version.
+    def _updated(self, table_id: int, before: TableTotals) -> TableTotals | None:
+        """Return totals at the latest version; None if the table does not exist any more.
 
         A file that was added and removed since `before` is in neither sum.
         """
         key = {"table_id": table_id, "first_file_id": before.next_file_id}
-        _, version, next_file_id, *row = self._store.query("table_sums_added", **key)[0]
+        rows = self._store.query("table_sums_added", **key)
+        if not rows:
+            return None
+        _, version, next_file_id, *row = rows[0]
         ended = self._store.query("table_sums_ended", **key, after=before.version, last=version)
         sums = before.sums.plus(FileSums.from_row(row)).plus(FileSums.from_row(ended[0]), -1)
         return self._totals(table_id, version, next_file_id, sums)

@@ -5,17 +5,30 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.deltalake_compat.handle.arguments import check_transactions, check_unsigned
-from deltasql.api.deltalake_compat.handle.properties import with_custom_metadata
-from deltasql.commit.create_table import created_by_other
+from deltasql.api.catalog.registry import stage_create
+from deltasql.api.transaction.commit_properties import (
+    check_commit_properties,
+    with_custom_metadata,
+)
 from deltasql.commit.staged import ReadSet, Staged, actions_from
+from deltasql.commit.stale import created_by_other
 from deltasql.engine.choose import open_engine
 from deltasql.engine.inputs import is_spark_frame
-from deltasql.exceptions import TableExistsError
+from deltasql.exceptions import (
+    CommitConflictError,
+    InvalidActionError,
+    LogAheadError,
+    TableChangedError,
+    TableExistsError,
+    TableFollowsError,
+)
+from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import CommitInfo, SetTransaction
+from deltasql.model.clock import now_ms
 from deltasql.operations.alter import cluster_by as clustering
 from deltasql.operations.table_stage import TableStage
 from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot, open_snapshot
+from deltasql.storage.location import location_url
 from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
@@ -23,9 +36,11 @@ if TYPE_CHECKING:
 
     from deltalake import CommitProperties
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.transaction.written_files import WrittenFiles
+    from deltasql.commit.ratified import Ratified
     from deltasql.engine.base import Engine
+    from deltasql.operations.write_request import WriteRequest
 
     Key = tuple[str, str]  # namespace and name
 
@@ -37,8 +52,9 @@ class Staging:
     whole. With `one_table` the other tables are not looked up.
     """
 
-    def __init__(self, catalog: Catalog, files: WrittenFiles, *, one_table: bool) -> None:
+    def __init__(self, catalog: BaseCatalog, files: WrittenFiles, *, one_table: bool) -> None:
         self._catalog, self._files, self._one_table = catalog, files, one_table
+        self._began_ms = now_ms()
         self._heads: CatalogSnapshot | None = None
         self._snapshots: dict[Key, Snapshot] = {}
         self._staged: dict[Key, Staged] = {}
@@ -59,6 +75,58 @@ class Staging:
             for key, each in self._staged.items()
             if each.creates or not each.is_empty
         }
+
+    def ratify(self, changes: Sequence[Staged]) -> list[Ratified]:
+        """Commit changes of all tables with one SQL COMMIT; returns the versions in this order.
+
+        The data files are deleted when an error makes it certain that nothing was committed.
+        """
+        if not changes:
+            return []
+        commit = partial(
+            self._catalog.committer.commit,
+            txn_id=self._files.txn_id,
+            intents=self._files.intents,
+            discard=self._files.discard,
+        )
+        try:
+            for each in changes:
+                if not each.creates:
+                    self._catalog.log_ahead.check(each.table)
+            try:
+                return commit(changes)
+            except TableChangedError:
+                if not self._resolve_again(changes):
+                    raise
+            return commit(changes)
+        except (
+            CommitConflictError,
+            InvalidActionError,
+            LogAheadError,
+            TableExistsError,
+            TableFollowsError,
+        ):
+            self._files.discard()
+            raise
+
+    def _resolve_again(self, changes: Sequence[Staged]) -> bool:
+        """Look up cached names of tables again; returns whether a commit can be retried.
+
+        A blind append may go to the table that has the name now, if that table is older than the
+        transaction. Any other change was meant for the table that was replaced.
+        """
+        found = False
+        for each in changes:
+            if each.creates:
+                continue
+            row = self._catalog.store.find_table(each.table.namespace, each.table.name, fresh=True)
+            if row is None or row.table_id == each.table.table_id:
+                continue
+            replaced_since = row.created_at_ms >= self._began_ms
+            if replaced_since or each.read_version is not None or not each.is_plain_append:
+                return False
+            each.table, found = row, True
+        return found
 
     def clear(self) -> None:
         """Drop all staged changes."""
@@ -92,11 +160,11 @@ class Staging:
         cluster_by: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        """Stage a new table; the other options are those of `Catalog.stage_create`."""
+        """Stage a new table; the other options are those of `registry.stage_create`."""
         key = split_table_name(name)
         if key in self._staged:
             raise TableExistsError(f"table {name} is already part of this transaction", table=name)
-        self._staged[key] = self._catalog.stage_create(name, schema, location, **options)
+        self._staged[key] = stage_create(self._catalog, name, schema, location, **options)
         self._names[key] = name
         if cluster_by:
             clustering.cluster_by(self.target(name), cluster_by)
@@ -140,8 +208,7 @@ class Staging:
         """Add deltalake's CommitProperties to the changes of a table, if it has any."""
         if properties is None:
             return
-        check_unsigned(properties.max_commit_retries)
-        check_transactions(properties.app_transactions)
+        check_commit_properties(properties)
         staged = self._staged.get(split_table_name(table))
         if staged is None or (staged.is_empty and not staged.creates):
             return
@@ -212,6 +279,41 @@ class Staging:
             engine=partial(self._engine, data, engine),
             intend=self._files.record,
         )
+
+    def write(self, table: str, data: object, request: WriteRequest) -> dict[str, Any]:
+        """Write rows as data files and stage them, and create the table if it does not exist.
+
+        Returns deltalake's metrics. The mode `ignore` writes nothing if the table exists, and
+        returns no metrics.
+        """
+        # late: it loads Parquet and parses SQL
+        from deltasql.operations import write
+
+        write.check_modes(request.mode, request.schema_mode)
+        rows = data
+        if not self.has_table(table):
+            rows = write.rows_to_write(data)
+            must_be_new = request.mode in ("error", "ignore")
+            create = self.create if must_be_new else self.create_missing
+            create(
+                table,
+                write.schema_to_create(rows),
+                location=request.location,
+                partition_by=request.partition_by,
+                properties=request.properties,
+                title=request.title,
+                description=request.description,
+            )
+        elif request.mode == "error":
+            raise TableExistsError(
+                f"A table already exists at: {location_url(self.target(table).location)}/",
+                prefix=GENERIC_ERROR,
+                table=table,
+                help="Use mode='append' or mode='overwrite', or choose another name.",
+            )
+        elif request.mode == "ignore":
+            return {}
+        return write.stage_write(self.target(table, data, engine=request.engine), rows, request)
 
     def _engine(self, data: object, name: str | None) -> Engine:
         """Return the engine of this name, or the one for this data; each is started once."""

@@ -10,15 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from deltasql import telemetry
-from deltasql.api.deltalake_compat.handle.arguments import check_hooks
-from deltasql.api.transaction.ratify import ratify
+from deltasql.api.transaction.commit_properties import check_hooks
 from deltasql.api.transaction.staging import Staging
 from deltasql.api.transaction.written_files import WrittenFiles
 from deltasql.engine.inputs import is_rows
 from deltasql.exceptions import TransactionClosedError
 from deltasql.mirror.publish.after_publish import PostCommit
 from deltasql.model.actions import CommitInfo
-from deltasql.model.clock import now_ms
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
 from deltasql.operations.alter import columns as columns_of_table
@@ -34,14 +32,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import CommitProperties, PostCommitHookProperties
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
+    from deltasql.api.catalog.mirror import Mirror
     from deltasql.api.transaction.merger import Merger
     from deltasql.commit.staged import ReadSet
     from deltasql.engine.base import WriteOptions
-    from deltasql.operations.sql.expressions import Flavour
+    from deltasql.model.predicates.parser import Flavour
     from deltasql.operations.table_stage import TableStage
-    from deltasql.operations.verify.report import DataChecks, DataReport
     from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.verify.report import DataChecks, DataReport
 
 _log = logging.getLogger(__name__)
 
@@ -68,13 +67,12 @@ class MultiTableTransaction:
     {'orders': 0, 'stock': 1}
     """
 
-    def __init__(self, catalog: Catalog, *, one_table: bool = False) -> None:
-        self.catalog = catalog
+    def __init__(self, catalog: BaseCatalog, mirror: Mirror, *, one_table: bool = False) -> None:
+        self.catalog, self._mirror = catalog, mirror
         self.versions: dict[str, int] = {}
         self.written_files = WrittenFiles(catalog, str(uuid.uuid4()))
         self._staging = Staging(catalog, self.written_files, one_table=one_table)
         self._post_commit = PostCommit()
-        self._began_ms = now_ms()
         self._state = "open"
 
     def __repr__(self) -> str:
@@ -140,15 +138,13 @@ class MultiTableTransaction:
         changes = self._open.changes()
         self._state = "failed"
         try:
-            ratified = ratify(
-                self.catalog, [*changes.values()], self.written_files, began_ms=self._began_ms
-            )
+            ratified = self._staging.ratify([*changes.values()])
         finally:
             self._staging.close_engines()
         self._state = "committed"
         self.written_files.discard_superseded(changes.values())
         self.versions = {name: each.version for name, each in zip(changes, ratified, strict=True)}
-        self.catalog.mirror.after_commit(ratified, self._post_commit)
+        self._mirror.after_commit(ratified, self._post_commit)
         return self.versions
 
     def rollback(self) -> None:
@@ -168,10 +164,10 @@ class MultiTableTransaction:
 
     def set_post_commit(self, properties: PostCommitHookProperties | None) -> None:
         """Apply deltalake's PostCommitHookProperties: checkpoint and log cleanup after commit."""
-        check_hooks(properties)
         if properties is None:
             self._post_commit = PostCommit(counts_commits=True)
         else:
+            check_hooks(properties)
             self._post_commit = PostCommit(
                 properties.create_checkpoint, properties.cleanup_expired_logs, counts_commits=True
             )
@@ -304,8 +300,6 @@ class MultiTableTransaction:
         exist is created, with `location`, `properties`, `title` and `description`. Returns
         deltalake's metrics.
         """
-        from deltasql.api.transaction.writing import write_rows  # late: Parquet and SQL
-
         request = WriteRequest(
             mode=mode,
             schema_mode=schema_mode,
@@ -318,7 +312,11 @@ class MultiTableTransaction:
             title=title,
             description=description,
         )
-        return write_rows(self, table, data, request)
+        return self._open.write(table, data, request)
+
+    def write_rows(self, table: str, data: object, request: WriteRequest) -> dict[str, Any]:
+        """Write rows as `write` does, with its options in one object."""
+        return self._open.write(table, data, request)
 
     def read(
         self,
@@ -380,7 +378,7 @@ class MultiTableTransaction:
         `updates` are SQL expressions by column, `new_values` Python values.
         """
         # late: they parse SQL
-        from deltasql.operations.sql.values import expressions_of
+        from deltasql.operations.sql.assignments import expressions_of
         from deltasql.operations.update import stage_update
 
         return stage_update(
@@ -574,7 +572,7 @@ class MultiTableTransaction:
         self, table: str, *, checks: DataChecks = "counts", engine: str | None = None
     ) -> DataReport:
         """Compare the data files of a table and their rows with the log; changes nothing."""
-        from deltasql.operations.verify.verify import verify_data  # late: it reads rows
+        from deltasql.verify.verify_data import verify_data  # late: it reads rows
 
         return verify_data(self.target(table, engine=engine), checks=checks)
 

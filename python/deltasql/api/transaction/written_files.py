@@ -16,7 +16,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.base import BaseCatalog
     from deltasql.commit.staged import Staged
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 class WrittenFiles:
     """The data files of one transaction. A name that ends with `/` is a folder of an engine."""
 
-    def __init__(self, catalog: Catalog, txn_id: str) -> None:
+    def __init__(self, catalog: BaseCatalog, txn_id: str) -> None:
         self.txn_id = txn_id
         self._catalog = catalog
         self._earlier_intents = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from click.shell_completion import ShellComplete
 
-from deltasql.cli.data.shell import HELP, is_sql, is_whole
+from deltasql.cli.data.statements import HELP, is_sql, is_whole
 from deltasql.exceptions import MissingDriverError, TxnLogError, redact
 
 try:
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
 
-    from deltasql.cli.data.shell import Session
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.cli.context import Context
 
 KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "OFFSET", "JOIN"),
@@ -39,16 +40,16 @@ KEYWORDS = (
     *("SUMMARIZE", "SHOW TABLES", "OVER", "PARTITION BY", "QUALIFY", "DATE", "TIMESTAMP", "TRUE"),
     *("FALSE", "INTERVAL", "EXISTS", "VALUES"),
 )
-_SHORTS = tuple(sorted(set(re.findall(r"\\[a-z?]", HELP))))
+_BACKSLASH_COMMANDS = tuple(sorted(set(re.findall(r"\\[a-z?]", HELP))))
 _WORD = re.compile(r"[\w.\\]*$")
 _NAMED = re.compile(r'"?([\w]+(?:\.[\w]+)?)"?')
 
 
-def lines(session: Session) -> Iterator[str]:
+def lines(context: Context, catalog: Catalog) -> Iterator[str]:
     """Read statements from the terminal and yield them one by one, until Ctrl-D."""
-    completer = Words(session)
+    completer = ShellCompleter(context, catalog)
     prompt: PromptSession[str] = PromptSession(
-        history=Remembered(str(history_path())),
+        history=RedactedHistory(str(history_path())),
         completer=completer,
         complete_while_typing=False,
         multiline=Condition(lambda: not is_whole(prompt.default_buffer.text)),
@@ -74,18 +75,18 @@ def history_path() -> Path:
     return path
 
 
-class Remembered(FileHistory):
+class RedactedHistory(FileHistory):
     """A history file in which secrets are redacted."""
 
     def store_string(self, string: str) -> None:
         super().store_string(redact(string))
 
 
-class Words(Completer):
+class ShellCompleter(Completer):
     """Completes commands and options, and in SQL the names of tables, columns and keywords."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, context: Context, catalog: Catalog) -> None:
+        self._context, self._catalog = context, catalog
         self._names: list[str] | None = None
         self._columns: dict[str, tuple[str, ...]] = {}
 
@@ -101,7 +102,7 @@ class Words(Completer):
         if is_sql(text) and (" " in text or "\n" in text):
             yield from self._sql(text)
         elif text.startswith("\\"):
-            yield from self._short(text)
+            yield from self._backslash_command(text)
         else:
             yield from self._command(text)
 
@@ -109,21 +110,21 @@ class Words(Completer):
         from deltasql.cli.main import main
 
         try:
-            words = shlex.split(text)
+            arguments = shlex.split(text)
         except ValueError:  # a quote is not closed yet
             return
-        last = "" if not text or text[-1].isspace() else words.pop()
-        found = ShellComplete(main, {"obj": self._session.context}, "deltasql", "")
-        for item in found.get_completions(words, last):
+        last = "" if not text or text[-1].isspace() else arguments.pop()
+        found = ShellComplete(main, {"obj": self._context}, "deltasql", "")
+        for item in found.get_completions(arguments, last):
             if item.type == "plain":
                 yield Completion(str(item.value), -len(last), display_meta=item.help or "")
-        if not words:
-            yield from _starting(last, [*_SHORTS, *KEYWORDS])
+        if not arguments:
+            yield from _starting(last, [*_BACKSLASH_COMMANDS, *KEYWORDS])
 
-    def _short(self, text: str) -> Iterator[Completion]:
+    def _backslash_command(self, text: str) -> Iterator[Completion]:
         command, space, rest = text.partition(" ")
         if not space:
-            yield from _starting(command, _SHORTS)
+            yield from _starting(command, _BACKSLASH_COMMANDS)
         elif command == "\\d":
             yield from _starting(rest, self._tables())
 
@@ -138,7 +139,7 @@ class Words(Completer):
     def _tables(self) -> list[str]:
         if self._names is None:
             try:
-                self._names = [each.full_name for each in self._session.catalog.tables()]
+                self._names = [each.full_name for each in self._catalog.tables()]
             except TxnLogError:
                 return []
         return self._names
@@ -146,7 +147,7 @@ class Words(Completer):
     def _columns_of(self, name: str) -> tuple[str, ...]:
         if name not in self._columns:
             try:
-                found = self._session.catalog.table(name).snapshot().schema.names
+                found = self._catalog.table(name).snapshot().schema.names
             except TxnLogError:
                 return ()
             self._columns[name] = found

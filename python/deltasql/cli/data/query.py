@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deltasql.cli.context import Context, nearest
-from deltasql.cli.data.rows import most_rows, show_rows
+from deltasql.cli.options import comma_separated, require_known
 from deltasql.cli.progress import busy
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
+    from deltasql.cli.context import Context
 
 
 @click.command()
@@ -39,16 +39,18 @@ def query(
       deltasql query "SELECT count(*) AS n FROM sales@0"
     """
     if (sql is None) == (file is None):
-        raise click.UsageError("give the SQL, - for stdin, or a file by --file.")
+        raise click.UsageError("Give the SQL, - for stdin, or --file with the name of a file.")
     with context.open() as catalog:
-        answer(context, catalog, sql_text(sql, file), limit=limit, timeout=timeout)
+        run_query(context, catalog, sql_text(sql, file), limit=limit, timeout=timeout)
 
 
 @click.command()
 @click.argument("table")
-@click.option("-n", "rows", type=click.IntRange(1), default=10, show_default=True, help="Rows.")
+@click.option(
+    "-n", "rows", type=click.IntRange(1), default=10, show_default=True, help="Number of rows."
+)
 @click.option("--version", type=click.IntRange(0), help="Read this version. Default: the latest.")
-@click.option("--columns", metavar="COLUMN,…", help="Only these.")
+@click.option("--columns", metavar="COLUMN,…", help="Show only these columns.")
 @click.pass_obj
 def head(context: Context, table: str, rows: int, version: int | None, columns: str | None) -> None:
     """Show the first rows of TABLE.
@@ -62,17 +64,16 @@ def head(context: Context, table: str, rows: int, version: int | None, columns: 
     with context.open_table(table) as (catalog, name):
         snapshot = catalog.table(name).snapshot(version)
         known = snapshot.schema.names
-        chosen = [each.strip() for each in (columns or "").split(",") if each.strip()]
+        chosen = comma_separated(columns)
         for each in chosen:
-            if each not in known:
-                raise click.UsageError(f"{name} has no column {each!r}.{nearest(each, known)}")
+            require_known(each, known, f"{name} has no column")
         what = ", ".join(map(_quoted, chosen)) or "*"
         place = ".".join(map(_quoted, split_table_name(name)))
         sql = f"SELECT {what} FROM {place}@{snapshot.version} LIMIT {rows}"  # noqa: S608 - quoted
-        answer(context, catalog, sql, limit=rows)
+        run_query(context, catalog, sql, limit=rows)
 
 
-def answer(
+def run_query(
     context: Context,
     catalog: Catalog,
     sql: str,
@@ -81,12 +82,12 @@ def answer(
     timeout: float | None = None,
 ) -> None:
     """Run a query and print its rows."""
-    most = limit or most_rows(context)
+    most = limit or context.output.result_limit
     # One row more than is printed: it shows that the result is longer.
-    asked = limit if limit is not None or most is None else most + 1
+    fetched = limit if limit is not None or most is None else most + 1
     with busy("running the query", color=context.color):
-        found = catalog.query(sql, limit=asked, timeout=timeout)
-    show_rows(context, found, most)
+        found = catalog.query(sql, limit=fetched, timeout=timeout)
+    context.output.query_result(found, most)
 
 
 def sql_text(sql: str | None, file: str | None) -> str:

@@ -10,24 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from deltasql.cli.commands import error_text, is_closed_pipe
-from deltasql.cli.context import EXIT_WRONG, Context, talk
-from deltasql.cli.data.query import answer
+from deltasql.cli.context import EXIT_WRONG, Context
+from deltasql.cli.data.query import run_query
+from deltasql.cli.data.statements import HELP, is_sql, statements
+from deltasql.cli.output import message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deltasql.api.catalog.catalog import Catalog
 
-SQL_WORDS = ("select", "with", "from", "values", "explain", "describe", "summarize", "show", "(")
-HELP = """\
-SQL ends with a semicolon and may span lines; sales@3 is version 3 of sales.
-Everything else is a command as on the command line, without `deltasql`: table list, head sales.
-
-  \\d            tables                     \\d sales     columns of a table
-  \\f json       format of answers          \\?           this help
-  \\q            leave, as exit and Ctrl-D  --help       all commands
-"""
-_SHORT = {"help": "\\?", "?": "\\?", "exit": "\\q", "quit": "\\q"}
+_ALIASES = {"help": "\\?", "?": "\\?", "exit": "\\q", "quit": "\\q"}
 
 
 @click.command()
@@ -47,8 +40,8 @@ def shell(context: Context) -> None:
         if session.is_terminal:
             from deltasql.cli.data.prompt import lines  # late import: optional package
 
-            talk(f"{catalog.uri}; \\? for help, \\q to leave")
-            session.run(lines(session))
+            message(f"{catalog.uri}; \\? for help, \\q to leave")
+            session.run(lines(session.context, catalog))
         else:
             session.run(statements(sys.stdin))
             if session.failures:
@@ -67,11 +60,11 @@ class Session:
     def run(self, given: Iterable[str]) -> None:
         """Run statements until the input ends or one of them quits the shell."""
         for text in given:
-            words = text.strip()
-            if words and _SHORT.get(words, words) == "\\q":
+            statement = text.strip()
+            if _ALIASES.get(statement, statement) == "\\q":
                 return
-            if words:
-                self.run_one(words)
+            if statement:
+                self.run_one(statement)
 
     def run_one(self, text: str) -> None:
         """Run a command or a query; an error is printed and counted, not raised."""
@@ -80,10 +73,12 @@ class Session:
         try:
             if is_sql(text):
                 self._query(text)
-            elif text in _SHORT or text.startswith("\\"):
-                self._short(_SHORT.get(text, text))
+            elif text in _ALIASES or text.startswith("\\"):
+                self._backslash_command(_ALIASES.get(text, text))
             else:
-                code = main.main(_words(text), "deltasql", standalone_mode=False, obj=self.context)
+                code = main.main(
+                    _arguments(text), "deltasql", standalone_mode=False, obj=self.context
+                )
                 self.failures += code not in (None, 0)
         except click.ClickException as error:
             self.failures += 1
@@ -98,9 +93,9 @@ class Session:
             self._fail(f"Error: {error_text(error, verbose=self.context.verbose)}")
 
     def _query(self, text: str) -> None:
-        answer(self.context, self.catalog, text.rstrip().removesuffix(";"))
+        run_query(self.context, self.catalog, text.rstrip().removesuffix(";"))
 
-    def _short(self, text: str) -> None:
+    def _backslash_command(self, text: str) -> None:
         command, _, rest = text.partition(" ")
         if command == "\\d" and rest.strip():
             self.run_one(f"query {shlex.quote(f'DESCRIBE {rest.strip()}')}")
@@ -110,58 +105,22 @@ class Session:
             from deltasql.cli.output import FORMATS
 
             if rest.strip() not in FORMATS:
-                self._fail(f"Error: formats are {', '.join(FORMATS)}")
+                self._fail(f"Error: the format must be one of {', '.join(FORMATS)}")
             else:
                 self.context = replace(self.context, format=rest.strip())
-                talk(f"answers are written as {self.context.format} now")
+                message(f"results are now printed as {self.context.format}")
         elif command == "\\?":
-            talk(HELP)
+            message(HELP)
         else:
-            self._fail(f"Error: {command} is not known; \\? lists what is")
+            self._fail(f"Error: unknown command {command}; \\? lists the commands")
 
     def _fail(self, text: str) -> None:
         self.failures += 1
-        talk(text)
+        message(text)
 
 
-def _words(text: str) -> list[str]:
+def _arguments(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:  # a quote is not closed
         raise click.UsageError(str(error)) from None
-
-
-def statements(lines: Iterable[str]) -> Iterable[str]:
-    """Yield statements: SQL up to its semicolon, or one line that is a command.
-
-    Comment lines between statements are skipped.
-
-    >>> list(statements(["table list", "SELECT 1", "FROM sales;", "# a remark", "mirror status"]))
-    ['table list', 'SELECT 1\\nFROM sales;', 'mirror status']
-    """
-    kept: list[str] = []
-    for line in lines:
-        text = line.rstrip("\r\n")
-        if not kept and text.lstrip().startswith(("#", "--")):
-            continue
-        kept.append(text)
-        if is_whole("\n".join(kept)):
-            yield "\n".join(kept)
-            kept = []
-    if any(each.strip() for each in kept):
-        yield "\n".join(kept)
-
-
-def is_sql(text: str) -> bool:
-    """Return whether a text is SQL and not a command; its first word decides.
-
-    >>> is_sql("SELECT 1"), is_sql("(SELECT 1)"), is_sql("table list"), is_sql("show tables")
-    (True, True, False, True)
-    """
-    start = text.lstrip().lower()
-    return start.startswith("(") or start.split(maxsplit=1)[:1] in [[word] for word in SQL_WORDS]
-
-
-def is_whole(text: str) -> bool:
-    """Return whether a statement is complete; SQL is, once it ends with a semicolon."""
-    return not is_sql(text) or text.rstrip().endswith(";")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltasql.cli.context import Context, talk
-from deltasql.cli.output import visible
-from deltasql.cli.signals import stopping
+from deltasql.cli.options import limit_option
+from deltasql.cli.output import echo, message, visible
+from deltasql.cli.services import stopping
 from deltasql.model.counts import many
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.inspect.history import RecentCommit
+    from deltasql.cli.context import Context
     from deltasql.mirror.publish.status import MirrorStatus
 
 COLUMNS = ("committed_at", "table", "version", "operation", "metrics", "group_size")
@@ -38,13 +39,7 @@ _SHOWN = 20
     metavar="SECONDS",
     help="Polling interval.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=_SHOWN,
-    show_default=True,
-    help="Maximum number of earlier commits to show.",
-)
+@limit_option(_SHOWN, "earlier commits to show", most=1000)
 @click.pass_obj
 def watch(context: Context, once: bool, every: float, limit: int) -> None:
     """Watch commits and the mirror lag of all tables, until Ctrl-C.
@@ -65,16 +60,16 @@ def watch(context: Context, once: bool, every: float, limit: int) -> None:
             _live(context, catalog, stop, every, limit)
         else:
             _lines(catalog, stop, every)
-    talk("stopped")
+    message("stopped")
 
 
 def _lines(catalog: Catalog, stop: Event, every: float) -> None:
     """Print every new commit as one line of JSON and flush it."""
     watching = catalog.inspect.watch()
-    talk("watching; stop with SIGTERM or Ctrl-C")
+    message("watching; stop with SIGTERM or Ctrl-C")
     while not stop.is_set():
         for commit in watching.poll():
-            click.echo(json.dumps(commit.to_dict(), default=_text))
+            echo(json.dumps(commit.to_dict(), default=_text))
         sys.stdout.flush()
         stop.wait(every)
 
@@ -90,11 +85,11 @@ def _live(context: Context, catalog: Catalog, stop: Event, every: float, limit: 
         while not stop.is_set():
             for commit in watching.poll():
                 latest.appendleft(commit)
-            live.update(_picture(latest, catalog.mirror.status(files=False)), refresh=True)
+            live.update(_screen(latest, catalog.mirror.status(files=False)), refresh=True)
             stop.wait(every)
 
 
-def _picture(commits: Iterable[RecentCommit], mirror: Iterable[MirrorStatus]) -> RenderableType:
+def _screen(commits: Iterable[RecentCommit], mirror: Iterable[MirrorStatus]) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -117,8 +112,8 @@ def lag_text(mirror: Iterable[MirrorStatus]) -> str:
         return "mirror: everything is published"
     worst = max(found, key=lambda each: each.lag_s)
     waiting = sum(each.pending for each in found)
-    shut = sum(each.state in ("FAILED", "QUARANTINED") for each in found)
-    failing = f", failing: {many(shut, 'target')}" if shut else ""
+    failed = sum(each.state in ("FAILED", "QUARANTINED") for each in found)
+    failing = f", failing: {many(failed, 'target')}" if failed else ""
     longest = f"{worst.table} for {worst.lag_s:,.1f} s"
     return f"mirror: {many(waiting, 'version')} to publish{failing}; {longest}"
 

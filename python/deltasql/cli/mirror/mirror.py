@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from deltasql.cli.commands import Commands
-from deltasql.cli.context import (
-    EXIT_WRONG,
-    Context,
-    fail_unless,
-    make_sure,
-    nearest,
-    show_report,
-    talk,
-)
-from deltasql.cli.operate.metrics import metrics_served, opentelemetry_option
+from deltasql.cli.context import Context, fail_unless
+from deltasql.cli.options import dry_run_option, require_known, yes_option
+from deltasql.cli.output import confirm, message
 from deltasql.cli.progress import busy, counted, of_mirror, of_phase, progress
-from deltasql.cli.signals import stopping
+from deltasql.cli.services import metrics_served, opentelemetry_option, stopping
 from deltasql.model.counts import many
 
 if TYPE_CHECKING:
@@ -67,8 +60,7 @@ def status(context: Context, table: str | None, check: bool, fast: bool) -> None
     with context.open_tables(table) as (catalog, name):
         found = catalog.mirror.status(name, files=not fast)
     context.output.rows([asdict(each) for each in found], STATUS)
-    if check and any(each.is_unhealthy for each in found):
-        raise click.exceptions.Exit(EXIT_WRONG)
+    fail_unless(not check or not any(each.is_unhealthy for each in found))
 
 
 @mirror.command()
@@ -107,9 +99,9 @@ def run(
         context.open() as catalog,
         stopping() as stop,
     ):
-        talk("reconciling" if once else "reconciling; stop with SIGTERM or Ctrl-C")
+        message("reconciling" if once else "reconciling; stop with SIGTERM or Ctrl-C")
         published = _run_once(context, catalog, stop) if once else _run(context, catalog, stop)
-    talk(f"stopped; {many(published, 'version')} published")
+    message(f"stopped; {many(published, 'version')} published")
 
 
 @mirror.command()
@@ -127,7 +119,7 @@ def publish(context: Context, table: str | None) -> None:
         counted("publishing", color=context.color) as on_progress,
     ):
         published = catalog.mirror.publish(name, on_progress=on_progress)
-    talk(f"{many(published, 'version')} published")
+    message(f"{many(published, 'version')} published")
 
 
 @mirror.command()
@@ -155,7 +147,7 @@ def checkpoint(context: Context, table: str) -> None:
     is_flag=True,
     help="Replace files that differ; the old files are moved to a backup folder.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the differences and what would be written.")
+@dry_run_option("Show the differences and what would be written.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing files.")
 @click.pass_obj
 def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) -> None:
@@ -167,19 +159,19 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
     """
     with context.open_table(table) as (catalog, name):
         if force and not dry_run:
-            _ask(catalog, name, f"Replace what differs in the log of {name}?", yes=yes)
+            _confirm(catalog, name, f"Replace the files that differ in the log of {name}?", yes=yes)
         with progress(of_phase, color=context.color) as on_progress:
             report = catalog.mirror.repair(
                 name, force=force, dry_run=dry_run, on_progress=on_progress
             )
-    show_report(context, report)
+    context.output.report(report)
     fail_unless(report.ok or dry_run)
 
 
 @mirror.command()
 @click.argument("table")
-@click.option("--dry-run", is_flag=True, help="List the commits without accepting them.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option("List the commits without accepting them.")
+@yes_option
 @click.pass_obj
 def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """Accept commits that another writer added to the log without the database.
@@ -190,21 +182,21 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """
     with context.open_table(table) as (catalog, name):
         if dry_run:
-            with busy(f"looking at {name}", color=context.color):
+            with busy(f"reading the log of {name}", color=context.color):
                 # There is no dry run of `adopt`; both commands act on the same commits.
                 found = catalog.mirror.reject(name, dry_run=True)
             context.output.record({"table": found.table, "foreign_versions": found.rejected})
             return
-        _ask(catalog, name, f"Make the foreign commits in the log of {name} part of it?", yes=yes)
-        with busy(f"taking over {name}", color=context.color):
+        _confirm(catalog, name, f"Accept the foreign commits in the log of {name}?", yes=yes)
+        with busy(f"adopting commits of {name}", color=context.color):
             report = catalog.mirror.adopt(name)
-    show_report(context, report)
+    context.output.report(report)
 
 
 @mirror.command()
 @click.argument("table")
-@click.option("--dry-run", is_flag=True, help="List the commits without moving them.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option("List the commits without moving them.")
+@yes_option
 @click.pass_obj
 def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """Move commits of another writer out of the log, and publish ours.
@@ -215,10 +207,10 @@ def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """
     with context.open_table(table) as (catalog, name):
         if not dry_run:
-            _ask(catalog, name, f"Take the foreign commits of {name} out of its log?", yes=yes)
-        with busy(f"clearing the log of {name}", color=context.color):
+            _confirm(catalog, name, f"Move the foreign commits of {name} out of its log?", yes=yes)
+        with busy(f"rejecting commits of {name}", color=context.color):
             report = catalog.mirror.reject(name, dry_run=dry_run)
-    show_report(context, report)
+    context.output.report(report)
 
 
 @mirror.command()
@@ -235,7 +227,7 @@ def duckdb(context: Context, path: str) -> None:
 
     with context.open() as catalog:
         deltasql.mirror_duckdb(catalog, path)
-    talk(f"{path} follows the catalog")
+    message(f"{path} is now updated after each commit")
 
 
 @mirror.group(cls=Commands)
@@ -280,14 +272,14 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
         catalog.mirror.add_target(full_name, name, location)
         with counted(f"publishing to {name}", color=context.color) as on_progress:
             published = catalog.mirror.publish(full_name, on_progress=on_progress)
-    talk(f"{many(published, 'version')} published")
+    message(f"{many(published, 'version')} published")
 
 
 @targets.command(name="remove")
 @click.argument("table")
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option()
+@yes_option
 @click.pass_obj
 def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: bool) -> None:
     """Stop publishing a table to another location; its files stay there.
@@ -298,21 +290,20 @@ def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: b
     """
     with context.open_table(table) as (catalog, full_name):
         known = {each.name: each.location for each in catalog.mirror.targets(full_name)}
-        if name not in known:
-            raise click.UsageError(f"{full_name} has no target {name!r}.{nearest(name, known)}")
+        require_known(name, known, f"{full_name} has no target")
         place = known[name]
         if dry_run:
-            talk(f"would publish {full_name} no longer to {place}")
+            message(f"would stop publishing {full_name} to {place}")
             return
-        make_sure(f"Publish {full_name} no longer to {place}?", yes=yes)
+        confirm(f"Stop publishing {full_name} to {place}?", yes=yes)
         catalog.mirror.remove_target(full_name, name)
-    talk(f"{full_name} is published no longer to {place}; what lies there stays")
+    message(f"{full_name} is no longer published to {place}; the files there stay")
 
 
-def _ask(catalog: Catalog, name: str, question: str, *, yes: bool) -> None:
+def _confirm(catalog: Catalog, name: str, question: str, *, yes: bool) -> None:
     """Ask for confirmation; raise first if the table does not exist."""
     catalog.table(name)
-    make_sure(question, yes=yes)
+    confirm(question, yes=yes)
 
 
 def _run(context: Context, catalog: Catalog, stop: threading.Event) -> int:

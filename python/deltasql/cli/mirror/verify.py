@@ -8,12 +8,11 @@ import click
 
 from deltasql.cli.context import Context, fail_unless
 from deltasql.cli.operate.spark import session_for
-from deltasql.cli.output import say
 from deltasql.cli.progress import of_phase, progress
 
 if TYPE_CHECKING:
-    from deltasql.mirror.verify.verify import Versions
-    from deltasql.operations.verify.report import DataChecks
+    from deltasql.verify.report import DataChecks
+    from deltasql.verify.verify_log import Versions
 
 COLUMNS = ("table", "ok", "sql_version", "log_version", "commits", "pending", "total", "location")
 
@@ -56,7 +55,7 @@ def verify(
       deltasql verify sales --all-versions --data counts
     """
     if all_versions and sample is not None:
-        raise click.UsageError("--all-versions and --sample both choose versions: give one.")
+        raise click.UsageError("--all-versions and --sample cannot be used together.")
     versions: Versions = "all" if all_versions else "head" if sample is None else "sample"
     with (
         session_for(engine),
@@ -75,7 +74,7 @@ def verify(
         )
     if context.format == "table":
         for report in reports:
-            say(report.summary())
+            context.output.report(report)
     else:
         context.output.rows([report.to_dict() for report in reports], COLUMNS)
     fail_unless(all(report.ok for report in reports))

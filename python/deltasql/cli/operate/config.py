@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltasql.cli.commands import Commands
-from deltasql.cli.context import Context, fail_unless, nearest, talk
+from deltasql.cli.context import Context, fail_unless
+from deltasql.cli.options import require_known
+from deltasql.cli.output import message
 from deltasql.cli.progress import busy
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from deltasql.config import Config
@@ -42,9 +45,8 @@ def show(context: Context, section: str | None, changed: bool) -> None:
 
     rows = [each._asdict() for each in Config.load().describe()]
     sections = sorted({*Config.model_fields})
-    if section is not None and section not in sections:
-        raise click.UsageError(f"no section is called {section!r}.{nearest(section, sections)}")
     if section is not None:
+        require_known(section, sections, "There is no section")
         rows = [row for row in rows if row["key"].partition(".")[0] == section]
     if changed:
         rows = [row for row in rows if row["source"] != "default"]
@@ -66,32 +68,34 @@ def check(context: Context) -> None:
     from deltasql.config import Config
 
     loaded = Config.load()
-    talk("the settings are valid")
+    message("the settings are valid")
     names = {name: name for name in loaded.catalogs}
     if context.uri is not None and context.uri not in names:
         names["(named)"] = context.uri
     with busy("connecting", color=context.color):
-        rows = [_checked(loaded, name, place) for name, place in names.items()]
+        rows = [_checked(loaded, name, location) for name, location in names.items()]
     context.output.rows(rows, CHECKS)
     if not rows:
-        talk("no catalog is named: nothing was connected to")
+        message("the configuration has no catalogs: no connection was checked")
     fail_unless(all(row["ok"] for row in rows))
 
 
-def _checked(config: Config, name: str, place: str) -> dict[str, Any]:
+def _checked(config: Config, name: str, location: str) -> dict[str, Any]:
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.catalog.connect import is_new, pending_migrations, resolved
     from deltasql.exceptions import TxnLogError
 
     row: dict[str, Any] = dict.fromkeys(CHECKS) | {"catalog": name, "ok": False}
     try:
-        uri = resolved(place, config)
+        uri = resolved(location, config)
         row |= {"uri": str(uri), "backend": uri.backend}
         if is_new(uri, config):
-            return row | {"problem": "there is no catalog yet: deltasql init creates it"}
+            return row | {"problem": "the catalog does not exist: create it with deltasql init"}
         pending = pending_migrations(uri, config)
         if pending:
-            return row | {"problem": f"{len(pending)} migrations are pending: deltasql migrate"}
+            return row | {
+                "problem": f"{many(len(pending), 'migration')} pending: apply with deltasql migrate"
+            }
         with Catalog(uri, config, migrate=False) as catalog:
             health = catalog.health()
         return row | {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from deltasql.cli.context import Context, fail_unless, talk
+from deltasql.cli.context import Context, fail_unless
+from deltasql.cli.output import message
 from deltasql.cli.progress import busy
 from deltasql.model.counts import many
 
@@ -25,16 +26,16 @@ def doctor(context: Context, table: str | None, problems: bool) -> None:
     Example:
       deltasql doctor
     """
-    with busy("examining", color=context.color):
+    with busy("checking", color=context.color):
         if context.held is not None:
             report = context.held.inspect.doctor(table=table)
         else:
-            from deltasql.api.inspect.examine import examine
+            from deltasql.api.functions import examine
 
             report = examine(context.catalog_uri(), table=table)
     rows = [each.to_dict() for each in report.checks if not problems or each.status != "ok"]
     context.output.rows(rows, COLUMNS)
     if context.format == "table":
         warned = many(report.warnings, "warning")
-        talk(f"{many(len(report.checks), 'check')}, {report.failures} failed, {warned}")
+        message(f"{many(len(report.checks), 'check')}, {report.failures} failed, {warned}")
     fail_unless(report.ok)

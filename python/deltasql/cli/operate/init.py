@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deltasql.cli.context import Context, make_sure, talk
+from deltasql.cli.options import dry_run_option, yes_option
+from deltasql.cli.output import confirm, message
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
+    from deltasql.cli.context import Context
 
 PENDING = ("migration", "name", "state")
 
@@ -20,15 +23,15 @@ PENDING = ("migration", "name", "state")
 @click.argument("uri", required=False)
 @click.option(
     "--data-root",
-    metavar="PLACE",
+    metavar="LOCATION",
     help="Where the data files of new tables go: a folder, or a bucket such as s3://bucket/lake.",
 )
 @click.pass_obj
 def init(context: Context, uri: str | None, data_root: str | None) -> None:
     """Create a catalog at URI; do nothing if it exists.
 
-    On PostgreSQL, tell writers where the data files of new tables go (--data-root). It is a setting
-    of the client, not of the database; the printed next steps include it.
+    On PostgreSQL, writers need to know where the data files of new tables go (--data-root). This is
+    a setting of the client, not of the database; the printed next steps include it.
 
     \b
     Example:
@@ -52,20 +55,20 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
             "tables": health.tables,
         }
     )
-    talk("the catalog is created" if created else "the catalog was there already")
-    talk("\nnext steps:")
+    message("the catalog was created" if created else "the catalog exists already")
+    message("\nnext steps:")
     shown, hint = str(catalog.uri), ""
     if place.password is not None:  # do not print the password
         if place.password in named:
-            hint = "  # with the password in the place of ***"
+            hint = "  # replace *** by the password"
         else:
             shown = named  # the password comes from an environment variable
-    talk(f"  export DELTASQL_URI='{shown}'{hint}")
+    message(f"  export DELTASQL_URI='{shown}'{hint}")
     if root is not None:
-        talk(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}  # for all who write")
-    talk("  deltasql table create sales id:bigint day:date --partition-by day")
-    talk("  deltasql import --help")
-    talk("  deltasql shell")
+        message(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}  # for every writer")
+    message("  deltasql table create sales id:bigint day:date --partition-by day")
+    message("  deltasql import --help")
+    message("  deltasql shell")
 
 
 def _data_root(given: str | None, catalog: Catalog) -> str | None:
@@ -80,14 +83,14 @@ def _data_root(given: str | None, catalog: Catalog) -> str | None:
             return None
         given = "lake"
         if sys.stdin.isatty():
-            question = "Where do the files of new tables go (a folder, or a URL of a bucket)"
+            question = "Folder or bucket URL for the data files of new tables"
             given = click.prompt(question, default=absolute_location(given), err=True)
     return absolute_location(given)
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="List pending migrations without applying them.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option("List pending migrations without applying them.")
+@yes_option
 @click.pass_obj
 def migrate(context: Context, dry_run: bool, yes: bool) -> None:
     """Upgrade the catalog's database schema to this release.
@@ -106,10 +109,10 @@ def migrate(context: Context, dry_run: bool, yes: bool) -> None:
     pending = pending_migrations(place)
     state = "pending"
     if pending and not dry_run:
-        make_sure(f"Apply {len(pending)} migrations to {place}?", yes=yes)
+        confirm(f"Apply {many(len(pending), 'migration')} to {place}?", yes=yes)
         deltasql.connect(place).close()
         state = "applied"
     rows = [{"migration": number, "name": name, "state": state} for number, name in pending]
     context.output.rows(rows, PENDING)
     if not pending:
-        talk("the schema is up to date")
+        message("the schema is up to date")

@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltasql.cli.context import Context, make_sure, nearest, talk
 from deltasql.cli.operate.spark import session_for
+from deltasql.cli.options import (
+    comma_separated,
+    dry_run_option,
+    key_and_value,
+    require_known,
+    spark_option,
+    yes_option,
+)
+from deltasql.cli.output import confirm, message
 from deltasql.cli.progress import busy, counted, of_phase, progress
 from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.cli.context import Context
 
 
 @click.command()
@@ -27,8 +35,8 @@ if TYPE_CHECKING:
     "--target-size", type=click.IntRange(1), metavar="BYTES", help="Target size of new files."
 )
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Only these partitions.")
-@click.option("--engine", type=click.Choice(["spark"]), help="Rewrite with Spark executors.")
-@click.option("--dry-run", is_flag=True, help="Show what would be rewritten without doing it.")
+@spark_option("Rewrite with Spark executors.")
+@dry_run_option("Show what would be rewritten without doing it.")
 @click.pass_obj
 def optimize(
     context: Context,
@@ -47,16 +55,20 @@ def optimize(
     Example:
       deltasql optimize sales --z-order id
     """
-    columns = [each.strip() for each in (z_order or "").split(",") if each.strip()]
+    columns = comma_separated(z_order)
     with context.open_table(table) as (catalog, name):
-        _refuse_unknown(catalog, name, columns)
+        known = catalog.table(name).snapshot().schema.names if columns else ()
+        for each in columns:
+            if each.partition(".")[0] not in known:
+                require_known(each, known, f"{name} has no column")
         options: dict[str, Any] = {
             "target_size": target_size,
             "dry_run": dry_run,
             "engine": engine,
         }
         if where:
-            options["partition_filters"] = [_filter(each) for each in where]
+            filters = [key_and_value(each, "A partition", "COLUMN=VALUE") for each in where]
+            options["partition_filters"] = [(column, "=", value) for column, value in filters]
         with (
             session_for(engine),
             counted(f"optimizing {name}", color=context.color) as on_progress,
@@ -83,12 +95,10 @@ def optimize(
 @click.option(
     "--lite", is_flag=True, help="Delete only files that the log records as removed (default)."
 )
-@click.option(
-    "--engine", type=click.Choice(["spark"]), help="List the folder with Spark executors."
-)
+@spark_option("List the folder with Spark executors.")
 @click.option("--force", is_flag=True, help="Allow a retention shorter than the table's.")
-@click.option("--dry-run", is_flag=True, help="List the files without deleting them.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option("List the files without deleting them.")
+@yes_option
 @click.pass_obj
 def vacuum(
     context: Context,
@@ -112,12 +122,12 @@ def vacuum(
       deltasql vacuum sales --dry-run
     """
     if uncommitted == (table is not None):
-        raise click.UsageError("give a TABLE, or --uncommitted without one.")
+        raise click.UsageError("Give a TABLE, or --uncommitted without a table.")
     if table is None:
         _vacuum_uncommitted(context, dry_run=dry_run, yes=yes)
         return
     if full and lite:
-        raise click.UsageError("--full and --lite are two ways to look: give one.")
+        raise click.UsageError("--full and --lite cannot be used together.")
     options: dict[str, Any] = {
         "retention_hours": retention_hours,
         "full": full,
@@ -125,26 +135,29 @@ def vacuum(
         "engine": engine,
     }
     with context.open_table(table) as (catalog, name), session_for(engine):
-        first = f"{name}: looking for files"
+        first = f"{name}: searching for files"
         with progress(of_phase, first=first, color=context.color) as on_progress:
             found = catalog.vacuum(name, dry_run=True, on_progress=on_progress, **options)
         if found and not dry_run:
-            make_sure(f"Delete {many(len(found), 'file')} of {name}?", yes=yes)
+            confirm(f"Delete {many(len(found), 'file')} of {name}?", yes=yes)
             with progress(of_phase, color=context.color) as on_progress:
                 found = catalog.vacuum(name, dry_run=False, on_progress=on_progress, **options)
-    context.output.rows([{"path": path} for path in found], ("path",))
-    talk(f"{many(len(found), 'file')} {'would be deleted' if dry_run else 'deleted'}")
+    _show_deleted(context, found, dry_run=dry_run)
 
 
 def _vacuum_uncommitted(context: Context, *, dry_run: bool, yes: bool) -> None:
     with context.open() as catalog:
         found = catalog.vacuum_uncommitted()
         if found and not dry_run:
-            make_sure(f"Delete {many(len(found), 'file')} without a table?", yes=yes)
+            confirm(f"Delete {many(len(found), 'file')} that belong to no table?", yes=yes)
         if not dry_run:
             found = catalog.vacuum_uncommitted(dry_run=False)
-    context.output.rows([{"path": path} for path in found], ("path",))
-    talk(f"{many(len(found), 'file')} {'would be deleted' if dry_run else 'deleted'}")
+    _show_deleted(context, found, dry_run=dry_run)
+
+
+def _show_deleted(context: Context, paths: Sequence[str], *, dry_run: bool) -> None:
+    context.output.rows([{"path": path} for path in paths], ("path",))
+    message(f"{many(len(paths), 'file')} {'would be deleted' if dry_run else 'deleted'}")
 
 
 @click.command()
@@ -153,8 +166,8 @@ def _vacuum_uncommitted(context: Context, *, dry_run: bool, yes: bool) -> None:
 @click.option(
     "--ignore-missing-files", is_flag=True, help="Restore even if data files are missing."
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be changed without changing it.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option("Show what would be changed without changing it.")
+@yes_option
 @click.pass_obj
 def restore(
     context: Context, table: str, to: str, ignore_missing_files: bool, dry_run: bool, yes: bool
@@ -167,7 +180,7 @@ def restore(
     Example:
       deltasql restore sales 0 --yes
     """
-    wanted = _version_or_moment(to)
+    wanted = _version_or_timestamp(to)
 
     def stage(transaction: MultiTableTransaction, name: str) -> dict[str, int]:
         return transaction.restore(name, wanted, ignore_missing_files=ignore_missing_files)
@@ -177,8 +190,8 @@ def restore(
 
 @click.command()
 @click.argument("table")
-@click.option("--dry-run", is_flag=True, help="Show what would be changed without changing it.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option("Show what would be changed without changing it.")
+@yes_option
 @click.pass_obj
 def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """Revert the last commit of TABLE; another undo restores it.
@@ -225,39 +238,25 @@ def _commit(
     """Stage a change, ask for confirmation, commit it and print its metrics."""
     metrics: dict[str, Any]
     with context.open_table(table) as (catalog, name), catalog.begin() as transaction:
-        with busy(f"looking at {name}", color=context.color):
+        with busy(f"preparing {name}", color=context.color):
             metrics = stage(transaction, name)
         if dry_run:
             transaction.rollback()
-            talk("nothing was changed")
+            message("nothing was changed")
         else:
-            make_sure(question, yes=yes)
+            confirm(question, yes=yes)
             with busy("committing", color=context.color):
                 metrics = {"version": transaction.commit()[name], **metrics}
     context.output.record(metrics)
 
 
-def _version_or_moment(text: str) -> int | str:
+def _version_or_timestamp(text: str) -> int | str:
     if text.isdecimal():
         return int(text)
     try:
         datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(
-            f"{text!r} is neither a version nor a moment such as 2024-05-01T12:00:00Z."
+            f"{text!r} is neither a version nor a timestamp such as 2024-05-01T12:00:00Z."
         ) from None
     return text
-
-
-def _refuse_unknown(catalog: Catalog, name: str, columns: Sequence[str]) -> None:
-    known = catalog.table(name).snapshot().schema.names if columns else ()
-    for each in columns:
-        if each.partition(".")[0] not in known:
-            raise click.UsageError(f"{name} has no column {each!r}.{nearest(each, known)}")
-
-
-def _filter(text: str) -> tuple[str, str, str]:
-    column, mark, value = text.partition("=")
-    if not (column and mark):
-        raise click.UsageError(f"a partition is written COLUMN=VALUE, got {text!r}.")
-    return column, "=", value

@@ -15,10 +15,7 @@ def session_for(engine: str | None) -> Iterator[None]:
     if engine != "spark":
         yield
         return
-    from deltasql.engine.spark.session import require_pyspark
+    from deltasql.engine.spark.session import started_session  # late import: for start-up time
 
-    require_pyspark()
-    from deltasql.spark.own_session import own_session  # late import: it loads pyspark
-
-    with own_session():
+    with started_session():
         yield

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from deltasql.cli.context import Context, talk
-from deltasql.cli.operate.metrics import opentelemetry_option
-from deltasql.cli.signals import stopping
+from deltasql.cli.output import message
+from deltasql.cli.services import opentelemetry_option, stopping
+
+if TYPE_CHECKING:
+    from deltasql.cli.context import Context
 
 
 @click.command()
@@ -72,12 +76,12 @@ def ui(
             token=token,
         ) as served,
     ):
-        talk(f"console at {served.address}; stop with SIGTERM or Ctrl-C")
+        message(f"console at {served.address}; stop with SIGTERM or Ctrl-C")
         if served.token_was_made:
-            talk(f"token: {served.token}")
+            message(f"token: {served.token}")
         if served.is_reachable:
-            talk("others can reach it: use it behind TLS, the token crosses the network")
+            message("other machines can reach the console: use TLS to protect the token")
         if open_browser:
             click.launch(served.address)
         stop.wait()
-    talk("stopped")
+    message("stopped")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from deltasql.cli.context import nearest
+from deltasql.cli.options import nearest
 
 # SQL names of types, and the names that Delta uses.
 _NAMES = {
@@ -62,13 +62,13 @@ def type_of(text: str) -> Any:
     elif kind in _NESTED and rest.rstrip().endswith(">"):
         return _nested(kind, _parts(rest.rstrip()[:-1]), given)
     hint = nearest(kind, [*_NAMES, *_PRIMITIVES, *_NESTED])
-    raise click.UsageError(f"{text.strip()!r} is no type.{hint}")
+    raise click.UsageError(f"{text.strip()!r} is not a type.{hint}")
 
 
 def _field(text: str) -> dict[str, Any]:
     name, colon, given = text.partition(":")
     if not (name.strip() and colon and given.strip()):
-        raise click.UsageError(f"a column is written NAME:TYPE, got {text!r}.")
+        raise click.UsageError(f"A column is written NAME:TYPE, got {text!r}.")
     bare = _NOT_NULL.sub("", given)
     return {
         "name": name.strip(),
@@ -86,7 +86,7 @@ def _nested(kind: str, parts: list[str], text: str) -> dict[str, Any]:
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     if kind == "struct":
         return {"type": "struct", "fields": [_field(each) for each in parts]}
-    raise click.UsageError(f"{text!r} is no type: write array<T>, map<K, V> or struct<a:T, …>.")
+    raise click.UsageError(f"{text!r} is not a type: write array<T>, map<K, V> or struct<a:T, …>.")
 
 
 def _parts(text: str) -> list[str]:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deltasql.cli.pages import first_of
+from deltasql.cli.options import limit_option
+from deltasql.cli.output import first_of
 
 if TYPE_CHECKING:
     from deltasql.cli.context import Context
@@ -20,13 +21,7 @@ COLUMNS = ("path", "bytes", "rows", "partition", "added_version", "deleted_rows"
     "--where", "predicate", metavar="SQL", help="Only files that can contain a matching row."
 )
 @click.option("--version", type=click.IntRange(0), help="The files of this version.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    help="Maximum number of files.",
-)
+@limit_option(100, "files")
 @click.option(
     "--order",
     type=click.Choice(["added", "size", "path"]),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltasql.cli.pages import first_of
+from deltasql.cli.output import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,11 +48,11 @@ def schema(context: Context, table: str, version: int | None, changes: bool, lim
             found = catalog.inspect.schema(name, version=version)
             context.output.rows([each.to_dict() for each in found], COLUMNS)
             return
-        told = [*first_of(lambda **page: catalog.inspect.schema_changes(name, **page), limit)]
-    if context.format in ("json", "ndjson", "yaml"):
-        context.output.rows([each.to_dict() for each in told], CHANGES)
+        history = [*first_of(lambda **page: catalog.inspect.schema_changes(name, **page), limit)]
+    if context.output.is_structured:
+        context.output.rows([each.to_dict() for each in history], CHANGES)
     else:
-        context.output.rows([row for each in told for row in _lines(each)], CHANGES)
+        context.output.rows([row for each in history for row in _lines(each)], CHANGES)
 
 
 def _lines(change: SchemaChange) -> Iterator[dict[str, Any]]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltasql.cli.output import echo
 from deltasql.cli.progress import busy
-from deltasql.cli.sizes import bar_text, count_text, size_text
-from deltasql.model.counts import many
+from deltasql.model.counts import many, size_text
 
 if TYPE_CHECKING:
     from deltasql.api.inspect.overview import Overview, TableSummary
@@ -52,7 +52,10 @@ def stats(context: Context, table: str | None, days: int, partitions: int) -> No
     Example:
       deltasql stats sales
     """
-    with context.open_tables(table) as (catalog, name), busy("adding up", color=context.color):
+    with (
+        context.open_tables(table) as (catalog, name),
+        busy("computing statistics", color=context.color),
+    ):
         if name is None:
             overview = catalog.inspect.overview(limit=10_000)
             advice = None
@@ -64,7 +67,7 @@ def stats(context: Context, table: str | None, days: int, partitions: int) -> No
     elif context.format == "table":
         _show_table(context, found)
         for suggestion in advice.suggestions if advice else ():
-            click.echo(suggestion)
+            echo(suggestion)
     else:
         context.output.record({**found.to_dict(), "advice": advice and advice.to_dict()})
 
@@ -75,7 +78,7 @@ def _show_tables(context: Context, overview: Overview) -> None:
         return
     context.output.rows([_readable(each) for each in overview.tables], TABLES)
     totals = overview.totals
-    click.echo(
+    echo(
         f"{many(totals.tables, 'table')}, {many(totals.files, 'file')}, "
         f"{size_text(totals.bytes)}; {many(totals.commits, 'commit')} in the last 24 hours",
         err=True,
@@ -111,9 +114,9 @@ def _show_table(context: Context, found: TableStats) -> None:
     if found.partition_columns:
         facts["partitions"] = count_text(skew.partitions)
     if skew.ratio is not None:
-        facts["largest against median partition"] = f"{skew.ratio:.1f} times"
+        facts["largest partition / median"] = f"{skew.ratio:.1f} times"
     output.record(facts)
-    click.echo()
+    echo()
     most = max((each.files for each in found.histogram), default=0)
     shown = [
         {
@@ -126,7 +129,7 @@ def _show_table(context: Context, found: TableStats) -> None:
     ]
     output.rows(shown, ("file_size", "files", "bytes", "share"))
     if found.partitions:
-        click.echo()
+        echo()
         largest = [
             {
                 "partition": each.label,
@@ -138,7 +141,7 @@ def _show_table(context: Context, found: TableStats) -> None:
             for each in found.partitions
         ]
         output.rows(largest, ("partition", "files", "bytes", "rows", "share"))
-    click.echo()
+    echo()
     days = [
         {
             "day": str(each.day),
@@ -150,3 +153,23 @@ def _show_table(context: Context, found: TableStats) -> None:
         for each in found.growth
     ]
     output.rows(days, ("day", "commits", "files", "bytes", "size"))
+
+
+def count_text(count: int | None) -> str:
+    """Return a number with thousands separators; an empty string for None.
+
+    >>> count_text(1234567), count_text(None)
+    ('1,234,567', '')
+    """
+    return "" if count is None else f"{count:,}"
+
+
+def bar_text(count: int, most: int, width: int = 30) -> str:
+    """Return a bar whose length is proportional to `count`; at least one character if not 0.
+
+    >>> bar_text(1, 1000), bar_text(500, 1000, 10), bar_text(0, 1000)
+    ('█', '█████', '')
+    """
+    if not count:
+        return ""
+    return "█" * max(1, round(width * count / most))

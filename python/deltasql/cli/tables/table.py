@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING
 import click
 
 from deltasql.cli.commands import Commands
-from deltasql.cli.context import Context, make_sure, nearest, talk
+from deltasql.cli.options import (
+    comma_separated,
+    dry_run_option,
+    key_and_value,
+    nearest,
+    nested_location_option,
+    require_known,
+    yes_option,
+)
+from deltasql.cli.output import confirm, message
 from deltasql.cli.tables.columns import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.cli.context import Context
     from deltasql.store.records import TableRow
 
 LIST = ("name", "location", "created_at", "is_following")
@@ -44,13 +51,16 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
       deltasql table list --namespace default
     """
     with context.open() as catalog:
-        _refuse_unknown_namespace(catalog, namespace)
+        if namespace is not None:
+            dropped_namespaces = {each.namespace for each in catalog.dropped()}
+            known = {"default", *catalog.namespaces(), *dropped_namespaces}
+            require_known(namespace, sorted(known), "There is no namespace")
         if dropped:
             rows = [
                 {
                     "name": _name_of(row),
                     "location": row.location,
-                    "dropped_at": _moment(row.dropped_at_ms or 0),
+                    "dropped_at": _timestamp(row.dropped_at_ms or 0),
                 }
                 for row in catalog.dropped()
                 if namespace in (None, row.namespace)
@@ -60,7 +70,7 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
                 {
                     "name": each.full_name,
                     "location": each.location,
-                    "created_at": _moment(each.row.created_at_ms),
+                    "created_at": _timestamp(each.row.created_at_ms),
                     "is_following": each.is_following,
                 }
                 for each in catalog.tables(namespace)
@@ -85,11 +95,7 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
 )
 @click.option("--description", help="Description of the table.")
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the table exists.")
-@click.option(
-    "--allow-nested-location",
-    is_flag=True,
-    help="Allow a location inside another table's folder, or around one.",
-)
+@nested_location_option
 @click.pass_obj
 def create(
     context: Context,
@@ -113,17 +119,18 @@ def create(
       deltasql table create orders id:bigint day:date --partition-by day
     """
     if bool(columns) == bool(schema):
-        raise click.UsageError("give the columns as NAME:TYPE, or all of them by --schema.")
+        raise click.UsageError("Give the columns either as NAME:TYPE or with --schema.")
     wanted = schema_of(columns) if schema is None else _schema_text(schema)
-    partitions = [each.strip() for each in (partition_by or "").split(",") if each.strip()]
-    _refuse_unknown(partitions, [each["name"] for each in json.loads(wanted)["fields"]])
+    partitions = comma_separated(partition_by)
+    for each in partitions:
+        require_known(each, _column_names(wanted), "There is no column")
     with context.open(create=True) as catalog:
         made = catalog.create_table(
             name,
             wanted,
             location=location,
             partition_by=partitions or None,
-            properties=_pairs(properties),
+            properties=dict(key_and_value(each, "A property") for each in properties),
             description=description,
             if_exists="ignore" if if_not_exists else "error",
             allow_nested_location=allow_nested_location,
@@ -144,7 +151,7 @@ def show(context: Context, table: str) -> None:
     with context.open_table(table) as (catalog, name):
         found = catalog.describe(name)
         columns = catalog.inspect.schema(name)
-    if context.format in ("json", "ndjson", "yaml"):
+    if context.output.is_structured:
         found["schema"] = json.loads(found["schema"])["fields"]
     else:
         found["schema"] = [
@@ -166,13 +173,13 @@ def rename(context: Context, table: str, new_name: str) -> None:
     """
     with context.open_table(table) as (catalog, name):
         made = catalog.rename(name, new_name)
-    talk(f"{name} is now {made.full_name}")
+    message(f"{name} is now {made.full_name}")
 
 
 @table.command()
 @click.argument("table")
-@click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option()
+@yes_option
 @click.pass_obj
 def drop(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """Remove TABLE from the catalog. No file is deleted; undrop restores it.
@@ -184,11 +191,11 @@ def drop(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     with context.open_table(table) as (catalog, name):
         found = catalog.table(name)
         if dry_run:
-            talk(f"would drop {name}; its files stay at {found.location}")
+            message(f"would drop {name}; its files stay at {found.location}")
             return
-        make_sure(f"Drop {name}, whose files stay at {found.location}?", yes=yes)
+        confirm(f"Drop {name}? Its files stay at {found.location}.", yes=yes)
         catalog.drop(name)
-    talk(f"{name} is dropped; deltasql table undrop {name} brings it back")
+    message(f"{name} is dropped; deltasql table undrop {name} restores it")
 
 
 @table.command()
@@ -203,17 +210,17 @@ def undrop(context: Context, name: str) -> None:
     """
     with context.open() as catalog:
         known = {_name_of(row) for row in catalog.dropped()}
-        if name not in known and (hint := nearest(name, known)):
-            raise click.UsageError(f"no dropped table is called {name!r}.{hint}")
-        back = catalog.undrop(name)
-    talk(f"{back.full_name} is back")
+        if name not in known and nearest(name, known):
+            require_known(name, known, "There is no dropped table")
+        restored = catalog.undrop(name)
+    message(f"{restored.full_name} is restored")
 
 
 @table.command(name="set")
 @click.argument("table")
 @click.argument("properties", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--description", help="Description of the table.")
-@click.option("--dry-run", is_flag=True, help="Check the values without changing anything.")
+@dry_run_option("Check the values without changing anything.")
 @click.pass_obj
 def set_properties(
     context: Context,
@@ -229,17 +236,19 @@ def set_properties(
       deltasql table set sales delta.logRetentionDuration='interval 60 days'
     """
     if not properties and description is None:
-        raise click.UsageError("give properties as KEY=VALUE, or --description.")
+        raise click.UsageError("Give properties as KEY=VALUE, or --description.")
     with context.open_table(table) as (catalog, name), catalog.begin() as transaction:
         if properties:
-            transaction.set_table_properties(name, _pairs(properties))
+            transaction.set_table_properties(
+                name, dict(key_and_value(each, "A property") for each in properties)
+            )
         if description is not None:
             transaction.set_table_description(name, description)
         if dry_run:
             transaction.rollback()
-            talk(f"would change {name}")
+            message(f"would change {name}")
             return
-    talk(f"{name} is at version {transaction.versions[name]}")
+    message(f"{name} is at version {transaction.versions[name]}")
 
 
 def _schema_text(given: str) -> str:
@@ -253,32 +262,13 @@ def _schema_text(given: str) -> str:
             return text
     except (ValueError, AttributeError, RecursionError):
         pass
-    raise click.UsageError('--schema is no Delta schema: {"type": "struct", "fields": […]}.')
+    raise click.UsageError(
+        '--schema is not a Delta schema such as {"type": "struct", "fields": […]}.'
+    )
 
 
-def _refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
-    for each in wanted:
-        if each not in known:
-            raise click.UsageError(f"there is no column {each!r}.{nearest(each, known)}")
-
-
-def _refuse_unknown_namespace(catalog: Catalog, namespace: str | None) -> None:
-    if namespace is None:
-        return
-    known = {"default", *catalog.namespaces(), *(each.namespace for each in catalog.dropped())}
-    if namespace not in known:
-        hint = nearest(namespace, sorted(known))
-        raise click.UsageError(f"there is no namespace {namespace!r}.{hint}")
-
-
-def _pairs(given: Sequence[str]) -> dict[str, str]:
-    pairs = {}
-    for each in given:
-        key, mark, value = each.partition("=")
-        if not (key and mark):
-            raise click.UsageError(f"a property is written KEY=VALUE, got {each!r}.")
-        pairs[key] = value
-    return pairs
+def _column_names(schema: str) -> list[str]:
+    return [each["name"] for each in json.loads(schema)["fields"]]
 
 
 def _name_of(row: TableRow) -> str:
@@ -288,5 +278,5 @@ def _name_of(row: TableRow) -> str:
     return join_table_name(row.namespace, row.name)
 
 
-def _moment(ms: int) -> datetime:
+def _timestamp(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)

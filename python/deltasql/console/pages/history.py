@@ -1,63 +1,95 @@
-"""The history page of a table: its commits and a short description of each."""
+"""The pages of commits: the history of a table, and transactions over several tables."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
-from deltasql.console.units import count, duration, size
+from deltasql.console.units import duration, size
+from deltasql.exceptions import TxnLogTransactionError
+from deltasql.model.counts import many
 from deltasql.model.row_changes import by_snake_case, first_number
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.responses import Response
 
     from deltasql.api.inspect.history import CommitEntry, Participant
     from deltasql.console.request import PageRequest
 
-PER_PAGE = 50
+COMMITS_PER_PAGE = 50
+TRANSACTIONS_PER_PAGE = 25
 OPERATIONS = ("WRITE", "MERGE", "DELETE", "UPDATE", "OPTIMIZE", "VACUUM END", "RESTORE")
-# Metrics that count files; writers use different names for them.
+# Metrics that count files, with the text before and after the count; writers name them differently.
 _FILES = (
-    ("+{} files", ("num_added_files", "num_files_added", "num_files", "num_target_files_added")),
-    ("−{} files", ("num_removed_files", "num_files_removed", "num_target_files_removed")),
-    ("{} files deleted", ("num_deleted_files",)),
+    ("+", "", ("num_added_files", "num_files_added", "num_files", "num_target_files_added")),
+    ("−", "", ("num_removed_files", "num_files_removed", "num_target_files_removed")),
+    ("", " deleted", ("num_deleted_files",)),
 )
 _TIMES = ("execution_time_ms", "execution_time")
 
 
-def show(ask: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """Show the commits of a table, newest first."""
-    operation = ask.text("operation")
-    inspect = ask.catalog.inspect
+    operation = request.text("operation")
+    inspect = request.catalog.inspect
     page = inspect.history(
-        ask.name, operation=operation or None, limit=PER_PAGE, cursor=ask.cursor()
+        request.name, operation=operation or None, limit=COMMITS_PER_PAGE, cursor=request.cursor()
     )
-    return ask.page(
+    return request.page(
         "history.html",
         tab="history",
-        table=inspect.table(ask.name),
+        table=inspect.table(request.name),
         page=page,
         operation=operation,
         operations=OPERATIONS,
-        is_first=ask.cursor() is None,
+        is_first=request.cursor() is None,
     )
+
+
+def transactions(request: PageRequest) -> Response:
+    """Show transactions, newest first."""
+    table = request.text("table")
+    page = request.catalog.inspect.transactions(
+        table=table or None, limit=TRANSACTIONS_PER_PAGE, cursor=request.cursor()
+    )
+    return request.page(
+        "transactions.html", page=page, table=table, is_first=request.cursor() is None
+    )
+
+
+def transaction(request: PageRequest) -> Response:
+    """Show one transaction with its participants."""
+    try:
+        event = request.catalog.inspect.transaction(request.http.path_params["txn_id"])
+    except TxnLogTransactionError as error:  # no transaction has this id
+        return request.error_page(404, error.message or str(error), error.help)
+    return request.page("transaction.html", event=event)
 
 
 def describe(commit: CommitEntry | Participant) -> list[str]:
     """Return a short description of a commit: rows and files it changed, and its duration."""
     rows, known = commit.rows, by_snake_case(commit.metrics)
-    amounts: list[tuple[str, float | None]] = [
-        ("+{} rows", rows.inserted),
-        ("{} updated", rows.updated),
-        ("−{} rows", rows.deleted),
-        *((words, first_number(known, names)) for words, names in _FILES),
-    ]
-    told = []
-    for words, amount in amounts:
-        if amount:
-            text = words.format(count(amount))
-            told.append(text.removesuffix("s") if amount == 1 and text.endswith("s") else text)
+    parts = []
+    if rows.inserted:
+        parts.append(f"+{many(rows.inserted, 'row')}")
+    if rows.updated:
+        parts.append(f"{rows.updated:,} updated")
+    if rows.deleted:
+        parts.append(f"−{many(rows.deleted, 'row')}")
+    for before, after, names in _FILES:
+        if files := _metric(known, names):
+            parts.append(f"{before}{many(int(files), 'file')}{after}")
     added = known.get("files_added")
-    if isinstance(added, dict) and (written := first_number(added, ("totalSize",))):
-        told.append(f"{size(written)} written")
-    time = first_number(known, _TIMES)
-    return [*told, duration(time / 1000)] if time else told
+    if isinstance(added, dict) and (written := _metric(added, ("totalSize",))):
+        parts.append(f"{size(written)} written")
+    if time := _metric(known, _TIMES):
+        parts.append(duration(time / 1000))
+    return parts
+
+
+def _metric(metrics: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
+    """Return the first of these metrics; None for values such as `inf`, which no page can show."""
+    number = first_number(metrics, names)
+    return number if number is not None and isfinite(number) else None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 
 from deltasql.console.pages.table import LARGE, is_large
-from deltasql.console.units import count, size
+from deltasql.console.units import count, quoted, size
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -24,10 +23,10 @@ BUDGET_S = 2.0
 TITLES = ("Optimize", "Vacuum")
 
 
-def show(ask: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """Show which tables need maintenance."""
-    inspect = ask.catalog.inspect
-    page = inspect.tables(limit=PER_PAGE, cursor=ask.cursor())
+    inspect = request.catalog.inspect
+    page = inspect.tables(limit=PER_PAGE, cursor=request.cursor())
     end = time.monotonic() + BUDGET_S
     # Advice is cached: tables skipped for lack of time are filled in when the page is reloaded.
     advised = [
@@ -39,66 +38,66 @@ def show(ask: PageRequest) -> Response:
         )
         for each in page.items
     ]
-    return ask.page(
+    return request.page(
         "maintenance.html",
         advised=advised,
         page=page,
-        jobs=ask.state.jobs.latest()[:10],
-        is_first=ask.cursor() is None,
+        jobs=request.state.jobs.latest()[:10],
+        is_first=request.cursor() is None,
     )
 
 
-def one(ask: PageRequest) -> Response:
+def one(request: PageRequest) -> Response:
     """Show which maintenance one table needs, with forms to start it."""
-    inspect = ask.catalog.inspect
-    table = inspect.table(ask.name)
-    is_part = ask.text("part") == "1"
-    is_later = not is_part and is_large(ask, table)
-    return ask.page(
+    inspect = request.catalog.inspect
+    table = inspect.table(request.name)
+    is_part = request.text("part") == "1"
+    is_later = not is_part and is_large(request, table)
+    return request.page(
         "maintenance_cards.html" if is_part else "maintenance_table.html",
         table=table,
-        advice=None if is_later else inspect.advice(ask.name),
-        stats=None if is_later else inspect.stats(ask.name),
-        jobs=ask.state.jobs.latest(ask.name)[:10],
+        advice=None if is_later else inspect.advice(request.name),
+        stats=None if is_later else inspect.stats(request.name),
+        jobs=request.state.jobs.latest(request.name)[:10],
     )
 
 
-def optimize(ask: PageRequest) -> Response:
+def optimize(request: PageRequest) -> Response:
     """Start a job that compacts small files."""
-    name = ask.catalog.inspect.table(ask.name).name
-    return _begun(ask, "Optimize", name, partial(_optimize, ask.catalog, name))
+    name = request.catalog.inspect.table(request.name).name
+    return _start(request, "Optimize", name, partial(_optimize, request.catalog, name))
 
 
-def vacuum(ask: PageRequest) -> Response:
+def vacuum(request: PageRequest) -> Response:
     """Start a job that deletes files which no retained version needs."""
-    name = ask.catalog.inspect.table(ask.name).name
-    if ask.form.get("confirm") != "yes":
-        return ask.go(f"{_place(name)}?unconfirmed=1")
-    return _begun(ask, "Vacuum", name, partial(_vacuum, ask.catalog, name))
+    name = request.catalog.inspect.table(request.name).name
+    if request.form.get("confirm") != "yes":
+        return request.go(f"{_address(name)}?unconfirmed=1")
+    return _start(request, "Vacuum", name, partial(_vacuum, request.catalog, name))
 
 
-def _place(name: str) -> str:
-    return f"/maintenance/{quote(name, safe='')}"
+def _address(name: str) -> str:
+    return f"/maintenance/{quoted(name)}"
 
 
-def _begun(ask: PageRequest, title: str, name: str, work: Work) -> Response:
+def _start(request: PageRequest, title: str, name: str, work: Work) -> Response:
     """Start a job and redirect to its page, or to the job that already runs on the table."""
-    job = ask.state.jobs.start(title, name, _place(name), work)
+    job = request.state.jobs.start(title, name, _address(name), work)
     refused = "" if job.title == title else f"?refused={title}"
-    return ask.go(f"/jobs/{job.job_id}{refused}")
+    return request.go(f"/jobs/{job.job_id}{refused}")
 
 
-def job(ask: PageRequest) -> Response:
+def job(request: PageRequest) -> Response:
     """Show the progress of a job; the page polls its state with `part=1`."""
-    found = ask.state.jobs.get(ask.request.path_params["job_id"])
+    found = request.state.jobs.get(request.http.path_params["job_id"])
     if found is None:
         raise HTTPException(404)
-    template = "job_state.html" if ask.text("part") == "1" else "job.html"
-    return ask.page(template, job=found, refused=ask.choice("refused", "", *TITLES))
+    template = "job_state.html" if request.text("part") == "1" else "job.html"
+    return request.page(template, job=found, refused=request.choice("refused", "", *TITLES))
 
 
-def _optimize(catalog: Catalog, name: str, tell: Progress) -> list[tuple[str, str]]:
-    metrics = catalog.optimize(name, on_progress=tell)
+def _optimize(catalog: Catalog, name: str, report: Progress) -> list[tuple[str, str]]:
+    metrics = catalog.optimize(name, on_progress=report)
     return [
         ("Files removed", count(metrics["numFilesRemoved"])),
         ("Files added", count(metrics["numFilesAdded"])),
@@ -106,9 +105,9 @@ def _optimize(catalog: Catalog, name: str, tell: Progress) -> list[tuple[str, st
     ]
 
 
-def _vacuum(catalog: Catalog, name: str, tell: Progress) -> list[tuple[str, str]]:
+def _vacuum(catalog: Catalog, name: str, report: Progress) -> list[tuple[str, str]]:
     freed = catalog.inspect.advice(name).vacuum.bytes
     deleted = catalog.vacuum(
-        name, dry_run=False, on_progress=lambda each: tell(each.done, each.total)
+        name, dry_run=False, on_progress=lambda each: report(each.done, each.total)
     )
     return [("Files deleted", count(len(deleted))), ("Freed, about", size(freed))]

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from deltasql.console import rows
 from deltasql.console.plots import KINDS, Plot, plot_of
-from deltasql.console.rows import some
+from deltasql.console.rows import read_limited
 from deltasql.console.values import Grid, grid_of
 from deltasql.exceptions import TxnLogError
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from deltasql.console.request import PageRequest
 
 PER_PAGE = 100
-MOST_PAGES = 100
+MAX_PAGES = 100
 TIMEOUT_S = 60.0
 _SHOWN_TABLES = 200
 LIMITS = {
-    "rows": PER_PAGE * MOST_PAGES,
-    "bytes": rows.MOST_BYTES,
+    "rows": PER_PAGE * MAX_PAGES,
+    "bytes": rows.MAX_BYTES,
     "seconds": TIMEOUT_S,
-    "csv_rows": rows.MOST_CSV_ROWS,
-    "csv_bytes": rows.MOST_CSV_BYTES,
+    "csv_rows": rows.MAX_CSV_ROWS,
+    "csv_bytes": rows.MAX_CSV_BYTES,
 }
 
 
@@ -43,81 +43,81 @@ class Result:
     has_more: bool
     is_last: bool
     """Whether this is the last page that can be shown, although there are more rows."""
-    is_cut: bool
+    is_truncated: bool
     """Whether rows were omitted because the result exceeds the size limit."""
 
 
-def show(ask: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """Show the editor; a query in the URL is filled in but not run."""
-    return _page(ask, ask.text("sql"))
+    return _page(request, request.text("sql"))
 
 
-def run(ask: PageRequest) -> Response:
+def run(request: PageRequest) -> Response:
     """Run a query and show its result, or send it as CSV."""
-    text = ask.form.get("sql", "")
+    text = request.form.get("sql", "")
     try:
-        if ask.form.get("format") == "csv":
-            return _csv(ask, text)
-        return _page(ask, text, result=_result(ask, text))
+        if request.form.get("format") == "csv":
+            return _csv(request, text)
+        return _page(request, text, result=_result(request, text))
     except TxnLogError as error:
-        return _page(ask, text, problem=error, status=400)
+        return _page(request, text, problem=error, status=400)
 
 
-def written(namespace: str, name: str) -> str:
+def query_name(namespace: str, name: str) -> str:
     """Return a table's name for a query, quoted because it may be a keyword.
 
-    >>> written("default", "values"), written("crm", "a b")
+    >>> query_name("default", "values"), query_name("crm", "a b")
     ('"values"', '"crm"."a b"')
     """
     parts = [name] if namespace == "default" else [namespace, name]
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def _result(ask: PageRequest, text: str) -> Result:
-    given = ask.form.get("page", "1")
-    page = min(MOST_PAGES, max(1, int(given) if given.isdecimal() and len(given) < 9 else 1))
+def _result(request: PageRequest, text: str) -> Result:
+    given = request.form.get("page", "1")
+    page = min(MAX_PAGES, max(1, int(given) if given.isdecimal() and len(given) < 9 else 1))
     started = time.perf_counter()
-    answer = some(_answer(ask, text, page * PER_PAGE + 1))
-    found = answer.rows
+    limited = read_limited(_result_of(request, text, page * PER_PAGE + 1))
+    found = limited.rows
     seconds = time.perf_counter() - started
     shown = found.slice((page - 1) * PER_PAGE, PER_PAGE)
     return Result(
         grid=grid_of(shown),
-        plot=plot_of(found.slice(0, page * PER_PAGE), ask.form.get("plot", "auto")),
+        plot=plot_of(found.slice(0, page * PER_PAGE), request.form.get("plot", "auto")),
         seconds=seconds,
         page=page,
-        has_more=found.num_rows > page * PER_PAGE and page < MOST_PAGES,
-        is_last=found.num_rows > page * PER_PAGE and page == MOST_PAGES,
-        is_cut=answer.is_cut,
+        has_more=found.num_rows > page * PER_PAGE and page < MAX_PAGES,
+        is_last=found.num_rows > page * PER_PAGE and page == MAX_PAGES,
+        is_truncated=limited.is_truncated,
     )
 
 
-def _answer(ask: PageRequest, text: str, limit: int) -> pa.RecordBatchReader:
-    return ask.catalog.query(text, limit=limit, timeout=TIMEOUT_S, batch_rows=rows.BATCH_ROWS)
+def _result_of(request: PageRequest, text: str, limit: int) -> pa.RecordBatchReader:
+    return request.catalog.query(text, limit=limit, timeout=TIMEOUT_S, batch_rows=rows.BATCH_ROWS)
 
 
-def _csv(ask: PageRequest, text: str) -> Response:
+def _csv(request: PageRequest, text: str) -> Response:
     # One row above the limit: it shows that the result is longer.
-    limit = rows.MOST_CSV_ROWS + 1
-    written = rows.as_csv(_answer(ask, text, limit))
-    name = f"query-first-{written.rows}-rows.csv" if written.is_cut else "query.csv"
+    limit = rows.MAX_CSV_ROWS + 1
+    file = rows.as_csv(_result_of(request, text, limit))
+    name = f"query-first-{file.rows}-rows.csv" if file.is_truncated else "query.csv"
     return StreamingResponse(
-        written.parts(),
+        file.parts(),
         media_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 
-def _page(ask: PageRequest, text: str, status: int = 200, **values: Any) -> Response:
-    tables = ask.catalog.tables()
+def _page(request: PageRequest, text: str, status: int = 200, **values: Any) -> Response:
+    tables = request.catalog.tables()
     given: dict[str, Any] = {"result": None, "problem": None, **values}
-    return ask.page(
+    return request.page(
         "sql.html",
         status,
         sql=text,
         tables=tables[:_SHOWN_TABLES],
         hidden=max(0, len(tables) - _SHOWN_TABLES),
-        plot=ask.form.get("plot", "auto"),
+        plot=request.form.get("plot", "auto"),
         kinds=KINDS,
         limits=LIMITS,
         **given,

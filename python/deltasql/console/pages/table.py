@@ -1,4 +1,4 @@
-"""The pages of a table: summary, files and schema."""
+"""The page of all tables, and the summary, files and schema of one table."""
 
 from __future__ import annotations
 
@@ -13,74 +13,102 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.overview import TableSummary
     from deltasql.console.request import PageRequest
 
+TABLES_PER_PAGE = 50
 FILES_PER_PAGE = 50
 CHANGES_PER_PAGE = 25
 HEAT = 240
 # With more files, statistics take too long for a request; the browser loads them afterwards.
 LARGE = 50_000
+HOURS = {"24": "24 hours", "168": "7 days", "720": "30 days"}
 ORDERS = {"added": "Oldest first", "size": "Smallest first", "path": "By path"}
 
 
-def summary(ask: PageRequest) -> Response:
+def overview(request: PageRequest) -> Response:
+    """Show the overview; if many files must be added up, the browser loads the body afterwards."""
+    hours = request.choice("hours", *HOURS)
+    inspect = request.catalog.inspect
+    is_part = request.text("part") == "1"
+    files = 0 if is_part or request.text("figures") == "1" else inspect.files_to_add_up()
+    if files > LARGE:
+        return request.page("overview.html", seen=None, uri=str(request.catalog.uri), files=files)
+    seen = inspect.overview(hours=int(hours), limit=TABLES_PER_PAGE)
+    cursor = request.cursor()
+    if cursor is None:
+        tables, following = seen.tables, seen.next
+    else:
+        later = inspect.tables(limit=TABLES_PER_PAGE, cursor=cursor)
+        tables, following = later.items, later.next
+    return request.page(
+        "overview_body.html" if is_part else "overview.html",
+        seen=seen,
+        uri=seen.uri,
+        tables=tables,
+        following=following,
+        hours=hours,
+        spans=HOURS,
+    )
+
+
+def summary(request: PageRequest) -> Response:
     """Show the size of a table, its growth and its latest commits."""
-    inspect = ask.catalog.inspect
-    table = inspect.table(ask.name)
-    recent = inspect.history(ask.name, limit=6).items
-    if is_large(ask, table):
-        return ask.page("table.html", tab="summary", table=table, stats=None, recent=recent)
-    return ask.page(
+    inspect = request.catalog.inspect
+    table = inspect.table(request.name)
+    recent = inspect.history(request.name, limit=6).items
+    if is_large(request, table):
+        return request.page("table.html", tab="summary", table=table, stats=None, recent=recent)
+    return request.page(
         "table.html",
         tab="summary",
         table=table,
-        stats=inspect.stats(ask.name, partitions=HEAT),
-        advice=inspect.advice(ask.name),
+        stats=inspect.stats(request.name, partitions=HEAT),
+        advice=inspect.advice(request.name),
         recent=recent,
     )
 
 
-def figures(ask: PageRequest) -> Response:
+def figures(request: PageRequest) -> Response:
     """Return only the charts of a table, for a page that loads them afterwards."""
-    inspect = ask.catalog.inspect
+    inspect = request.catalog.inspect
     template = (
-        "file_figures.html" if ask.choice("of", "table", "files") == "files" else "figures.html"
+        "file_figures.html" if request.choice("of", "table", "files") == "files" else "figures.html"
     )
-    return ask.page(
+    return request.page(
         template,
-        table=inspect.table(ask.name),
-        stats=inspect.stats(ask.name, partitions=HEAT),
-        advice=inspect.advice(ask.name),
+        table=inspect.table(request.name),
+        stats=inspect.stats(request.name, partitions=HEAT),
+        advice=inspect.advice(request.name),
     )
 
 
-def is_large(ask: PageRequest, table: TableSummary) -> bool:
+def is_large(request: PageRequest, table: TableSummary) -> bool:
     """Return whether the browser should load the statistics after the page."""
     # Removed files count too: the growth chart reads them.
-    return table.files_ever > LARGE and ask.text("figures") != "1"
+    return table.files_ever > LARGE and request.text("figures") != "1"
 
 
-def files(ask: PageRequest) -> Response:
+def files(request: PageRequest) -> Response:
     """Show the files of the latest version, or those that can match a predicate."""
-    inspect = ask.catalog.inspect
-    table = inspect.table(ask.name)
-    order, predicate = ask.choice("order", *ORDERS), ask.text("predicate")
-    is_last_first = ask.choice("descending", "", "1") == "1"
+    inspect = request.catalog.inspect
+    table = inspect.table(request.name)
+    order, predicate = request.choice("order", *ORDERS), request.text("predicate")
+    is_last_first = request.choice("descending", "", "1") == "1"
     problem = None
     try:
         page = inspect.files(
-            ask.name,
+            request.name,
             predicate=predicate or None,
             order=order,
             descending=is_last_first,
             limit=FILES_PER_PAGE,
-            cursor=ask.cursor(),
+            cursor=request.cursor(),
         )
     except (TxnLogSchemaError, TxnLogEngineError) as error:
         if not predicate:
             raise
         page, problem = Page(()), error
-    has_figures = not predicate and ask.cursor() is None
-    is_later = is_large(ask, table)
-    return ask.page(
+    has_figures = not predicate and request.cursor() is None
+    is_later = is_large(request, table)
+    return request.page(
         "files.html",
         400 if problem else 200,
         tab="files",
@@ -92,18 +120,20 @@ def files(ask: PageRequest) -> Response:
         descending=is_last_first,
         predicate=predicate,
         has_figures=has_figures,
-        stats=inspect.stats(ask.name, partitions=HEAT) if has_figures and not is_later else None,
+        stats=inspect.stats(request.name, partitions=HEAT)
+        if has_figures and not is_later
+        else None,
     )
 
 
-def schema(ask: PageRequest) -> Response:
+def schema(request: PageRequest) -> Response:
     """Show the current columns, and the versions that changed them."""
-    inspect = ask.catalog.inspect
-    return ask.page(
+    inspect = request.catalog.inspect
+    return request.page(
         "schema.html",
         tab="schema",
-        table=inspect.table(ask.name),
-        columns=inspect.schema(ask.name),
-        page=inspect.schema_changes(ask.name, limit=CHANGES_PER_PAGE, cursor=ask.cursor()),
-        is_first=ask.cursor() is None,
+        table=inspect.table(request.name),
+        columns=inspect.schema(request.name),
+        page=inspect.schema_changes(request.name, limit=CHANGES_PER_PAGE, cursor=request.cursor()),
+        is_first=request.cursor() is None,
     )

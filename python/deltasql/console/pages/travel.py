@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.console.pages.sql import written
+from deltasql.console.pages.sql import query_name
 from deltasql.console.pages.table import LARGE
-from deltasql.console.rows import BATCH_ROWS, some
+from deltasql.console.rows import BATCH_ROWS, read_limited
 from deltasql.console.values import Grid, grid_of, grid_of_dicts
 from deltasql.exceptions import TxnLogError
 
@@ -25,29 +25,34 @@ _PREVIEW_S = 20.0
 _FEW_BYTES = 32 * 2**20
 
 
-def show(ask: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """Show a version of a table and its differences from another version."""
-    inspect = ask.catalog.inspect
-    table = inspect.table(ask.name)
-    earliest = inspect.first_version(ask.name)
-    version = ask.number("version", table.version)
-    commit = inspect.commit(ask.name, version)  # first: raises if the version does not exist
+    inspect = request.catalog.inspect
+    table = inspect.table(request.name)
+    earliest = inspect.first_version(request.name)
+    version = request.number("version", table.version)
+    commit = inspect.commit(request.name, version)  # first: raises if the version does not exist
     # The first version has no earlier version to compare with.
-    against = ask.number("against", version - 1 if version > earliest else version)
+    against = request.number("against", version - 1 if version > earliest else version)
     difference, unread = None, None
     if against != version:
         first, last = sorted((against, version))
-        difference = inspect.diff(ask.name, first, last, files_limit=DIFF_FILES)
-        if _compares_rows(ask, table, difference):
+        difference = inspect.diff(request.name, first, last, files_limit=DIFF_FILES)
+        if _compares_rows(request, table, difference):
             try:
                 difference = inspect.diff(
-                    ask.name, first, last, files_limit=DIFF_FILES, rows=True, rows_limit=DIFF_ROWS
+                    request.name,
+                    first,
+                    last,
+                    files_limit=DIFF_FILES,
+                    rows=True,
+                    rows_limit=DIFF_ROWS,
                 )
             except TxnLogError as error:
                 unread = error.message or str(error)
     changed = None if difference is None else difference.rows
-    rows, problem = preview(ask, table, version)
-    return ask.page(
+    rows, problem = preview(request, table, version)
+    return request.page(
         "travel.html",
         tab="travel",
         table=table,
@@ -55,7 +60,7 @@ def show(ask: PageRequest) -> Response:
         against=against,
         earliest=earliest,
         commit=commit,
-        columns=inspect.schema(ask.name, version=version),
+        columns=inspect.schema(request.name, version=version),
         rows=rows,
         problem=problem,
         limit=PREVIEW_ROWS,
@@ -66,24 +71,24 @@ def show(ask: PageRequest) -> Response:
     )
 
 
-def _compares_rows(ask: PageRequest, table: TableSummary, difference: VersionDiff) -> bool:
-    """Return whether to compare rows: if the user asked for it, or if it is fast."""
-    asked = ask.choice("rows", "auto", "1", "0")
+def _compares_rows(request: PageRequest, table: TableSummary, difference: VersionDiff) -> bool:
+    """Return whether to compare rows: if the user chose it, or if it is fast."""
+    chosen = request.choice("rows", "auto", "1", "0")
     size = difference.added.bytes + difference.removed.bytes
-    return asked == "1" or (asked == "auto" and size <= _FEW_BYTES and table.files_ever <= LARGE)
+    return chosen == "1" or (chosen == "auto" and size <= _FEW_BYTES and table.files_ever <= LARGE)
 
 
-def preview(ask: PageRequest, table: TableSummary, version: int) -> tuple[Grid | None, str | None]:
+def preview(
+    request: PageRequest, table: TableSummary, version: int
+) -> tuple[Grid | None, str | None]:
     """Return the first rows of a version, and a message if they are incomplete or unreadable."""
-    sql = f"SELECT * FROM {written(table.namespace, table.short_name)}@{version}"  # noqa: S608
+    sql = f"SELECT * FROM {query_name(table.namespace, table.short_name)}@{version}"  # noqa: S608
     try:
-        rows = ask.catalog.query(sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S, batch_rows=BATCH_ROWS)
-        found = some(rows)
+        rows = request.catalog.query(
+            sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S, batch_rows=BATCH_ROWS
+        )
+        found = read_limited(rows)
     except TxnLogError as error:  # the files were vacuumed, or the storage is unavailable
         return None, error.message or str(error)
-    told = (
-        "These rows are too large to show together: only the first are shown."
-        if found.is_cut
-        else None
-    )
-    return grid_of(found.rows), told
+    cut = "This version exceeds the size limit: only its first rows are shown."
+    return grid_of(found.rows), cut if found.is_truncated else None

@@ -30,11 +30,11 @@ for (const input of all("[data-submit]")) input.addEventListener("change", () =>
 // The slider shows its version while it moves, and loads it when it stops.
 for (const slider of all("[data-slider]")) {
   const shown = document.querySelector("[data-version]");
-  let resting;
+  let timer;
   slider.addEventListener("input", () => {
     shown.textContent = Number(slider.value).toLocaleString("en");
-    clearTimeout(resting);
-    resting = setTimeout(() => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
       document.getElementById("main").classList.add("is-loading");
       slider.form.requestSubmit();
     }, 450);
@@ -57,7 +57,7 @@ for (const editor of all("[data-run]")) {
 }
 
 // A redirect means that the session has ended: reload, so that the page goes to the login form.
-const ask = async (address) => {
+const fetchPart = async (address) => {
   const answer = await fetch(address, { credentials: "same-origin" });
   if (answer.redirected) { location.reload(); return new Promise(() => {}); }
   return answer;
@@ -65,17 +65,17 @@ const ask = async (address) => {
 
 // Load the figures of large tables after the page.
 for (const part of all("[data-load]")) {
-  ask(part.dataset.load)
+  fetchPart(part.dataset.load)
     .then((answer) => (answer.ok ? answer.text() : Promise.reject(answer.status)))
     .then((text) => { part.innerHTML = text; filter(part); })
-    .catch(() => { part.querySelector("p").textContent = "They could not be added up. Reload to try again."; });
+    .catch(() => { part.querySelector("p").textContent = "The figures could not be computed. Reload the page to try again."; });
 }
 
 // Poll a running job until it ends.
 for (const part of all("[data-poll]")) {
   const look = async () => {
     try {
-      const answer = await ask(part.dataset.poll);
+      const answer = await fetchPart(part.dataset.poll);
       if (!answer.ok) return;
       part.innerHTML = await answer.text();
     } catch { /* the server may be busy: try again */ }

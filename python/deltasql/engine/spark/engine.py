@@ -206,13 +206,14 @@ class SparkEngine:
 
     def keep(self, relation: Relation) -> SparkRelation:
         """Compute rows once: every read gets the same rows, even random ones, or fails."""
+        rows = cast("SparkRelation", relation)
         with spark_errors("compute rows"):
-            kept = cast("SparkRelation", relation).frame.localCheckpoint(eager=True)
+            kept = rows.frame.localCheckpoint(eager=True)
         is_small = False
         if not self._connect:
             self._cleanup.callback(_release, kept)
             is_small = _checkpointed_bytes(kept) <= _SMALL_BYTES
-        return SparkRelation(kept, size=cast("SparkRelation", relation).size, is_small=is_small)
+        return SparkRelation(kept, size=rows.size, is_small=is_small)
 
     def collect(self, relation: Relation) -> pa.Table:
         """Return all rows as an Arrow table; for small results."""
@@ -258,20 +259,22 @@ class SparkEngine:
     def numbered(self, relation: Relation, name: str) -> Relation:
         """Add a column with a unique number for every row; the rows are computed once."""
         number = exp.Window(this=exp.RowNumber())
-        columns = [exp.column(exp.to_identifier(each, quoted=True)) for each in relation.columns]
-        query = exp.select(*columns, exp.alias_(number, name, quoted=True)).from_("r")
-        return self.keep(self.query(query, r=relation))
+        return self.keep(self._with_columns(relation, {name: number}))
 
     def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
         """Add the rank of each key, estimated from a sample of the rows."""
-        columns = [exp.column(exp.to_identifier(each, quoted=True)) for each in relation.columns]
-        named = [exp.alias_(key.copy(), name, quoted=True) for name, key in keys.items()]
-        keyed = self.query(exp.select(*columns, *named).from_("r"), r=relation)
+        keyed = self._with_columns(relation, keys)
         frame = keyed.frame
         with spark_errors("compute ranks"):
             bounds = self.keep(SparkRelation(range_bounds(frame, list(keys), bits)))
             ranks = with_ranks(frame, bounds.frame, list(keys), bits)
             return SparkRelation(ranks, size=keyed.size)
+
+    def _with_columns(self, relation: Relation, added: Mapping[str, exp.Expr]) -> SparkRelation:
+        """Add columns with the values of expressions."""
+        columns = [exp.column(exp.to_identifier(each, quoted=True)) for each in relation.columns]
+        named = [exp.alias_(each.copy(), name, quoted=True) for name, each in added.items()]
+        return self.query(exp.select(*columns, *named).from_("r"), r=relation)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics.

@@ -11,6 +11,7 @@ Spark that cannot compile the index.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -63,6 +64,18 @@ _OPTIONS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _ScanSettings:
+    """What the groups of files of one scan have in common; the arguments of `scan`."""
+
+    spark: SparkSession
+    files: LiveFiles
+    options: Mapping[str, str]
+    positions: bool
+    prune: Prune | None
+    required: bool
+
+
 def scan(
     spark: SparkSession,
     files: LiveFiles,
@@ -78,16 +91,16 @@ def scan(
     classic Spark knows which columns are not nullable.
     """
     require_pyspark()
-    options = {**_OPTIONS, **files_options(spark, files)}
-    frames = [
-        _rows(spark, files, schema, group, options, positions, prune, required)
-        for schema, group in _groups(files)
-    ]
-    if not frames:
+    groups = _groups(files)
+    if not groups:
         also = [StructField(name, "long") for name in (FILE, ROW) if positions]
         whole = StructType((*files.schema.fields, *also))
         return spark.createDataFrame([], spark_schema(whole, required=required))
-    return _union(frames)
+    options = {**_OPTIONS, **files_options(spark, files)}
+    settings = _ScanSettings(spark, files, options, positions, prune, required)
+    is_indexed = not is_connect(spark) and _sizes_are_known(files) and has_index(spark)
+    read = _read_indexed if is_indexed else _read_by_name
+    return _union(read(settings, schema, numbers) for schema, numbers in groups)
 
 
 def _groups(files: LiveFiles) -> list[tuple[StructType, pa.Array]]:
@@ -111,46 +124,24 @@ def _groups(files: LiveFiles) -> list[tuple[StructType, pa.Array]]:
     ]
 
 
-def _rows(
-    spark: SparkSession,
-    files: LiveFiles,
-    schema: StructType,
-    numbers: pa.Array,
-    options: Mapping[str, str],
-    positions: bool,
-    prune: Prune | None,
-    required: bool,
-) -> DataFrame:
-    """Read files of which all have a deletion vector, or none has."""
-    if is_connect(spark) or not _sizes_are_known(files) or not has_index(spark):
-        group = [(number, files.files[number]) for number in numbers.to_pylist()]
-        return _read_by_name(spark, files, schema, group, options, positions)
-    return _read_indexed(spark, files, schema, numbers, options, positions, prune, required)
-
-
 def _sizes_are_known(files: LiveFiles) -> bool:
     known = {"size", "modification_time"} <= set(files.listed.column_names)
     return known and files.listed["size"].null_count == 0
 
 
-def _read_indexed(
-    spark: SparkSession,
-    files: LiveFiles,
-    schema: StructType,
-    numbers: pa.Array,
-    options: Mapping[str, str],
-    positions: bool,
-    prune: Prune | None,
-    required: bool,
-) -> DataFrame:
-    """Read files through our own index, which provides positions and partition values."""
+def _read_indexed(settings: _ScanSettings, schema: StructType, numbers: pa.Array) -> DataFrame:
+    """Read a group through our own index, which provides positions and partition values."""
     from pyspark.sql import functions as F
 
+    files, positions = settings.files, settings.positions
     mode, vectors = files.column_mapping_mode, bool(files.have_vectors[numbers[0].as_py()].as_py())
     partitions = {f.name: number for number, f in enumerate(files.partition_fields())}
     stored = stored_columns(schema, partitions)
-    indexed = IndexedScan(files, numbers, stored, positions or vectors, prune, required)
-    frame = indexed_frame(spark, indexed, spark_schema(stored, mode, required=required), options)
+    indexed = IndexedScan(
+        files, numbers, stored, positions or vectors, settings.prune, settings.required
+    )
+    wanted = spark_schema(stored, mode, required=settings.required)
+    frame = indexed_frame(settings.spark, indexed, wanted, settings.options)
     known = set(stored.names)
     columns: dict[str, Column | str] = {
         f.name: _named(f, mode) if f.name in known else F.lit(None).alias(f.name)
@@ -167,28 +158,23 @@ def _read_indexed(
         return frame.select([columns[name] for name in shown])
     rows = frame.select(list(columns.values()))
     group = [(number, files.files[number]) for number in numbers.to_pylist()]
-    left = rows.join(_deleted_rows(spark, files, group), [FILE, ROW], "anti")
+    left = rows.join(_deleted_rows(settings.spark, files, group), [FILE, ROW], "anti")
     return left.select([F.col(quoted(name)) for name in shown])
 
 
-def _read_by_name(
-    spark: SparkSession,
-    files: LiveFiles,
-    schema: StructType,
-    group: _Group,
-    options: Mapping[str, str],
-    positions: bool,
-) -> DataFrame:
-    """Read files by their names, and join positions and partition values to the rows."""
+def _read_by_name(settings: _ScanSettings, schema: StructType, numbers: pa.Array) -> DataFrame:
+    """Read a group by its file names, and join positions and partition values to the rows."""
     from pyspark.sql import functions as F
 
+    spark, files, positions = settings.spark, settings.files, settings.positions
     mode = files.column_mapping_mode
+    group = [(number, files.files[number]) for number in numbers.to_pylist()]
     listed = [file for _, file in group]
     partitions = {field.name for field in files.partition_fields()}
     stored = stored_columns(schema, partitions)
     # Without recursive lookup, Spark would add columns for folders such as day=….
     reader = spark.read.schema(spark_schema(stored, mode))
-    reader = reader.options(recursiveFileLookup="true", **options)
+    reader = reader.options(recursiveFileLookup="true", **settings.options)
     frames = [reader.parquet(*paths) for paths in _listings(spark, _patterns(spark, listed))]
     stored_names = set(stored.names)
     columns = {

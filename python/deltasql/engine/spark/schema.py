@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
+
+_NAME_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
 def spark_schema(
@@ -110,6 +113,15 @@ def quoted(name: str) -> str:
     '`a``b`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def name_parts(name: str) -> list[str]:
+    """Return the parts of a name as Spark's users write it, without quotes.
+
+    >>> name_parts("crm.sales"), name_parts("`a.b`.`c``d`")
+    (['crm', 'sales'], ['a.b', 'c`d'])
+    """
+    return [inner.replace("``", "`") or plain for inner, plain in _NAME_PART.findall(name)]
 
 
 def _plain_field(field: StructField, mode: str | None) -> StructField:

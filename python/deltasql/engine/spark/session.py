@@ -1,16 +1,24 @@
-"""The user's Spark session: find it, and detect whether it is classic or Connect.
-
-`session_copy` makes private copies of it; `errors` translates what it raises.
-"""
+"""The user's Spark session: find or start it, and detect whether it is classic or Connect."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
+
+_JAVA_HELP = (
+    "Spark needs Java 17 or newer: install a JDK and put java on the path, or set JAVA_HOME; "
+    "docs/troubleshooting.md#spark."
+)
 
 
 def require_pyspark() -> None:
@@ -34,6 +42,47 @@ def active_session() -> SparkSession:
             help="Pass a Spark DataFrame, or start a session: SparkSession.builder.getOrCreate().",
         )
     return found
+
+
+@contextmanager
+def started_session() -> Iterator[None]:
+    """Start a Spark session and stop it at the end, unless there is an active one.
+
+    The settings come from Spark's own configuration.
+    """
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is not None:
+        yield
+        return
+    session = _start()
+    try:
+        yield
+    finally:
+        session.stop()
+
+
+def _start() -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    if not (shutil.which("java") or {"JAVA_HOME", "SPARK_REMOTE"} & os.environ.keys()):
+        raise TxnLogEngineError("there is no java on the path", engine="spark", help=_JAVA_HELP)
+    builder = SparkSession.builder.appName("deltasql")
+    try:
+        # Spark's progress bars would overwrite ours, and would appear even without a terminal.
+        session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    except PySparkRuntimeError as error:
+        raise TxnLogEngineError(
+            f"Spark did not start: {error}", engine="spark", help=_JAVA_HELP
+        ) from error
+    if not is_connect(session) and "PYSPARK_PYTHON" not in os.environ:
+        # Local workers use this Python, which has deltasql, not the first one on the path.
+        context = session.sparkContext
+        if (context.master or "").startswith("local"):
+            context.pythonExec = sys.executable
+    return session
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -34,8 +34,8 @@ from deltasql.migrate.authority.handover import (
     enabled_by,
     is_published,
     properties_of,
-    put_commit,
     set_properties,
+    try_commit,
     unblocked_writers_warning,
 )
 from deltasql.migrate.authority.handover_report import CutoverReport, differences_from_log
@@ -44,7 +44,6 @@ from deltasql.migrate.importing.import_table import import_table
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.load_table import set_published_version
 from deltasql.migrate.importing.run import ImportOptions
-from deltasql.migrate.importing.verify import verify_by_size
 from deltasql.mirror.log.encode import commit_file, encode_commit
 from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import LogCommit
@@ -57,6 +56,7 @@ from deltasql.phases import reached
 from deltasql.storage import FileInfo, open_storage
 from deltasql.store.records import Commit, TableRow
 from deltasql.uri import join_table_name
+from deltasql.verify.large_tables import verify_by_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     from deltasql.commit.table_state import TableState
     from deltasql.config import StorageSettings
     from deltasql.migrate.importing.report import ImportProgress
-    from deltasql.mirror.verify.verify import VerifyReport
     from deltasql.model.progress import OnProgress
     from deltasql.store.dialect import Session
     from deltasql.store.records import Head
     from deltasql.store.store import Store
+    from deltasql.verify.report import VerifyReport
 
 
 _ATTEMPTS = 20
@@ -203,7 +203,7 @@ class _Cutover:
         info = parse_commit(data, version=first).commit_info
         if info is not None and info.txn_id == token:
             found = reject(store, self._table, self._storage, last=first)
-            self._report.notes += [f"moved out of the log: {name}" for name in found.aside]
+            self._report.notes += [f"moved out of the log: {name}" for name in found.backups]
 
     def _head(self) -> tuple[Head, TableState]:
         store, table_id = self._store, self._table.table_id
@@ -260,11 +260,11 @@ class _Cutover:
             parse_commit(data, version=commit.version, path=name),
         )
 
-        def put(session: Session) -> None:
+        def put(session: Session, _: int) -> None:
             if not is_published(store, session, self._table, self._storage, head.version):
                 raise _Conflict
             reached("handing over")
-            if not put_commit(self._storage, commit.version, data):
+            if not try_commit(self._storage, commit.version, data):
                 raise _Conflict
             reached("handed over")
             set_published_version(session, table_id, commit.version)

@@ -8,8 +8,8 @@ and replaces the old one.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 from deltasql.exceptions import (
     MissingDataFilesError,
@@ -20,12 +20,14 @@ from deltasql.exceptions import (
 from deltasql.migrate.importing.import_table import import_table
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.load_table import LoadCounts, load_commits, set_published_version
+from deltasql.migrate.importing.log_source import LocalLog
 from deltasql.migrate.importing.report import ImportProgress
 from deltasql.migrate.importing.run import ImportOptions
-from deltasql.migrate.importing.same_commit import has_commit
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER, list_log, sort_files
+from deltasql.mirror.log.same_commit import has_commit
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 from deltasql.storage import absolute_location, open_storage
 from deltasql.store.locations import tables_at
 from deltasql.store.records import TableRow
@@ -46,7 +48,7 @@ _FOLLOWING = {TableRow.FOLLOWING: "true"}
 
 
 @dataclass(slots=True)
-class FollowReport:
+class FollowReport(Report):
     """The result of a refresh; `commits` and `files` count what it added."""
 
     source: str
@@ -58,20 +60,6 @@ class FollowReport:
     files: int = 0
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {
-            "source": self.source,
-            "table": self.table,
-            "state": self.state,
-            "first_version": self.first_version,
-            "last_version": self.last_version,
-            "commits": self.commits,
-            "files": self.files,
-            "notes": list(self.notes),
-            "seconds": round(self.seconds, 3),
-        }
 
     def summary(self) -> str:
         """Return the report as text."""
@@ -180,7 +168,7 @@ class _Refresh:
             loaded.commits,
             loaded.files,
             loaded.notes(),
-            time.monotonic() - self._began_s,
+            round(time.monotonic() - self._began_s, 3),
         )
 
     def _append(
@@ -204,8 +192,7 @@ class _Refresh:
         if last > head.version:
             load_commits(
                 LogLoader(store, table),
-                self._storage,
-                listing,
+                LocalLog(self._storage, listing),
                 head.version + 1,
                 last,
                 loaded,
@@ -264,15 +251,12 @@ def _load(
             store, storage.location, options, settings=settings, on_progress=on_progress
         )
     except MissingDataFilesError as error:
-        lenient = ImportOptions(
-            name=options.name,
-            namespace=options.namespace,
-            batch_size=options.batch_size,
-            verify=False,
-            properties=options.properties,
-        )
         found = import_table(
-            store, storage.location, lenient, settings=settings, on_progress=on_progress
+            store,
+            storage.location,
+            replace(options, verify=False),
+            settings=settings,
+            on_progress=on_progress,
         )
         found.warnings.append(error.message)
     return _report(found)

@@ -8,10 +8,11 @@ never deleted. Both operations can be repeated after a crash.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deltasql.commit.conflict import check_conflicts, isolation_for, load_winners
+from deltasql.commit.conflict import check_conflicts, load_winners
 from deltasql.commit.staged import ReadSet, Staged
 from deltasql.exceptions import (
     LogParseError,
@@ -21,17 +22,17 @@ from deltasql.exceptions import (
 )
 from deltasql.migrate.authority.validate_foreign import ForeignValidator
 from deltasql.migrate.importing.load_log import LogLoader
-from deltasql.migrate.importing.same_commit import commit_id
-from deltasql.mirror.log.encode import commit_bytes, commit_file, files_named
+from deltasql.mirror.log.backup import LogBackup
+from deltasql.mirror.log.encode import commit_file, files_named
 from deltasql.mirror.log.listing import LOG_FOLDER, find_log, sort_files
 from deltasql.mirror.log.read import read_commits
-from deltasql.mirror.log.same_content import same_content
+from deltasql.mirror.log.same_commit import commit_id, has_same_content
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named, targets_of
-from deltasql.mirror.verify.log_backup import LogBackup
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,28 +46,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class ForeignReport:
+class ForeignReport(Report):
     """The result: adopted versions of the log with their versions in SQL, and rejected ones."""
 
     table: str
     location: str
     adopted: dict[int, int] = field(default_factory=dict)
     rejected: list[int] = field(default_factory=list)
-    aside: list[str] = field(default_factory=list)
+    backups: list[str] = field(default_factory=list)
     released: bool = False
     dry_run: bool = False
 
+    @property
+    def aside(self) -> list[str]:
+        """Deprecated: use `backups`."""
+        message = "aside is deprecated; use backups instead"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return self.backups
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        return {
-            "table": self.table,
-            "location": self.location,
-            "adopted": {str(version): now for version, now in self.adopted.items()},
-            "rejected": list(self.rejected),
-            "aside": list(self.aside),
-            "released": self.released,
-            "dry_run": self.dry_run,
-        }
+        values = Report.to_dict(self)
+        adopted = {str(version): now for version, now in self.adopted.items()}
+        # `aside` is the name of earlier releases, deprecated.
+        return values | {"adopted": adopted, "aside": values["backups"]}
 
     def summary(self) -> str:
         """Return the report as text."""
@@ -76,7 +79,7 @@ class ForeignReport:
         ]
         done = "would be" if self.dry_run else "was"
         lines += [f"  version {version} of the log {done} rejected" for version in self.rejected]
-        lines += [f"  moved out of the log: {name}" for name in self.aside]
+        lines += [f"  moved out of the log: {name}" for name in self.backups]
         if self.released:
             lines.append("  publishing has resumed")
         count = len(self.adopted) + len(self.rejected)
@@ -103,7 +106,7 @@ def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage)
             _import(store, table, head, foreign, report)
         else:
             _commit_after_head(store, committer, table, head, foreign, report)
-            _move_aside(storage, first, report)
+            _move_to_backup(storage, first, report)
     return _resume_publishing(store, table, storage, report)
 
 
@@ -129,7 +132,7 @@ def reject(
             report.rejected = [version for version in listing.commits if version >= first]
         return report
     if first is not None:
-        report.rejected = _move_aside(storage, first, report, last=last)
+        report.rejected = _move_to_backup(storage, first, report, last=last)
     return _resume_publishing(store, table, storage, report)
 
 
@@ -215,7 +218,7 @@ def _commit_after_head(
     level = committer.isolation_level(TableProperties(metadata.configuration))
     for commit in foreign:
         staged = _staged(table, commit, before)
-        check_conflicts(staged, others, isolation_for(staged, level))
+        check_conflicts(staged, others, staged.isolation(level))
     # The committer checks the commits that SQL gets after this version.
     checked = head.version
     for commit in foreign:
@@ -246,7 +249,7 @@ def _is_blind(staged: Staged, info: CommitInfo) -> bool:
     return info.operation == "WRITE" and mode == "Append"
 
 
-def _move_aside(
+def _move_to_backup(
     storage: Storage, first: int, report: ForeignReport, *, last: int | None = None
 ) -> list[int]:
     """Move the files of the log from a version on, up to `last`, to the folder `_aside`."""
@@ -256,7 +259,7 @@ def _move_aside(
     backup = LogBackup(storage)
     chosen = listing if last is None else listing.up_to(last)
     moved = backup.move_versions(chosen, first)
-    report.aside = backup.names
+    report.backups = backup.names
     return sorted(moved)
 
 
@@ -280,10 +283,7 @@ def _resume_publishing(
 def _is_sql_commit(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
     """Return whether the file of a version has the content of SQL's commit."""
     try:
-        in_log = storage.read(commit_file(version))
-        with store.session() as session:
-            in_sql = commit_bytes(session, table.table_id, version)
-        return same_content(in_sql, in_log)
+        return has_same_content(store, table, version, storage.read(commit_file(version)))
     except (FileNotFoundError, LogParseError):
         return False
 

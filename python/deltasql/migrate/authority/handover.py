@@ -6,8 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from deltasql.migrate.importing.same_commit import has_commit
-from deltasql.mirror.log.encode import commit_file
+from deltasql.mirror.log.encode import commit_file, version_row
+from deltasql.mirror.log.same_commit import has_commit
 from deltasql.mirror.publish.targets import OWN, PublishTarget
 from deltasql.store.records import TableRow, VersionRow
 
@@ -48,8 +48,7 @@ def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow 
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     since = int(metadata.configuration.get(ENABLED_SINCE, low))
     version = since if since >= low else high
-    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
-    return VersionRow.from_row(rows[0]) if rows else None
+    return version_row(store, table.table_id, version)
 
 
 def unblocked_writers_warning(store: Store, table: TableRow) -> str:
@@ -89,7 +88,7 @@ def is_published(
         return False
 
 
-def put_commit(storage: Storage, version: int, data: bytes) -> bool:
+def try_commit(storage: Storage, version: int, data: bytes) -> bool:
     """Write a commit to the log; return False if another commit has its version."""
     name = commit_file(version)
     # If the response of an object store was lost, the existing file may be this one.

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
-from deltasql.migrate.importing.verify import split_by_cause
 from deltasql.model.counts import many
+from deltasql.model.report import Report
+from deltasql.verify.report import split_by_cause
 
 if TYPE_CHECKING:
-    from deltasql.mirror.verify.differences import Difference
-    from deltasql.mirror.verify.verify import VerifyReport
+    from deltasql.verify.report import Difference, VerifyReport
 
 
 @dataclass(slots=True, kw_only=True)
-class HandoverReport(ABC):
+class HandoverReport(Report, ABC):
     """The common fields: the table, its version, and the comparison of SQL with the log."""
 
+    computed = ("ok",)
     table: str
     location: str
     state: str
@@ -30,12 +31,6 @@ class HandoverReport(ABC):
     @abstractmethod
     def ok(self) -> bool:
         """Whether SQL and the log agree."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        verification = None if self.verification is None else self.verification.to_dict()
-        return {"ok": self.ok, **values, "verification": verification}
 
     def summary(self) -> str:
         """Return the report as text."""

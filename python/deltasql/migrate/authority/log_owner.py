@@ -22,11 +22,12 @@ from deltasql.migrate.authority.handover import (
     properties_of,
     set_properties,
 )
+from deltasql.mirror.log.encode import version_row
 from deltasql.mirror.log.read import stream_state
 from deltasql.model.json_text import load_json
 from deltasql.model.properties import TableProperties
 from deltasql.store.locations import tables_at
-from deltasql.store.records import TableRow, VersionRow
+from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -205,8 +206,8 @@ def _is_owner(run: ImportRun, listing: LogListing, table: TableRow, owner: LogOw
         if table.dropped_at_ms is not None or common is None or common[0] <= owner.released:
             return False
         version, txn_id = common[0], common[1].txn_id
-    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
-    return bool(rows) and VersionRow.from_row(rows[0]).txn_id == txn_id
+    row = version_row(store, table.table_id, version)
+    return row is not None and row.txn_id == txn_id
 
 
 def _put_owner_file(storage: Storage, last_version: int, taken_by: str | None) -> None:

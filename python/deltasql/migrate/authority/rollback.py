@@ -33,12 +33,11 @@ from deltasql.migrate.authority.handover import (
     ENABLED_SINCE,
     enabled_by,
     is_published,
-    put_commit,
+    try_commit,
 )
 from deltasql.migrate.authority.handover_report import RollbackReport, differences_for_readers
 from deltasql.migrate.authority.log_owner import record_released
 from deltasql.migrate.importing.load_table import set_published_version
-from deltasql.migrate.importing.verify import verify_by_size
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER, list_log
 from deltasql.mirror.log.read import read_commits
@@ -51,19 +50,19 @@ from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import without_feature, writer_features
 from deltasql.phases import reached
 from deltasql.storage import open_storage
-from deltasql.store.append import live_name
 from deltasql.store.locations import drop_table
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
+from deltasql.verify.large_tables import verify_by_size
 
 if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.mirror.log.listing import LogListing
     from deltasql.mirror.publish.publisher import Publisher
-    from deltasql.mirror.verify.verify import VerifyReport
     from deltasql.model.progress import OnProgress
     from deltasql.store.records import Head
     from deltasql.store.store import Store
+    from deltasql.verify.report import VerifyReport
 
 FEATURE = "inCommitTimestamp"
 _ATTEMPTS = 20
@@ -272,7 +271,7 @@ class _Rollback:
         store, table = self._store, self._table
         with store.change([table.table_id], is_bulk=True) as (session, heads):
             head = heads.get(table.table_id)
-            if head is None or head.live_name != live_name(table.namespace, table.name):
+            if head is None or head.live_name != table.live_name:
                 raise TxnLogTableNotFoundError(
                     f"table {table.full_name} was renamed or dropped", table=table.full_name
                 )
@@ -298,7 +297,7 @@ class _Rollback:
             metadata, protocol = found
             data = self._commit(metadata, protocol, report.version)
             reached("giving back")
-            if put_commit(self._storage, report.version + 1, data):
+            if try_commit(self._storage, report.version + 1, data):
                 reached("given back")
                 report.version += 1
                 report.timestamps_dropped, report.state = True, "rolled back"

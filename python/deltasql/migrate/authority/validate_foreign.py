@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.commit.staged import Staged
-from deltasql.commit.table_state import table_state
-from deltasql.commit.validate import validate_against, validate_staged, validate_table
+from deltasql.commit.staged import Staged, validate_against, validate_staged
+from deltasql.commit.table_state import table_state, validate_table
 from deltasql.exceptions import InvalidActionError, UnsupportedFeatureError
 from deltasql.model.actions import CommitInfo
 from deltasql.model.protocol import check_writable

@@ -36,17 +36,17 @@ from deltasql.migrate.exporting.relocate import (
     relocated,
 )
 from deltasql.migrate.exporting.report import ExportProgress, ExportReport
-from deltasql.migrate.importing.same_commit import is_id_of
-from deltasql.mirror.checkpoint.checksum import checksum_file, totals_after, totals_at
+from deltasql.mirror.checkpoint.checksum import checksum_after, checksum_at, checksum_file
 from deltasql.mirror.checkpoint.source import CheckpointSource
 from deltasql.mirror.checkpoint.write import write_checkpoint_of
 from deltasql.mirror.log.encode import actions_span, commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER
-from deltasql.mirror.verify.sql_state import SqlState
+from deltasql.mirror.log.same_commit import is_id_of
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
 from deltasql.storage import open_storage, parse_location
 from deltasql.store.records import Head, VersionRow
+from deltasql.verify.sql_state import SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +109,7 @@ class _Export:
         self._span, self._on_progress, self._start = span, on_progress, time.monotonic()
         self._copied = CopiedData(table.location) if span.with_data else None
         self._relocation: Relocation = self._copied or ReferencedData(table.location)
-        self._totals = [totals_at(store, table, span.first)]
+        self._checksums = [checksum_at(store, table, span.first)]
         self.report = ExportReport(
             table.full_name,
             table.location,
@@ -140,9 +140,11 @@ class _Export:
         if span.last > span.first:
             self._target.flush_folder(LOG_FOLDER)
         self._write_first()
-        for totals in self._totals:
+        for checksum in self._checksums:
             # Not before the first version: some readers open a table by its checksum files.
-            self._target.put(checksum_file(totals.version), totals.to_json(), flush_folder=False)
+            self._target.put(
+                checksum_file(checksum.version), checksum.to_json(), flush_folder=False
+            )
         if span.last - span.first >= checkpoint_interval:
             self._checkpoint(span.last)
         self._target.flush_folder(LOG_FOLDER)
@@ -226,8 +228,8 @@ class _Export:
         data = _core.encode_commit([relocated(action, self._relocation) for action in actions])
         self._target.put(name, data, flush_folder=False)
         if row.version > self._span.first:
-            totals = totals_after(self._store, self._table, self._totals[-1], data)
-            self._totals.append(totals)
+            checksum = checksum_after(self._store, self._table, self._checksums[-1], data)
+            self._checksums.append(checksum)
         destination = parse_location(self._target.location)
         if destination.is_local:
             # The modification time is the timestamp of a commit without an in-commit timestamp.

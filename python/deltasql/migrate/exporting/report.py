@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 
 _MAX_SHOWN = 10
 
@@ -43,7 +43,7 @@ class ExportProgress:
 
 
 @dataclass(slots=True)
-class ExportReport:
+class ExportReport(Report):
     """The result of an export."""
 
     table: str
@@ -61,10 +61,6 @@ class ExportReport:
     """Data files of older versions that no longer exist: these versions cannot be read."""
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return asdict(self)
 
     def summary(self) -> str:
         """Return the report as text."""

@@ -1,38 +1,39 @@
-"""Check a log before a table shows it: its commits, their order after SQL's, and its data files."""
+"""Check a log before a table shows it: its commits, their order after SQL's, and its data files.
+
+What was loaded from it is compared with it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from deltasql._core import FileList, LiveFiles
-from deltasql.engine.files.addresses import is_absolute
+from deltasql.engine.files.file_sizes import FileSizes
 from deltasql.exceptions import (
+    ImportMismatchError,
     MirrorDivergedError,
     MissingDataFilesError,
     TxnLogTableNotFoundError,
     VersionTakenError,
 )
 from deltasql.migrate.authority.foreign_commits import first_foreign
-from deltasql.migrate.importing.load_checkpoint import file_tables
 from deltasql.migrate.importing.load_log import check_metadata
 from deltasql.migrate.importing.load_table import LoadCounts
-from deltasql.migrate.importing.same_commit import is_same_commit
-from deltasql.mirror.log.listing import list_log
+from deltasql.mirror.log.listing import LOG_FOLDER, list_log
 from deltasql.mirror.log.read import read_commits
+from deltasql.mirror.log.same_commit import is_same_commit
 from deltasql.mirror.publish.targets import OWN, named, targets_of
-from deltasql.model.deletion_vector import vector_file
 from deltasql.model.protocol import check_readable
-from deltasql.operations.verify.file_presence import FileSizes
-from deltasql.store.records import load_dv
+from deltasql.verify.large_tables import verify_by_size
+from deltasql.verify.report import split_by_cause
+from deltasql.verify.sql_state import SqlState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from deltasql.config import StorageSettings
     from deltasql.migrate.authority.validate_foreign import ForeignValidator
     from deltasql.migrate.importing.run import ImportRun
     from deltasql.migrate.importing.start import Start
@@ -41,20 +42,22 @@ if TYPE_CHECKING:
     from deltasql.storage import Storage
     from deltasql.store.records import Head, TableRow
     from deltasql.store.store import Store
+    from deltasql.verify.report import Difference
 
-_LOG = "_delta_log/"
 _MAX_LISTED = 10_000  # files listed to describe a folder without a log
-# Up to this many files are looked up one by one; for more, the folder is listed.
-_MAX_LOOKUPS = 1000
 _PAGE = 50_000
 _MAX_REPORTED = 100
+# Files of a log that repeat the content of its commits, by the source of a difference.
+_FILES_OF = {"checkpoint": "checkpoint", "crc": "checksum"}
 
 
 def no_table(storage: Storage) -> TxnLogTableNotFoundError:
     """Return the error for a location without a Delta table, which says what it contains."""
     location = storage.location
     names = [each.name for each in islice(storage.list(), _MAX_LISTED)]
-    below = next((name.partition(f"/{_LOG}")[0] for name in names if f"/{_LOG}" in name), None)
+    below = next(
+        (name.partition(f"/{LOG_FOLDER}")[0] for name in names if f"/{LOG_FOLDER}" in name), None
+    )
     reason, advice = "its _delta_log holds no commit", "Name the folder that contains _delta_log."
     if not names:
         reason, advice = "it does not exist or is empty", "Check the path and the storage options."
@@ -148,7 +151,7 @@ def check_new_commits(
     if run.options.dry_run:
         run.count(seen)
     if run.options.verify:
-        _check_files(run, _added_pages(run, listing, first, last, live), len(live))
+        _check_files(run, _added_pages(run, listing, first, last, live))
 
 
 def check_whole_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
@@ -158,7 +161,7 @@ def check_whole_log(run: ImportRun, start: Start, listing: LogListing, last: int
     protocol = None
     if start.state is not None:
         protocol, seen.commits = start.state.protocol, 1
-        for piece in file_tables(start.state.files):
+        for piece in start.state.files:
             live.add(first, FileList.from_arrow(piece))
             seen.files += piece.num_rows
             run.report_progress("reading", seen)
@@ -170,7 +173,7 @@ def check_whole_log(run: ImportRun, start: Start, listing: LogListing, last: int
     run.describe(len(live), live.size, protocol, metadata)
     run.count(seen)
     if run.options.verify:
-        _check_files(run, _all_pages(run, start, listing, last, live), len(live))
+        _check_files(run, _all_pages(run, start, listing, last, live))
 
 
 def _read(
@@ -192,76 +195,31 @@ def _read(
 def check_data(run: ImportRun, table: TableRow) -> None:
     """Refuse a loaded table whose live data files are missing."""
     if run.options.verify:
-        _check_files(run, _live_pages(run.store, table), run.report.live_files)
+        _check_files(run, _live_pages(run.store, table))
 
 
-@dataclass(slots=True)
-class _MissingFiles:
-    """The number of missing files, and the names of the first of them."""
-
-    count: int = 0
-    files: list[str] = field(default_factory=list)
-
-
-def _check_files(run: ImportRun, pages: Iterable[pa.Table], total: int) -> None:
+def _check_files(run: ImportRun, pages: Iterable[pa.Table]) -> None:
     """Report missing data files; refuse them unless the import is forced or a dry run."""
     run.report_progress("checking files")
     location = run.storage.location
-    missing = _find_missing(run.storage, pages, total, run.settings)
-    if not missing.count:
+    sizes = FileSizes(location, run.settings)
+    count, first = 0, list[str]()
+    for page in pages:
+        missing = sizes.missing(page)
+        count += len(missing)
+        first += missing[: _MAX_REPORTED - len(first)]
+    if not count:
         return
     if not run.options.force and not run.options.dry_run:
         raise MissingDataFilesError(
-            f"{missing.count} data files of the table at {location} are missing",
+            f"{count} data files of the table at {location} are missing",
             location=location,
-            count=missing.count,
-            files=tuple(missing.files),
+            count=count,
+            files=tuple(first),
         )
     run.report.accepts_missing = run.options.force
-    run.report.missing, run.report.missing_files = missing.count, missing.files
-    run.report.warnings.append(f"{missing.count} data files are missing")
-
-
-def _find_missing(
-    storage: Storage, pages: Iterable[pa.Table], total: int, settings: StorageSettings
-) -> _MissingFiles:
-    """Find the data files that are missing, or whose deletion vector is."""
-    # Hashes only: the names of a million files take many megabytes.
-    listed = {hash(each.name) for each in storage.list()} if total > _MAX_LOOKUPS else None
-    single, missing = FileSizes(storage.location, settings), _MissingFiles()
-    for page in pages:
-        gone = []
-        unlisted = page
-        if listed is not None:
-            present = _are_listed(storage, page, listed)
-            gone = page.filter([each is False for each in present])["path"].to_pylist()
-            unlisted = page.filter([each is None for each in present])
-        if unlisted.num_rows:
-            gone += single.missing(unlisted)
-        missing.count += len(gone)
-        missing.files += gone[: max(0, _MAX_REPORTED - len(missing.files))]
-    return missing
-
-
-def _are_listed(storage: Storage, page: pa.Table, listed: set[int]) -> list[bool | None]:
-    """Return for each file whether it and its deletion vector are listed; None for absolute paths.
-
-    A listing of the table's folder does not contain absolute paths.
-    """
-    pairs = zip(page["path"].to_pylist(), page["deletion_vector"].to_pylist(), strict=True)
-    found: list[bool | None] = []
-    for path, vector in pairs:
-        names = [path, *([each] if (each := _vector_path(vector)) else [])]
-        if any(is_absolute(name) for name in names):
-            found.append(None)
-        else:
-            found.append(all(hash(storage.data_name(name)) in listed for name in names))
-    return found
-
-
-def _vector_path(text: str | None) -> str | None:
-    vector = load_dv(text) if text else None
-    return None if vector is None else vector_file(vector)
+    run.report.missing, run.report.missing_files = count, first
+    run.report.warnings.append(f"{count} data files are missing")
 
 
 def _live_pages(store: Store, table: TableRow) -> Iterator[pa.Table]:
@@ -282,7 +240,7 @@ def _all_pages(
     """Read a log again and yield the files that are live at its last version, page by page."""
     first = start.version
     if start.state is not None:
-        for piece in file_tables(run.log(listing).state(first).files):
+        for piece in run.log(listing).state(first).files:
             yield piece.filter(pa.array(live.mask(first, FileList.from_arrow(piece)), pa.bool_()))
         first += 1
     yield from _added_pages(run, listing, first, last, live)
@@ -309,3 +267,62 @@ def _page(files: list[tuple[str, str | None]]) -> pa.Table:
             "deletion_vector": pa.array([vector for _, vector in files], pa.string()),
         }
     )
+
+
+# The loaded table
+
+
+def describe_table(run: ImportRun, table: TableRow) -> None:
+    """Put the latest state of a table in SQL into the report."""
+    head = run.store.head(table.table_id)
+    assert head is not None
+    state = SqlState(run.store, table, head.version)
+    totals = state.totals
+    run.describe(totals.num_files, totals.size_bytes, state.protocol, state.metadata)
+
+
+def verify_loaded(
+    run: ImportRun, table: TableRow, listing: LogListing, last: int, *, since: int | None = None
+) -> None:
+    """Compare a loaded table with its log, as this package and as stock deltalake read it.
+
+    With `since`, only the commits from that version on and the latest state are compared.
+    """
+    if not run.options.verify:
+        return
+    run.report_progress("verifying")
+    report, log = run.report, listing.up_to(last)
+    found = verify_by_size(run.store, table, run.storage, log, run.settings, since=since)
+    report.verification = found
+    in_sql, in_log = split_by_cause(found.differences)
+    report.warnings += _warnings(in_log)
+    if in_sql:
+        raise ImportMismatchError(
+            f"{report.table} differs from its log: {len(in_sql)} differences",
+            table=report.table,
+            location=run.storage.location,
+            differences=tuple(str(each) for each in in_sql),
+        )
+
+
+def _warnings(differences: Sequence[Difference]) -> list[str]:
+    """Return one warning for each file of the log that is wrong."""
+    found: dict[str, list[Difference]] = {}
+    for each in differences:
+        found.setdefault(f"{_FILES_OF.get(each.source, each.source)} {each.version}", []).append(
+            each
+        )
+    lines = []
+    for file, group in found.items():
+        unreadable = next((each.log for each in group if each.kind == "unreadable"), None)
+        if group[0].source == "deltalake":
+            reason = unreadable or f"{len(group)} differences, because a checkpoint is wrong"
+            lines.append(f"stock deltalake misreads version {group[0].version}: {reason}")
+        elif unreadable is not None:
+            lines.append(f"{file} cannot be used: {unreadable}")
+        else:
+            lines.append(
+                f"{file} contradicts the commits and was not used: {len(group)} differences, "
+                f"the first is {group[0]}"
+            )
+    return lines

@@ -28,9 +28,11 @@ from deltasql.migrate.importing.checks import (
     check_data,
     check_new_commits,
     check_whole_log,
+    describe_table,
     empty_commits,
     no_table,
     refuse_diverged,
+    verify_loaded,
 )
 from deltasql.migrate.importing.load_checkpoint import BATCH_FILES
 from deltasql.migrate.importing.load_log import LogLoader
@@ -53,10 +55,9 @@ from deltasql.migrate.importing.names import (
     table_to_replace,
 )
 from deltasql.migrate.importing.run import ImportOptions, ImportRun
-from deltasql.migrate.importing.same_commit import has_head_of
 from deltasql.migrate.importing.start import StartFinder, last_version
-from deltasql.migrate.importing.verify import describe_table, verify_loaded
 from deltasql.mirror.log.listing import find_log
+from deltasql.mirror.log.same_commit import has_head_of
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named
 from deltasql.storage.location import is_same_location
@@ -66,9 +67,8 @@ from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from deltasql.config import StorageSettings
+    from deltasql.migrate.importing.load_log import BeforeCommit
     from deltasql.migrate.importing.report import ImportReport
     from deltasql.migrate.importing.run import OnImportProgress
     from deltasql.migrate.importing.start import Start
@@ -139,7 +139,7 @@ def _import(run: ImportRun) -> None:
         _update(run, listing, last, loading, live)
     record_taken_over(run, listing)
     run.report.warnings += empty_commits(listing, run.report.first_version, last)
-    run.report.seconds = run.seconds
+    run.report.seconds = round(run.seconds, 3)
     run.report_progress("done")
 
 
@@ -351,18 +351,16 @@ def _append(
     listing: LogListing,
     first: int,
     last: int,
-    before_commit: Callable[[Session, int], object] | None = None,
+    before_commit: BeforeCommit | None = None,
 ) -> None:
     load_commits(
         loader,
-        run.storage,
-        listing,
+        run.log(listing),
         first,
         last,
         run.loaded,
         batch_actions=run.options.batch_size,
         before_commit=before_commit,
-        log=run.log(listing),
         on_batch=lambda: run.report_progress("loading"),
     )
 

@@ -11,6 +11,7 @@ from deltasql.exceptions.redaction import redact
 from deltasql.migrate.importing.import_table import import_table
 from deltasql.migrate.importing.names import valid_name
 from deltasql.migrate.importing.report import ImportReport, ImportSummary
+from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.storage import absolute_location, join_location, open_storage
 from deltasql.uri import DEFAULT_NAMESPACE
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from deltasql.migrate.importing.run import ImportOptions, OnImportProgress
     from deltasql.storage import Storage
     from deltasql.store.store import Store
-
-_LOG = "_delta_log/"
 
 
 def import_tables(
@@ -48,7 +47,7 @@ def import_tables(
         summary.tables.append(report)
         if on_table is not None:
             on_table(report)
-    summary.seconds = time.monotonic() - started
+    summary.seconds = round(time.monotonic() - started, 3)
     if not summary.tables:
         raise TxnLogStorageError(
             f"there is no Delta table below {root}",
@@ -77,9 +76,9 @@ def find_tables(storage: Storage) -> Iterator[str]:
 
 def _next_table(storage: Storage, after: str | None) -> str | None:
     for file in storage.list(start_after=after):
-        if file.name.startswith(_LOG):
+        if file.name.startswith(LOG_FOLDER):
             return ""
-        folder, found, _ = file.name.partition(f"/{_LOG}")
+        folder, found, _ = file.name.partition(f"/{LOG_FOLDER}")
         if found:
             return f"{folder}/"
     return None

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltasql._core import FileList, LogFiles
-from deltasql.migrate.importing.read_ahead import read_ahead
+from deltasql.mirror.read_ahead import read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from deltasql.mirror.log.read import LogState, StateStream
+    from deltasql.mirror.log.read import StateStream
 
 # Files in one SQL transaction.
 BATCH_FILES = 50_000
 
 
 def file_batches(
-    state: LogState | StateStream,
+    state: StateStream,
     columns: Sequence[tuple[int, tuple[str, ...], str]],
     partition_columns: Sequence[str],
     batch_files: int,
@@ -29,20 +29,20 @@ def file_batches(
 
 
 def _batches(
-    state: LogState | StateStream,
+    state: StateStream,
     columns: Sequence[tuple[int, tuple[str, ...], str]],
     partition_columns: Sequence[str],
     batch_files: int,
 ) -> Iterator[LogFiles]:
     next_file_id = 1
-    for table in same_size(file_tables(state.files), batch_files):
+    for table in same_size(state.files, batch_files):
         files = LogFiles(next_file_id)
         files.set_columns(columns, partition_columns)
         files.append(state.version, FileList.from_arrow(table))
         next_file_id = files.next_file_id
         yield files
     ordinal = 0
-    for table in same_size(file_tables(state.tombstones), batch_files):
+    for table in same_size(state.tombstones, batch_files):
         files = LogFiles(next_file_id)
         files.set_columns(columns, partition_columns)
         files.append_tombstones(state.version, FileList.from_arrow(table), ordinal)
@@ -71,8 +71,3 @@ def same_size(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
         held = [whole]
     if count:
         yield pa.concat_tables(held)
-
-
-def file_tables(files: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Return the files of a state as an iterator, also if they are one table."""
-    return iter([files]) if isinstance(files, pa.Table) else files

@@ -6,21 +6,21 @@ import hashlib
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from deltasql._core import LogFiles, SeenFiles
 from deltasql.commit.table_state import physical_partition_columns
 from deltasql.exceptions import LogParseError, VersionTakenError
 from deltasql.migrate.importing.load_checkpoint import BATCH_FILES, file_batches
-from deltasql.migrate.importing.read_ahead import read_ahead
+from deltasql.mirror.read_ahead import read_ahead
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import LAST_MS
 from deltasql.model.protocol import check_readable
 from deltasql.model.schema.column_mapping import check_mapping
 from deltasql.model.schema.schema import schema_of, skipping_columns
 from deltasql.store import load
+from deltasql.store.append import write_head
 from deltasql.store.load import LoadPlan, SkippingColumns
 from deltasql.store.records import (
     Commit,
@@ -39,13 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from deltasql import _core
-    from deltasql.mirror.log.read import LogState, StateStream
+    from deltasql.mirror.log.read import StateStream
     from deltasql.model.actions import Metadata
     from deltasql.storage import FileInfo
     from deltasql.store.dialect import Session
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
+# Called in the transaction that appends commits, with the last version of them.
+BeforeCommit: TypeAlias = "Callable[[Session, int], object]"
 # The timestamp of a commit without an in-commit timestamp: the modification time of its file, as
 # Delta's readers define it, or the one in its commitInfo, which survives a copy of our own tables.
 Times = Literal["commit", "file"]
@@ -91,7 +93,7 @@ class LogLoader:
         self._partitions: dict[str, int] = {}
         self._token = token
         self._position = self._read_position(store.head(table.table_id))
-        # If this loader loads all files, it knows which ones are new without asking SQL.
+        # If this loader loads all files, it can tell which ones are new without a query.
         self._seen = SeenFiles() if self._position.head is None else None
 
     @property
@@ -102,7 +104,7 @@ class LogLoader:
 
     def start(
         self,
-        state: LogState | StateStream,
+        state: StateStream,
         commit: ParsedCommit | None,
         at_ms: int,
         *,
@@ -144,7 +146,7 @@ class LogLoader:
         plan.versions.append(self._version(head, info, lambda: digest))
         with self._change() as session:
             load.write(session, plan, partitions, is_first=True)
-            load.write_head(session, None, head)
+            write_head(session, None, head)
         self._partitions = partitions
         self._position = _Position(head, columns.copy(), schema.partition_columns)
 
@@ -152,9 +154,9 @@ class LogLoader:
         self,
         commits: Sequence[ParsedCommit],
         *,
-        before_commit: Callable[[Session], object] | None = None,
+        before_commit: BeforeCommit | None = None,
     ) -> None:
-        """Append consecutive commits; `before_commit` is called in the same transaction."""
+        """Append consecutive commits in one transaction."""
         if not commits:
             return
         if self._position.head is None:
@@ -165,12 +167,11 @@ class LogLoader:
         self,
         batches: Iterable[Sequence[ParsedCommit]],
         *,
-        before_commit: Callable[[Session, int], object] | None = None,
+        before_commit: BeforeCommit | None = None,
     ) -> Iterator[Sequence[ParsedCommit]]:
         """Append batches of commits; a thread reads the next one while one is written.
 
-        Yields each batch after it is committed. `before_commit` is called in the transaction of
-        each batch with its last version.
+        Yields each batch after it is committed.
         """
         if self._position.head is None:
             self._claim()
@@ -182,9 +183,7 @@ class LogLoader:
                 yield batch, plan, position
 
         for batch, plan, position in read_ahead(plans()):
-            version = batch[-1].version
-            hook = None if before_commit is None else partial(_call, before_commit, version)
-            self._write(plan, position, hook)
+            self._write(plan, position, before_commit)
             yield batch
 
     def time_of(self, commit: ParsedCommit) -> int:
@@ -193,15 +192,15 @@ class LogLoader:
         return self._time(info, commit.file.modified_ms)
 
     def _write(
-        self, plan: LoadPlan, position: _Position, before_commit: Callable[[Session], object] | None
+        self, plan: LoadPlan, position: _Position, before_commit: BeforeCommit | None
     ) -> None:
         before, partitions = self._position.head, dict(self._partitions)
         assert position.head is not None
         with self._change() as session:
             load.write(session, plan, partitions, is_first=before is None, seen=self._seen)
-            load.write_head(session, before, position.head)
+            write_head(session, before, position.head)
             if before_commit is not None:
-                before_commit(session)
+                before_commit(session, position.head.version)
         self._partitions, self._position = partitions, position
 
     def _plan(
@@ -366,10 +365,6 @@ def _runs(commits: Sequence[ParsedCommit]) -> Iterator[Sequence[ParsedCommit]]:
     starts = [at for at, commit in enumerate(commits) if at and commit.actions.metadata is not None]
     for first, end in pairwise([0, *starts, len(commits)]):
         yield commits[first:end]
-
-
-def _call(hook: Callable[[Session, int], object], version: int, session: Session) -> None:
-    hook(session, version)
 
 
 def _group_size(group: object) -> int:

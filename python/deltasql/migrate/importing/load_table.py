@@ -18,24 +18,22 @@ from deltasql.exceptions import (
     TxnLogStoreError,
     VersionTakenError,
 )
-from deltasql.migrate.importing.log_source import LocalLog
 from deltasql.mirror.log.read import read_commits
 from deltasql.mirror.publish.targets import ACTIVE, DELTA, OWN
 from deltasql.model.clock import now_ms
 from deltasql.storage.location import is_same_location, location_key
 from deltasql.store import load
-from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
 from deltasql.store.locations import drop_table
-from deltasql.store.records import TableRow
+from deltasql.store.records import TableRow, live_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from deltasql.migrate.importing.load_log import LogLoader, ParsedCommit
+    from deltasql.migrate.importing.load_log import BeforeCommit, LogLoader, ParsedCommit
     from deltasql.migrate.importing.log_source import LogSource
     from deltasql.mirror.log.listing import LogListing
-    from deltasql.mirror.log.read import LogCommit, LogState, StateStream
+    from deltasql.mirror.log.read import LogCommit, StateStream
     from deltasql.model.actions import Metadata
     from deltasql.storage import Storage
     from deltasql.store.dialect import Session
@@ -140,7 +138,7 @@ def load_state(
     loader: LogLoader,
     storage: Storage,
     listing: LogListing,
-    state: LogState | StateStream,
+    state: StateStream,
     loaded: LoadCounts,
     on_batch: Callable[[], None],
 ) -> None:
@@ -160,25 +158,18 @@ def load_state(
 
 def load_commits(
     loader: LogLoader,
-    storage: Storage,
-    listing: LogListing,
+    log: LogSource,
     first: int,
     last: int,
     loaded: LoadCounts,
     *,
     batch_actions: int | None = None,
     on_batch: Callable[[], None],
-    before_commit: Callable[[Session, int], object] | None = None,
-    log: LogSource | None = None,
+    before_commit: BeforeCommit | None = None,
 ) -> None:
-    """Append the commits first..last, one SQL transaction for each batch.
-
-    `before_commit` is called in each transaction with the last version of its batch. `log` reads
-    the commits if this process does not.
-    """
-    limit = batch_actions or BATCH_ACTIONS
-    commits = (log or LocalLog(storage, listing)).commits(first, last)
-    for batch in loader.append_all(_batches(commits, limit), before_commit=before_commit):
+    """Append the commits first..last of a log, one SQL transaction for each batch."""
+    batches = _batches(log.commits(first, last), batch_actions or BATCH_ACTIONS)
+    for batch in loader.append_all(batches, before_commit=before_commit):
         for commit in batch:
             loaded.add(commit)
         on_batch()

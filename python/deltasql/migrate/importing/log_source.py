@@ -18,9 +18,9 @@ from deltasql._core import FileList, parse_commit
 from deltasql.engine.spark.errors import spark_errors
 from deltasql.engine.spark.session import active_session
 from deltasql.exceptions import TxnLogEngineError, TxnLogError
-from deltasql.migrate.importing.read_ahead import read_ahead
 from deltasql.mirror.log.read import read_commits, stream_state
 from deltasql.mirror.log.read_checkpoint import count_row_groups, read_files
+from deltasql.mirror.read_ahead import read_ahead
 from deltasql.storage import open_storage
 from deltasql.store.dialect import chunks
 

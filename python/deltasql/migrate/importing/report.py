@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.model.counts import many
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from deltasql.exceptions import TxnLogError
-    from deltasql.mirror.verify.verify import VerifyReport
+    from deltasql.verify.report import VerifyReport
 
 ImportState = Literal[
     "imported",
@@ -58,13 +59,14 @@ class ImportProgress:
 
 
 @dataclass(slots=True)
-class ImportReport:
+class ImportReport(Report):
     """The result of importing one table.
 
     `commits`, `files` and `log_bytes` count what this run loaded, or would load; `live_files` and
     `live_bytes` are those of the table at its last version.
     """
 
+    computed = ("ok",)
     source: str
     table: str | None = None
     state: ImportState = "imported"
@@ -97,27 +99,9 @@ class ImportReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        return {
-            "ok": self.ok,
-            "source": self.source,
-            "table": self.table,
-            "state": self.state,
-            "first_version": self.first_version,
-            "last_version": self.last_version,
-            "commits": self.commits,
-            "files": self.files,
-            "log_bytes": self.log_bytes,
-            "live_files": self.live_files,
-            "live_bytes": self.live_bytes,
-            "protocol": self.protocol,
-            "missing": self.missing,
-            "missing_files": list(self.missing_files),
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
-            "verification": None if self.verification is None else self.verification.to_dict(),
-            "error": None if self.error is None else _error_dict(self.error),
-            "seconds": round(self.seconds, 3),
-        }
+        values = Report.to_dict(self)
+        del values["accepts_missing"]  # part of `ok`
+        return values
 
     def summary(self) -> str:
         """Return the report as text."""
@@ -144,9 +128,10 @@ class ImportReport:
 
 
 @dataclass(slots=True)
-class ImportSummary:
+class ImportSummary(Report):
     """The results of importing every table below a folder."""
 
+    computed = ("ok",)
     root: str
     tables: list[ImportReport] = field(default_factory=list)
     seconds: float = 0.0
@@ -155,15 +140,6 @@ class ImportSummary:
     def ok(self) -> bool:
         """Whether every table is in the catalog."""
         return all(each.ok for each in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the summary as plain values, for JSON."""
-        return {
-            "ok": self.ok,
-            "root": self.root,
-            "seconds": round(self.seconds, 3),
-            "tables": [each.to_dict() for each in self.tables],
-        }
 
     def summary(self) -> str:
         """Return the summary as a text table, followed by errors and warnings of single tables."""
@@ -191,10 +167,3 @@ def _row(each: ImportReport) -> tuple[str, ...]:
     span = "" if each.last_version is None else f"{each.first_version} to {each.last_version}"
     counts = (each.commits, each.live_files, each.live_bytes, len(each.warnings))
     return (each.table or each.source, each.state, span, *(str(count) for count in counts))
-
-
-def _error_dict(error: TxnLogError) -> dict[str, Any]:
-    return {"type": type(error).__name__, "message": error.message, "help": error.help} | {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in error.fields.items()
-    }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from deltasql.migrate.importing.log_source import LogSource
     from deltasql.mirror.log.listing import LogListing
-    from deltasql.mirror.log.read import LogState, StateStream
+    from deltasql.mirror.log.read import StateStream
     from deltasql.model.actions import Metadata
     from deltasql.storage import Storage
 
@@ -33,7 +33,7 @@ class Start:
 
     version: int
     metadata: Metadata
-    state: LogState | StateStream | None = None
+    state: StateStream | None = None
     note: str | None = None
 
 

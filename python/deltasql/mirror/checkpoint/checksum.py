@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from deltasql import _core
-from deltasql.mirror.log.encode import commit_file
+from deltasql.mirror.log.encode import commit_file, version_row
 from deltasql.model.json_text import load_json
 from deltasql.model.properties import TableProperties
-from deltasql.store.records import Head, VersionRow, domain_from_row, txn_from_row
+from deltasql.store.records import Head, domain_from_row, txn_from_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deltasql.storage import Storage
-    from deltasql.store.records import TableRow
+    from deltasql.store.records import TableRow, VersionRow
     from deltasql.store.store import Store
 
 # Longer lists of transactions or domains are left out, to keep checksums small.
@@ -54,7 +54,7 @@ def write_checksum(
     data: bytes | None = None,
     *,
     replaces_nothing: bool = False,
-) -> Totals:
+) -> Checksum:
     """Write the checksum file of a published version; `data` is the content of its commit file.
 
     With `replaces_nothing` the caller knows that the commit adds no file that is already live;
@@ -63,34 +63,34 @@ def write_checksum(
     key = (table.table_id, storage.location)
     before = _cached(store, key)
     if before is not None and before.version == version:
-        totals = before
+        checksum = before
     else:
         commit, added = _read(store, table, version, data or storage.read(commit_file(version)))
         if before is None or before.version != version - 1:
-            before = _totals_before(store, table, storage, version)
+            before = _checksum_before(store, table, storage, version)
         removed = (0, 0)
         if not replaces_nothing or commit.removes:
             removed = _removed_totals(store, table, version)
-        totals = before.after(commit, added, removed)
-    name, text = checksum_file(version), totals.to_json()
+        checksum = before.after(commit, added, removed)
+    name, text = checksum_file(version), checksum.to_json()
     # Creating is cheaper than replacing; an existing file may be that of a rejected commit.
     # No flush of the folder: readers work without a checksum.
     if not storage.put_if_absent(name, text, flush_folder=False):
         storage.put(name, text, flush_folder=False)
-    _cache(store, key, totals)
-    return totals
+    _cache(store, key, checksum)
+    return checksum
 
 
-def totals_at(store: Store, table: TableRow, version: int) -> Totals:
-    """Return the totals of a version, computed by SQL."""
-    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
-    row = VersionRow.from_row(rows[0])
-    totals = _from_sql(store, table, row)
-    return replace(totals, in_commit_timestamp=row.info.in_commit_timestamp)
+def checksum_at(store: Store, table: TableRow, version: int) -> Checksum:
+    """Return the checksum of a version, computed by SQL."""
+    row = version_row(store, table.table_id, version)
+    assert row is not None
+    checksum = _from_sql(store, table, row)
+    return replace(checksum, in_commit_timestamp=row.info.in_commit_timestamp)
 
 
-def totals_after(store: Store, table: TableRow, before: Totals, data: bytes) -> Totals:
-    """Return the totals of the next version, from the content of its commit file."""
+def checksum_after(store: Store, table: TableRow, before: Checksum, data: bytes) -> Checksum:
+    """Return the checksum of the next version, from the content of its commit file."""
     version = before.version + 1
     commit, added = _read(store, table, version, data)
     return before.after(commit, added, _removed_totals(store, table, version))
@@ -136,8 +136,8 @@ class TableFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """The totals of one version."""
+class Checksum:
+    """The content of a checksum file: the totals of one version."""
 
     version: int
     txn_id: str | None
@@ -156,10 +156,10 @@ class Totals:
             f'"numMetadata":1,"numProtocol":1,{timestamp}{self.facts.json}}}'
         ).encode()
 
-    def after(self, commit: _core.Commit, added: FileTotals, removed: FileTotals) -> Totals:
-        """Return the totals after a commit that adds and removes files with these totals."""
+    def after(self, commit: _core.Commit, added: FileTotals, removed: FileTotals) -> Checksum:
+        """Return the checksum after a commit that adds and removes files with these totals."""
         info = commit.commit_info
-        return Totals(
+        return Checksum(
             version=self.version + 1,
             txn_id=info.txn_id if info else None,
             in_commit_timestamp=info.in_commit_timestamp if info else None,
@@ -170,18 +170,18 @@ class Totals:
 
 
 # No lock, which a fork could leave locked: a lost update is only read from the log again.
-_totals: WeakKeyDictionary[Store, dict[tuple[int, str], Totals]] = WeakKeyDictionary()
+_checksums: WeakKeyDictionary[Store, dict[tuple[int, str], Checksum]] = WeakKeyDictionary()
 
 
-def _cached(store: Store, key: tuple[int, str]) -> Totals | None:
-    return _totals.setdefault(store, {}).get(key)
+def _cached(store: Store, key: tuple[int, str]) -> Checksum | None:
+    return _checksums.setdefault(store, {}).get(key)
 
 
-def _cache(store: Store, key: tuple[int, str], totals: Totals) -> None:
-    of_store = _totals.setdefault(store, {})
+def _cache(store: Store, key: tuple[int, str], checksum: Checksum) -> None:
+    of_store = _checksums.setdefault(store, {})
     before = of_store.get(key)
-    if before is None or before.version < totals.version:
-        of_store[key] = totals
+    if before is None or before.version < checksum.version:
+        of_store[key] = checksum
 
 
 def _read(
@@ -204,18 +204,15 @@ def _removed_totals(store: Store, table: TableRow, version: int) -> FileTotals:
     return int(rows[0][0]), int(rows[0][1])
 
 
-def _totals_before(store: Store, table: TableRow, storage: Storage, version: int) -> Totals:
-    """Return the totals of the previous version, from the log or from SQL."""
-    rows = store.query(
-        "history", table_id=table.table_id, first=version - 1, last=version - 1, limit=1
-    )
-    if not rows:  # this is the first version in SQL
-        return Totals(version - 1, None, None, 0, 0, TableFacts())
-    before = VersionRow.from_row(rows[0])
+def _checksum_before(store: Store, table: TableRow, storage: Storage, version: int) -> Checksum:
+    """Return the checksum of the previous version, from the log or from SQL."""
+    before = version_row(store, table.table_id, version - 1)
+    if before is None:  # this is the first version in SQL
+        return Checksum(version - 1, None, None, 0, 0, TableFacts())
     return _from_log(storage, before) or _from_sql(store, table, before)
 
 
-def _from_log(storage: Storage, row: VersionRow) -> Totals | None:
+def _from_log(storage: Storage, row: VersionRow) -> Checksum | None:
     """Return the checksum in the log, if it belongs to the same commit as in SQL."""
     try:
         body = load_json(storage.read(checksum_file(row.version)))
@@ -227,15 +224,15 @@ def _from_log(storage: Storage, row: VersionRow) -> Totals | None:
             _by_name(body.get("setTransactions"), "appId"),
             _by_name(body.get("domainMetadata"), "domain"),
         )
-        return Totals(
+        return Checksum(
             row.version, row.txn_id, None, int(body["numFiles"]), int(body["tableSizeBytes"]), facts
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
-def _from_sql(store: Store, table: TableRow, row: VersionRow) -> Totals:
-    """Compute the totals from all live files in SQL."""
+def _from_sql(store: Store, table: TableRow, row: VersionRow) -> Checksum:
+    """Compute the checksum from all live files in SQL."""
     at = {"table_id": table.table_id, "version": row.version}
     files, size = store.query("size_totals", **at)[0]
     head = Head(*store.query("head_at_version", **at)[0])
@@ -247,7 +244,7 @@ def _from_sql(store: Store, table: TableRow, row: VersionRow) -> Totals:
         _merged({}, {each.app_id: each.body() for each in txns}),
         _merged({}, {each.domain: None if each.removed else each.body() for each in domains}),
     )
-    return Totals(row.version, row.txn_id, None, int(files), int(size), facts)
+    return Checksum(row.version, row.txn_id, None, int(files), int(size), facts)
 
 
 def _by_name(bodies: list[Body] | None, key: str) -> Bodies | None:

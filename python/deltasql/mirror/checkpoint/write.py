@@ -5,7 +5,6 @@ Rows are read and written in pieces, so memory use does not grow with the table.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,11 +12,14 @@ import pyarrow.parquet as pq
 
 from deltasql import telemetry
 from deltasql.exceptions import TxnLogMirrorError
-from deltasql.mirror.checkpoint.due import checkpoint_file
-from deltasql.mirror.checkpoint.rows import CheckpointRows
-from deltasql.mirror.checkpoint.schema import checkpoint_schema
+from deltasql.mirror.checkpoint.rows import CheckpointRows, checkpoint_schema
 from deltasql.mirror.checkpoint.source import FILES_PER_READ, CheckpointSource
-from deltasql.mirror.log.last_checkpoint import CheckpointInfo, move_last_checkpoint
+from deltasql.mirror.log.last_checkpoint import (
+    CheckpointInfo,
+    checkpoint_file,
+    move_last_checkpoint,
+)
+from deltasql.mirror.read_ahead import read_ahead
 from deltasql.phases import reached
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def _write(source: CheckpointSource, storage: Storage) -> CheckpointInfo:
     actions = adds = 0
     with storage.writer(checkpoint_file(source.version)) as sink:
         with pq.ParquetWriter(sink, schema, **_layout(schema)) as writer:
-            for group in _read_ahead(_row_groups(_pieces(source, rows))):
+            for group in read_ahead(_row_groups(_pieces(source, rows))):
                 writer.write_table(group, row_group_size=group.num_rows)
                 actions += group.num_rows
                 adds += group.num_rows - group["add"].null_count
@@ -95,15 +97,6 @@ def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
             pending = []
     if pending:
         yield pa.concat_tables(pending)
-
-
-def _read_ahead(groups: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Read the next group in a thread while the caller writes the current one."""
-    with ThreadPoolExecutor(1, "deltasql-checkpoint") as reader:
-        upcoming = reader.submit(next, groups, None)
-        while (group := upcoming.result()) is not None:
-            upcoming = reader.submit(next, groups, None)
-            yield group
 
 
 def _layout(schema: pa.Schema) -> dict[str, Any]:

@@ -7,6 +7,7 @@ the file, which then replaces it. Open readers keep the old file until they reop
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import shutil
@@ -20,11 +21,10 @@ from deltasql import telemetry
 from deltasql.exceptions import TxnLogError, TxnLogMirrorError
 from deltasql.mirror.duckdb.catalog_file import CatalogFile, ShownTable
 from deltasql.mirror.publish.targets import catalog_key
-from deltasql.snapshot.cache import FileCache
+from deltasql.snapshot.files import FileCache
 from deltasql.snapshot.snapshot import Snapshot
 from deltasql.storage import local_path
 from deltasql.storage.local_files import flush_path, make_folders, sync_folder
-from deltasql.store.file_lock import try_lock
 from deltasql.store.records import Head, TableRow
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _lock(path: Path) -> Iterator[None]:
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         deadline = time.monotonic() + _LOCK_TIMEOUT_S
-        while not try_lock(descriptor):
+        while not _try_lock(descriptor):
             if time.monotonic() > deadline:
                 raise TxnLogMirrorError(
                     f"{path} is being updated by another process for more than "
@@ -256,6 +256,15 @@ def _lock(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock an open file without waiting; False if another process or descriptor holds the lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:

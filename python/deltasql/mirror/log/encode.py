@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         SetTransaction,
     )
     from deltasql.store.dialect import Session
+    from deltasql.store.store import Store
 
 T = TypeVar("T")
 
@@ -82,6 +83,12 @@ def encode_commit(commit: Commit) -> bytes:
     )
 
 
+def version_row(store: Store, table_id: int, version: int) -> VersionRow | None:
+    """Read the row of a version from SQL; None if SQL does not have the version."""
+    rows = store.query("history", table_id=table_id, first=version, last=version, limit=1)
+    return VersionRow.from_row(rows[0]) if rows else None
+
+
 def commit_bytes(session: Session, table_id: int, version: int) -> bytes:
     """Read a commit from SQL and encode it."""
     return _core.encode_commit(commit_actions(session, table_id, version))
@@ -89,74 +96,17 @@ def commit_bytes(session: Session, table_id: int, version: int) -> bytes:
 
 def commit_actions(session: Session, table_id: int, version: int) -> list[Action]:
     """Read the actions of a commit from SQL, in canonical order."""
-    return _actions_between(session, table_id, version, version)[0][1]
+    return actions_span(session, table_id, version, version)[0][1]
 
 
-def commits_between(
+def actions_span(
     session: Session, table_id: int, first: int, last: int, *, max_files: int = MAX_FILES
-) -> list[tuple[int, bytes]]:
-    """Read commits from SQL as (version, bytes), with a fixed number of statements.
+) -> list[tuple[int, list[Action]]]:
+    """Read commits from SQL as (version, actions), with a fixed number of statements.
 
     The result may end before `last`, to hold at most `max_files` files in memory; it has at least
     one commit.
     """
-    found = _actions_between(session, table_id, first, last, max_files=max_files)
-    return [(version, _core.encode_commit(actions)) for version, actions in found]
-
-
-def actions_between(
-    session: Session, table_id: int, first: int, last: int
-) -> Iterator[tuple[int, list[Action]]]:
-    """Yield the actions of the versions first..last in order."""
-    version = first
-    while version <= last:
-        found = _actions_between(session, table_id, version, last)
-        yield from found
-        version = found[-1][0] + 1
-
-
-def actions_span(
-    session: Session, table_id: int, first: int, last: int
-) -> list[tuple[int, list[Action]]]:
-    """Read commits from SQL as (version, actions); may end early like `commits_between`."""
-    return _actions_between(session, table_id, first, last)
-
-
-def commit_files_between(
-    session: Session, table_id: int, first: int, last: int
-) -> list[CommitFile]:
-    """Read commit files from SQL for publishing; may end early like `commits_between`."""
-    found = commits_between(session, table_id, first, last)
-    rows = session.query("ended_versions", table_id=table_id, after=first - 1, last=found[-1][0])
-    ended = {row[0] for row in rows}
-    return [CommitFile(version, data, version not in ended) for version, data in found]
-
-
-@dataclass(frozen=True, slots=True)
-class NamedFile:
-    """A file that a commit adds; `key` is that of the add action it belongs to, if any."""
-
-    path: str
-    key: bytes | None = None
-
-
-def files_named(data: bytes) -> list[NamedFile]:
-    """Return the files that a commit adds: data files, deletion vectors, change data files."""
-    commit = _core.parse_commit(data)
-    found = []
-    for add in commit.adds:
-        vector = add.deletion_vector
-        key = _core.path_key(add.path, vector.unique_id if vector is not None else None)
-        found.append(NamedFile(add.path, key))
-        path = vector_file(vector) if vector is not None else None
-        if path is not None:
-            found.append(NamedFile(path, key))
-    return found + [NamedFile(file.path) for file in commit.cdc]
-
-
-def _actions_between(
-    session: Session, table_id: int, first: int, last: int, *, max_files: int = MAX_FILES
-) -> list[tuple[int, list[Action]]]:
     rows, first_file_id = _versions(session, table_id, first, last, max_files)
     span = {"table_id": table_id, "after": first - 1, "last": rows[-1].version}
     protocols = {r[0]: protocol_from_row(r) for r in session.query("protocol_between", **span)}
@@ -196,6 +146,57 @@ def _actions_between(
         )
         for row in rows
     ]
+
+
+def commits_between(
+    session: Session, table_id: int, first: int, last: int, *, max_files: int = MAX_FILES
+) -> list[tuple[int, bytes]]:
+    """Read commits from SQL as (version, bytes); may end early like `actions_span`."""
+    found = actions_span(session, table_id, first, last, max_files=max_files)
+    return [(version, _core.encode_commit(actions)) for version, actions in found]
+
+
+def actions_between(
+    session: Session, table_id: int, first: int, last: int
+) -> Iterator[tuple[int, list[Action]]]:
+    """Yield the actions of the versions first..last in order."""
+    version = first
+    while version <= last:
+        found = actions_span(session, table_id, version, last)
+        yield from found
+        version = found[-1][0] + 1
+
+
+def commit_files_between(
+    session: Session, table_id: int, first: int, last: int
+) -> list[CommitFile]:
+    """Read commit files from SQL for publishing; may end early like `actions_span`."""
+    found = commits_between(session, table_id, first, last)
+    rows = session.query("ended_versions", table_id=table_id, after=first - 1, last=found[-1][0])
+    ended = {row[0] for row in rows}
+    return [CommitFile(version, data, version not in ended) for version, data in found]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file that a commit adds; `key` is that of the add action it belongs to, if any."""
+
+    path: str
+    key: bytes | None = None
+
+
+def files_named(data: bytes) -> list[NamedFile]:
+    """Return the files that a commit adds: data files, deletion vectors, change data files."""
+    commit = _core.parse_commit(data)
+    found = []
+    for add in commit.adds:
+        vector = add.deletion_vector
+        key = _core.path_key(add.path, vector.unique_id if vector is not None else None)
+        found.append(NamedFile(add.path, key))
+        path = vector_file(vector) if vector is not None else None
+        if path is not None:
+            found.append(NamedFile(path, key))
+    return found + [NamedFile(file.path) for file in commit.cdc]
 
 
 def _versions(

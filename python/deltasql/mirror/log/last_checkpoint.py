@@ -11,6 +11,7 @@ from urllib.parse import quote
 from deltasql.exceptions import LogParseError
 from deltasql.mirror.log.listing import LAST_CHECKPOINT, LOG_FOLDER, read_json
 from deltasql.model.json_text import load_json
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointInfo:
+class CheckpointInfo(Report):
     """A written checkpoint: its version, number of actions, bytes and live files."""
 
     version: int
@@ -37,6 +38,15 @@ class CheckpointInfo:
             "numOfAddFiles": self.num_of_add_files,
         }
         return json.dumps(body | {"checksum": json_checksum(body)}, separators=(",", ":")).encode()
+
+
+def checkpoint_file(version: int) -> str:
+    """Return the name of a classic checkpoint.
+
+    >>> checkpoint_file(10)
+    '_delta_log/00000000000000000010.checkpoint.parquet'
+    """
+    return f"_delta_log/{version:020d}.checkpoint.parquet"
 
 
 def last_checkpoint_version(storage: Storage) -> int | None:

@@ -40,7 +40,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class CompactedFile:
     """A compacted log file: the commits of several versions."""
 
     first: int
@@ -57,7 +57,7 @@ class LogListing:
     checkpoints: tuple[Checkpoint, ...]
     checksums: Mapping[int, FileInfo]
     has_last_checkpoint: bool = False
-    compactions: tuple[Compaction, ...] = ()
+    compactions: tuple[CompactedFile, ...] = ()
     incomplete: tuple[str, ...] = ()
     """Descriptions of multi-part checkpoints with missing parts."""
     others: tuple[FileInfo, ...] = field(default=(), repr=False)
@@ -155,7 +155,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
     checksums: dict[int, FileInfo] = {}
     checkpoints: list[Checkpoint] = []
     parts: dict[tuple[int, int], list[FileInfo]] = {}
-    compactions: list[Compaction] = []
+    compactions: list[CompactedFile] = []
     others: list[FileInfo] = []
     has_last_checkpoint = False
     for each in files:
@@ -176,7 +176,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
         elif match["v2"]:
             checkpoints.append(Checkpoint(version, "v2", (each,)))
         else:
-            compactions.append(Compaction(version, int(match["until"]), each))
+            compactions.append(CompactedFile(version, int(match["until"]), each))
     incomplete: list[str] = []
     for (version, count), found in parts.items():
         # A multi-part checkpoint is valid only if its writer wrote every part.

@@ -21,8 +21,8 @@ from deltasql.mirror.log.file_tables import (
     replayed_files,
     tombstone_table,
 )
-from deltasql.mirror.log.stats_json import INT96_UNIT, stats_texts
 from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction, Sidecar
+from deltasql.model.typed_stats import INT96_UNIT, stats_texts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 
 from deltasql import telemetry
 from deltasql.mirror.checkpoint.checksum import write_checksum
-from deltasql.mirror.checkpoint.due import is_due, unnamed_checkpoint
 from deltasql.mirror.log.cleanup import clean_log
+from deltasql.mirror.log.last_checkpoint import checkpoint_file, last_checkpoint_version
+from deltasql.model.properties import TableProperties
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deltasql.config import Config
+    from deltasql.mirror.log.encode import CommitFile
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
+_DELTALAKE_INTERVAL = 100  # deltalake's default number of commits between checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +42,26 @@ def maintain(
     store: Store,
     table: TableRow,
     storage: Storage,
-    version: int,
+    file: CommitFile,
     *,
     config: Config,
-    data: bytes | None = None,
-    replaces_nothing: bool = False,
     last: int | None = None,
     post_commit: PostCommit = DEFAULT_POST_COMMIT,
     check_hint: bool = False,
 ) -> bool:
     """Write the optional files of a published version; log a failure and return False.
 
-    Readers need only the commit files, so everything here can fail and be repeated. `data` is the
-    content of the commit file, which is read if it is not given; `replaces_nothing` is as in
-    `write_checksum`. `last` is the end of a span that is published at once: of the checkpoints due
-    in it, only the newest is written. `check_hint` also checks that `_last_checkpoint` names the
-    newest checkpoint of earlier versions.
+    Readers need only the commit files, so everything here can fail and be repeated. `last` is the
+    end of a span that is published at once: of the checkpoints due in it, only the newest is
+    written. `check_hint` also checks that `_last_checkpoint` names the newest checkpoint of earlier
+    versions.
     """
+    version = file.version
     try:
-        totals = write_checksum(
-            store, table, storage, version, data, replaces_nothing=replaces_nothing
+        checksum = write_checksum(
+            store, table, storage, version, file.data, replaces_nothing=file.replaces_nothing
         )
-        configuration = totals.facts.configuration
+        configuration = checksum.facts.configuration
         writes_checkpoint = post_commit.create_checkpoint and is_due(
             configuration, version, config, last=last, counts_commits=post_commit.counts_commits
         )
@@ -83,3 +86,53 @@ def maintain(
         )
         return False
     return True
+
+
+def is_due(
+    configuration: Mapping[str, str],
+    version: int,
+    config: Config,
+    *,
+    last: int | None = None,
+    counts_commits: bool = False,
+) -> bool:
+    """Return whether a version gets a checkpoint, by the table's properties or our settings.
+
+    With `last`, only the newest due version up to that one does. Spark counts versions from zero,
+    with a default interval of 10; deltalake counts commits from one, with a default of 100
+    (`counts_commits`).
+    """
+    interval, offset = _interval(configuration, config, counts_commits=counts_commits)
+    if version <= 0 or (version + offset) % interval:
+        return False
+    return last is None or version + interval > last
+
+
+def unnamed_checkpoint(
+    storage: Storage, version: int, *, configuration: Mapping[str, str], config: Config
+) -> int | None:
+    """Return the newest checkpoint up to a version if `_last_checkpoint` names an older one.
+
+    Its writer failed between the checkpoint and the hint.
+    """
+    due = set()
+    for counts_commits in (False, True):
+        interval, offset = _interval(configuration, config, counts_commits=counts_commits)
+        due.add((version + offset) // interval * interval - offset)
+    named = last_checkpoint_version(storage) or 0
+    for newest in sorted(due, reverse=True):
+        if newest > named and storage.exists(checkpoint_file(newest)):
+            return newest
+    return None
+
+
+def _interval(
+    configuration: Mapping[str, str], config: Config, *, counts_commits: bool
+) -> tuple[int, int]:
+    """Return the checkpoint interval, and what to add to a version before counting."""
+    if "delta.checkpointInterval" in configuration:
+        return TableProperties(configuration).checkpoint_interval, int(counts_commits)
+    is_chosen = "checkpoint_interval" in config.mirror.model_fields_set
+    if counts_commits and not is_chosen:
+        return _DELTALAKE_INTERVAL, 1
+    return config.mirror.checkpoint_interval, 0

@@ -27,7 +27,7 @@ from deltasql.mirror.log.encode import CommitFile, commit_files_between, encode_
 from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT, PostCommit, maintain
-from deltasql.mirror.publish.targets import DELTA, OWN, VIEWS, PublishTarget, targets_of
+from deltasql.mirror.publish.targets import DELTA, OWN, PublishTarget, targets_of
 from deltasql.mirror.publish.write_commit import copy_data_files, put_commit
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
@@ -248,10 +248,11 @@ class Publisher:
         return Outcome(done - target.published_version, failure)
 
     def _advance_view(self, target: PublishTarget, version: int) -> Outcome:
+        from deltasql.mirror.duckdb.refresh import publish_view  # late: DuckDB is an extra
+
         before = target.published_version
         try:
             reached("publishing")
-            publish_view = VIEWS[target.kind]
             publish_view(self._store, target.table, target.location, version, self._config)
             reached("published")
             self._record(target.table, target.name, before, version, only_last=True)
@@ -326,10 +327,8 @@ class Publisher:
             self._store,
             table,
             storage,
-            file.version,
+            file,
             config=self._config,
-            data=file.data,
-            replaces_nothing=file.replaces_nothing,
             last=last,
             post_commit=post_commits.get(file.version, DEFAULT_POST_COMMIT),
             check_hint=check_hint,

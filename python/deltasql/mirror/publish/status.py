@@ -23,6 +23,7 @@ from deltasql.mirror.publish.targets import (
     targets_of,
 )
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ _LONGEST_ERROR = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorStatus:
+class MirrorStatus(Report):
     """The publishing status of one table at one target."""
 
     table: str
@@ -56,7 +57,7 @@ class MirrorStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionStatus:
+class VersionStatus(Report):
     """The status of one version at one target: PENDING, IN_FLIGHT, COMPLETE or FAILED."""
 
     version: int
@@ -206,16 +207,6 @@ def release(store: Store, table: TableRow, target: str = OWN) -> None:
             next_attempt_ms=0,
             last_error=None,
         )
-
-
-def forget_published(
-    store: Store, table: TableRow, target: str = OWN, *, from_version: int
-) -> None:
-    """Record this version and later ones as not published, so that they are checked again."""
-    with store.relaxed() as session:
-        key: dict[str, Any] = {"table_id": table.table_id, "target": target}
-        session.execute("take_back_published", **key, version=from_version - 1)
-        session.execute("delete_mirror_statuses", **key, first=from_version)
 
 
 def mark_published(store: Store, table: TableRow, version: int, target: str = OWN) -> None:

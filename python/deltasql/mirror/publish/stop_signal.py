@@ -32,8 +32,9 @@ class StopAtDeadline:
 class ProgressReporter:
     """Reports the progress of a span of versions; stops it if the callback raises.
 
-    Being asked before each version, it needs no shorter spans, each of which would end with a
-    checkpoint. The caller raises `error` after the span: it is not a failure of the target.
+    The publisher calls `is_set` before each version, so progress is reported without splitting the
+    span, and a split span would write more checkpoints. The caller raises `error` after the span:
+    it is not a failure of the target.
     """
 
     def __init__(self, on_progress: Callable[[int, int], None], before: int, total: int) -> None:

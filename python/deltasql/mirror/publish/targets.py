@@ -6,7 +6,6 @@ views of the latest versions, so versions in between are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,9 @@ from deltasql.storage.location import location_key
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
-    from deltasql.config import Config
     from deltasql.store.dialect import Row, Session
     from deltasql.store.store import Store
 
@@ -204,15 +203,3 @@ def insert_missing_targets(session: Session) -> None:
     session.execute("add_missing_targets")
     if session.execute("add_missing_views", prefix=catalog_key(""), now_ms=now_ms()):
         session.execute("count_all_further_targets")
-
-
-def _publish_duckdb(
-    store: Store, table: TableRow, location: str, version: int, config: Config
-) -> None:
-    from deltasql.mirror.duckdb.refresh import publish_view  # late: DuckDB is an extra
-
-    publish_view(store, table, location, version, config)
-
-
-# Functions that publish to targets which show only the latest version, by kind.
-VIEWS: dict[str, Callable[[Store, TableRow, str, int, Config], None]] = {DUCKDB: _publish_duckdb}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.exceptions import LogParseError, MirrorDivergedError, TxnLogMirrorError
 from deltasql.mirror.log.encode import commit_file, files_named
-from deltasql.mirror.log.same_content import same_content
+from deltasql.mirror.log.same_commit import same_content
 from deltasql.phases import reached
 
 if TYPE_CHECKING:

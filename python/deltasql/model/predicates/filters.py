@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.predicates.parser import field_of
 from deltasql.model.schema.column_paths import split_column_path
 from deltasql.model.schema.schema import NANOSECOND_TYPES, nearest
 
@@ -125,11 +126,7 @@ def _column(name: str, schema: StructType) -> exp.Expr:
             column=name,
             help=f"{nearest(name, schema.names)}The columns are {', '.join(schema.names)}.",
         )
-    first, *rest = (exp.to_identifier(part, quoted=True) for part in parts)
-    reference: exp.Expr = exp.Column(this=first)
-    for part in rest:
-        reference = exp.Dot(this=reference, expression=part)
-    return reference
+    return field_of(parts)
 
 
 def _literal(value: Any, name: str) -> exp.Expr:
@@ -147,9 +144,9 @@ def _literal(value: Any, name: str) -> exp.Expr:
         return exp.cast(exp.Literal.string(str(value)), exp.DataType.Type.DOUBLE)
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            text = moment_text(value, " ")
+            text = timestamp_text(value, " ")
             return exp.cast(exp.Literal.string(text), exp.DataType.Type.TIMESTAMPNTZ)
-        text = moment_text(value.astimezone(UTC), " ")
+        text = timestamp_text(value.astimezone(UTC), " ")
         return exp.cast(exp.Literal.string(f"{text}Z"), exp.DataType.Type.TIMESTAMPTZ)
     if isinstance(value, date):
         return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
@@ -160,27 +157,27 @@ def _literal(value: Any, name: str) -> exp.Expr:
     )
 
 
-def moment_text(moment: datetime, separator: str) -> str:
+def timestamp_text(timestamp: datetime, separator: str) -> str:
     """Format a datetime with microseconds, or with the nanoseconds of a pandas Timestamp.
 
-    >>> moment_text(datetime(2024, 5, 1, tzinfo=UTC), "T")
+    >>> timestamp_text(datetime(2024, 5, 1, tzinfo=UTC), "T")
     '2024-05-01T00:00:00.000000'
     """
-    parts = moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second
-    text = datetime(*parts, moment.microsecond).isoformat(separator, "microseconds")
+    seconds = timestamp.timetuple()[:6]
+    text = datetime(*seconds, timestamp.microsecond).isoformat(separator, "microseconds")
     # pandas.Timestamp is a subclass of datetime with this attribute.
-    rest: int = getattr(moment, "nanosecond", 0)
+    rest: int = getattr(timestamp, "nanosecond", 0)
     return f"{text}{rest:03d}" if rest else text
 
 
-def texts_of_moments(values: Mapping[str, Any], schema: StructType) -> dict[str, Any]:
+def with_timestamp_texts(values: Mapping[str, Any], schema: StructType) -> dict[str, Any]:
     """Return values by column, with datetimes for nanosecond columns as ISO text in UTC."""
     found = dict(values)
     for name, value in values.items():
         field = schema.find(name)
         if isinstance(value, datetime) and field and field.type in NANOSECOND_TYPES:
-            moment = value if value.tzinfo is None else value.astimezone(UTC)
-            found[name] = moment_text(moment, "T")
+            timestamp = value if value.tzinfo is None else value.astimezone(UTC)
+            found[name] = timestamp_text(timestamp, "T")
     return found
 
 

@@ -252,17 +252,17 @@ def _nanoseconds(value: Value, *, zone_allowed: bool) -> int | None:
     if value.kind == "nanoseconds":
         return int(value.value)
     if value.kind in ("timestamp", "timestamp_ntz"):
-        moment, rest = value.value, 0
+        timestamp, rest = value.value, 0
     elif value.kind == "date":
-        moment, rest = datetime(value.value.year, value.value.month, value.value.day), 0
+        timestamp, rest = datetime(value.value.year, value.value.month, value.value.day), 0
     else:
         parsed = None
         if value.kind == "string":
             parsed = _parse_timestamp(value.value, zone_allowed=zone_allowed)
         if parsed is None:
             return None
-        moment, rest = parsed
-    microseconds: int = (moment - _EPOCH) // timedelta(microseconds=1)
+        timestamp, rest = parsed
+    microseconds: int = (timestamp - _EPOCH) // timedelta(microseconds=1)
     return microseconds * 1000 + rest
 
 
@@ -308,13 +308,13 @@ def _grid_text(data_type: str, point: int) -> str | None:
     if data_type == "date":
         return date.fromordinal(point).isoformat() if point <= date.max.toordinal() else None
     if data_type in ("timestamp", "timestamp_ntz"):
-        moment = _EPOCH + timedelta(microseconds=point)
+        timestamp = _EPOCH + timedelta(microseconds=point)
         zone = "Z" if data_type == "timestamp" else ""
-        return moment.isoformat(timespec="microseconds") + zone
+        return timestamp.isoformat(timespec="microseconds") + zone
     if data_type in NANOSECOND_TYPES:
-        moment = _EPOCH + timedelta(microseconds=point // 1000)
+        timestamp = _EPOCH + timedelta(microseconds=point // 1000)
         zone = "Z" if data_type == "timestamp_nanos" else ""
-        return f"{moment.isoformat(timespec='microseconds')}{point % 1000:03d}{zone}"
+        return f"{timestamp.isoformat(timespec='microseconds')}{point % 1000:03d}{zone}"
     return str(point)
 
 
@@ -442,10 +442,10 @@ def _parse_timestamp(text: str, *, zone_allowed: bool) -> tuple[datetime, int] |
     year, month, day, hour, minute, second = (int(match[i] or 0) for i in range(1, 7))
     micros, rest = divmod(int((match[7] or "").ljust(9, "0")), 1000)
     try:
-        moment = datetime(year, month, day, hour, minute, second, micros)
+        timestamp = datetime(year, month, day, hour, minute, second, micros)
         if match[8] in (None, "Z", "UTC"):
-            return moment, rest
+            return timestamp, rest
         zone = datetime.strptime(match[8], "%z").tzinfo
-        return moment.replace(tzinfo=zone).astimezone(UTC).replace(tzinfo=None), rest
+        return timestamp.replace(tzinfo=zone).astimezone(UTC).replace(tzinfo=None), rest
     except (ValueError, OverflowError):
         return None

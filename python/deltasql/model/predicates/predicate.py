@@ -1,42 +1,38 @@
-"""Parse predicates (SQL text or filter lists) for a table, for data skipping and for engines.
+"""Predicates on the rows of one table: SQL text or filter lists, for data skipping and for engines.
 
-The SQL dialect is Spark's: backquotes around names, single quotes around string literals, `''` for
-a quote in a literal. Predicates written for DataFusion work, too:
+`parse_predicate` parses a text once (`parser`) and derives the pruning tree (`pruning`) from the
+resolved tree; engines evaluate the same tree. If the caller does not say whose SQL a text is, a
+backslash is a normal character, as in DataFusion, unless the text can only be parsed with Spark's
+escapes. Data skipping then does not use a literal whose meaning depends on this.
 
-- A backslash is a normal character, as in DataFusion, unless the predicate can only be parsed with
-  Spark's escapes. Data skipping does not use a literal whose meaning depends on this.
-- Double quotes enclose the name of a column if the table has such a column, otherwise a string
-  literal.
-
-Column names are case-insensitive. A timestamp without a time zone is UTC.
+A timestamp without a time zone is UTC.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.generators.spark import SparkGenerator
-from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokenizer_core import TokenType
 
 from deltasql import _core
 from deltasql.exceptions import TxnLogSchemaError
-from deltasql.exceptions.prefixes import PARSER_ERROR
 from deltasql.model.predicates.filters import filters_to_condition
 from deltasql.model.predicates.literals import DOUBTFUL
-from deltasql.model.predicates.pruning import Compiler, column_path
+from deltasql.model.predicates.parser import (
+    Flavour,
+    PredicateDialect,
+    Scope,
+    nested_too_deeply,
+    parse_expression,
+    resolve,
+)
+from deltasql.model.predicates.pruning import Compiler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from sqlglot.dialects.dialect import Dialect
+    from collections.abc import Sequence
 
     from deltasql.model.predicates.literals import Node
     from deltasql.model.schema.schema import LeafColumn, StructType
@@ -44,58 +40,7 @@ if TYPE_CHECKING:
 LOWEST = b""
 HIGHEST = b"\xff"
 _RANDOM = (exp.Rand, exp.Randn, exp.Uuid)
-
-
-class PredicateDialect(Spark):
-    """Spark's SQL with double-quoted names, `''` in literals and `~` for regular expressions."""
-
-    class Tokenizer(Spark.Tokenizer):
-        QUOTES = ["'"]  # noqa: RUF012  (sqlglot's own form)
-        IDENTIFIERS = ["`", '"']  # noqa: RUF012
-        STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012
-
-    class Parser(SparkParser):
-        RANGE_PARSERS = {  # noqa: RUF012
-            **SparkParser.RANGE_PARSERS,
-            TokenType.TILDE: SparkParser.RANGE_PARSERS[TokenType.RLIKE],
-        }
-
-
-def _formatted(args: list[exp.Expr]) -> exp.Expr:
-    return exp.TimeToStr(this=args[0], format=args[1])
-
-
-def _day(args: list[exp.Expr]) -> exp.Expr:
-    moment = args[0] if len(args) == 1 else exp.StrToTime(this=args[0], format=args[1])
-    return exp.cast(moment, exp.DType.DATE)
-
-
-class DataFusionDialect(PredicateDialect):
-    """The same without backslash escapes, and with percent signs in timestamp formats."""
-
-    class Tokenizer(PredicateDialect.Tokenizer):
-        STRING_ESCAPES = ["'"]  # noqa: RUF012
-
-    class Parser(PredicateDialect.Parser):
-        FUNCTIONS = {  # noqa: RUF012
-            **PredicateDialect.Parser.FUNCTIONS,
-            "TO_CHAR": _formatted,
-            "DATE_FORMAT": _formatted,
-            "TO_DATE": _day,
-        }
-
-    class Generator(SparkGenerator):
-        def timetostr_sql(self, expression: exp.TimeToStr) -> str:
-            return str(self.func("TO_CHAR", expression.this, expression.args.get("format")))
-
-        def tsordstodate_sql(self, expression: exp.TsOrDsToDate) -> str:
-            return str(self.func("TO_DATE", expression.this, expression.args.get("format")))
-
-        TRANSFORMS = {  # noqa: RUF012
-            kind: made
-            for kind, made in SparkGenerator.TRANSFORMS.items()
-            if kind not in (exp.TimeToStr, exp.TsOrDsToDate)
-        }
+_EXAMPLE = "Write a SQL condition such as: day >= '2024-05-01' AND amount > 10."
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +65,12 @@ class Predicate:
     columns: tuple[LeafColumn, ...]
     partition_only: bool
     expression: exp.Expr = field(repr=False, compare=False)
+    """The condition with resolved, unqualified columns (`parser.resolve`)."""
+    flavour: Flavour = "datafusion"
 
     def to_pruning_json(self) -> str:
         """Return the pruning tree in the format of `_core.Predicate`."""
         return json.dumps(self.tree, separators=(",", ":"), ensure_ascii=False)
-
-    def to_sql(self, dialect: str) -> str:
-        """Return the condition in the SQL dialect `duckdb` or `spark`."""
-        return self.expression.sql(dialect=dialect)
 
     def bounds(self) -> list[Bound]:
         """Return the ranges that AND-ed conditions give for data columns, one per column."""
@@ -149,6 +92,8 @@ def parse_predicate(
     schema: StructType,
     partition_columns: Sequence[str] = (),
     column_mapping_mode: str | None = None,
+    *,
+    flavour: Flavour | None = None,
 ) -> Predicate:
     """Parse a predicate, SQL or filters, with the columns of a table.
 
@@ -159,119 +104,62 @@ def parse_predicate(
 "value":"2024-05-01"},{"op":"<=","column":["n"],"type":"integer","value":"2"}]}'
     """
     try:
-        return _resolve(predicate, schema, partition_columns, column_mapping_mode)
+        if isinstance(predicate, str):
+            condition = resolve(_parse(predicate, flavour), Scope.of(schema), predicate)
+            text = predicate
+        else:
+            condition = resolve(_tree(predicate, schema, partition_columns), Scope.of(schema))
+            text = condition.sql(dialect=PredicateDialect)
+        compiler = Compiler(schema, partition_columns, column_mapping_mode)
+        columns = compiler.columns(condition)
+        only_partitions = all(map(compiler.is_partition, columns))
+        return Predicate(
+            sql=text,
+            tree=compiler.tree(condition),
+            columns=columns,
+            partition_only=only_partitions and condition.find(exp.Query, *_RANDOM) is None,
+            expression=condition,
+            flavour=flavour or "datafusion",
+        )
     except RecursionError:
-        raise TxnLogSchemaError(
-            "the predicate is nested too deeply", help="Write it with fewer brackets and NOTs."
-        ) from None
+        raise nested_too_deeply() from None
 
 
-def _resolve(
-    predicate: object,
-    schema: StructType,
-    partition_columns: Sequence[str],
-    column_mapping_mode: str | None,
-) -> Predicate:
-    compiler = Compiler(schema, partition_columns, column_mapping_mode)
-    if isinstance(predicate, str):
-        condition = _parse(predicate, schema)
-        text = predicate
-    elif isinstance(predicate, list | tuple | exp.Expr):
-        condition = (
-            predicate
-            if isinstance(predicate, exp.Expr)
-            else filters_to_condition(predicate, schema, partition_columns)
-        )
-        text = condition.sql(dialect=PredicateDialect)
-    else:
-        raise TxnLogSchemaError(
-            f"cannot make a predicate of {type(predicate).__name__}",
-            help="Give SQL text, or filters such as [('day', '=', '2024-05-01')].",
-        )
-    used = {column.path: column for column in map(compiler.column, _references(condition))}
-    only_partitions = all(compiler.is_partition(column) for column in used.values())
-    return Predicate(
-        sql=text,
-        tree=compiler.tree(condition),
-        columns=tuple(used.values()),
-        partition_only=only_partitions and condition.find(exp.Query, *_RANDOM) is None,
-        expression=condition,
+def _tree(predicate: object, schema: StructType, partition_columns: Sequence[str]) -> exp.Expr:
+    if isinstance(predicate, exp.Expr):
+        return predicate.copy()
+    if isinstance(predicate, list | tuple):
+        return filters_to_condition(predicate, schema, partition_columns)
+    raise TxnLogSchemaError(
+        f"cannot make a predicate of {type(predicate).__name__}",
+        help="Give SQL text, or filters such as [('day', '=', '2024-05-01')].",
     )
 
 
-def parse_expression(text: str, dialect: type[Dialect]) -> exp.Expr:
-    """Parse one SQL expression; the result is cached and copied.
-
-    An operation parses the same text several times: to find files, to find rows, for the history.
-    """
-    return _parsed(text, dialect).copy()
-
-
-@lru_cache(maxsize=256)
-def _parsed(text: str, dialect: type[Dialect]) -> exp.Expr:
-    return sqlglot.parse_one(text, read=dialect, into=exp.Condition)
-
-
-def _parse(text: str, schema: StructType) -> exp.Expr:
-    parsed, failed = None, None
-    # First with a backslash as a normal character, then as an escape.
-    for dialect in (DataFusionDialect, PredicateDialect):
-        try:
-            parsed = parse_expression(text, dialect)
-            break
-        except SqlglotError as error:
-            failed = failed or error
-    if parsed is None and failed is not None:
-        raise TxnLogSchemaError(
-            parser_message(text, failed),
-            prefix=PARSER_ERROR,
-            help="Write a SQL condition such as: day >= '2024-05-01' AND amount > 10.",
-        ) from failed
+def _parse(text: str, flavour: Flavour | None) -> exp.Expr:
+    if flavour is None and "\\" in text:
+        parsed = _parse_either(text)
+    else:
+        parsed = parse_expression(text, escapes=flavour == "spark", help=_EXAMPLE)
     if not isinstance(parsed, exp.Condition):
         raise TxnLogSchemaError(
             f"the predicate {text!r} is not one condition",
             help="Give a single SQL condition, without statements or semicolons.",
         )
-    made = parsed.transform(lambda node: _double_quoted_text(node, text, schema))
-    # Not if the first dialect failed: then only one meaning is possible.
-    for literal in made.find_all(exp.Literal) if "\\" in text and failed is None else ():
+    return parsed
+
+
+def _parse_either(text: str) -> exp.Expr:
+    """Parse a text with backslashes: as normal characters, or as escapes if that is not valid."""
+    try:
+        parsed = parse_expression(text, help=_EXAMPLE)
+    except TxnLogSchemaError:
+        with suppress(TxnLogSchemaError):
+            return parse_expression(text, escapes=True)
+        raise
+    for literal in parsed.find_all(exp.Literal):
         literal.meta[DOUBTFUL] = literal.is_string and "\\" in literal.this
-    return made
-
-
-def _double_quoted_text(node: exp.Expr, text: str, schema: StructType) -> exp.Expr:
-    if not isinstance(node, exp.Column) or len(node.parts) != 1 or isinstance(node.parent, exp.Dot):
-        return node
-    start = node.this.meta.get("start")
-    quoted = isinstance(start, int) and text[start : start + 1] == '"'
-    return exp.Literal.string(node.name) if quoted and not schema.find(node.name) else node
-
-
-def parser_message(text: str, error: SqlglotError) -> str:
-    """Return a message with the position of a syntax error.
-
-    >>> try:
-    ...     sqlglot.parse_one("id >", read=PredicateDialect)
-    ... except SqlglotError as error:
-    ...     parser_message("id >", error)
-    "sql parser error: Expected: an expression, found: EOF after > in 'id >', line 1 column 4"
-    """
-    first = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
-    last = first.get("highlight", "")
-    found = last if first.get("end_context", "").strip() else f"EOF after {last}" if last else "EOF"
-    at = f", line {first['line']} column {first['col']}" if first.get("line") else ""
-    return f"sql parser error: Expected: an expression, found: {found} in {text!r}{at}"
-
-
-def _references(condition: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield every reference to a column of this table, as the outermost node of its path."""
-    # Names in a subquery belong to its own tables.
-    for node in condition.walk(prune=lambda inner: isinstance(inner, exp.Query)):
-        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-            reference: exp.Expr = node
-            while isinstance(reference.parent, exp.Dot) and column_path(reference.parent):
-                reference = reference.parent
-            yield reference
+    return parsed
 
 
 def _key_range(part: Node) -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""Convert a SQL condition to a pruning tree, which is evaluated on the statistics of a file.
+"""Convert a resolved condition to a pruning tree, which is evaluated on the statistics of a file.
 
 The tree decides whether the condition can be TRUE for a row of the file. NOT is pushed down to the
 leaves by the rules of three-valued logic. A part that statistics cannot decide becomes `unknown`.
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deltasql.exceptions import TxnLogSchemaError
-from deltasql.exceptions.prefixes import FIELD_ERROR
 from deltasql.model.predicates.literals import (
     FALSE,
     TRUE,
@@ -25,16 +23,13 @@ from deltasql.model.predicates.literals import (
     leaf,
     literal_value,
 )
-from deltasql.model.schema.schema import (
-    LeafColumn,
-    StructType,
-    is_primitive,
-    nearest,
-    resolve_column,
-)
+from deltasql.model.predicates.parser import column_path, references
+from deltasql.model.schema.schema import LeafColumn, is_primitive, resolve_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from deltasql.model.schema.schema import StructType
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -49,7 +44,7 @@ _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 class Compiler:
-    """Converts conditions on the columns of one table to pruning trees."""
+    """Converts resolved conditions on the columns of one table to pruning trees."""
 
     def __init__(
         self,
@@ -89,25 +84,14 @@ class Compiler:
         if isinstance(node, exp.Like | exp.Escape | exp.StartsWith):
             return UNKNOWN if negated else self._like(node)
         if column_path(node):
-            flag = self.column(node)
+            flag = self._column(node)
             return self._compare(flag, "=", Value("boolean", not negated))
         return UNKNOWN
 
-    def column(self, node: exp.Expr) -> LeafColumn:
-        """Return the column of a reference; raise TxnLogSchemaError if it is unknown."""
-        path = column_path(node)
-        found = resolve_column(self._schema, path, self._mode)
-        if found is not None:
-            return found
-        for length in range(len(path) - 1, 0, -1):
-            outer = resolve_column(self._schema, path[:length], self._mode)
-            if outer is None:
-                continue
-            if isinstance(outer.type, StructType):
-                raise self._unknown_column(path, path[length], outer.type)
-            # A key of a map or a field of an array's structs: return the whole column.
-            return outer
-        raise self._unknown_column(path, path[0], self._schema)
+    def columns(self, condition: exp.Expr) -> tuple[LeafColumn, ...]:
+        """Return the columns that a condition uses."""
+        used = map(self._column, references(condition))
+        return tuple({column.path: column for column in used}.values())
 
     def is_partition(self, column: LeafColumn) -> bool:
         """Return whether the column is a partition column."""
@@ -224,32 +208,12 @@ class Compiler:
 
     def _column_of(self, node: exp.Expr) -> LeafColumn | None:
         plain = node.unnest()
-        return self.column(plain) if column_path(plain) else None
+        return self._column(plain) if column_path(plain) else None
 
-    def _unknown_column(
-        self, path: Sequence[str], name: str, among: StructType
-    ) -> TxnLogSchemaError:
-        shown = ".".join(path)
-        near = nearest(name, among.names)
-        return TxnLogSchemaError(
-            f"{f'No field named {shown}. {near}'.rstrip()}\n"
-            f"Valid fields are {', '.join(among.names)}.",
-            column=shown,
-            prefix=FIELD_ERROR,
-            help=f"The predicate asks for {shown}.",
-        )
-
-
-def column_path(node: exp.Expr) -> list[str]:
-    """Return the names in a column reference; an empty list for any other expression."""
-    names: list[str] = []
-    here = node
-    while isinstance(here, exp.Dot) and isinstance(here.expression, exp.Identifier):
-        names.append(here.expression.name)
-        here = here.this
-    if not isinstance(here, exp.Column) or isinstance(here.this, exp.Star):
-        return []
-    return [*(part.name for part in here.parts), *reversed(names)]
+    def _column(self, reference: exp.Expr) -> LeafColumn:
+        found = resolve_column(self._schema, column_path(reference), self._mode)
+        assert found is not None, "the condition is not resolved"
+        return found
 
 
 def conjunction(parts: Sequence[Node]) -> Node:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.model.predicates.parser import conjuncts
 from deltasql.model.schema.schema import NANOSECOND_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from deltasql.model.schema.schema import StructType
 
@@ -99,7 +100,7 @@ def named_columns(query: exp.Expr) -> frozenset[str] | None:
 def plain_condition(condition: exp.Expr, schema: StructType, *, alias: str = "") -> exp.Expr | None:
     """Return the AND-ed parts that mean the same in every engine; None if there are none."""
     kinds = {field.name: field.type for field in schema.fields}
-    kept = [_unqualified(part) for part in _parts(condition) if _is_plain(part, alias, kinds)]
+    kept = [_unqualified(part) for part in conjuncts(condition) if _is_plain(part, alias, kinds)]
     return exp.and_(*kept, copy=False) if kept else None
 
 
@@ -114,16 +115,6 @@ def _stands_alone(table: exp.Table) -> bool:
         and select is not None
         and not any(select.args.get(name) for name in others)
     )
-
-
-def _parts(condition: exp.Expr) -> Iterator[exp.Expr]:
-    if isinstance(condition, exp.And):
-        for part in condition.flatten():
-            yield from _parts(part)
-    elif isinstance(condition, exp.Paren):
-        yield from _parts(condition.this)
-    else:
-        yield condition
 
 
 def _is_plain(part: exp.Expr, alias: str, kinds: Mapping[str, object]) -> bool:

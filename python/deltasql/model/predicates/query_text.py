@@ -95,7 +95,7 @@ def parse_query(sql: str) -> QueryText:
     if not isinstance(parsed, exp.Query):
         raise _refused(f"only reading is possible here, not {_first_word(sql)}")
     for node in parsed.walk():
-        _look_at(node)
+        _check_node(node)
     found = list(_catalog_tables(parsed))
     _name_without_namespaces(parsed, found)
     # Not a name in the query: a WITH clause with that name would replace the table.
@@ -145,43 +145,44 @@ def _parsed(text: str) -> exp.Expr:
         tokens = sqlglot.tokenize(text, read=DIALECT)
         if tokens and tokens[0].text.upper() not in _FIRST_WORDS:
             raise _refused_word(tokens[0].text.upper()[:40])
-        parsed = sqlglot.parse(_with_moments(text, tokens), read=DIALECT)
+        parsed = sqlglot.parse(_with_at_clauses(text, tokens), read=DIALECT)
         found = [each for each in parsed if each is not None]
     except SqlglotError as error:
         raise InvalidQueryError(
             f"cannot parse the query{_position(error)}",
             help="Write a SELECT over tables of the catalog, in DuckDB's SQL.",
         ) from error
-    if len(found) != 1:
-        told = "no query" if not found else f"{len(found)} statements"
-        raise _refused(f"one query is answered at a time, this is {told}")
+    if not found:
+        raise _refused("the query is empty")
+    if len(found) > 1:
+        raise _refused(f"the text has {len(found)} statements, but only one query can be run")
     return found[0]
 
 
-def _with_moments(text: str, tokens: Sequence[Token]) -> str:
+def _with_at_clauses(text: str, tokens: Sequence[Token]) -> str:
     """Replace `sales@3` by `sales AT (VERSION => 3)`."""
     parts: list[str] = []
     done = 0
-    for name, at, moment in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if at.text != "@" or at.start != name.end + 1 or moment.start != at.end + 1:
+    for name, at, value in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if at.text != "@" or at.start != name.end + 1 or value.start != at.end + 1:
             continue
-        kind = _moment_kind(name, moment)
+        kind = _at_kind(name, value)
         if kind is not None:
-            value = text[moment.start : moment.end + 1]
-            parts += [text[done : name.end + 1], f" AT ({kind} => {value})"]
-            done = moment.end + 1
+            given = text[value.start : value.end + 1]
+            parts += [text[done : name.end + 1], f" AT ({kind} => {given})"]
+            done = value.end + 1
     return "".join([*parts, text[done:]])
 
 
-def _moment_kind(name: Token, moment: Token) -> str | None:
+def _at_kind(name: Token, value: Token) -> str | None:
     if not (name.token_type is TokenType.IDENTIFIER or name.text.replace("_", "a").isalnum()):
         return None
-    if moment.token_type is TokenType.NUMBER:
+    if value.token_type is TokenType.NUMBER:
         return "VERSION"
-    return "TIMESTAMP" if moment.token_type is TokenType.STRING else None
+    return "TIMESTAMP" if value.token_type is TokenType.STRING else None
 
 
-def _look_at(node: exp.Expr) -> None:
+def _check_node(node: exp.Expr) -> None:
     """Raise InvalidQueryError for a node that does more than read tables of the catalog."""
     if isinstance(node, _REFUSED_NODES):
         raise _refused(f"{node.sql(dialect=DIALECT)[:80]} is not possible in a query")
@@ -194,7 +195,7 @@ def _look_at(node: exp.Expr) -> None:
         if not isinstance(node.this, (own, *_TABLE_FUNCTIONS)):
             raise _refused(f"the table function {_function_name(node.this)} is not available here")
     if isinstance(node, exp.Subquery) and _is_statement(node.this):
-        raise _refused("DESCRIBE, SUMMARIZE and SHOW stand alone, not inside of a query")
+        raise _refused("DESCRIBE, SUMMARIZE and SHOW cannot be part of a query")
 
 
 def _function_name(node: object) -> str:
@@ -254,12 +255,13 @@ def _name_without_namespaces(query: exp.Query, tables: Sequence[exp.Table]) -> N
         select = column.find_ancestor(exp.Select) if named[0] else None
         while select is not None:
             beside = by_select.get(id(select), [])
-            meant = [each for each in beside if _full_name(each) == named]
-            if meant:
+            matching = [each for each in beside if _full_name(each) == named]
+            if matching:
                 column.set(first, None)
-                column.set(second, exp.to_identifier(_short_name(meant[0], beside)))
+                column.set(second, exp.to_identifier(_short_name(matching[0], beside)))
             # Another table in this SELECT has the name: the query itself must use an alias.
-            if meant or any(each.alias_or_name.casefold() == named[1] for each in _sources(select)):
+            names = {each.alias_or_name.casefold() for each in _sources(select)}
+            if matching or named[1] in names:
                 break
             select = select.find_ancestor(exp.Select)
     for beside in by_select.values():
@@ -294,7 +296,7 @@ def _place(table: exp.Table, place: str) -> AskedTable:
             f"{table.sql(dialect=DIALECT)} has too many parts",
             help="A table is called `name` or `namespace.name`.",
         )
-    version, timestamp = _moment(table)
+    version, timestamp = _version_or_timestamp(table)
     asked = AskedTable(
         place=place,
         namespace=table.db or None,
@@ -309,7 +311,7 @@ def _place(table: exp.Table, place: str) -> AskedTable:
     return asked
 
 
-def _moment(table: exp.Table) -> tuple[int | None, datetime | None]:
+def _version_or_timestamp(table: exp.Table) -> tuple[int | None, datetime | None]:
     given = table.args.get("when") or table.args.get("version")
     if given is None:
         return None, None
@@ -328,7 +330,7 @@ def _moment(table: exp.Table) -> tuple[int | None, datetime | None]:
         else:
             return None, found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     raise InvalidQueryError(
-        f"{given.sql(dialect=DIALECT)} names no version and no moment of {table.name}",
+        f"{given.sql(dialect=DIALECT)} is not a version or a timestamp of {table.name}",
         help=f"Write {table.name}@3 or {table.name}@'2024-05-01T12:00:00Z'.",
     )
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TxnLogProtocolError
 from deltasql.model.schema.schema import (
     PHYSICAL_NAME,
-    ArrayType,
     DataType,
-    MapType,
     StructField,
     StructType,
     column_mapping_mode,
+    nested_types,
+    with_elements,
 )
 
 if TYPE_CHECKING:
@@ -113,15 +113,7 @@ def _mapped_struct(struct: StructType, change: Callable[[StructField], StructFie
 def _mapped_type(data_type: DataType, change: Callable[[StructField], StructField]) -> DataType:
     if isinstance(data_type, StructType):
         return _mapped_struct(data_type, change)
-    if isinstance(data_type, ArrayType):
-        return replace(data_type, element_type=_mapped_type(data_type.element_type, change))
-    if isinstance(data_type, MapType):
-        return replace(
-            data_type,
-            key_type=_mapped_type(data_type.key_type, change),
-            value_type=_mapped_type(data_type.value_type, change),
-        )
-    return data_type
+    return with_elements(data_type, lambda inner: _mapped_type(inner, change))
 
 
 def _highest_id(schema: StructType, configuration: Mapping[str, str]) -> int:
@@ -134,14 +126,8 @@ def _ids(schema: StructType) -> Iterator[int]:
             yield int(member.metadata[COLUMN_ID])
 
 
-def _members(data_type: DataType) -> Iterator[StructField]:
+def _members(schema: StructType) -> Iterator[StructField]:
     """Yield every column, including those in structs, arrays and maps."""
-    if isinstance(data_type, StructType):
-        for member in data_type.fields:
-            yield member
-            yield from _members(member.type)
-    elif isinstance(data_type, ArrayType):
-        yield from _members(data_type.element_type)
-    elif isinstance(data_type, MapType):
-        yield from _members(data_type.key_type)
-        yield from _members(data_type.value_type)
+    for data_type in nested_types(schema):
+        if isinstance(data_type, StructType):
+            yield from data_type.fields

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 
 from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.schema.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltasql.model.schema.schema import DataType, StructField, StructType, with_elements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,9 +68,9 @@ def _from_arrow(schema: Any) -> StructType:
     try:
         converted = deltalake.Schema.from_arrow(plain)
     except Exception as error:  # deltalake raises a plain Exception for an unknown type
-        before, mark, told = str(error).partition("\n")[0].rpartition("error: ")
+        before, mark, reason = str(error).partition("\n")[0].rpartition("error: ")
         raise TxnLogSchemaError(
-            told,
+            reason,
             prefix=before + mark,
             help="Cast the column to a type that Delta has before writing.",
         ) from error
@@ -135,15 +135,9 @@ def _from_spark(schema: StructType) -> StructType:
 def _without_limits(data_type: DataType) -> DataType:
     if isinstance(data_type, StructType):
         return _from_spark(data_type)
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_without_limits(data_type.element_type), data_type.contains_null)
-    if isinstance(data_type, MapType):
-        return MapType(
-            _without_limits(data_type.key_type),
-            _without_limits(data_type.value_type),
-            data_type.value_contains_null,
-        )
-    return "string" if _is_limited_string(data_type) else data_type
+    if isinstance(data_type, str):
+        return "string" if _is_limited_string(data_type) else data_type
+    return with_elements(data_type, _without_limits)
 
 
 def _is_limited_string(data_type: DataType) -> bool:

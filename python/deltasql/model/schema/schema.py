@@ -186,13 +186,8 @@ def has_nanoseconds(data_type: DataType) -> bool:
     >>> has_nanoseconds(ArrayType("timestamp_nanos")), has_nanoseconds("timestamp")
     (True, False)
     """
-    if isinstance(data_type, StructType):
-        return any(has_nanoseconds(member.type) for member in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return has_nanoseconds(data_type.element_type)
-    if isinstance(data_type, MapType):
-        return has_nanoseconds(data_type.key_type) or has_nanoseconds(data_type.value_type)
-    return data_type in NANOSECOND_TYPES
+    primitive = (each for each in nested_types(data_type) if isinstance(each, str))
+    return not NANOSECOND_TYPES.isdisjoint(primitive)
 
 
 def has_order(data_type: DataType) -> bool:
@@ -272,8 +267,8 @@ def indexed_columns(
         wanted = [_folded(split_column_path(part)) for part in split_column_list(named)]
         leaves = [leaf for leaf in leaves if any(_within(leaf.path, path) for path in wanted)]
     else:
-        told = configuration.get("delta.dataSkippingNumIndexedCols", "")
-        count = int(told) if re.fullmatch(r"-?[0-9]{1,9}", told) else 32
+        text = configuration.get("delta.dataSkippingNumIndexedCols", "")
+        count = int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else 32
         leaves = leaves if count < 0 else leaves[:count]
     return leaves
 
@@ -294,8 +289,40 @@ def known_columns(schema: StructType, names: Sequence[str] | None, table: str) -
     return list(names)
 
 
+def nested_types(data_type: DataType) -> Iterator[DataType]:
+    """Yield a type and all types inside of it, the outermost first.
+
+    >>> list(nested_types(MapType("string", ArrayType("long"))))[2:]
+    [ArrayType(element_type='long', contains_null=True), 'long']
+    """
+    yield data_type
+    if isinstance(data_type, StructType):
+        inner: list[DataType] = [member.type for member in data_type.fields]
+    elif isinstance(data_type, ArrayType):
+        inner = [data_type.element_type]
+    elif isinstance(data_type, MapType):
+        inner = [data_type.key_type, data_type.value_type]
+    else:
+        return
+    for each in inner:
+        yield from nested_types(each)
+
+
+def with_elements(data_type: DataType, change: Callable[[DataType], DataType]) -> DataType:
+    """Return an array or a map with its inner types changed; any other type as it is."""
+    if isinstance(data_type, ArrayType):
+        return replace(data_type, element_type=change(data_type.element_type))
+    if isinstance(data_type, MapType):
+        key, value = change(data_type.key_type), change(data_type.value_type)
+        return replace(data_type, key_type=key, value_type=value)
+    return data_type
+
+
 def with_members(data_type: DataType, change: Callable[[StructField], StructField]) -> DataType:
-    """Return a type with `change` applied to every field of its outermost structs."""
+    """Return a type with `change` applied to every field of its outermost structs.
+
+    Elements of arrays and values of maps are nullable in the result.
+    """
     if isinstance(data_type, StructType):
         return StructType(tuple(change(member) for member in data_type.fields))
     if isinstance(data_type, ArrayType):
@@ -326,24 +353,13 @@ def has_void(data_type: DataType) -> bool:
     >>> has_void(ArrayType("void")), has_void("long")
     (True, False)
     """
-    if isinstance(data_type, StructType):
-        return any(has_void(member.type) for member in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return has_void(data_type.element_type)
-    if isinstance(data_type, MapType):
-        return has_void(data_type.key_type) or has_void(data_type.value_type)
-    return data_type == "void"
+    return "void" in nested_types(data_type)
 
 
 def _stored_type(data_type: DataType) -> DataType:
     if isinstance(data_type, StructType):
         return without_void(data_type)
-    if isinstance(data_type, ArrayType):
-        return replace(data_type, element_type=_stored_type(data_type.element_type))
-    if isinstance(data_type, MapType):
-        key, value = _stored_type(data_type.key_type), _stored_type(data_type.value_type)
-        return replace(data_type, key_type=key, value_type=value)
-    return data_type
+    return with_elements(data_type, _stored_type)
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
@@ -417,7 +433,7 @@ def _type_from_json(data: Any, depth: int = 0) -> DataType:
 
 def _column_name(name: Any) -> str:
     if not isinstance(name, str) or "\0" in name:
-        raise ValueError(f"{name!r} is no name of a column")
+        raise ValueError(f"{name!r} is not a valid column name")
     return name
 
 

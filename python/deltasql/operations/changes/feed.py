@@ -23,6 +23,7 @@ from deltasql.model.predicates.predicate import parse_predicate
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import StructField, StructType, column_mapping_mode
 from deltasql.operations.changes.log import ChangeLog, VersionChanges, physical_partitioning
+from deltasql.operations.sql.expressions import with_semantics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -104,7 +105,8 @@ class ChangeFeed:
             rows = engine.query(every, **names)
         answer = _select(self._columns, from_="changes")
         if self._predicate is not None:
-            answer = answer.where(self._predicate.expression.copy())
+            condition = self._predicate.expression.copy()
+            answer = answer.where(with_semantics(condition, self._predicate.flavour))
         if self._in_file_order:
             answer = answer.order_by(*map(_column, (COMMIT_VERSION, _SIDE, FILE, ROW)))
         elif len(group) > 1:

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from deltasql.engine.inputs import python_rows, python_values
 from deltasql.model.predicates.filters import filters_to_condition
+from deltasql.model.predicates.parser import conjuncts
 from deltasql.model.schema.schema import NANOSECOND_TYPES, decimal_type
 from deltasql.operations.merge.plan import SOURCE, TARGET, MergePlan, relations_of
-from deltasql.operations.sql.expressions import conjuncts
 from deltasql.operations.sql.queries import alias, all_of, count_rows, select
 
 if TYPE_CHECKING:

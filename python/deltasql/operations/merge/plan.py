@@ -13,19 +13,13 @@ from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR
+from deltasql.model.predicates.parser import Flavour, Scope, conjuncts
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.schema import StructField, StructType
 from deltasql.operations.rules.schema_merge import merge_schemas, refuse_generated
 from deltasql.operations.sql.assignments import Assignments, assignments
-from deltasql.operations.sql.expressions import (
-    Flavour,
-    Scope,
-    assigned_path,
-    columns_of,
-    conjuncts,
-    parse_condition,
-)
+from deltasql.operations.sql.expressions import assigned_path, columns_of, parse_condition
 from deltasql.operations.sql.normal_form import normal, normal_part
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import TABLE_ERROR
+from deltasql.model.predicates.parser import Scope, field_of
 from deltasql.model.schema.schema import nearest
 from deltasql.operations.optimize.optimize import plan_rewrite
-from deltasql.operations.sql.expressions import Scope
-from deltasql.operations.sql.queries import column, field_of
+from deltasql.operations.sql.queries import column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

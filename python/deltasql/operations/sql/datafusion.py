@@ -15,24 +15,19 @@ if TYPE_CHECKING:
 _DATE = exp.DType.DATE
 _TEXT = exp.DType.TEXT
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
-_ARROW = {
-    **{f"Int{bits}": name for bits, name in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INT"))},
-    "Int64": "BIGINT",
-    "Float32": "FLOAT",
-    "Float64": "DOUBLE",
-    "Boolean": "BOOLEAN",
-    "Utf8": "TEXT",
-    "LargeUtf8": "TEXT",
-    "Utf8View": "TEXT",
-    "Date32": "DATE",
-}
-_NUMBERS: dict[object, str] = {
+_NUMBERS: dict[exp.DType, str] = {
     exp.DType.TINYINT: "Int8",
     exp.DType.SMALLINT: "Int16",
     exp.DType.INT: "Int32",
     exp.DType.BIGINT: "Int64",
     exp.DType.FLOAT: "Float32",
     exp.DType.DOUBLE: "Float64",
+}
+_ARROW: dict[str, exp.DType] = {
+    **{name: kind for kind, name in _NUMBERS.items()},
+    "Boolean": exp.DType.BOOLEAN,
+    **dict.fromkeys(("Utf8", "LargeUtf8", "Utf8View"), _TEXT),
+    "Date32": _DATE,
 }
 _BINARY = (exp.DType.BINARY, exp.DType.VARBINARY, exp.DType.BLOB)
 _TIMESTAMPS = (

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.generators.spark import SparkGenerator
 
-from deltasql.model.predicates.predicate import DataFusionDialect, PredicateDialect
-from deltasql.operations.sql.expressions import Scope, parse
+from deltasql.model.predicates.parser import (
+    DataFusionDialect,
+    PredicateDialect,
+    Scope,
+    parse_expression,
+)
 
 if TYPE_CHECKING:
     from deltasql.model.schema.schema import StructType
@@ -90,7 +94,7 @@ def normal(text: str, schema: StructType | None = None, *, escapes: bool = False
     >>> normal("id in (1, 2) and not `Full Name` is null")
     '(id = 1 OR id = 2) AND "Full Name" IS NOT NULL'
     """
-    parsed = parse(text, escapes=escapes)
+    parsed = parse_expression(text, escapes=escapes)
     return _simple(parsed, schema).sql(dialect=_Unescaped, normalize_functions="lower")
 
 
@@ -101,7 +105,7 @@ def normal_part(text: str, alias: str) -> str | None:
     >>> normal_part("s.id = t.id and t.p = 'a' and t.n between 1 and 2", "t")
     "p = 'a' AND n >= 1 AND n <= 2"
     """
-    whole = _simple(parse(text), None)
+    whole = _simple(parse_expression(text), None)
     parts = list(whole.flatten()) if isinstance(whole, exp.And) else [whole]
     own = [each.unnest().copy() for each in parts if _is_of(each.unnest(), alias)]
     for column in (found for each in own for found in each.find_all(exp.Column)):
@@ -120,7 +124,7 @@ def normal_constraint(text: str, schema: StructType | None = None, *, escapes: b
     >>> normal_constraint("not `Full Name` is null")
     '"Full Name" IS NOT NULL'
     """
-    parsed = parse(text, escapes=escapes)
+    parsed = parse_expression(text, escapes=escapes)
     return _simple(parsed, schema).sql(dialect=_Constraint, normalize_functions="lower")
 
 

@@ -31,14 +31,6 @@ def column(name: str, relation: str | None = None) -> exp.Column:
     return exp.Column(this=identifier(name), table=identifier(relation))
 
 
-def field_of(path: Sequence[str], relation: str | None = None) -> exp.Expr:
-    """Return a column, or a field of a struct column, by its path."""
-    reference: exp.Expr = column(path[0], relation)
-    for name in path[1:]:
-        reference = exp.Dot(this=reference, expression=identifier(name))
-    return reference
-
-
 def select(
     *columns: exp.Expr,
     source: exp.Expr | str,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from deltasql.model.progress import Meter
     from deltasql.operations.vacuum.unreferenced import FindUnreferenced
-    from deltasql.snapshot.cache import FileCache
+    from deltasql.snapshot.files import FileCache
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
     from deltasql.store.dialect import Row

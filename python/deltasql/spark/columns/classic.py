@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
-from deltasql.spark.columns.columns import (
-    Writing,
+from deltasql.spark.columns.sql_text import (
+    ColumnContext,
     call,
     cannot_write,
     case,
@@ -17,21 +18,26 @@ from deltasql.spark.columns.columns import (
 )
 
 
-def node_sql(node: Any, writing: Writing) -> str:
+def column_sql(column: Any, context: ColumnContext) -> str:
+    """Return the SQL of a Column, without its alias."""
+    return node_sql(column._jc.node(), context)
+
+
+def node_sql(node: Any, context: ColumnContext) -> str:
     """Return the SQL of a node."""
     kind = str(node.getClass().getSimpleName())
     write = _WRITERS.get(kind)
     if write is None:
         raise cannot_write(kind)
-    return write(node, writing)
+    return write(node, context)
 
 
-def attribute_keys(frame: Any) -> list[object]:
+def frame_keys(frame: Any) -> list[object]:
     """Return the expression ids of a DataFrame's columns, which identify them."""
     return [attribute.exprId().id() for attribute in _output(frame)]
 
 
-def alias_of(frame: Any) -> str | None:
+def frame_alias(frame: Any) -> str | None:
     """Return the alias of a DataFrame, or None if its columns do not all have the same one."""
     found = set()
     for attribute in _output(frame):
@@ -40,7 +46,7 @@ def alias_of(frame: Any) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _literal(node: Any, writing: Writing) -> str:
+def _literal(node: Any, context: ColumnContext) -> str:
     value = node.value()
     kind = str(node.dataType().get().sql()) if node.dataType().isDefined() else None
     if value is None or isinstance(value, bool | bytes | bytearray):
@@ -68,7 +74,9 @@ def _java_literal(value: Any, kind: str | None) -> str:
     if name == "java.time.LocalDateTime":
         return f"CAST('{shown}' AS TIMESTAMP_NTZ)"
     if name == "java.time.Duration":
-        return f"make_dt_interval(0, 0, 0, CAST('{value.toMillis() / 1000}' AS DECIMAL(18,6)))"
+        return literal(
+            timedelta(seconds=value.getSeconds(), microseconds=value.getNano() // 1000), name
+        )
     if name in ("java.math.BigDecimal", "scala.math.BigDecimal"):
         return (
             f"CAST('{shown}' AS DECIMAL({max(value.precision(), value.scale())},{value.scale()}))"
@@ -88,23 +96,21 @@ def _decimal(value: Any) -> str:
     return f"DECIMAL({max(len(digits), scale)},{scale})"
 
 
-def _attribute(node: Any, writing: Writing) -> str:
-    return writing.attribute(None, [str(part) for part in _items(node.nameParts())])
+def _attribute(node: Any, context: ColumnContext) -> str:
+    return context.attribute(None, [str(part) for part in _items(node.nameParts())])
 
 
-def _function(node: Any, writing: Writing) -> str:
+def _function(node: Any, context: ColumnContext) -> str:
     name = str(node.functionName())
     arguments = _items(node.arguments())
     if name.lower() == "struct":
-        return struct([_member(each, number, writing) for number, each in enumerate(arguments)])
-    if name.lower() == "!" or name.lower() == "not":
-        return call("not", [node_sql(each, writing) for each in arguments])
-    return call(name, [node_sql(each, writing) for each in arguments])
+        return struct([_member(each, number, context) for number, each in enumerate(arguments)])
+    return call(name, [node_sql(each, context) for each in arguments])
 
 
-def _member(node: Any, number: int, writing: Writing) -> tuple[str, str]:
+def _member(node: Any, number: int, context: ColumnContext) -> tuple[str, str]:
     kind = str(node.getClass().getSimpleName())
-    value = node_sql(node, writing)
+    value = node_sql(node, context)
     if kind == "Alias":
         return str(_items(node.name())[0]), value
     if kind == "UnresolvedAttribute":
@@ -114,54 +120,54 @@ def _member(node: Any, number: int, writing: Writing) -> tuple[str, str]:
     return f"col{number + 1}", value
 
 
-def _cast(node: Any, writing: Writing) -> str:
+def _cast(node: Any, context: ColumnContext) -> str:
     mode = node.evalMode()
     word = "TRY_CAST" if mode.isDefined() and "try" in str(mode.get()).lower() else "CAST"
-    return f"{word}({node_sql(node.child(), writing)} AS {node.dataType().sql()})"
+    return f"{word}({node_sql(node.child(), context)} AS {node.dataType().sql()})"
 
 
-def _extract(node: Any, writing: Writing) -> str:
+def _extract(node: Any, context: ColumnContext) -> str:
     key = node.extraction()
     name = None
     if str(key.getClass().getSimpleName()) == "Literal" and isinstance(key.value(), str):
         name = str(key.value())
-    return extracted(node_sql(node.child(), writing), node_sql(key, writing), name=name)
+    return extracted(node_sql(node.child(), context), node_sql(key, context), name=name)
 
 
-def _case(node: Any, writing: Writing) -> str:
+def _case(node: Any, context: ColumnContext) -> str:
     branches = [
-        (node_sql(each._1(), writing), node_sql(each._2(), writing))
+        (node_sql(each._1(), context), node_sql(each._2(), context))
         for each in _items(node.branches())
     ]
     last = node.otherwise()
-    return case(branches, node_sql(last.get(), writing) if last.isDefined() else None)
+    return case(branches, node_sql(last.get(), context) if last.isDefined() else None)
 
 
-def _lambda(node: Any, writing: Writing) -> str:
+def _lambda(node: Any, context: ColumnContext) -> str:
     names = [str(each.name()) for each in _items(node.arguments())]
-    return f"({', '.join(names)}) -> {node_sql(node.function(), writing)}"
+    return f"({', '.join(names)}) -> {node_sql(node.function(), context)}"
 
 
-def _expression(node: Any, writing: Writing) -> str:
-    return _catalyst(node.expression(), writing)
+def _expression(node: Any, context: ColumnContext) -> str:
+    return _catalyst(node.expression(), context)
 
 
-def _catalyst(expression: Any, writing: Writing) -> str:
+def _catalyst(expression: Any, context: ColumnContext) -> str:
     """Write an expression that Spark has already resolved: a column or a Python function."""
     kind = str(expression.getClass().getSimpleName())
     if kind == "AttributeReference":
-        return writing.attribute(expression.exprId().id(), [str(expression.name())])
+        return context.attribute(expression.exprId().id(), [str(expression.name())])
     if kind == "ColumnNodeExpression":
-        return node_sql(expression.node(), writing)
+        return node_sql(expression.node(), context)
     if kind == "Alias":
-        return _catalyst(expression.child(), writing)
+        return _catalyst(expression.child(), context)
     if kind == "GetStructField":
-        child = _catalyst(expression.child(), writing)
+        child = _catalyst(expression.child(), context)
         name = str(expression.extractFieldName())
         return extracted(child, text(name), name=name)
-    if kind == "PythonUDF" and writing.register is not None:
-        arguments = [_catalyst(each, writing) for each in _items(expression.children())]
-        return f"{writing.register(expression)}({', '.join(arguments)})"
+    if kind == "PythonUDF" and context.register is not None:
+        arguments = [_catalyst(each, context) for each in _items(expression.children())]
+        return f"{context.register(expression)}({', '.join(arguments)})"
     raise cannot_write(kind)
 
 
@@ -195,11 +201,11 @@ _NUMBERS = {
     "java.lang.Double": "DOUBLE",
     "java.lang.Long": "BIGINT",
 }
-_WRITERS: dict[str, Callable[[Any, Writing], str]] = {
+_WRITERS: dict[str, Callable[[Any, ColumnContext], str]] = {
     "Literal": _literal,
     "UnresolvedAttribute": _attribute,
     "UnresolvedFunction": _function,
-    "Alias": lambda node, writing: node_sql(node.child(), writing),
+    "Alias": lambda node, context: node_sql(node.child(), context),
     "Cast": _cast,
     "SqlExpression": lambda node, _: f"({node.expression()})",
     "UnresolvedExtractValue": _extract,

@@ -1,141 +1,50 @@
 """Converts Spark Columns to SQL text, so that operations treat Columns and SQL text alike.
 
 A Column is a tree of names, literals and calls. Classic Spark has it in the JVM, Spark Connect in
-Python; both are written as SQL that Spark itself can parse. A column of a DataFrame, such as
-`df.id`, is qualified with the alias of the side that it belongs to.
+Python. A column of a DataFrame, such as `df.id`, is qualified with the alias of the side that it
+belongs to.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.spark.schema import quoted
-from deltasql.exceptions import TxnLogEngineError
+from deltasql.engine.spark.session import is_connect
+from deltasql.spark.columns import classic
+from deltasql.spark.columns.sql_text import ColumnContext
 
-Sides: TypeAlias = Sequence[tuple[Container[object], str]]
-"""The keys of DataFrames or of their columns, and the alias of the DataFrame in the SQL."""
-_INFIX = {
-    **{sign: sign for sign in ("+", "-", "*", "/", "%", "=", "<", "<=", ">", ">=", "<=>")},
-    **{sign: sign for sign in ("&", "|", "^", "!=", "<>")},
-    "==": "=",
-    "and": "AND",
-    "or": "OR",
-    "like": "LIKE",
-    "rlike": "RLIKE",
-    "ilike": "ILIKE",
-}
-_AFTER = {"isnull": "IS NULL", "isnotnull": "IS NOT NULL"}
-_BEFORE = {"!": "NOT ", "not": "NOT ", "negative": "-", "~": "~", "bitwise_not": "~"}
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from deltasql.spark.columns.sql_text import Sides
 
 
-@dataclass(slots=True)
-class Writing:
-    """The context in which a Column is written as SQL."""
-
-    sides: Sides = ()
-    register: Callable[[Any], str] | None = None
-    """Registers a Python function in the session and returns its name."""
-
-    def attribute(self, key: object, parts: Sequence[str]) -> str:
-        """Write a name; `key` identifies its DataFrame, None if it belongs to no DataFrame."""
-        side = None if key is None else self.side_of(key)
-        named = parts if side is None else [side, *parts]
-        return ".".join(quoted(part) for part in named)
-
-    def side_of(self, key: object) -> str | None:
-        """Return the alias of the side that a key belongs to, or None."""
-        return next((alias for keys, alias in self.sides if key in keys), None)
+def column_writer(spark: SparkSession, sides: Sides = ()) -> Callable[[Column], str]:
+    """Return a function that writes Columns as SQL and qualifies those of known DataFrames."""
+    converter = _converter(spark)
+    context = ColumnContext(sides, partial(converter.register_function, spark))
+    return partial(converter.column_sql, context=context)
 
 
-def literal(value: Any, data_type: str) -> str:
-    """Write a constant of a Spark type.
-
-    >>> literal("it's", "string"), literal(5, "bigint"), literal(None, "void")
-    ("'it''s'", 'CAST(5 AS BIGINT)', 'NULL')
-    """
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, bytes | bytearray):
-        return f"X'{bytes(value).hex()}'"
-    if isinstance(value, dt.timedelta):
-        seconds = decimal.Decimal(value // dt.timedelta(microseconds=1)) / 1_000_000
-        return f"make_dt_interval(0, 0, 0, CAST('{seconds}' AS DECIMAL(18,6)))"
-    if isinstance(value, dt.datetime):
-        return f"CAST('{value.isoformat()}' AS {data_type.upper()})"
-    if isinstance(value, str) and data_type == "string":
-        return text(value)
-    if isinstance(value, int) and data_type == "int":
-        return str(value) if value >= 0 else f"({value})"
-    if isinstance(value, int):
-        return f"CAST({value} AS {data_type.upper()})"
-    return f"CAST({text(str(value))} AS {data_type.upper()})"
+def frame_keys(frame: DataFrame) -> list[object]:
+    """Return the keys that identify a DataFrame or its columns in `Sides`."""
+    found: list[object] = _converter(frame.sparkSession).frame_keys(frame)
+    return found
 
 
-def text(value: str) -> str:
-    """Write a string literal."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+def frame_alias(frame: DataFrame) -> str | None:
+    """Return the alias of a DataFrame, or None."""
+    found: str | None = _converter(frame.sparkSession).frame_alias(frame)
+    return found
 
 
-def call(name: str, arguments: Sequence[str]) -> str:
-    """Write a function call, or an operator with its operands."""
-    plain = name.lower()
-    if plain in _INFIX and len(arguments) == 2:
-        return f"({arguments[0]} {_INFIX[plain]} {arguments[1]})"
-    if plain in ("like", "ilike") and len(arguments) == 3:
-        return f"({arguments[0]} {_INFIX[plain]} {arguments[1]} ESCAPE {arguments[2]})"
-    if plain in _AFTER and len(arguments) == 1:
-        return f"({arguments[0]} {_AFTER[plain]})"
-    if plain in _BEFORE and len(arguments) == 1:
-        return f"({_BEFORE[plain]}{arguments[0]})"
-    if plain == "in":
-        if len(arguments) == 1:
-            return f"({arguments[0]} IS NULL AND FALSE)"
-        return f"({arguments[0]} IN ({', '.join(arguments[1:])}))"
-    return f"{name}({', '.join(arguments)})"
+def _converter(spark: SparkSession) -> Any:
+    """Return the module that converts the Columns of a session."""
+    if is_connect(spark):
+        from deltasql.spark.columns import connect  # late: it needs grpc
 
-
-def struct(members: Sequence[tuple[str, str]]) -> str:
-    """Write a struct of named values."""
-    parts = [part for name, value in members for part in (text(name), value)]
-    return f"named_struct({', '.join(parts)})"
-
-
-def extracted(value: str, key: str, *, name: str | None) -> str:
-    """Write access to the field `name` of a struct or map, or to the element `key` of a value."""
-    if name is not None and value.endswith("`") and "(" not in value:
-        return f"{value}.{quoted(name)}"
-    return f"{value}[{key}]"
-
-
-def case(branches: Sequence[tuple[str, str]], otherwise: str | None) -> str:
-    """Write a CASE expression."""
-    parts = [f"WHEN {condition} THEN {value}" for condition, value in branches]
-    last = [] if otherwise is None else [f"ELSE {otherwise}"]
-    return " ".join(["CASE", *parts, *last, "END"])
-
-
-def cannot_write(what: str) -> TxnLogEngineError:
-    """Return the error for a Column that cannot be written as SQL."""
-    return TxnLogEngineError(
-        f"a Column with {what} cannot be used here",
-        engine="spark",
-        help="Compute it before, in the source DataFrame, or write the condition as SQL text.",
-    )
-
-
-def column_sql(column: Any, writing: Writing | None = None) -> str:
-    """Return the SQL of a Column, classic or Connect, without the alias of the Column."""
-    known = writing if writing is not None else Writing()
-    if hasattr(column, "_jc"):
-        from deltasql.spark.columns.classic import node_sql
-
-        return node_sql(column._jc.node(), known)
-    from deltasql.spark.columns.connect import expression_sql
-
-    return expression_sql(column._expr, known)
+        return connect
+    return classic

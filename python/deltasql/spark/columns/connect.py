@@ -7,8 +7,9 @@ from typing import Any
 
 from pyspark.sql.connect import expressions as e
 
-from deltasql.spark.columns.columns import (
-    Writing,
+from deltasql.engine.spark.schema import name_parts
+from deltasql.spark.columns.sql_text import (
+    ColumnContext,
     call,
     cannot_write,
     case,
@@ -20,46 +21,51 @@ from deltasql.spark.columns.columns import (
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
-def expression_sql(node: Any, writing: Writing) -> str:
+def column_sql(column: Any, context: ColumnContext) -> str:
+    """Return the SQL of a Column, without its alias."""
+    return expression_sql(column._expr, context)
+
+
+def expression_sql(node: Any, context: ColumnContext) -> str:
     """Return the SQL of an expression."""
     if isinstance(node, e.ColumnAlias):
-        return expression_sql(node._child, writing)
+        return expression_sql(node._child, context)
     if isinstance(node, e.LiteralExpression):
         return _literal(node)
     if isinstance(node, e.ColumnReference):
-        return _reference(node, writing)
+        return context.attribute(node._plan_id, name_parts(node._unparsed_identifier))
     if isinstance(node, e.SQLExpression):
         return f"({node._expr})"
     if isinstance(node, e.UnresolvedFunction | e.CallFunction):
-        return _function(node, writing)
+        return _function(node, context)
     if isinstance(node, e.CastExpression):
-        return _cast(node, writing)
+        return _cast(node, context)
     if isinstance(node, e.CaseWhen):
         branches = [
-            (expression_sql(condition, writing), expression_sql(value, writing))
+            (expression_sql(condition, context), expression_sql(value, context))
             for condition, value in node._branches
         ]
         last = node._else_value
-        return case(branches, None if last is None else expression_sql(last, writing))
+        return case(branches, None if last is None else expression_sql(last, context))
     if isinstance(node, e.UnresolvedExtractValue):
         key: Any = node._extraction
         value = key._value if isinstance(key, e.LiteralExpression) else None
         name = value if isinstance(value, str) else None
         return extracted(
-            expression_sql(node._child, writing), expression_sql(key, writing), name=name
+            expression_sql(node._child, context), expression_sql(key, context), name=name
         )
     if isinstance(node, e.LambdaFunction):
         names = [".".join(each._name_parts) for each in node._arguments]
-        return f"({', '.join(names)}) -> {expression_sql(node._function, writing)}"
+        return f"({', '.join(names)}) -> {expression_sql(node._function, context)}"
     if isinstance(node, e.UnresolvedNamedLambdaVariable):
         return ".".join(node._name_parts)
-    if isinstance(node, e.CommonInlineUserDefinedFunction) and writing.register is not None:
-        arguments = [expression_sql(each, writing) for each in node._arguments]
-        return f"{writing.register(node)}({', '.join(arguments)})"
+    if isinstance(node, e.CommonInlineUserDefinedFunction) and context.register is not None:
+        arguments = [expression_sql(each, context) for each in node._arguments]
+        return f"{context.register(node)}({', '.join(arguments)})"
     raise cannot_write(type(node).__name__)
 
 
-def plan_keys(frame: Any) -> list[object]:
+def frame_keys(frame: Any) -> list[object]:
     """Return the plan ids of a DataFrame and of the DataFrames that it is an alias of."""
     found: list[object] = []
     plan = frame._plan
@@ -69,13 +75,13 @@ def plan_keys(frame: Any) -> list[object]:
     return found
 
 
-def alias_of(frame: Any) -> str | None:
+def frame_alias(frame: Any) -> str | None:
     """Return the alias of a DataFrame, or the name of the table that it reads, or None."""
     plan = frame._plan
     if type(plan).__name__ == "SubqueryAlias":
         return str(plan._alias)
     named = getattr(plan, "table_name", None)
-    return None if named is None else str(named).rpartition(".")[2].strip("`")
+    return None if named is None else name_parts(str(named))[-1]
 
 
 def _literal(node: Any) -> str:
@@ -85,8 +91,8 @@ def _literal(node: Any) -> str:
     if kind == "date":
         return f"CAST('{(_EPOCH + dt.timedelta(days=value)).date()}' AS DATE)"
     if kind == "timestamp":
-        moment = _EPOCH + dt.timedelta(microseconds=value)
-        return f"CAST('{moment.isoformat()}Z' AS TIMESTAMP)"
+        timestamp = _EPOCH + dt.timedelta(microseconds=value)
+        return f"CAST('{timestamp.isoformat()}Z' AS TIMESTAMP)"
     if kind == "timestamp_ntz":
         return literal(_EPOCH + dt.timedelta(microseconds=value), kind)
     if kind.startswith("interval"):
@@ -99,38 +105,30 @@ def _literal(node: Any) -> str:
     return literal(value, kind)
 
 
-def _reference(node: Any, writing: Writing) -> str:
-    name = node._unparsed_identifier
-    if node._plan_id is not None and writing.side_of(node._plan_id) is not None:
-        parts = [name.strip("`")] if "`" in name else name.split(".")
-        return writing.attribute(node._plan_id, parts)
-    return str(name) if "`" in name else writing.attribute(None, name.split("."))
-
-
-def _function(node: Any, writing: Writing) -> str:
+def _function(node: Any, context: ColumnContext) -> str:
     name, arguments = node._name, node._args
     if name.lower() == "struct":
         members = [
-            (_name_of(each, number), expression_sql(each, writing))
+            (_name_of(each, number), expression_sql(each, context))
             for number, each in enumerate(arguments)
         ]
         return struct(members)
-    return call(name, [expression_sql(each, writing) for each in arguments])
+    return call(name, [expression_sql(each, context) for each in arguments])
 
 
 def _name_of(node: Any, number: int) -> str:
     if isinstance(node, e.ColumnAlias):
         return str(node._alias[0])
     if isinstance(node, e.ColumnReference):
-        return str(node._unparsed_identifier.rpartition(".")[2].strip("`"))
+        return name_parts(node._unparsed_identifier)[-1]
     return f"col{number + 1}"
 
 
-def _cast(node: Any, writing: Writing) -> str:
+def _cast(node: Any, context: ColumnContext) -> str:
     kind = node._data_type
     shown = kind if isinstance(kind, str) else kind.simpleString()
     word = "TRY_CAST" if (node._eval_mode or "").lower() == "try" else "CAST"
-    return f"{word}({expression_sql(node._expr, writing)} AS {shown})"
+    return f"{word}({expression_sql(node._expr, context)} AS {shown})"
 
 
 def register_function(spark: Any, expression: Any) -> str:

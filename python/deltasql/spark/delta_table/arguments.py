@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pyspark.sql import Column
 
+from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.model.protocol import FEATURES, reader_features, writer_features
+from deltasql.spark.exceptions import argument_error
+
+if TYPE_CHECKING:
+    from deltasql.model.actions import Protocol
+
+_HIGHEST_READER, _HIGHEST_WRITER = 3, 7
 ColumnOrText: TypeAlias = "str | Column"
 
 
@@ -53,3 +61,58 @@ def require(value: Any, kind: type, name: str, shown: str) -> None:
     """Raise if an argument has another type; a bool is not accepted as an int."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{name} needs to be {shown} but got '{type(value)}'.")
+
+
+def text_list(cols: Any, problem: str) -> list[str]:
+    """Return the names in variable arguments, or in the list that is their only one."""
+    given = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
+    for each in given:
+        if not isinstance(each, str):
+            reject_type(problem, [each])
+    return list(given)
+
+
+def reject_type(problem: str, given: Iterable[Any]) -> NoReturn:
+    """Raise `TypeError` with delta-spark's message for arguments of another type."""
+    raise TypeError(problem + "".join(f" Found {each} with type {type(each)}" for each in given))
+
+
+def check_protocol_versions(reader: int, writer: int) -> None:
+    """Raise if Delta has no protocol with these versions."""
+    for name, given, highest in (
+        ("minReaderVersion", reader, _HIGHEST_READER),
+        ("minWriterVersion", writer, _HIGHEST_WRITER),
+    ):
+        if not 1 <= given <= highest:
+            raise argument_error(
+                f"requirement failed: delta.{name} needs to be one of 1 to {highest}.",
+                "DELTA_INVALID_PROTOCOL_VERSION",
+                help="Choose versions of Delta's protocol.",
+            )
+
+
+def check_feature(name: str) -> None:
+    """Raise if there is no table feature with this name."""
+    if name not in FEATURES:
+        raise UnsupportedFeatureError(
+            f"[DELTA_UNSUPPORTED_FEATURES_IN_CONFIG] {name} is not a table feature that is known "
+            "here",
+            features=(name,),
+            help=f"Known features are {', '.join(sorted(FEATURES))}.",
+        )
+
+
+def cannot_drop_feature(name: str, table: str, protocol: Protocol) -> UnsupportedFeatureError:
+    """Return the error for a feature that is to be dropped, which is never possible."""
+    if name not in FEATURES:
+        problem = f"UNSUPPORTED_CLIENT_FEATURE] Cannot drop {name}: it is not known here"
+        advice = f"Known features are {', '.join(sorted(FEATURES))}."
+    elif name not in reader_features(protocol) | writer_features(protocol):
+        problem = f"FEATURE_NOT_PRESENT] Cannot drop {name}: the table's protocol does not have it"
+        advice = "detail() lists the features of the table."
+    else:
+        problem = f"NONREMOVABLE_FEATURE] Cannot drop {name}: features stay with a table"
+        advice = "Copy the rows into a new table without the feature."
+    return UnsupportedFeatureError(
+        f"[DELTA_FEATURE_DROP_{problem}", table=table, features=(name,), help=advice
+    )

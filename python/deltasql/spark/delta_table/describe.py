@@ -33,7 +33,7 @@ _DETAIL = (
     "properties map<string,string>, minReaderVersion int, minWriterVersion int, "
     "tableFeatures array<string>"
 )
-_MOST_BINS = {"numFilesAdded": "numAddedFiles", "numFilesRemoved": "numRemovedFiles"}
+_DELTA_SPARK_METRICS = {"numFilesAdded": "numAddedFiles", "numFilesRemoved": "numRemovedFiles"}
 _ALL = 2**31 - 1
 
 
@@ -99,16 +99,16 @@ def _commit(row: VersionRow) -> tuple[Any, ...]:
     )
 
 
-def _parameters(told: dict[str, Any]) -> dict[str, Any]:
+def _parameters(given: dict[str, Any]) -> dict[str, Any]:
     """Add delta-spark's `predicate` to a merge, which records deltalake's `mergePredicate`."""
-    if "mergePredicate" in told:
-        return {**told, "predicate": json.dumps([told["mergePredicate"]])}
-    return told
+    if "mergePredicate" in given:
+        return {**given, "predicate": json.dumps([given["mergePredicate"]])}
+    return given
 
 
-def _metrics(told: dict[str, Any]) -> dict[str, Any]:
-    found = {metric_name(name): value for name, value in told.items()}
-    for name, other in _MOST_BINS.items():
+def _metrics(given: dict[str, Any]) -> dict[str, Any]:
+    found = {metric_name(name): value for name, value in given.items()}
+    for name, other in _DELTA_SPARK_METRICS.items():
         if name in found:
             found[other] = found[name]
     for name, side in (("filesAdded", "Added"), ("filesRemoved", "Removed")):

@@ -10,7 +10,7 @@ from deltasql.engine.spark.schema import quoted
 from deltasql.operations.merge.merge import source_rows, stage_merge
 from deltasql.operations.merge.plan import Clause, MergeSpec
 from deltasql.spark.delta_table.arguments import assignment_texts, condition_text
-from deltasql.spark.errors import analysis_error
+from deltasql.spark.exceptions import analysis_error, as_spark_exceptions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,14 +34,13 @@ class MergeInto:
     spark: SparkSession
     source: DataFrame
     source_schema: StructType
-    target_schema: StructType
     condition: str
     source_alias: str
     target_alias: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Clause:
     """A clause as the user added it; `values` is None for all columns."""
 
     group: str
@@ -60,7 +59,7 @@ class DeltaMergeBuilder:
         operate: Callable[[Callable[[TableStage], Any]], Any],
     ) -> None:
         self._into, self._write, self._operate = into, write, operate
-        self._asked: list[_Asked] = []
+        self._clauses: list[_Clause] = []
         self._evolves = False
 
     def whenMatchedUpdate(
@@ -108,6 +107,7 @@ class DeltaMergeBuilder:
         self._evolves = True
         return self
 
+    @as_spark_exceptions()
     def execute(self) -> DataFrame:
         """Merge and commit; returns the numbers of updated, deleted and inserted rows."""
         self._check()
@@ -133,18 +133,18 @@ class DeltaMergeBuilder:
         condition: ColumnOrText | None,
         values: Mapping[str, str] | None,
     ) -> DeltaMergeBuilder:
-        self._asked.append(_Asked(group, kind, condition_text(condition, self._write), values))
+        self._clauses.append(_Clause(group, kind, condition_text(condition, self._write), values))
         return self
 
     def _check(self) -> None:
-        if not self._asked:
+        if not self._clauses:
             raise analysis_error(
                 "There must be at least one WHEN clause in a MERGE statement.",
                 "DELTA_MERGE_MISSING_WHEN",
                 help="Add a clause such as whenMatchedUpdateAll() before execute().",
             )
         for group in ("matched", "not_matched", "not_matched_by_source"):
-            mine = [each for each in self._asked if each.group == group]
+            mine = [each for each in self._clauses if each.group == group]
             if any(each.predicate is None for each in mine[:-1]):
                 name = _NAMES.get(group, "NOT MATCHED BY SOURCE")
                 condition = f"DELTA_NON_LAST_{name.replace(' ', '_')}_CLAUSE_OMIT_CONDITION"
@@ -169,7 +169,7 @@ class DeltaMergeBuilder:
             "not_matched": spec.not_matched,
             "not_matched_by_source": spec.not_matched_by_source,
         }
-        for each in self._asked:
+        for each in self._clauses:
             values = self._all(each.kind, schema) if each.values is None else each.values
             kind: Any = each.kind
             groups[each.group].append(Clause(kind, each.predicate, values))

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
 from sqlglot import exp
 
 from deltasql.engine.files.addresses import root_address
 from deltasql.model.clock import now_ms
 from deltasql.model.clustering import column_names
-from deltasql.model.predicates.predicate import PredicateDialect
+from deltasql.model.predicates.parser import Scope, parse_expression
 from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.optimize.clustering import plan_optimize
 from deltasql.operations.optimize.optimize import stage_bins
 from deltasql.operations.optimize.zorder import plan_z_order
-from deltasql.operations.sql.expressions import Scope
-from deltasql.spark.errors import analysis_error, argument_error
+from deltasql.spark.delta_table.arguments import text_list
+from deltasql.spark.exceptions import analysis_error, argument_error, as_spark_exceptions
 from deltasql.spark.session import spark_location
 
 if TYPE_CHECKING:
@@ -80,19 +79,16 @@ class DeltaOptimizeBuilder:
 
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
         """Sort rows by the Z-order of columns, so that files have similar rows; returns metrics."""
-        given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
-        for each in given:
-            if not isinstance(each, str):
-                raise TypeError(f"Z-order column must be str. Found {each} with type {type(each)}")
-        return self._run(list(given))
+        return self._run(text_list(cols, "Z-order column must be str."))
 
+    @as_spark_exceptions()
     def _run(self, columns: list[str]) -> DataFrame:
         began_ms = now_ms()
 
         def stage(target: TableStage) -> tuple[Any, ...]:
             plan, rewrite = self._planned(target, columns)
             stage_bins(target, plan, rewrite=rewrite, on_progress=self._on_progress)
-            _tell(target, plan, columns, self._filter)
+            _record_parameters(target, plan, columns, self._filter)
             return _row(target, plan, bool(columns), began_ms)
 
         return self._spark.createDataFrame([self._operate(stage)], _RESULT)
@@ -126,8 +122,8 @@ def _check_order(target: TableStage, columns: list[str]) -> None:
     """Raise delta-spark's error if the table cannot be Z-ordered by these columns."""
     if target.clustered_by():
         raise analysis_error(
-            f"OPTIMIZE of a table that is clustered by ({', '.join(_clustered(target))}) takes no "
-            "ZORDER BY",
+            f"OPTIMIZE of a table that is clustered by ({', '.join(_clustered(target))}) does not "
+            "accept ZORDER BY",
             "DELTA_CLUSTERING_WITH_ZORDER_BY",
             help="Call executeCompaction(): it clusters the files that are not yet.",
         )
@@ -151,7 +147,9 @@ def _clustered(target: TableStage) -> list[str]:
     return column_names(target.clustered_by(), target.metadata)
 
 
-def _tell(target: TableStage, plan: Compaction, columns: list[str], chosen: str | None) -> None:
+def _record_parameters(
+    target: TableStage, plan: Compaction, columns: list[str], chosen: str | None
+) -> None:
     """Add the operation parameters that delta-spark's history has."""
     info = target.staged.info
     if not plan.rewritten or info.operation != "OPTIMIZE":
@@ -172,7 +170,7 @@ def _shown(condition: str) -> str:
     >>> _shown("key = 'a'")
     "('key = a)"
     """
-    tree = sqlglot.parse_one(condition, read=PredicateDialect)
+    tree = parse_expression(condition, escapes=True)
     if not isinstance(tree, exp.Binary) or not isinstance(tree.expression, exp.Literal):
         return condition
     if not isinstance(tree.this, exp.Column):

@@ -97,16 +97,16 @@ class SourceOptions:
             raise self._wrong(name, "a whole number")
         return int(found)
 
-    def moment(self, name: str) -> datetime | None:
+    def timestamp(self, name: str) -> datetime | None:
         """Return an option that is a timestamp, or None; without a zone it is UTC."""
         found = self.text(name)
         if found is None:
             return None
         try:
-            moment = datetime.fromisoformat(found.strip())
+            timestamp = datetime.fromisoformat(found.strip())
         except ValueError as error:
-            raise self._wrong(name, "a moment such as 2024-05-01T12:00:00Z") from error
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+            raise self._wrong(name, "a timestamp such as 2024-05-01T12:00:00Z") from error
+        return timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
 
     def names(self, name: str) -> list[str] | None:
         """Return an option that lists column names, separated by commas or as a JSON list."""

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, MapType, StructField
+from pyspark.sql.types import StructType as SparkStruct
 
 from deltasql.engine.duckdb.engine import DuckDbEngine
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.parquet.arrow_casts import cast_rows
+from deltasql.engine.spark.schema import spark_schema
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema.schema import StructType, nearest
 from deltasql.operations.changes.feed import FEED_FIELDS, ChangeFeed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from pyspark.sql.types import StructType as SparkStruct
 
     from deltasql.config import Config
     from deltasql.model.actions import Metadata
@@ -111,12 +112,17 @@ class SnapshotReader(DataSourceReader):
         return self.reading.read(partition)
 
 
+def source_schema(state: TableState, *, with_feed: bool) -> SparkStruct:
+    """Return the columns of a table as Spark's schema, followed by those of a change feed."""
+    fields = (*state.schema.fields, *(FEED_FIELDS if with_feed else ()))
+    found: SparkStruct = spark_schema(StructType(fields))
+    return found
+
+
 def check_columns(schema: SparkStruct, state: TableState, *, with_feed: bool) -> None:
     """Raise if the schema that a user set with `.schema(…)` does not fit the table."""
-    from deltasql.engine.spark.schema import spark_schema
-
-    fields = (*state.schema.fields, *(FEED_FIELDS if with_feed else ()))
-    known = {field.name: field.dataType for field in spark_schema(StructType(fields)).fields}
+    fields = source_schema(state, with_feed=with_feed).fields
+    known = {field.name: field.dataType for field in fields}
     for field in schema.fields:
         if field.name not in known or _loose(field.dataType) != _loose(known[field.name]):
             has = known.get(field.name)
@@ -193,11 +199,8 @@ def _packed(sizes: Sequence[int]) -> Iterator[list[int]]:
 
 def _loose(kind: Any) -> Any:
     """Return a type with all fields nullable, to compare types without nullability."""
-    from pyspark.sql.types import ArrayType, MapType, StructField
-    from pyspark.sql.types import StructType as Struct
-
-    if isinstance(kind, Struct):
-        return Struct([StructField(f.name, _loose(f.dataType)) for f in kind.fields])
+    if isinstance(kind, SparkStruct):
+        return SparkStruct([StructField(f.name, _loose(f.dataType)) for f in kind.fields])
     if isinstance(kind, ArrayType):
         return ArrayType(_loose(kind.elementType))
     if isinstance(kind, MapType):

@@ -12,10 +12,7 @@ from pyspark.sql.datasource import DataSource
 
 from deltasql.api.catalog.connect import connect
 from deltasql.config import Config
-from deltasql.engine.spark.schema import spark_schema
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
-from deltasql.model.schema.schema import StructType
-from deltasql.operations.changes.feed import FEED_FIELDS
 from deltasql.operations.changes.log import ChangeLog
 from deltasql.spark.source.options import SourceOptions
 from deltasql.spark.source.read import (
@@ -25,9 +22,10 @@ from deltasql.spark.source.read import (
     change_parts,
     check_columns,
     file_parts,
+    source_schema,
 )
 from deltasql.spark.source.stream import TableStream
-from deltasql.spark.source.write import Plan, TableWriter, Wish
+from deltasql.spark.source.write import Plan, TableWriter, WriteSpec
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, InputPartition
@@ -55,15 +53,15 @@ class DeltaSqlSource(DataSource):
         """Return the schema, and remember its version."""
         options = self._options()
         with self._open() as catalog:
-            snapshot = _asked(catalog, options)
+            snapshot = _selected(catalog, options)
             self._version = snapshot.version
-            return _columns(TableState.of(snapshot), with_feed=options.flag("readChangeFeed"))
+            return source_schema(TableState.of(snapshot), with_feed=options.flag("readChangeFeed"))
 
     def reader(self, schema: SparkStruct) -> SnapshotReader:
         """Plan a read of a snapshot, or of the changes of versions."""
         options, config = self._options(), self._settings()
         with self._open() as catalog:
-            snapshot = _asked(catalog, options, self._version)
+            snapshot = _selected(catalog, options, self._version)
             state, with_feed = TableState.of(snapshot), options.flag("readChangeFeed")
             check_columns(schema, state, with_feed=with_feed)
             if with_feed:
@@ -75,15 +73,15 @@ class DeltaSqlSource(DataSource):
 
     def writer(self, schema: SparkStruct, overwrite: bool) -> TableWriter:
         """Plan a write."""
-        wish = Wish.of(self._options(), schema, overwrite=overwrite)
+        spec = WriteSpec.of(self._options(), schema, overwrite=overwrite)
         with self._open() as catalog:
-            return TableWriter(wish, Plan.make(catalog, wish), self._settings())
+            return TableWriter(spec, Plan.make(catalog, spec), self._settings())
 
     def streamReader(self, schema: SparkStruct) -> TableStream:
         """Return the reader that plans the batches of a stream."""
         options = self._options()
         with self._open() as catalog:
-            snapshot = _asked(catalog, options, self._version)
+            snapshot = _selected(catalog, options, self._version)
             state = TableState.of(snapshot)
         check_columns(schema, state, with_feed=options.flag("readChangeFeed"))
         reading = Reading(state, self._settings(), schema)
@@ -93,7 +91,7 @@ class DeltaSqlSource(DataSource):
     def streamWriter(self, schema: SparkStruct, overwrite: bool) -> DataSourceStreamWriter:
         """Raise an error: `stream_writer` writes streams, to one or several tables."""
         raise TxnLogEngineError(
-            "writeStream.format('deltasql') is not offered",
+            "writeStream.format('deltasql') is not supported",
             engine="spark",
             help="Use writeStream.foreachBatch(deltasql.spark.stream_writer(uri, app_id=…)).",
         )
@@ -123,28 +121,22 @@ def source_class(catalog: str, config: Config) -> type[DeltaSqlSource]:
     return type(DeltaSqlSource.__name__, (DeltaSqlSource,), known)
 
 
-def _asked(catalog: Catalog, options: SourceOptions, pinned: int | None = None) -> Snapshot:
+def _selected(catalog: Catalog, options: SourceOptions, pinned: int | None = None) -> Snapshot:
     """Return the snapshot that the options select; `pinned` is the version of the schema."""
     uri = options.table()
     table = catalog.table(str(uri.table_name))
-    version, moment = options.number("versionAsOf"), options.moment("timestampAsOf")
-    if version is not None and moment is not None:
+    version, timestamp = options.number("versionAsOf"), options.timestamp("timestampAsOf")
+    if version is not None and timestamp is not None:
         raise TxnLogConfigError(
-            "a table is read at a version or at a moment, not at both",
+            "a table is read at a version or at a timestamp, not at both",
             key="timestampAsOf",
             help="Give versionAsOf or timestampAsOf.",
         )
     if pinned is not None:
         return table.snapshot(pinned)
-    if version is None and moment is None:
+    if version is None and timestamp is None:
         return table.snapshot(uri.version, timestamp=uri.timestamp)
-    return table.snapshot(version, timestamp=moment)
-
-
-def _columns(state: TableState, *, with_feed: bool) -> SparkStruct:
-    fields = (*state.schema.fields, *(FEED_FIELDS if with_feed else ()))
-    found: SparkStruct = spark_schema(StructType(fields))
-    return found
+    return table.snapshot(version, timestamp=timestamp)
 
 
 def _changes(catalog: Catalog, snapshot: Snapshot, options: SourceOptions) -> list[InputPartition]:

@@ -35,11 +35,12 @@ from deltasql.spark.source.stream_rules import Offset, StreamRules, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     import pyarrow as pa
 
+    from deltasql.api.catalog.base import CatalogTable
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.api.table import CatalogTable
     from deltasql.operations.changes.log import ChangedFile
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.spark.source.options import SourceOptions
@@ -99,7 +100,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = self.rules.start(head, self._version_at)
         if start is not None and start.version < (first := self._log().bounds()[0]):
             raise VersionNotFoundError(
-                f"the log of {head.table.full_name} does not tell what version {start.version} "
+                f"the log of {head.table.full_name} does not record what version {start.version} "
                 "changed",
                 table=head.table.full_name,
                 version=start.version,
@@ -204,13 +205,13 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             added=files,
         )
 
-    def _version_at(self, moment: Any) -> int:
+    def _version_at(self, timestamp: datetime) -> int:
         """Return the first version that was committed at or after a timestamp."""
         head = self._snapshot()
-        at_ms = to_ms(moment)
+        at_ms = to_ms(timestamp)
         if head.committed_at_ms < at_ms:
             raise VersionNotFoundError(
-                f"{head.table.full_name} has no version of {moment.isoformat()} or later",
+                f"{head.table.full_name} has no version of {timestamp.isoformat()} or later",
                 table=head.table.full_name,
                 latest=head.version,
                 help="Give an earlier startingTimestamp, or startingVersion 'latest'.",
@@ -222,7 +223,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_table(self, offset: Offset, head: Snapshot) -> None:
         if offset.table != head.table.table_uuid:
             raise TableChangedError(
-                f"the checkpoint belongs to another table than {head.table.full_name} of now",
+                f"the checkpoint belongs to another table, which was called {head.table.full_name}",
                 table=head.table.full_name,
                 help="The table was replaced by one of the same name: use a new checkpoint.",
             )
@@ -240,5 +241,5 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return TxnLogSchemaError(
             f"version {version} changed the columns of {table}",
             table=table,
-            help="Load the stream again with the same checkpoint: it goes on with the new columns.",
+            help="Load the stream again with the same checkpoint to continue with the new columns.",
         )

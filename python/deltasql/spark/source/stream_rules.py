@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from deltasql.engine.spark.schema import spark_type
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError, VersionNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
     from deltasql.model.schema.schema import StructType
     from deltasql.operations.changes.log import ChangedFile, VersionChanges
@@ -42,7 +44,7 @@ class StreamRules:
     skip_change_commits: bool
     version: int | None
     latest: bool
-    timestamp: Any
+    timestamp: datetime | None
 
     @classmethod
     def of(cls, options: SourceOptions) -> StreamRules:
@@ -50,15 +52,15 @@ class StreamRules:
         for name in ("versionAsOf", "timestampAsOf", "endingVersion"):
             if options.text(name) is not None:
                 raise TxnLogConfigError(
-                    f"a stream has no {name}: it goes on",
+                    f"a stream does not accept {name}: it has no end",
                     key=name,
                     help="Use startingVersion or startingTimestamp, or spark.read.",
                 )
         latest = (options.text("startingVersion") or "").strip().lower() == "latest"
-        timestamp = options.moment("startingTimestamp")
+        timestamp = options.timestamp("startingTimestamp")
         if timestamp is not None and options.text("startingVersion") is not None:
             raise TxnLogConfigError(
-                "a stream begins at a version or at a moment, not at both",
+                "a stream begins at a version or at a timestamp, not at both",
                 key="startingTimestamp",
                 help="Give startingVersion or startingTimestamp.",
             )
@@ -72,7 +74,7 @@ class StreamRules:
             timestamp=timestamp,
         )
 
-    def start(self, head: Snapshot, version_at: Callable[[Any], int]) -> Offset | None:
+    def start(self, head: Snapshot, version_at: Callable[[datetime], int]) -> Offset | None:
         """Return the first offset of a new stream, or None if it starts with a snapshot."""
         table = head.table
         if self.latest:
@@ -125,17 +127,15 @@ class StreamRules:
         raise self._refused(changes, "changed rows", "ignoreChanges")
 
     def _refused(self, changes: VersionChanges, did: str, option: str) -> TxnLogEngineError:
-        told = "; the rows of rewritten files come again" if option == "ignoreChanges" else ""
+        repeated = "; the rows of rewritten files come again" if option == "ignoreChanges" else ""
         return TxnLogEngineError(
             f"version {changes.version} {did}, and this stream takes appends only",
             engine="spark",
-            help=f"Set {option} to go on{told}, skipChangeCommits to leave such versions out, or "
+            help=f"Set {option} to continue{repeated}, skipChangeCommits to skip such versions, or "
             "readChangeFeed to get the changes.",
         )
 
 
 def columns_of(schema: StructType) -> list[tuple[str, str]]:
     """Return the names and types of the columns, which must not change during a stream."""
-    from deltasql.engine.spark.schema import spark_type
-
     return [(field.name, spark_type(field.type).simpleString()) for field in schema.fields]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -40,7 +41,7 @@ from deltasql.operations.rules.schema_merge import nullable
 from deltasql.operations.table_stage import TableStage
 from deltasql.operations.write import arrow_of, stage_write
 from deltasql.operations.write_request import WriteRequest
-from deltasql.spark.delta_table.condition import in_datafusion_words
+from deltasql.spark.conditions import to_datafusion
 from deltasql.storage import join_location, open_storage
 from deltasql.storage.deletion import Deletable, delete_data
 
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WriteSpec:
     """The options and the schema of one write."""
 
     options: SourceOptions = field(repr=False)
@@ -72,7 +73,7 @@ class Wish:
     user_metadata: str | None
 
     @classmethod
-    def of(cls, options: SourceOptions, schema: SparkStruct, *, overwrite: bool) -> Wish:
+    def of(cls, options: SourceOptions, schema: SparkStruct, *, overwrite: bool) -> WriteSpec:
         """Read the options of a write, and raise if they cannot be combined."""
         predicate = options.text("replaceWhere")
         if predicate is not None and not overwrite:
@@ -97,7 +98,7 @@ class Wish:
             # Spark marks computed columns as not nullable, which the user did not ask for.
             schema=nullable(schema_from_any(schema), StructType()),
             schema_mode="overwrite" if replaces_schema else schema_mode,
-            predicate=None if predicate is None else in_datafusion_words(predicate),
+            predicate=None if predicate is None else to_datafusion(predicate),
             partition_by=tuple(partition_by) if partition_by else None,
             txn=None if app_id is None or version is None else (app_id, version),
             user_metadata=options.text("userMetadata"),
@@ -113,7 +114,7 @@ class Wish:
         return str(self.uri.table_name)
 
     @property
-    def follows(self) -> str | None:
+    def task_schema_mode(self) -> str | None:
         """The schema mode for the rows of a task, whose target already has the planned columns."""
         return None if self.schema_mode is None else "merge"
 
@@ -138,35 +139,33 @@ class Plan:
     """Whether a write with this `txnAppId` and `txnVersion` is already committed."""
 
     @classmethod
-    def make(cls, catalog: Catalog, wish: Wish) -> Plan:
+    def make(cls, catalog: Catalog, spec: WriteSpec) -> Plan:
         """Read the table, apply the schema changes of the write, and record the folder's intent."""
         tx = catalog.begin()
         try:
-            exists = tx.has_table(wish.table)
+            exists = tx.has_table(spec.table)
             if not exists:
-                _create(tx, wish, wish.uri.location)
-            elif tx.snapshot(wish.table).table.is_following:
-                catalog.writable(wish.table)  # raises before a worker writes a file
+                _create(tx, spec, spec.uri.location)
+            elif tx.snapshot(spec.table).table.is_following:
+                catalog.writable(spec.table)  # raises before a worker writes a file
             # Stage a write without rows, so that columns that do not fit raise an error now.
-            replaces_schema = wish.schema_mode == "overwrite" and wish.predicate is None
+            replaces_schema = spec.schema_mode == "overwrite" and spec.predicate is None
             tx.write(
-                wish.table,
-                wish.rows(),
+                spec.table,
+                spec.rows(),
                 mode="overwrite" if replaces_schema else "append",
-                schema_mode=wish.schema_mode
-                if replaces_schema or not wish.schema_mode
-                else "merge",
-                predicate=wish.predicate,
-                partition_by=wish.partition_by,
+                schema_mode="overwrite" if replaces_schema else spec.task_schema_mode,
+                predicate=spec.predicate,
+                partition_by=spec.partition_by,
             )
-            target = tx.target(wish.table)
+            target = tx.target(spec.table)
             refuse_nanoseconds(target.schema)
-            snapshot = tx.snapshot(wish.table) if exists else None
-            done = (
-                None
-                if snapshot is None or wish.txn is None
-                else snapshot.transaction_version(wish.txn[0])
-            )
+            snapshot = tx.snapshot(spec.table) if exists else None
+            is_done = False
+            if snapshot is not None and spec.txn is not None:
+                app_id, app_version = spec.txn
+                done = snapshot.transaction_version(app_id)
+                is_done = done is not None and done >= app_version
             plan = cls(
                 txn_id=str(uuid.uuid4()),
                 folder=uuid.uuid4().hex[:12],
@@ -175,7 +174,7 @@ class Plan:
                 metadata=target.metadata,
                 protocol=target.protocol,
                 changes_schema=snapshot is not None and target.metadata != snapshot.metadata,
-                is_done=done is not None and wish.txn is not None and done >= wish.txn[1],
+                is_done=is_done,
             )
         finally:
             tx.rollback()
@@ -196,23 +195,23 @@ class Written(WriterCommitMessage):
 class TableWriter(DataSourceArrowWriter):
     """Writes rows with one task per partition of the DataFrame, and commits them once."""
 
-    def __init__(self, wish: Wish, plan: Plan, config: Config) -> None:
-        self.wish, self.plan, self.config = wish, plan, config
+    def __init__(self, spec: WriteSpec, plan: Plan, config: Config) -> None:
+        self.spec, self.plan, self.config = spec, plan, config
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of a task to the folder; runs in a worker, without the database."""
         first = None if self.plan.is_done else next(iterator, None)
         if first is None:
             return Written([], 0)
-        reader = pa.RecordBatchReader.from_batches(first.schema, _again(first, iterator))
-        plan, wish = self.plan, self.wish
+        reader = pa.RecordBatchReader.from_batches(first.schema, chain([first], iterator))
+        plan, spec = self.plan, self.spec
         place = replace(plan.table, location=join_location(plan.table.location, plan.folder))
         staged = Staged(place, creates=True, metadata=plan.metadata, protocol=plan.protocol)
         with open_engine(self.config, name="duckdb") as engine:
             target = TableStage(
-                staged, None, config=self.config, engine=lambda: engine, intend=_known_already
+                staged, None, config=self.config, engine=lambda: engine, intend=_skip_intents
             )
-            request = WriteRequest(predicate=wish.predicate, schema_mode=wish.follows)
+            request = WriteRequest(predicate=spec.predicate, schema_mode=spec.task_schema_mode)
             metrics = stage_write(target, reader, request)
         if staged.metadata != plan.metadata:
             raise TxnLogSchemaError(
@@ -228,7 +227,7 @@ class TableWriter(DataSourceArrowWriter):
             return
         written = [each for each in messages if isinstance(each, Written)]
         adds = [add for each in written for add in each.adds]
-        with connect(self.wish.uri, self.config) as catalog:
+        with connect(self.spec.uri, self.config) as catalog:
             try:
                 with catalog.begin() as tx, ExitStack() as failing:
                     failing.callback(self._delete, set())
@@ -248,45 +247,42 @@ class TableWriter(DataSourceArrowWriter):
             self._delete(set())
 
     def _stage(self, tx: MultiTableTransaction, adds: list[AddFile], rows: int) -> None:
-        wish, plan = self.wish, self.plan
+        spec, plan = self.spec, self.plan
         tx.written_files.continue_transaction(plan.txn_id, intents=1)  # the folder's intent
         if plan.version is None:
-            _create(tx, wish, plan.table.location)
-            tx.target(wish.table).staged.table = plan.table
+            _create(tx, spec, plan.table.location)
+            tx.target(spec.table).staged.table = plan.table
         else:
-            table = tx.catalog.table(wish.table)
+            table = tx.catalog.table(spec.table)
             if table.row.table_uuid != plan.table.table_uuid:
                 raise TableChangedError(
-                    f"{wish.table} was replaced by another table while rows were written",
-                    table=wish.table,
+                    f"{spec.table} was replaced by another table while rows were written",
+                    table=spec.table,
                 )
-            tx.pin(wish.table, table.snapshot(plan.version))
-        target = tx.target(wish.table)
+            tx.pin(spec.table, table.snapshot(plan.version))
+        target = tx.target(spec.table)
         if plan.version is None or plan.changes_schema:
             # As planned: the files already have the physical names of new columns.
             target.change_metadata(plan.metadata, plan.protocol)
         nothing = pa.RecordBatchReader.from_batches(arrow_of(target.schema), [])
-        mode = "overwrite" if wish.overwrite else "append"
-        metrics = tx.write(wish.table, nothing, mode=mode, predicate=wish.predicate)
+        mode = "overwrite" if spec.overwrite else "append"
+        metrics = tx.write(spec.table, nothing, mode=mode, predicate=spec.predicate)
         if target.staged.cdc:
             raise TxnLogEngineError(
-                f"replaceWhere would split files of {wish.table}, which keeps change data",
+                f"replaceWhere would split files of {spec.table}, which keeps change data",
                 engine="spark",
                 help="Use deltasql.spark.write(df, uri, mode='overwrite', replace_where=…), "
-                "which tells the changes too.",
+                "which also writes the change data.",
             )
         if adds:
             target.plan().intend([unquote(add.path) for add in adds])
             target.add(adds)
-        told = {
-            **metrics,
-            "num_added_files": metrics["num_added_files"] + len(adds),
-            "num_added_rows": rows,
-        }
+        metrics["num_added_files"] += len(adds)
+        metrics["num_added_rows"] = rows
         parameters = target.staged.info.operation_parameters
-        set_commit_info(target, "WRITE", parameters, told)
-        txns = [] if wish.txn is None else [SetTransaction(*wish.txn, now_ms())]
-        tx.stage_table(wish.table, txns, user_metadata=wish.user_metadata)
+        set_commit_info(target, "WRITE", parameters, metrics)
+        txns = [] if spec.txn is None else [SetTransaction(*spec.txn, now_ms())]
+        tx.stage_table(spec.table, txns, user_metadata=spec.user_metadata)
 
     def _delete(self, kept: set[str]) -> None:
         """Delete all files in the folder except those in `kept`."""
@@ -297,16 +293,11 @@ class TableWriter(DataSourceArrowWriter):
         delete_data(storage, [name for name in found if name not in kept], own)
 
 
-def _create(tx: MultiTableTransaction, wish: Wish, location: str | None) -> None:
+def _create(tx: MultiTableTransaction, spec: WriteSpec, location: str | None) -> None:
     tx.create_missing(
-        wish.table, wish.schema, location=location, partition_by=list(wish.partition_by or ())
+        spec.table, spec.schema, location=location, partition_by=list(spec.partition_by or ())
     )
 
 
-def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
-
-
-def _known_already(staged: Staged, names: list[str]) -> None:
+def _skip_intents(staged: Staged, names: list[str]) -> None:
     """Do nothing: the driver recorded the intent for the folder."""

@@ -9,8 +9,8 @@ import psycopg
 from psycopg.types.numeric import Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from deltasql.exceptions import StoreBusyError, StoreUnavailableError
-from deltasql.store.dialect import Fault, Row
+from deltasql.exceptions import StoreUnavailableError
+from deltasql.store.dialect import Fault, Row, no_free_connection
 from deltasql.store.postgres.connection import SessionSettings, SessionState
 from deltasql.store.postgres.dialect import conninfo
 from deltasql.store.statements import numbered
@@ -76,10 +76,7 @@ class AsyncPostgres:
                     await connection.execute("COMMIT")
                 return await cursor.fetchall()
         except PoolTimeout as error:
-            raise StoreBusyError(
-                f"no connection became free within {self._settings.timeout_s} s",
-                help="Raise pool.max_size or pool.timeout_s, or run fewer reads at once.",
-            ) from error
+            raise no_free_connection(self._settings.timeout_s) from error
 
     async def _open(self) -> AsyncConnectionPool[AsyncConnection]:
         async with self._opening:

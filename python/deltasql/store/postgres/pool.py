@@ -13,7 +13,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from deltasql.exceptions import StoreBusyError, StoreClosedError, StoreUnavailableError
+from deltasql.exceptions import StoreClosedError, StoreUnavailableError
+from deltasql.store.dialect import no_free_connection
 from deltasql.store.postgres.connection import Connection
 
 if TYPE_CHECKING:
@@ -99,9 +100,7 @@ class PostgresPool:
     def check_open(self) -> None:
         """Raise StoreClosedError if the pool was closed."""
         if self._closed:
-            raise StoreClosedError(
-                "the store is closed", help="Open it again with deltasql.connect()."
-            )
+            raise StoreClosedError
 
     def _drop_inherited_pool(self) -> None:
         if self._pid != os.getpid():
@@ -177,11 +176,7 @@ class PostgresPool:
         try:
             return pool.getconn(max(timeout_s - first_s, 0.001))
         except PoolTimeout as error:
-            raise StoreBusyError(
-                f"no connection became free within {timeout_s} s",
-                help="Raise pool.max_size or pool.timeout_s, "
-                "or close sessions that are no longer used.",
-            ) from error
+            raise no_free_connection(timeout_s) from error
 
     def _probe(self) -> None:
         """Connect once in the caller's thread, to raise the error that the pool only logged."""

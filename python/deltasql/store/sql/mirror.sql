@@ -133,10 +133,6 @@ WHERE table_id = $table_id AND target = $target AND state <> 'QUARANTINED';
 -- name: set_published_version
 UPDATE dl_mirror_targets SET published_version = $version WHERE table_id = $table_id AND target = $target;
 
--- name: take_back_published
-UPDATE dl_mirror_targets SET published_version = $version
-WHERE table_id = $table_id AND target = $target AND published_version > $version;
-
 -- part: due_targets
 SELECT g.table_id, g.target FROM dl_mirror_targets g JOIN dl_table_heads h ON h.table_id = g.table_id
   WHERE h.version > g.published_version AND g.state <> 'QUARANTINED'

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from contextlib import nullcontext, suppress
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from deltasql.exceptions import StoreBusyError, StoreUnavailableError
-from deltasql.store.dialect import Fault, Row, Session, chunks
+from deltasql.exceptions import StoreUnavailableError
+from deltasql.phases import reached
+from deltasql.storage.local_files import make_folders
+from deltasql.store.dialect import (
+    PARTIAL_INDEXES,
+    Appended,
+    Fault,
+    OneFilePlan,
+    Row,
+    Session,
+    chunks,
+)
 from deltasql.store.migrations import ledger_if_there
-from deltasql.store.pool import Pool
-from deltasql.store.sqlite.append_one import append_one_file
-from deltasql.store.sqlite.arrow import read_arrow
+from deltasql.store.sqlite.connection import is_busy, open_connection, read_arrow
+from deltasql.store.sqlite.pool import Pool
 from deltasql.store.sqlite.queue import WriteQueue
-from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_some, statement
+from deltasql.store.statements import (
+    LIST_PARAMETER,
+    PARAMETER,
+    insert_some,
+    list_parameter,
+    statement,
+    with_inline_integers,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
@@ -40,12 +55,7 @@ TYPES = {
     "hot_rows": "",
     "table_id_sequence": "",
     "table_id_key": "INTEGER PRIMARY KEY AUTOINCREMENT",
-    "live_path_index": "CREATE UNIQUE INDEX dl_add_files_live ON dl_add_files (table_id, path_key) "
-    "WHERE removed_version IS NULL;",
-    "partition_index": "CREATE INDEX dl_add_files_partition ON dl_add_files "
-    "(table_id, partition_id) WHERE partition_id > 0;",
-    "removed_index": "CREATE INDEX dl_add_files_removed ON dl_add_files "
-    "(table_id, removed_version) WHERE removed_version IS NOT NULL;",
+    **PARTIAL_INDEXES,
     "bytewise": "",
     "outside_index": "CREATE INDEX dl_add_files_outside ON dl_add_files (table_id) WHERE "
     "(substr(path, 1, 1) = '/' OR instr(path, ':/') > 0 OR instr(deletion_vector, '\"p\"') > 0);",
@@ -53,8 +63,6 @@ TYPES = {
 
 # SQLite allows 32,766 parameters; with fewer, the same statement text is reused from its cache.
 _LIST_CHUNK = 500
-# The pause between two attempts to switch a new database to WAL mode.
-_WAL_PAUSE_S = 0.005
 _FILE_MODE = 0o644  # of a new database file, as SQLite would create it
 # A shorter wait in the queue is not subtracted from the timeout of SQLite's own lock.
 _SHORT_WAIT_S = 0.01
@@ -69,7 +77,7 @@ class SqliteSession:
         self._connection, self._queue = connection, queue
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
-        listed = _list_parameter(name)
+        listed = list_parameter(name, "sqlite")
         if listed is None:
             bound = _as_json(params) if _takes_json(name) else params
             return self._connection.execute(_text(name), bound).fetchall()
@@ -79,7 +87,7 @@ class SqliteSession:
         return rows
 
     def execute(self, name: str, /, **params: Any) -> int:
-        listed = _list_parameter(name)
+        listed = list_parameter(name, "sqlite")
         if listed is None:
             bound = _as_json(params) if _takes_json(name) else params
             return self._connection.execute(_text(name), bound).rowcount
@@ -120,7 +128,7 @@ class SqliteSession:
             # IMMEDIATE: upgrading a read lock later fails without waiting.
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if not _is_busy(error):
+            if not is_busy(error):
                 raise
             raise self._queue.locked_out() from error
         finally:
@@ -189,10 +197,65 @@ class _SessionContext:
         self._pooled.__exit__(kind, error, traceback)
 
 
+def append_one_file(
+    session: Session, plan: OneFilePlan, sending: Callable[[], None]
+) -> Appended | None:
+    """Take the write lock, check the head, write the rows and COMMIT.
+
+    Several statements: in SQLite, a statement can write to one table only.
+    """
+    table_id = plan.guard["table_id"]
+    session.begin()
+    rows = session.query("head_as_known", **plan.guard)
+    if not rows:
+        return None
+    reached("locked")
+    txn_id = plan.info["txn_id"]
+    if plan.intents and session.execute("clear_staged_files", txn_id=txn_id) < plan.intents:
+        return None  # the general path raises the error
+    head_version, committed_at_ms, file_id = rows[0]
+    version, next_file_id = head_version + 1, file_id + 1
+    timestamp_ms = max(plan.now_ms, committed_at_ms + 1)
+    sending()
+    session.execute(
+        "insert_add_file", table_id=table_id, file_id=file_id, added_version=version, **plan.file
+    )
+    if plan.stats:
+        bounds = [(table_id, row[0], file_id, file_id, *row[3:]) for row in plan.stats]
+        session.insert("insert_file_stats", bounds)
+    session.execute(
+        "insert_version",
+        table_id=table_id,
+        version=version,
+        next_file_id=next_file_id,
+        committed_at_ms=timestamp_ms,
+        commit_timestamp=timestamp_ms,
+        in_commit_timestamp=timestamp_ms if plan.in_commit_timestamps else None,
+        group_size=1,
+        is_blind_append=True,
+        **plan.info,
+    )
+    session.execute(
+        "move_head",
+        table_id=table_id,
+        version=version,
+        committed_at_ms=timestamp_ms,
+        next_file_id=next_file_id,
+        metadata_version=plan.guard["metadata_version"],
+        protocol_version=plan.guard["protocol_version"],
+    )
+    reached("committing")
+    session.commit()
+    return Appended(version, timestamp_ms)
+
+
 class SqliteDialect:
     """A catalog in a SQLite file."""
 
     name = "sqlite"
+    oldest_version: tuple[int, ...] = (3, 37)  # the first with STRICT tables
+    drivers: tuple[str, ...] = ()
+    lists_transactions = False
     connections_opened = 0  # there is no server that could restart
     types = TYPES
     has_live_file_index = True
@@ -204,12 +267,11 @@ class SqliteDialect:
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self._config = path, config
-        self._address = f"{path.as_uri()}?mode=rw"  # does not create a missing file
         self.relaxes_durability = "before begin" if config.store.synchronous == "full" else None
         self._queue = WriteQueue(str(path), config.store.busy_timeout_ms / 1000)
         pool = config.pool
         self._pool: Pool[sqlite3.Connection] = Pool(
-            self._connect,
+            partial(open_connection, path, config.store),
             sqlite3.Connection.close,
             _is_healthy,
             max_size=pool.max_size,
@@ -221,8 +283,6 @@ class SqliteDialect:
     def create_database(self) -> None:
         try:
             if not self.path.parent.is_dir():
-                from deltasql.storage.local_files import make_folders  # slow: it imports Arrow
-
                 make_folders(str(self.path.parent))
             if not self.path.exists():
                 self.path.touch(_FILE_MODE)
@@ -232,43 +292,11 @@ class SqliteDialect:
                 help="Check the path, and that its folder is writable.",
             ) from error
 
-    def _connect(self) -> sqlite3.Connection:
-        store = self._config.store
-        try:
-            connection = sqlite3.connect(
-                self._address,
-                uri=True,
-                timeout=store.busy_timeout_ms / 1000,
-                isolation_level=None,
-                check_same_thread=False,
-                cached_statements=256,
-            )
-            _use_wal(connection, store.busy_timeout_ms / 1000)
-            connection.execute(_SYNCHRONOUS[store.synchronous])
-            connection.execute("PRAGMA cache_size = -65536")
-        except sqlite3.Error as error:
-            if self.classify(error) is Fault.RETRY:
-                raise StoreBusyError(
-                    f"another program locked the SQLite database {str(self.path)!r} for "
-                    f"{store.busy_timeout_ms} ms, also against readers",
-                    help="Look for a shell, a repair or a copy that has it open; then retry.",
-                ) from error
-            raise StoreUnavailableError(
-                f"cannot open the SQLite database {str(self.path)!r}: {error}",
-                help="Check that the folder is writable and that the file is a SQLite database.",
-            ) from error
-        return connection
-
     def session(self) -> AbstractContextManager[SqliteSession]:
         return _SessionContext(self._pool.connection(), self._queue)
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
-        listed = _list_parameter(name)
-        text = (
-            _text(name) if listed is None else _inline_ints(_text(name), listed, params.pop(listed))
-        )
-        # Every parameter of a bulk read is an integer.
-        text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
+        text = with_inline_integers(name, "sqlite", params)
         with self._pool.connection() as connection:
             timeout = self._config.store.busy_timeout_ms
             return read_arrow(connection, self.path, text, busy_timeout_ms=timeout)
@@ -277,7 +305,7 @@ class SqliteDialect:
         return ledger_if_there(session)
 
     def classify(self, error: BaseException) -> Fault:
-        if _is_busy(error):
+        if is_busy(error):
             return Fault.RETRY
         code = getattr(error, "sqlite_errorcode", 0) or 0
         if code in (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY):
@@ -298,31 +326,6 @@ class SqliteDialect:
         self._queue.close()
 
 
-_SYNCHRONOUS = {
-    "full": "PRAGMA synchronous = FULL",
-    "normal": "PRAGMA synchronous = NORMAL",
-    "off": "PRAGMA synchronous = OFF",
-}
-
-
-def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
-    """Switch to WAL mode; SQLite does not wait by itself if another connection is switching."""
-    end = time.monotonic() + timeout_s
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > end:
-                raise
-            time.sleep(_WAL_PAUSE_S)
-
-
-def _is_busy(error: BaseException) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0) or 0
-    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
 def _is_healthy(connection: sqlite3.Connection) -> bool:
     try:
         return connection.total_changes >= 0
@@ -338,12 +341,6 @@ def _text(name: str) -> str:
 @cache
 def _positional(name: str) -> str:
     return PARAMETER.sub("?", _text(name))
-
-
-@cache
-def _list_parameter(name: str) -> str | None:
-    match = LIST_PARAMETER.search(_text(name))
-    return match[1] if match else None
 
 
 @cache
@@ -367,8 +364,3 @@ def _expand(
 def _expanded(name: str, listed: str, count: int) -> str:
     names = ", ".join(f"${listed}_{position}" for position in range(count))
     return LIST_PARAMETER.sub(f"IN ({names})", _text(name))
-
-
-def _inline_ints(text: str, listed: str, values: Sequence[int]) -> str:
-    numbers = ", ".join(str(int(value)) for value in values)
-    return LIST_PARAMETER.sub(f"IN ({numbers})", text)

@@ -21,8 +21,7 @@ import time
 from contextlib import suppress
 
 from deltasql.exceptions import StoreBusyError
-from deltasql.store import fork
-from deltasql.store.file_lock import try_lock
+from deltasql.store.sqlite import fork
 
 # Pauses between two attempts to lock. That of the next writer is shorter, since the database is
 # idle until it notices the free lock. A commit takes about 0.3 ms.
@@ -174,11 +173,15 @@ def _open(path: str) -> int:
 
 def _lock(descriptor: int, end: float, pause_s: float) -> bool:
     """Lock an open file; False if another process still holds the lock at the end."""
-    while not try_lock(descriptor):
-        if time.monotonic() >= end:
-            return False
-        time.sleep(pause_s)
-    return True
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(pause_s)
+        else:
+            return True
 
 
 def _unlock(descriptor: int) -> None:

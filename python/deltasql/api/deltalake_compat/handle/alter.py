@@ -2,195 +2,215 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from deltasql.api.deltalake_compat.handle.arguments import (
-    check_features,
-    check_fields,
+from deltalake import Field, TableFeatures
+from deltalake.table import TableAlterer
+
+from deltasql.api.arguments import (
     check_flags,
     check_mapping,
     check_options,
-    check_text_given,
+    check_sequence,
+    check_text,
 )
-from deltasql.api.deltalake_compat.handle.base import RawBase
 from deltasql.operations.alter.features import FEATURE_NAMES, refuse_higher_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deltalake import CommitProperties, Field, PostCommitHookProperties, TableFeatures
+    from deltalake import CommitProperties, PostCommitHookProperties
+
+    from deltasql.api.deltalake_compat.handle.open_table import OpenTable
 
 
-class AlterSide(RawBase):
-    """ALTER TABLE, with the positional signatures of deltalake's raw table."""
-
-    def add_columns(
-        self,
-        fields: Sequence[Field],
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Add columns."""
-        check_fields(fields)
-        self._commit(
-            lambda tx: tx.add_columns(self.name, fields),
-            commit_properties,
-            post_commithook_properties,
-        )
-
-    def add_feature(
-        self,
-        feature: Sequence[TableFeatures],
-        allow_protocol_versions_increase: bool,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Add table features."""
-        if isinstance(feature, str):
-            raise TypeError("Can't extract `str` to `Vec`")
-        check_features(feature)
-        check_flags(allow_protocol_versions_increase)
-        names = [FEATURE_NAMES[str(each).rpartition(".")[2]] for each in feature]
-        if names and not allow_protocol_versions_increase:
-            refuse_higher_versions(self.reported_protocol(), names)
-        self._commit(
-            lambda tx: tx.add_feature(
-                self.name,
-                names,
-                allow_protocol_versions_increase=allow_protocol_versions_increase,
-            ),
-            commit_properties,
-            post_commithook_properties,
-        )
-
-    def add_constraints(
-        self,
-        constraints: Mapping[str, str],
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Add CHECK constraints by name; the existing rows must meet them."""
-        check_mapping(constraints)
-        self._commit(
-            lambda tx: tx.add_constraint(self.name, constraints),
-            commit_properties,
-            post_commithook_properties,
-        )
-
-    def drop_constraints(
-        self,
-        name: str,
-        raise_if_not_exists: bool,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Drop a CHECK constraint."""
-        check_text_given(name)
-        check_flags(raise_if_not_exists)
-        self._commit(
-            lambda tx: tx.drop_constraint(self.name, name, raise_if_not_exists=raise_if_not_exists),
-            commit_properties,
-            post_commithook_properties,
-        )
-
-    def drop_column_not_null(
-        self,
-        column_name: str,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Remove the NOT NULL constraint of a column."""
-        self._commit(
-            lambda tx: tx.drop_column_not_null(self.name, column_name),
-            commit_properties,
-            post_commithook_properties,
-        )
-
-    def set_table_properties(
-        self,
-        properties: Mapping[str, str],
-        raise_if_not_exists: bool,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Set table properties."""
-        check_options(properties)
-        check_flags(raise_if_not_exists)
-        self._commit(
-            lambda tx: tx.set_table_properties(
-                self.name, properties, raise_if_not_exists=raise_if_not_exists
-            ),
-            commit_properties,
-            post_commithook_properties,
-        )
-
-    def set_table_name(
-        self,
-        name: str,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Set the name in the metadata."""
-        check_text_given(name)
-        self._commit(
-            lambda tx: tx.set_table_name(self.name, name),
-            commit_properties,
-            post_commithook_properties,
-        )
-
-    def set_table_description(
-        self,
-        description: str,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Set the description in the metadata."""
-        check_text_given(description)
-        self._commit(
-            lambda tx: tx.set_table_description(self.name, description),
-            commit_properties,
-            post_commithook_properties,
-        )
-
-    def set_column_metadata(
-        self,
-        column: str,
-        metadata: Mapping[str, str],
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Add entries to a column's metadata."""
-        check_text_given(column)
-        check_mapping(metadata)
-        self._commit(
-            lambda tx: tx.set_column_metadata(self.name, column, metadata),
-            commit_properties,
-            post_commithook_properties,
-        )
+class Alterer(TableAlterer):
+    """deltalake's ALTER TABLE methods, and renaming and dropping columns by column mapping."""
 
     def rename_column(
         self,
         column: str,
         new_name: str,
+        *,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Rename a column by column mapping; deltalake does not have this method."""
-        self._commit(
-            lambda tx: tx.rename_column(self.name, column, new_name),
+        """Rename a column or a field of a struct (`a.b`), without rewriting data files."""
+        table = self._open_table
+        table.commit(
+            lambda tx: tx.rename_column(table.name, column, new_name),
             commit_properties,
             post_commithook_properties,
         )
 
-    def drop_columns(
+    def drop_column(
         self,
-        columns: Sequence[str],
+        columns: str | Sequence[str],
+        *,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Drop columns by column mapping; deltalake does not have this method."""
-        self._commit(
-            lambda tx: tx.drop_columns(self.name, columns),
+        """Drop columns or fields of structs from the schema, without rewriting data files."""
+        names = [columns] if isinstance(columns, str) else list(columns)
+        table = self._open_table
+        table.commit(
+            lambda tx: tx.drop_columns(table.name, names),
             commit_properties,
             post_commithook_properties,
         )
+
+    @property
+    def _open_table(self) -> OpenTable:
+        table: Any = self.table._table
+        return table  # type: ignore[no-any-return]
+
+
+def add_columns(
+    table: OpenTable,
+    fields: Sequence[Field],
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Add columns."""
+    check_sequence(fields, Field)
+    table.commit(
+        lambda tx: tx.add_columns(table.name, fields),
+        commit_properties,
+        post_commithook_properties,
+    )
+
+
+def add_feature(
+    table: OpenTable,
+    feature: Sequence[TableFeatures],
+    allow_protocol_versions_increase: bool,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Add table features."""
+    check_sequence(feature, TableFeatures)
+    check_flags(allow_protocol_versions_increase)
+    names = [FEATURE_NAMES[str(each).rpartition(".")[2]] for each in feature]
+    if names and not allow_protocol_versions_increase:
+        refuse_higher_versions(table.reported_protocol(), names)
+    table.commit(
+        lambda tx: tx.add_feature(
+            table.name,
+            names,
+            allow_protocol_versions_increase=allow_protocol_versions_increase,
+        ),
+        commit_properties,
+        post_commithook_properties,
+    )
+
+
+def add_constraints(
+    table: OpenTable,
+    constraints: Mapping[str, str],
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Add CHECK constraints by name; the existing rows must meet them."""
+    check_mapping(constraints)
+    table.commit(
+        lambda tx: tx.add_constraint(table.name, constraints),
+        commit_properties,
+        post_commithook_properties,
+    )
+
+
+def drop_constraints(
+    table: OpenTable,
+    name: str,
+    raise_if_not_exists: bool,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Drop a CHECK constraint."""
+    check_text(name)
+    check_flags(raise_if_not_exists)
+    table.commit(
+        lambda tx: tx.drop_constraint(table.name, name, raise_if_not_exists=raise_if_not_exists),
+        commit_properties,
+        post_commithook_properties,
+    )
+
+
+def drop_column_not_null(
+    table: OpenTable,
+    column_name: str,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Remove the NOT NULL constraint of a column."""
+    table.commit(
+        lambda tx: tx.drop_column_not_null(table.name, column_name),
+        commit_properties,
+        post_commithook_properties,
+    )
+
+
+def set_table_properties(
+    table: OpenTable,
+    properties: Mapping[str, str],
+    raise_if_not_exists: bool,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Set table properties."""
+    check_options(properties)
+    check_flags(raise_if_not_exists)
+    table.commit(
+        lambda tx: tx.set_table_properties(
+            table.name, properties, raise_if_not_exists=raise_if_not_exists
+        ),
+        commit_properties,
+        post_commithook_properties,
+    )
+
+
+def set_table_name(
+    table: OpenTable,
+    name: str,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Set the name in the metadata."""
+    check_text(name)
+    table.commit(
+        lambda tx: tx.set_table_name(table.name, name),
+        commit_properties,
+        post_commithook_properties,
+    )
+
+
+def set_table_description(
+    table: OpenTable,
+    description: str,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Set the description in the metadata."""
+    check_text(description)
+    table.commit(
+        lambda tx: tx.set_table_description(table.name, description),
+        commit_properties,
+        post_commithook_properties,
+    )
+
+
+def set_column_metadata(
+    table: OpenTable,
+    column: str,
+    metadata: Mapping[str, str],
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Add entries to a column's metadata."""
+    check_text(column)
+    check_mapping(metadata)
+    table.commit(
+        lambda tx: tx.set_column_metadata(table.name, column, metadata),
+        commit_properties,
+        post_commithook_properties,
+    )

@@ -1,18 +1,25 @@
-"""SQL predicates for data skipping: deltalake accepts fewer forms than for filtering rows."""
+"""Predicates for data skipping: deltalake accepts fewer forms than for filtering rows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
 from deltasql.exceptions.prefixes import TABLE_ERROR
-from deltasql.model.predicates.predicate import DataFusionDialect
+from deltasql.model.partition_values import parse_partition_value
+from deltasql.model.predicates.filters import filters_to_condition
+from deltasql.model.predicates.parser import DataFusionDialect
+from deltasql.model.predicates.query_conditions import plain_condition
+from deltasql.model.schema.schema import StructField, StructType, type_name
 from deltasql.operations.sql.expressions import scalar
 
 if TYPE_CHECKING:
-    from deltasql.model.schema.schema import StructType
+    from collections.abc import Sequence
+
+    from deltasql.snapshot.snapshot import Snapshot
 
 _PATTERNS = (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpILike, exp.SimilarTo)
 _OPERATORS = (exp.DPipe, exp.Mod, exp.Neg, exp.Tuple)
@@ -20,8 +27,52 @@ _OPERATORS = (exp.DPipe, exp.Mod, exp.Neg, exp.Tuple)
 _NO_FUNCTIONS = (exp.Connector, exp.Cast, exp.Case, exp.If)
 
 
-def pruning_condition(text: str, schema: StructType) -> exp.Expr:
-    """Parse a predicate for data skipping; refuse the forms that deltalake refuses."""
+def checked_pruning(
+    predicate: str | Sequence[Any] | exp.Expr, snapshot: Snapshot
+) -> str | Sequence[Any] | exp.Expr:
+    """Return a predicate with the meaning that it has in `delete` and `update`.
+
+    A predicate or value that deltalake does not accept for data skipping is refused.
+    """
+    if isinstance(predicate, str):
+        return _parsed(predicate, snapshot.schema)
+    _check_partition_values(predicate, snapshot.schema, snapshot.partition_columns)
+    return predicate
+
+
+def pruning_of(filters: object, snapshot: Snapshot) -> str | None:
+    """Return the part of filter lists that can be used for data skipping; None if there is none."""
+    if not isinstance(filters, list | tuple) or not filters:
+        return None
+    try:
+        condition = filters_to_condition(filters, snapshot.schema, snapshot.partition_columns)
+    except TxnLogSchemaError:
+        return None  # pyarrow raises the error
+    # `null NOT IN (...)` is true for pyarrow, and null in SQL.
+    known = plain_condition(condition, snapshot.schema)
+    if known is None or any(isinstance(each.this, exp.In) for each in known.find_all(exp.Not)):
+        return None
+    return known.sql(dialect=DataFusionDialect)
+
+
+def check_columns(filters: Any, known: Sequence[str]) -> None:
+    """Refuse filters on columns that the table does not have.
+
+    >>> check_columns([("zz", "=", "1")], ["id"])
+    Traceback (most recent call last):
+    ValueError: Filters include columns that are not in table schema: ["zz"]
+    """
+    if isinstance(filters, str) or not filters:
+        return
+    groups = [filters] if isinstance(filters[0][0], str) else filters
+    named = [each[0] for group in groups for each in group]
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        shown = json.dumps(unknown, ensure_ascii=False)
+        raise ValueError(f"Filters include columns that are not in table schema: {shown}")
+
+
+def _parsed(text: str, schema: StructType) -> exp.Expr:
     condition = scalar(text, schema)
     for node in condition.walk():
         if _is_refused(node):
@@ -45,3 +96,32 @@ def _is_refused(node: exp.Expr) -> bool:
     # An expression without columns is a constant.
     computes = is_function or isinstance(node, _OPERATORS)
     return computes and node.find(exp.Column) is not None
+
+
+def _check_partition_values(
+    filters: Any, schema: StructType, partition_columns: Sequence[str]
+) -> None:
+    """Refuse filters whose values do not have the type of their partition column."""
+    if not isinstance(filters, list | tuple) or not filters:
+        return
+    groups = [filters] if filters[0] and isinstance(filters[0][0], str) else filters
+    for entry in (each for group in groups for each in group):
+        found = schema.find(entry[0]) if entry and entry[0] in partition_columns else None
+        if found is None or len(entry) != 3:
+            continue
+        value = entry[2]
+        for each in value if isinstance(value, list | tuple | set | frozenset) else (value,):
+            _check_partition_value(each, found)
+
+
+def _check_partition_value(value: Any, column: StructField) -> None:
+    if value is None:
+        return
+    try:
+        parse_partition_value(str(value), column.type)
+    except TxnLogProtocolError as error:
+        raise TxnLogSchemaError(
+            f"Failed to parse value '{value}' as '{type_name(column.type)}'",
+            column=column.name,
+            help="Give a value of the partition column's type, or its text.",
+        ) from error

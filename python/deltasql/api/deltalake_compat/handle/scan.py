@@ -1,83 +1,85 @@
-"""ScanSide: read the rows of a version with the engine, or from the published log."""
+"""Read the rows of a version with the engine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from arro3.core import RecordBatchReader
-from deltalake._internal import RawDeltaTable
+import pyarrow as pa
+from sqlglot import exp
 
-from deltasql.api.deltalake_compat.handle.arguments import check_list, check_texts
-from deltasql.api.deltalake_compat.handle.files import FilesSide
-from deltasql.exceptions import TxnLogMirrorError
-from deltasql.mirror.publish.targets import OWN
-from deltasql.storage.location import location_url
+from deltasql.engine.choose import open_engine
+from deltasql.model.schema.convert import schema_to_arrow
+from deltasql.model.schema.schema import known_columns
+from deltasql.operations.rules.conform import cast_column
+from deltasql.operations.sql.expressions import condition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
+    from deltasql.api.deltalake_compat.handle.open_table import OpenTable
+
+_TABLE = "t"
 
 
-class ScanSide(FilesSide):
-    """The methods of the raw table that read rows."""
+def read_rows(
+    table: OpenTable,
+    columns: Sequence[str] | None = None,
+    predicate: str | None = None,
+    *,
+    files: pa.Table | None = None,
+    views: bool = True,
+) -> pa.RecordBatchReader:
+    """Stream the rows that match a predicate, from `files` or from all files that can match.
 
-    def scan(
-        self, columns: list[str] | None = None, predicate: str | None = None
-    ) -> RecordBatchReader:
-        """Stream the rows that match a predicate, or all rows."""
-        check_list(columns)
-        check_texts(predicate)
-        return RecordBatchReader.from_arrow(self.read(columns, predicate))
+    With `views`, strings and binary values have the view types of deltalake's scan.
+    """
+    declared = table.snapshot.schema
+    found = None if predicate is None else table.snapshot.predicate(predicate, flavour="datafusion")
+    condition = None if found is None else condition_of(found, _TABLE)
+    names = known_columns(declared, columns, table.name)
+    whole = schema_to_arrow(declared)
+    fields = [whole.field(name) for name in names]
+    if views:
+        fields = [field.with_type(_as_view(field.type)) for field in fields]
+    schema = pa.schema(fields)
+    listed = files if files is not None else table.listed(found)
+    wanted: list[exp.Expr] = [exp.column(name, _TABLE, quoted=True) for name in names]
+    # Without columns, select null: the batches must have the right number of rows.
+    query = exp.select(*(wanted or [exp.null()])).from_(exp.to_table(_TABLE))
+    if condition is not None:
+        query = query.where(condition)
+    return pa.RecordBatchReader.from_batches(schema, _batches(table, listed, query, schema))
 
-    def read(
-        self,
-        columns: Sequence[str] | None = None,
-        predicate: str | None = None,
-        *,
-        files: pa.Table | None = None,
-        views: bool = True,
-    ) -> pa.RecordBatchReader:
-        """Stream the rows that match a predicate, from `files` or from all files that can match.
 
-        With `views`, strings and binary values have the view types of deltalake's scan.
-        """
-        from deltasql.api.deltalake_compat.handle.rows import read_rows  # late: it parses SQL
+def _batches(
+    table: OpenTable, listed: pa.Table, query: exp.Select, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    with open_engine(table.catalog.config, name="duckdb") as engine:
+        rows = engine.query(query, **{_TABLE: engine.scan(table.live(listed))})
+        for batch in engine.stream(rows):
+            yield _conformed(batch, schema)
 
-        return read_rows(self, columns, predicate, files=files, views=views)
 
-    # The published log
+def _as_view(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column in deltalake's scan: a view type, except inside maps."""
+    types = pa.types
+    if types.is_string(kind):
+        return pa.string_view()
+    if types.is_binary(kind):
+        return pa.binary_view()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_as_view(field.type)) for field in kind.fields])
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_view(kind.value_type)))
+    return kind
 
-    def published(self) -> RawDeltaTable:
-        """Return this version as a table that deltalake opened; publish the version if needed."""
-        mirror = self.catalog.mirror
-        if not self.is_published():
-            if mirror.mode == "off":
-                raise TxnLogMirrorError(
-                    f"version {self.snapshot.version} of {self.name} is not published, "
-                    "and the mirror is off",
-                    table=self.name,
-                    version=self.snapshot.version,
-                    help="Publish with catalog.mirror.publish(), or read with scan().",
-                )
-            mirror.publish(self.name)
-        location = self.row.location
-        return RawDeltaTable(
-            location_url(location),
-            version=self.snapshot.version,
-            storage_options=self.storage_options(),
-        )
 
-    def is_published(self) -> bool:
-        """Return whether this version is published at the table's own location."""
-        told = self.catalog.mirror.status(self.name, files=False)
-        found = [each for each in told if each.target == OWN]
-        return bool(found) and found[0].published_version >= self.snapshot.version
-
-    def storage_options(self) -> dict[str, str]:
-        """Return the storage options of the table, secrets included: pass them to drivers only."""
-        return self.catalog.config.storage.plain_options(self.row.location)
-
-    def __datafusion_table_provider__(self, session: Any | None = None) -> Any:
-        """Return DataFusion's table provider for the published table."""
-        return self.published().__datafusion_table_provider__(session)
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Cast a batch to the table's schema: the engine may use other names and sizes."""
+    if not schema.names:
+        return batch.select([])
+    columns = [
+        cast_column(column, field.type, field.name)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

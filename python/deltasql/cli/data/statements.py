@@ -1,0 +1,54 @@
+"""The input of `deltasql shell`: statements, and the help that lists them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SQL_KEYWORDS = ("select", "with", "from", "values", "explain", "describe", "summarize", "show")
+HELP = """\
+SQL ends with a semicolon and may span lines; sales@3 is version 3 of sales.
+Everything else is a command as on the command line, without `deltasql`: table list, head sales.
+
+  \\d            tables                     \\d sales     columns of a table
+  \\f json       format of results          \\?           this help
+  \\q            leave, as exit and Ctrl-D  --help       all commands
+"""
+
+
+def statements(lines: Iterable[str]) -> Iterable[str]:
+    """Yield statements: SQL up to its semicolon, or one line that is a command.
+
+    Comment lines between statements are skipped.
+
+    >>> list(statements(["table list", "SELECT 1", "FROM sales;", "# a remark", "mirror status"]))
+    ['table list', 'SELECT 1\\nFROM sales;', 'mirror status']
+    """
+    kept: list[str] = []
+    for line in lines:
+        text = line.rstrip("\r\n")
+        if not kept and text.lstrip().startswith(("#", "--")):
+            continue
+        kept.append(text)
+        if is_whole("\n".join(kept)):
+            yield "\n".join(kept)
+            kept = []
+    if any(each.strip() for each in kept):
+        yield "\n".join(kept)
+
+
+def is_sql(text: str) -> bool:
+    """Return whether a text is SQL and not a command; its first word decides.
+
+    >>> is_sql("SELECT 1"), is_sql("(SELECT 1)"), is_sql("table list"), is_sql("show tables")
+    (True, True, False, True)
+    """
+    first, *_ = [*text.lower().split(maxsplit=1), ""]
+    return first.startswith("(") or first in _SQL_KEYWORDS
+
+
+def is_whole(text: str) -> bool:
+    """Return whether a statement is complete; SQL is, once it ends with a semicolon."""
+    return not is_sql(text) or text.rstrip().endswith(";")

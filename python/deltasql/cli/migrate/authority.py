@@ -1,0 +1,149 @@
+"""`deltasql follow`, `cutover` and `rollback`: the authority of a table is its log or SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from deltasql.cli.context import Context, fail_unless
+from deltasql.cli.options import dry_run_option, namespace_option, yes_option
+from deltasql.cli.output import confirm, message
+from deltasql.cli.progress import of_import, of_phase, progress
+from deltasql.cli.services import stopping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.migrate.authority.follow import FollowReport
+    from deltasql.migrate.importing.report import ImportProgress
+
+
+@click.command()
+@click.argument("source")
+@click.argument("uri", required=False)
+@click.option("--name", help="The table's name in the catalog. Default: the name of its folder.")
+@namespace_option
+@click.option(
+    "--watch",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Keep refreshing every SECONDS.",
+)
+@click.pass_obj
+def follow(
+    context: Context,
+    source: str,
+    uri: str | None,
+    name: str | None,
+    namespace: str | None,
+    watch: float | None,
+) -> None:
+    """Register a read-only index of the Delta table at SOURCE, or refresh it.
+
+    The table can be read through the catalog URI, but not written; its log does not change. Run the
+    command again to refresh, or use --watch to refresh until SIGTERM or Ctrl-C.
+
+    \b
+    Example:
+      deltasql follow /data/lake/sales deltasql://sqlite/meta.db
+    """
+    from deltasql.uri import split_table_name
+
+    with context.open_at(uri, create=True) as (catalog, table):
+        if table is not None and (name or namespace):
+            raise click.UsageError("The URI names the table: leave --name and --namespace out.")
+        chosen = (namespace, name) if table is None else split_table_name(table)
+
+        def refresh(on_progress: Callable[[ImportProgress], None] | None = None) -> FollowReport:
+            return catalog.follow(
+                source, name=chosen[1], namespace=chosen[0], on_progress=on_progress
+            )
+
+        if watch is None:
+            _refresh_and_report(context, refresh)
+        else:
+            _keep_refreshing(context, refresh, watch)
+
+
+def _refresh_and_report(context: Context, refresh: Callable[..., FollowReport]) -> None:
+    with progress(of_import, color=context.color) as on_progress:
+        report = refresh(on_progress)
+    context.output.report(report)
+
+
+def _keep_refreshing(
+    context: Context, refresh: Callable[..., FollowReport], seconds: float
+) -> None:
+    """Refresh every `seconds` until stopped; retry while the database or storage is unavailable."""
+    from deltasql.exceptions import StoreBusyError, StoreUnavailableError
+
+    with stopping() as stop:
+        message("following; stop with SIGTERM or Ctrl-C")
+        is_shown = False
+        while not stop.is_set():
+            try:
+                # Print the first report always, later ones only if something changed.
+                if not is_shown:
+                    _refresh_and_report(context, refresh)
+                    is_shown = True
+                elif (report := refresh()).state != "up to date":
+                    context.output.report(report)
+            except (StoreBusyError, StoreUnavailableError, OSError) as error:
+                message(f"cannot refresh, retrying: {str(error).splitlines()[0]}")
+            stop.wait(seconds)
+    message("stopped")
+
+
+@click.command()
+@click.argument("table")
+@dry_run_option()
+@yes_option
+@click.pass_obj
+def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
+    """Make SQL the authority of TABLE: catch up, verify, block writes that bypass the catalog.
+
+    Other Delta readers keep working. If the command is interrupted, run it again.
+
+    \b
+    Example:
+      deltasql cutover sales --yes
+    """
+    with context.open_table(table) as (catalog, name):
+        if not dry_run:
+            catalog.table(name)  # raises if the table does not exist, before the confirmation
+            confirm(f"Block all writes to {name} that bypass the catalog?", yes=yes)
+        with progress(of_phase, color=context.color) as on_progress:
+            report = catalog.cutover(name, dry_run=dry_run, on_progress=on_progress)
+    context.output.report(report)
+    fail_unless(report.ok)
+
+
+@click.command()
+@click.argument("table")
+@dry_run_option()
+@yes_option
+@click.pass_obj
+def rollback(context: Context, table: str, dry_run: bool, yes: bool) -> None:
+    """Make the log the authority of TABLE again, and remove it from the catalog.
+
+    All versions are published first. No file is deleted. If the command is interrupted, run it
+    again.
+
+    \b
+    Example:
+      deltasql rollback sales --yes
+    """
+    from deltasql.uri import split_table_name
+
+    with context.open_table(table) as (catalog, name):
+        if not dry_run:
+            # A dropped table can be rolled back too.
+            dropped = {(each.namespace, each.name) for each in catalog.dropped()}
+            if split_table_name(name) not in dropped:
+                catalog.table(name)  # raises if it does not exist, before the confirmation
+            confirm(f"Remove {name} from the catalog and make its log the authority?", yes=yes)
+        with progress(of_phase, color=context.color) as on_progress:
+            report = catalog.rollback(name, dry_run=dry_run, on_progress=on_progress)
+    context.output.report(report)
+    fail_unless(report.ok)

@@ -1,1 +1,0 @@
-"""Compare the published log with SQL, and repair it."""

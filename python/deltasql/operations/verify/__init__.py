@@ -1,1 +1,0 @@
-"""VERIFY: compare the data files of a table with its log."""

@@ -1,0 +1,187 @@
+"""Random writes through SQL and outside it, with interruptions, lose and duplicate no row."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING
+
+import deltalake
+import pytest
+
+from deltasql.exceptions import TableFollowsError
+from deltasql.phases import HAND_OVER_PHASES, hooked
+from tests.migrate.authority_support import (
+    NAME,
+    is_sound,
+    open_catalog,
+    ours,
+    shut_out,
+    sql_ids,
+    theirs,
+)
+from tests.migrate.sources import read_ids
+from tests.selection import smoke
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+pytestmark = pytest.mark.two_databases
+
+STEPS = 40
+LEFT = HAND_OVER_PHASES.index("left")
+SEEDS = [int(os.environ["DELTASQL_SEED"])] if "DELTASQL_SEED" in os.environ else [1, 2, 3]
+
+
+class Accident(BaseException):
+    """The end of a run at some step."""
+
+
+class World:
+    """A table, a catalog that may contain it, and all acknowledged rows."""
+
+    def __init__(self, catalog: Catalog, place: Path, seed: int) -> None:
+        self.catalog, self.place = catalog, place
+        self.chance = random.Random(seed)
+        self.ids: list[int] = []
+        self.followed: list[int] = []  # rows that a follower must have at least
+        self.path()
+
+    def choices(self) -> list[str]:
+        if not self.catalog.exists(NAME):
+            return ["path", "path", "follow", "import", "back"]
+        if self.catalog.table(NAME).row.is_following:
+            return ["path", "path", "refresh", "refused", "cutover", "cutover", "leave"]
+        if self.is_open_to_path():
+            return ["path", "catch_up", "sql", "cutover", "cutover", "leave"]
+        return ["sql", "sql", "maintain", "refused", "cutover", "leave"]
+
+    def is_open_to_path(self) -> bool:
+        features = deltalake.DeltaTable(str(self.place)).protocol().writer_features or []
+        return "inCommitTimestamp" not in features
+
+    def step(self) -> str:
+        choice = self.chance.choice(self.choices())
+        getattr(self, choice)()
+        assert read_ids(self.place) == sorted(self.ids), choice
+        if self.catalog.exists(NAME):
+            known = sql_ids(self.catalog)
+            assert set(known) <= set(self.ids), choice
+            assert set(self.followed) <= set(known), choice
+        return choice
+
+    def know(self) -> None:
+        self.followed = list(self.ids)
+
+    def new_id(self) -> int:
+        return len(self.ids) + 1
+
+    # Steps
+
+    def path(self) -> None:
+        if self.place.exists() and not self.is_open_to_path():
+            return  # an interrupted rollback does not allow these writes yet
+        wanted = self.new_id()
+        theirs(self.place, wanted)
+        self.ids.append(wanted)
+        if self.chance.random() < 0.1:
+            deltalake.DeltaTable(str(self.place)).create_checkpoint()
+
+    def sql(self) -> None:
+        # Before a cutover both may write: SQL must load the log first.
+        self.catch_up()
+        wanted = self.new_id()
+        ours(self.catalog, wanted)
+        self.ids.append(wanted)
+        self.know()
+
+    def maintain(self) -> None:
+        self.catalog.optimize(NAME)
+
+    def catch_up(self) -> None:
+        self.catalog.import_table(str(self.place))
+        self.know()
+
+    def follow(self) -> None:
+        if self.is_open_to_path():
+            self.catalog.follow(str(self.place))
+            self.know()
+
+    def refresh(self) -> None:
+        self.catalog.refresh(NAME)
+        self.know()
+
+    def back(self) -> None:
+        """Repeat a rollback that may have been interrupted."""
+        if self.catalog.dropped():
+            self.catalog.rollback(NAME)
+            assert self.is_open_to_path()
+
+    def refused(self) -> None:
+        if self.catalog.table(NAME).row.is_following:
+            with pytest.raises(TableFollowsError):
+                ours(self.catalog, 0)
+        else:
+            assert shut_out(self.place)
+
+    def cutover(self) -> None:
+        is_following = self.catalog.table(NAME).row.is_following
+        if self.chance.random() < 0.4:
+            phase = self.chance.choice(HAND_OVER_PHASES[:LEFT])
+            with hooked(die(phase)):
+                try:
+                    self.catalog.cutover(NAME)
+                except Accident:
+                    self.catalog.mirror.publisher.forget()
+            if is_following and self.chance.random() < 0.5:
+                return  # others write before it is repeated
+        self.catalog.cutover(NAME)
+        self.know()
+        assert shut_out(self.place)
+
+    def leave(self) -> None:
+        phase = self.chance.choice(HAND_OVER_PHASES[LEFT:])
+        if self.chance.random() < 0.4:
+            with hooked(die(phase)):
+                try:
+                    self.catalog.rollback(NAME)
+                except Accident:
+                    return
+        else:
+            self.catalog.rollback(NAME)
+            assert self.is_open_to_path()
+
+    def import_(self) -> None:
+        if self.is_open_to_path():
+            self.catalog.import_table(str(self.place))
+            self.know()
+
+
+setattr(World, "import", World.import_)
+
+
+def die(phase: str) -> Callable[[str], None]:
+    def hook(reached: str) -> None:
+        if reached == phase:
+            raise Accident
+
+    return hook
+
+
+@pytest.mark.parametrize("seed", smoke(SEEDS, SEEDS[:1], "more seeds"))
+def test_no_row_is_lost_or_duplicated(catalog_uri: DeltaSqlUri, tmp_path: Path, seed: int) -> None:
+    with open_catalog(catalog_uri) as catalog:
+        world = World(catalog, tmp_path / NAME, seed)
+        seen = {world.step() for _ in range(STEPS)}
+        assert len(seen) > 6
+        if catalog.exists(NAME):
+            world.refresh() if catalog.table(NAME).row.is_following else world.catch_up()
+        else:
+            world.back()
+            world.follow()
+        assert sql_ids(catalog) == read_ids(world.place) == sorted(world.ids)
+        assert is_sound(catalog)
