@@ -13,6 +13,7 @@ import deltasql
 from deltasql.engine.duckdb import instance as duckdb_shared
 from deltasql.exceptions import (
     InvalidQueryError,
+    MissingDataFilesError,
     TxnLogEngineError,
     TxnLogTableNotFoundError,
     VersionNotFoundError,
@@ -239,7 +240,7 @@ def test_query_opens_only_files_that_can_match(catalog: Catalog) -> None:
     for path in catalog.table("t").scan("id < 50").paths():
         (pa.fs.LocalFileSystem()).delete_file(f"{catalog.table('t').location}/{path}")
     assert answer(catalog, "SELECT count(*) AS n FROM t WHERE id >= 100") == [{"n": 10}]
-    with pytest.raises(TxnLogEngineError, match=r"DeltaTable\.repair"):
+    with pytest.raises(MissingDataFilesError, match=r"DeltaTable\.repair"):
         answer(catalog, "SELECT count(*) AS n FROM t WHERE id >= 0 AND id % 2 = 0")
 
 

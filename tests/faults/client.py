@@ -20,7 +20,7 @@ import pyarrow as pa
 import deltasql
 import deltasql.api.catalog.catalog
 import deltasql.engine.duckdb.engine
-import deltasql.operations.merge.write
+import deltasql.operations.merge.merge
 from deltasql.phases import hooked
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ def test_error_names_files_of_a_vacuumed_version(lake: Catalog) -> None:
         tx.write("t", ROWS, mode="overwrite")
     lake.vacuum("t", retention_hours=0, dry_run=False, enforce_retention_duration=False)
     for read in ways(lake, 0).values():
-        assert_told(read, path, "VACUUM")
+        assert_told(read, path, "is missing", "VACUUM", kind=MissingDataFilesError)
 
 
 DAMAGE = {

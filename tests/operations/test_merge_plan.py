@@ -82,8 +82,8 @@ def merge(catalog: Catalog, condition: str | None = None) -> None:
 @pytest.mark.parametrize(
     ("change", "most"),
     [
-        (merge, 6),
-        (lambda catalog: merge(catalog, "s.v < t.v + 9"), 7),  # decisions need one more statement
+        (merge, 5),
+        (lambda catalog: merge(catalog, "s.v < t.v + 9"), 7),  # pairs and decisions are stored
         (lambda catalog: handle(catalog).update({"v": "v + 1"}, "id = 3"), 2),
         (lambda catalog: handle(catalog).delete("id = 3"), 2),
     ],

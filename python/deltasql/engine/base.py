@@ -103,6 +103,8 @@ class Engine(Protocol):
     dialect: str
     writes_at_once: int
     """How many writes may run at the same time, each in its own thread."""
+    streams_full_joins: bool
+    """Whether a full join with a small relation reads the large one in its order."""
 
     def __enter__(self) -> Self: ...
 

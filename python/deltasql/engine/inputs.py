@@ -1,14 +1,26 @@
-"""Convert data of a user to Arrow batches, and Arrow values to Python."""
+"""Recognise data of a user, convert it to Arrow batches, and Arrow values to Python."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from deltasql.engine.arrow_types import map_leaf_types
 from deltasql.exceptions import UnreadableRowsError
+
+
+def is_spark_frame(data: object) -> bool:
+    """Return whether data is a Spark DataFrame, classic or Connect, without importing pyspark."""
+    return type(data).__module__.startswith("pyspark.") and hasattr(data, "sparkSession")
+
+
+def is_rows(data: object) -> bool:
+    """Return whether data holds rows, and not actions of the log."""
+    if isinstance(data, list | tuple):
+        return bool(data) and is_rows(data[0])
+    interfaces = ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow_reader")
+    return is_spark_frame(data) or any(hasattr(data, name) for name in interfaces)
 
 
 def batches(data: object) -> pa.RecordBatchReader:
@@ -67,6 +79,31 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Return rows as dictionaries by column name, with the values of `python_values`."""
     columns = map(python_values, table.columns)
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def map_leaf_types(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with `change` applied to every type that is not a struct, a list or a map.
+
+    >>> wide = lambda kind: pa.int64() if kind == pa.int32() else kind
+    >>> map_leaf_types(pa.list_(pa.int32()), wide)
+    ListType(list<item: int64>)
+    """
+
+    def changed(field: pa.Field) -> pa.Field:
+        return field.with_type(map_leaf_types(field.type, change))
+
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([changed(member) for member in kind])
+    if types.is_map(kind):
+        return pa.map_(changed(kind.key_field), changed(kind.item_field))
+    if types.is_list(kind):
+        return pa.list_(changed(kind.value_field))
+    if types.is_large_list(kind):
+        return pa.large_list(changed(kind.value_field))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(changed(kind.value_field), kind.list_size)
+    return change(kind)
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from deltasql.engine.choose import is_spark_frame
-from deltasql.engine.inputs import batches
+from deltasql.engine.inputs import batches, is_spark_frame
 from deltasql.engine.parquet.writer import write_batches
 from deltasql.exceptions import TxnLogConfigError
 from deltasql.exceptions.prefixes import TABLE_ERROR

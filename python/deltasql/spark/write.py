@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.catalog.connect import open_for_writing
 from deltasql.api.deltalake_compat.create import table_properties
-from deltasql.engine.choose import is_spark_frame
+from deltasql.engine.inputs import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.operations.write_request import WriteRequest
 from deltasql.spark.conditions import to_datafusion

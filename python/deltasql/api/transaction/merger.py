@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.choose import is_spark_frame
-from deltasql.engine.inputs import batches
+from deltasql.engine.inputs import batches, is_spark_frame
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.operations.merge.merge import source_rows, stage_merge
 from deltasql.operations.merge.plan import Clause

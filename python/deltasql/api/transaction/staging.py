@@ -12,7 +12,8 @@ from deltasql.api.transaction.commit_properties import (
 )
 from deltasql.commit.staged import ReadSet, Staged, actions_from
 from deltasql.commit.stale import created_by_other
-from deltasql.engine.choose import is_spark_frame, open_engine
+from deltasql.engine.choose import open_engine
+from deltasql.engine.inputs import is_spark_frame
 from deltasql.exceptions import (
     CommitConflictError,
     InvalidActionError,

@@ -13,7 +13,7 @@ from deltasql import telemetry
 from deltasql.api.transaction.commit_properties import check_hooks
 from deltasql.api.transaction.staging import Staging
 from deltasql.api.transaction.written_files import WrittenFiles
-from deltasql.engine.choose import is_rows
+from deltasql.engine.inputs import is_rows
 from deltasql.exceptions import TransactionClosedError
 from deltasql.mirror.publish.after_publish import PostCommit
 from deltasql.model.actions import CommitInfo

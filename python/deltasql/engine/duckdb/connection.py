@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.parquet.file_errors import DAMAGED_HELP
+from deltasql.engine.parquet.file_errors import DAMAGED_HELP, missing_file
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def temporary_database(
 
 @contextmanager
 def duckdb_errors() -> Iterator[None]:
-    """Raise DuckDB's errors as `TxnLogEngineError`."""
+    """Raise DuckDB's errors as `TxnLogEngineError`, or `MissingDataFilesError` for a lost file."""
     require_duckdb()
     import duckdb
 
@@ -89,12 +91,15 @@ def duckdb_errors() -> Iterator[None]:
             help="Raise engine.memory_limit, or free disk space for temporary files.",
         ) from error
     except duckdb.IOException as error:
+        message = str(error).partition("\n\nLINE ")[0]
+        path = _file_in(message)
+        is_temporary = path is not None and os.path.basename(path).startswith("duckdb_temp")
+        if path is not None and not is_temporary and not os.path.exists(path):
+            raise missing_file(path, None) from error
         raise TxnLogEngineError(
-            str(error).partition("\n\nLINE ")[0],
+            message,
             engine="duckdb",
-            help="Check that the file exists and that you may read it. VACUUM deletes files that "
-            "only versions older than its retention need: read a newer version. To remove a lost "
-            "file from its table, call DeltaTable.repair().",
+            help="Check the rights on the file, and the space on the disk.",
         ) from error
     except duckdb.InvalidInputException as error:
         # SQL functions also raise it for invalid arguments.
@@ -102,3 +107,13 @@ def duckdb_errors() -> Iterator[None]:
         raise TxnLogEngineError(str(error), engine="duckdb", help=help_) from error
     except duckdb.Error as error:
         raise TxnLogEngineError(str(error), engine="duckdb") from error
+
+
+def _file_in(message: str) -> str | None:
+    """Return the local file that a message names, given as a path or as its glob pattern.
+
+    >>> _file_in('IO Error: No files found that match the pattern "/lake/a[*].parquet"')
+    '/lake/a*.parquet'
+    """
+    found = re.search(r'"(/.+)"', message)
+    return None if found is None else re.sub(r"\[([*?\[])\]", r"\1", found.group(1))

@@ -53,6 +53,7 @@ class DuckDbEngine:
     name = "duckdb"
     dialect = "duckdb"
     writes_at_once = 1  # one write already uses all cores
+    streams_full_joins = True
 
     def __init__(self, config: Config) -> None:
         self._config = config

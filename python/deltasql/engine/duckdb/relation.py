@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
 if TYPE_CHECKING:
     from collections import deque
 
@@ -55,19 +53,3 @@ def own_relation(relation: Relation) -> DuckDbRelation:
     """Return a relation with the type that this engine knows it has."""
     assert isinstance(relation, DuckDbRelation), "the relation belongs to another engine"
     return relation
-
-
-def rename_table(node: exp.Expression, names: dict[str, str]) -> exp.Expression:
-    """Return a table node under its new name, with the old name as its alias.
-
-    Other nodes, and tables that are not in `names`, are returned unchanged.
-    """
-    if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in names:
-        return node
-    renamed = exp.to_table(names[node.name])
-    for key, value in node.args.items():
-        if key not in ("this", "alias") and value is not None:
-            renamed.set(key, value)
-    alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
-    renamed.set("alias", alias)
-    return renamed

@@ -15,11 +15,12 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from sqlglot import exp
 
 from deltasql.engine.duckdb.connection import duckdb_errors, require_duckdb
 from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine
 from deltasql.engine.duckdb.instance import EngineDatabase, open_sandbox
-from deltasql.engine.duckdb.relation import own_relation, rename_table
+from deltasql.engine.duckdb.relation import own_relation
 from deltasql.engine.duckdb.scan import as_pattern
 from deltasql.engine.duckdb.types import delta_types
 from deltasql.engine.files.addresses import root_address
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import duckdb
-    from sqlglot import exp
 
     from deltasql.config import Config
     from deltasql.engine.base import Relation
@@ -71,7 +71,7 @@ class DuckDbSandbox(DuckDbEngine):
             for name, each in relations.items()
         }
         names = {name: f"relation_{next(self._numbers)}" for name in used}
-        renamed = sql.transform(lambda node: rename_table(node, names))
+        renamed = sql.transform(lambda node: _renamed(node, names))
         text = _FORMS[kind].format(sql=renamed.sql(dialect=self.dialect, identify=True))
         cursor = self._cursor([need for each in used.values() for need in each.needs])
         with duckdb_errors():
@@ -162,3 +162,19 @@ def _folders(files: LiveFiles) -> Iterator[str]:
     for folder in found:
         # DuckDB checks the patterns that it gets, before the files that they match.
         yield from {folder, as_pattern(folder)}
+
+
+def _renamed(node: exp.Expression, names: dict[str, str]) -> exp.Expression:
+    """Return a table node under its new name, with the old name as its alias.
+
+    Other nodes, and tables that are not in `names`, are returned unchanged.
+    """
+    if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in names:
+        return node
+    renamed = exp.to_table(names[node.name])
+    for key, value in node.args.items():
+        if key not in ("this", "alias") and value is not None:
+            renamed.set(key, value)
+    alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
+    renamed.set("alias", alias)
+    return renamed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from deltasql.engine.arrow_types import map_leaf_types
+from deltasql.engine.inputs import map_leaf_types
 
 
 def delta_types(schema: pa.Schema) -> pa.Schema:

@@ -6,7 +6,9 @@ the credentials that our storage already has. It also truncates nanoseconds, whi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import queue
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +17,6 @@ import pyarrow.parquet as pq
 from deltasql.engine.base import FILE, ROW
 from deltasql.engine.duckdb.types import duckdb_types
 from deltasql.engine.files.addresses import storage_of
-from deltasql.engine.files.concurrent_reads import read_concurrently
 from deltasql.engine.parquet.arrow_casts import as_void, list_offsets
 from deltasql.engine.parquet.file_errors import read_errors
 from deltasql.engine.parquet.footers import named_as_in_file
@@ -31,13 +32,18 @@ from deltasql.model.schema.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from deltasql.config import StorageSettings
     from deltasql.engine.files.live_files import LiveFile, LiveFiles
 
 _BATCH_ROWS = 65_536
 _FILES_AT_ONCE = 4
+_QUEUE_SIZE = 2  # batches that a reader may be ahead
+_END = object()
+
+_Source = TypeVar("_Source")
+_Item = TypeVar("_Item")
 
 
 class ArrowScan:
@@ -94,7 +100,7 @@ class ArrowScan:
             (number, file, {name: array[position] for name, array in constants.items()})
             for position, (number, file) in enumerate(self._numbered)
         ]
-        return read_concurrently(lambda read: self._file(*read), reads, threads=_FILES_AT_ONCE)
+        return _read_concurrently(lambda read: self._file(*read), reads, threads=_FILES_AT_ONCE)
 
     def _file(
         self, number: int, file: LiveFile, constants: dict[str, pa.Scalar]
@@ -179,3 +185,60 @@ def _converted(array: pa.Array, data_type: DataType, kind: pa.DataType, mode: st
         return pa.MapArray.from_arrays(list_offsets(array), keys, items, type=kind)
     values = _converted(array.values, data_type.element_type, kind.value_type, mode)
     return pa.ListArray.from_arrays(list_offsets(array), values, type=kind)
+
+
+def _read_concurrently(
+    read: Callable[[_Source], Iterable[_Item]], sources: Sequence[_Source], *, threads: int
+) -> Iterator[_Item]:
+    """Yield the items of all sources in order, while up to `threads` sources are being read.
+
+    >>> list(_read_concurrently(range, [2, 0, 3], threads=2))
+    [0, 1, 0, 1, 2]
+    """
+    if len(sources) <= 1:
+        for source in sources:
+            yield from read(source)
+        return
+    stopped = threading.Event()
+    queues: list[queue.Queue[object]] = []
+    remaining = iter(sources)
+
+    def start_next() -> None:
+        for source in remaining:
+            items: queue.Queue[object] = queue.Queue(_QUEUE_SIZE)
+            queues.append(items)
+            threading.Thread(target=work, args=(source, items), daemon=True).start()
+            return
+
+    def work(source: _Source, items: queue.Queue[object]) -> None:
+        try:
+            for item in read(source):
+                items.put(item)
+                if stopped.is_set():
+                    return
+            items.put(_END)
+        except BaseException as error:  # the consumer raises it
+            items.put(_Failure(error))
+
+    for _ in range(threads):
+        start_next()
+    try:
+        while queues:
+            item = queues[0].get()
+            if item is _END:
+                queues.pop(0)
+                start_next()
+            elif isinstance(item, _Failure):
+                raise item.error
+            else:
+                yield item  # type: ignore[misc]
+    finally:
+        stopped.set()
+        for items in queues:  # a thread may be blocked on a full queue
+            while not items.empty():
+                items.get_nowait()
+
+
+class _Failure:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error

@@ -16,7 +16,8 @@ DAMAGED_HELP = (
 )
 MISSING_HELP = (
     "Restore it from a copy, or read a newer version: VACUUM deletes files that only versions "
-    "older than its retention need. To remove a lost file from its table, call repair()."
+    "older than its retention need. To remove a lost file from its table, call "
+    "DeltaTable.repair()."
 )
 
 

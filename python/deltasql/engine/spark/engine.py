@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from sqlglot import exp
 
 from deltasql import telemetry
-from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.files.addresses import root_address
-from deltasql.engine.inputs import batches
+from deltasql.engine.inputs import batches, is_spark_frame
 from deltasql.engine.parquet.arrow_casts import cast_rows, has_void
 from deltasql.engine.parquet.writer import write_batches
 from deltasql.engine.spark.errors import is_result_too_large, spark_errors
@@ -81,6 +80,7 @@ class SparkEngine:
 
     name = "spark"
     dialect = "spark"
+    streams_full_joins = False  # it shuffles both sides, which mixes the rows of all files
     writes_at_once = 8  # one write of a compaction is one task, which uses one core
 
     def __init__(self, config: Config, session: SparkSession | None = None) -> None:

@@ -11,8 +11,7 @@ from deltasql.engine.inputs import python_rows, python_values
 from deltasql.model.predicates.filters import filters_to_condition
 from deltasql.model.predicates.parser import conjuncts
 from deltasql.model.schema.schema import NANOSECOND_TYPES, decimal_type
-from deltasql.operations.merge.plan import SOURCE, TARGET, MergePlan
-from deltasql.operations.sql.expressions import columns_of
+from deltasql.operations.merge.plan import SOURCE, TARGET, MergePlan, relations_of
 from deltasql.operations.sql.queries import alias, all_of, count_rows, select
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def matching_predicate(
 
     It is false if no source row can match.
     """
-    parts = [part for part in conjuncts(plan.on) if _relations(part) == {TARGET}]
+    parts = [part for part in conjuncts(plan.on) if relations_of(part) == {TARGET}]
     conditions: list[exp.Expr] = [_unqualified(part) for part in parts]
     conditions += _key_conditions(target, source, facts)
     if not conditions:
@@ -103,7 +102,7 @@ def _keys(on: exp.Expr) -> Iterator[_Key]:
             if (
                 isinstance(column, exp.Column)
                 and column.table == TARGET
-                and _relations(value) == {SOURCE}
+                and relations_of(value) == {SOURCE}
                 and _same_order(column.meta.get("delta_type"), value.meta.get("delta_type"))
             ):
                 yield _Key(column.name, value)
@@ -116,10 +115,6 @@ def _same_order(mine: DataType | None, other: DataType | None) -> bool:
     if mine in _WHOLE and other in _WHOLE:
         return True
     return mine == other and (mine in _ORDERED or decimal_type(mine) is not None)
-
-
-def _relations(part: exp.Expr) -> set[str]:
-    return {relation for relation, _ in columns_of(part)}
 
 
 def _unqualified(part: exp.Expr) -> exp.Expr:

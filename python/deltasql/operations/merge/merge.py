@@ -11,36 +11,49 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.choose import is_rows, is_spark_frame
-from deltasql.engine.inputs import batches, is_stream
+from deltasql.engine.inputs import batches, is_rows, is_spark_frame, is_stream
 from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.model.schema.convert import nanoseconds_enabled
 from deltasql.model.schema.schema import has_nanoseconds
 from deltasql.operations.affected_files import files_at, live_row_counts
+from deltasql.operations.changes.change_data import keeps_change_data
+from deltasql.operations.changes.changed_rows import (
+    checked_rows,
+    write_changed_rows,
+    write_new_rows,
+)
 from deltasql.operations.commit_info import Stopwatch, set_commit_info
 from deltasql.operations.merge.file_skipping import matching_predicate, source_facts
 from deltasql.operations.merge.plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
 from deltasql.operations.merge.queries import (
     MATCHES,
+    NEW_FILE,
     NUMBER,
     by_file,
     decisions,
+    inserted,
+    joined,
+    joined_by_key,
     matched_sources,
     matches,
+    merged_by_key,
     not_in_decisions,
+    rewritten,
+    unchanged,
+    unchanged_by_key,
 )
-from deltasql.operations.merge.write import MergeResult
 from deltasql.operations.rules.conform import in_microseconds, nanosecond_columns
-from deltasql.operations.sql.queries import column, number, select, subquery
+from deltasql.operations.rules.row_checks import rules_of
+from deltasql.operations.sql.assignments import Computed, explained_casts
+from deltasql.operations.sql.queries import column, number, select, subquery, union
 from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.model.schema.schema import StructType
@@ -131,21 +144,29 @@ class _Merge:
         self.target, self.plan, self.spec = target, plan, spec
         self.engine, self.source = target.engine, source
         self.metrics, self.options = metrics, options
+        self.pairs: Relation | None = None
+        """The pairs of rows that match; None if the target has no files to match."""
         self.decided: Relation | None = None
+        """The clause of each target row that changes; None if no row changes."""
+        self.by_key = self.engine.streams_full_joins and plan.has_key and plan.wants_every_pair
+        """Whether one join by the merge condition gives the new rows, without stored pairs.
+
+        Each pair then has a clause, and each target row has at most one pair.
+        """
 
     def run(self, clock: Stopwatch) -> None:
         """Find the rows that change, write their files again, and stage the result."""
         files = self.list_files()
         scan = self.engine.scan(self.target.live(files), positions=True) if len(files) else None
-        pairs = None if scan is None else self._pairs(scan)
         affected: pa.Table = files.slice(0, 0)
         indexes: list[int] = []
-        if scan is not None and pairs is not None:
-            indexes = self._decide(files, scan, pairs)
+        if scan is not None:
+            self.pairs = self._pairs(scan)
+            indexes = self._decide(files, scan, self.pairs)
             affected = files_at(files, indexes)
+        self.by_key = self.by_key and self.decided is self.pairs
         self.metrics.scan_time_ms = clock.lap_ms()
-        result = MergeResult(self.target, self.plan, self.source, self.options, pairs, self.decided)
-        added = result.write(affected, indexes)
+        added = self._rewrite(affected, indexes) if indexes else self._write_new()
         self.target.add(added)
         if len(affected):
             self.target.remove(affected)
@@ -174,7 +195,8 @@ class _Merge:
         else:
             only_changes = not plan.not_matched and not plan.not_matched_by_source
             query = matches(plan, only_changes=only_changes)
-        return self.engine.keep(self.engine.query(query, t=scan, s=self.source))
+        pairs = self.engine.query(query, t=scan, s=self.source)
+        return pairs if self.by_key else self.engine.keep(pairs)
 
     def _decide(self, files: pa.Table, scan: Relation, pairs: Relation) -> list[int]:
         """Count the rows of each clause; return the indexes of the files that change."""
@@ -206,6 +228,78 @@ class _Merge:
         """Count rows by file and clause: (file, clause, rows, most source rows of one row)."""
         found = self.engine.collect(self.engine.query(by_file(rows), **relations))
         return list(zip(*(found.column(index).to_pylist() for index in range(4)), strict=True))
+
+    def _write_new(self) -> list[AddFile]:
+        """Write only the inserted rows."""
+        new = self._inserted()
+        if new is None:
+            return []
+        query, relations = new
+        computed = [
+            Computed(each.assigned, select(source="s"), {"s": self.source})
+            for each in self.plan.not_matched
+        ]
+        with explained_casts(self.engine, *computed):
+            return write_new_rows(self.target, self.engine.query(query, **relations), self.options)
+
+    def _rewrite(self, affected: pa.Table, indexes: list[int]) -> list[AddFile]:
+        """Rewrite the affected files with the inserted rows; `indexes` are those in the scan."""
+        target, plan, engine = self.target, self.plan, self.engine
+        scan = engine.scan(target.live(affected), positions=True)
+        generated = rules_of(target).generated
+        relations: dict[str, Relation]
+        if self.by_key:
+            rows, relations = joined_by_key(plan), {"t": scan, "s": self.source}
+            after: exp.Query = merged_by_key(plan, target.schema, generated)
+        else:
+            rows, relations = self._joined(scan, indexes)
+            after = rewritten(rows, target.schema, plan, generated)
+        before = None
+        if keeps_change_data(target):
+            old = (
+                unchanged_by_key(plan, target.schema)
+                if self.by_key
+                else unchanged(rows, target.schema, plan)
+            )
+            before = engine.query(old, **relations)
+        new = None if self.by_key else self._inserted()
+        if new is not None:
+            after = union(after, new[0])
+            relations = {**relations, **new[1]}
+        branches = (*plan.matched, *plan.not_matched_by_source, *plan.not_matched)
+        computed = [Computed(each.assigned, rows, relations) for each in branches]
+        with explained_casts(engine, *computed):
+            final = checked_rows(target, engine.query(after, **relations))
+            return write_changed_rows(target, before, final, self.options)
+
+    def _joined(self, scan: Relation, indexes: list[int]) -> tuple[exp.Select, dict[str, Relation]]:
+        assert self.decided is not None
+        relations = {"t": scan, "d": self.decided, "x": self.source}
+        moved = indexes != list(range(len(indexes)))
+        if moved:
+            numbers = pa.array(range(len(indexes)), pa.int64())
+            relations["f"] = self.engine.rows(
+                pa.table({FILE: pa.array(indexes, pa.int64()), NEW_FILE: numbers})
+            )
+        return joined(self.source.columns, moved=moved), relations
+
+    def _inserted(self) -> tuple[exp.Select, dict[str, Relation]] | None:
+        """Return the query for new rows, over the source and the pairs."""
+        if not self.plan.not_matched:
+            return None
+        relations = {"n": self.source}
+        # With `by_key`, a merge that rewrites no file has no pairs.
+        pairs = None if self.by_key else self.pairs
+        if pairs is not None:
+            relations["m"] = pairs
+        query = inserted(
+            self.target.schema,
+            self.plan,
+            rules_of(self.target).generated,
+            self.source.columns,
+            all_new=pairs is None,
+        )
+        return query, relations
 
     def _count_output(self, affected: pa.Table, added: list[AddFile]) -> None:
         metrics = self.metrics

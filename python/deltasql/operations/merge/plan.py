@@ -9,20 +9,20 @@ from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
+from sqlglot import exp
+
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR
-from deltasql.model.predicates.parser import Flavour, Scope
+from deltasql.model.predicates.parser import Flavour, Scope, conjuncts
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.schema import StructField, StructType
 from deltasql.operations.rules.schema_merge import merge_schemas, refuse_generated
 from deltasql.operations.sql.assignments import Assignments, assignments
-from deltasql.operations.sql.expressions import assigned_path, parse_condition
+from deltasql.operations.sql.expressions import assigned_path, columns_of, parse_condition
 from deltasql.operations.sql.normal_form import normal, normal_part
 
 if TYPE_CHECKING:
-    from sqlglot import exp
-
     from deltasql.operations.table_stage import TableStage
 
 TARGET, SOURCE = "t", "s"
@@ -101,6 +101,8 @@ class MergePlan:
     matched: tuple[Branch, ...]
     not_matched: tuple[Branch, ...]
     not_matched_by_source: tuple[Branch, ...]
+    has_key: bool
+    """Whether a value of the target must be equal to a value of the source."""
 
     def numbers(self, kind: Kind) -> set[int]:
         """Return the numbers of the branches of one kind."""
@@ -193,12 +195,27 @@ def _resolved(
             )
             yield Branch(next(numbers), kind, condition, assigned)
 
+    on = parse_condition(predicate, both, flavour=flavour)
     return MergePlan(
-        parse_condition(predicate, both, flavour=flavour),
+        on,
         tuple(branches(matched, both)),
         tuple(branches(not_matched, rows)),
         tuple(branches(not_matched_by_source, table)),
+        any(_compares_sides(part) for part in conjuncts(on)),
     )
+
+
+def relations_of(part: exp.Expr) -> set[str]:
+    """Return the sides whose columns an expression uses."""
+    return {relation for relation, _ in columns_of(part)}
+
+
+def _compares_sides(part: exp.Expr) -> bool:
+    """Return whether a condition is that a value of one side is equal to one of the other."""
+    if not isinstance(part, exp.EQ):
+        return False
+    sides = [relations_of(part.this), relations_of(part.expression)]
+    return sides in ([{TARGET}, {SOURCE}], [{SOURCE}, {TARGET}])
 
 
 def _aliases(spec: MergeSpec) -> dict[str, str]:

@@ -128,6 +128,51 @@ def by_file(rows: exp.Select) -> exp.Select:
     )
 
 
+def joined_by_key(plan: MergePlan, *columns: exp.Expr) -> exp.Select:
+    """Return columns of the rows to rewrite and the source rows, joined by the merge condition.
+
+    `t` has the rows of the files, `s` the source. Source rows without a target row are included
+    if the merge inserts rows.
+    """
+    side = "FULL" if plan.not_matched else "LEFT"
+    source = exp.Join(this=table(SOURCE), on=plan.on.copy(), side=side)
+    found = select(*columns, source=TARGET, joins=[source])
+    conditions = [each.condition for each in plan.not_matched if each.condition is not None]
+    if conditions and len(conditions) == len(plan.not_matched):
+        is_inserted = (each.copy() for each in conditions)
+        where = any_of(is_not_null(column(FILE, TARGET)), *is_inserted)
+        found.set("where", exp.Where(this=where))
+    return found
+
+
+def merged_by_key(
+    plan: MergePlan, schema: StructType, generated: Mapping[str, exp.Expr]
+) -> exp.Select:
+    """Return the rows of `joined_by_key` after the merge: the table's columns and ACTION."""
+    branches = (*plan.matched, *plan.not_matched, *plan.not_matched_by_source)
+    rows = {
+        each.number: row_values(
+            schema, each.assigned, generated, _target_column, is_new=each.kind == "insert"
+        )
+        for each in branches
+    }
+
+    def merged(member: StructField) -> exp.Expr:
+        value = _by_clause(
+            plan, lambda branch: rows[branch.number][member.name], lambda: _target_column(member)
+        )
+        return alias(value, member.name)
+
+    values = map(merged, schema.fields)
+    return joined_by_key(plan, *values, _action_by_clause(plan))
+
+
+def unchanged_by_key(plan: MergePlan, schema: StructType) -> exp.Select:
+    """Return the rows of `joined_by_key` before the merge, with ACTION."""
+    columns = (column(name, TARGET) for name in schema.names)
+    return joined_by_key(plan, *columns, _action_by_clause(plan))
+
+
 def joined(source_columns: Sequence[str], *, moved: bool) -> exp.Select:
     """Return the rows of the files to rewrite, each with its source row if it has one.
 
@@ -173,7 +218,7 @@ def rewritten(
         [each for each in branches if each.kind == "update"],
         lambda: decided_branch(plan),
         generated,
-        lambda member: column(member.name, TARGET),
+        _target_column,
     )
     return _with_columns(joined_rows, *values, _action(branches, lambda: decided_branch(plan)))
 
@@ -260,16 +305,45 @@ def _action(branches: Sequence[Branch], decided: Callable[[], exp.Expr]) -> exp.
     return alias(case(found, action_of(COPIED)), ACTION)
 
 
+def _by_clause(
+    plan: MergePlan, value: Callable[[Branch], exp.Expr], unchanged: Callable[[], exp.Expr]
+) -> exp.Expr:
+    """Return the value for the clause that applies to a row of `joined_by_key`."""
+    kinds = (plan.not_matched_by_source, plan.not_matched, plan.matched)
+    by_source, new, matched = (_first(branches, value, unchanged()) for branches in kinds)
+    found = [(is_null(column(NUMBER, SOURCE)), by_source)]
+    if plan.not_matched and new != matched:
+        found.append((is_null(column(FILE, TARGET)), new))
+    return case(found, matched)
+
+
+def _action_by_clause(plan: MergePlan) -> exp.Expr:
+    action = _by_clause(
+        plan, lambda branch: action_of(_ACTIONS[branch.kind]), lambda: action_of(COPIED)
+    )
+    return alias(action, ACTION)
+
+
+def _target_column(member: StructField) -> exp.Expr:
+    return column(member.name, TARGET)
+
+
 def _branch(branches: Sequence[Branch]) -> exp.Expr:
     """Return the number of the first clause whose condition is true, else null."""
-    if not branches:
-        return exp.Cast(this=exp.null(), to=exp.DataType(this=exp.DType.INT))
+    null = exp.Cast(this=exp.null(), to=exp.DataType(this=exp.DType.INT))
+    return _first(branches, lambda branch: number(branch.number), null)
+
+
+def _first(
+    branches: Sequence[Branch], value: Callable[[Branch], exp.Expr], default: exp.Expr
+) -> exp.Expr:
+    """Return the value of the first clause whose condition is true."""
     conditional: list[tuple[exp.Expr, exp.Expr]] = []
     for branch in branches:
         if branch.condition is None:
-            return case(conditional, number(branch.number))
-        conditional.append((branch.condition.copy(), number(branch.number)))
-    return case(conditional)
+            return case(conditional, value(branch))
+        conditional.append((branch.condition.copy(), value(branch)))
+    return case(conditional, default)
 
 
 def _is_number(decided: exp.Expr, branch: Branch) -> exp.Expr:

@@ -193,14 +193,14 @@ def rewrite_options(stage: TableStage, options: WriteOptions | None, size: int) 
     return wanted
 
 
-def file_size(stage: TableStage, asked: int | None) -> int:
+def file_size(stage: TableStage, requested: int | None) -> int:
     """Return the target file size in bytes: as requested, from the table property, or default."""
-    if asked is not None:
-        if asked < 0:
+    if requested is not None:
+        if requested < 0:
             raise OverflowError("can't convert negative int to unsigned")
-        if not 1 <= asked <= _LARGEST:
+        if not 1 <= requested <= _LARGEST:
             raise ValueError(f"target_file_size must be between 1 and {_LARGEST}")
-        return asked
+        return requested
     return wanted_file_size(stage.configuration)
 
 
