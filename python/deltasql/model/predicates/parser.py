@@ -144,7 +144,8 @@ class Scope:
         ]
         if alias_of:
             missing = shown
-        for length in range(len(path) - 1, 0, -1):
+        is_alias = path[0].casefold() in {alias.casefold() for alias in self.aliases}
+        for length in range(len(path) - 1, int(is_alias), -1):
             outer = self.find(path[:length])
             if outer is not None and isinstance(outer[1].type, StructType):
                 names, missing = list(outer[1].type.names), path[length]
