@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.diff import FileTotals, VersionDiff
     from deltasql.cli.context import Context
 
+# Tables and CSV show these columns. JSON has all fields of `CommitEntry`.
 COLUMNS = ("version", "committed_at", "operation", "parameters", "metrics", "user_metadata")
 GROUPED = (*COLUMNS, "group_size", "txn_id")
 DIFFERENCES = ("change", "what", "before", "after", "bytes", "rows")

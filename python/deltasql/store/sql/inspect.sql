@@ -137,11 +137,6 @@ WHERE v.table_id = $table_id AND v.version >= $first AND v.version <= $last;
 -- name: count_versions
 SELECT min(version), count(*) FROM dl_table_versions WHERE table_id = $table_id;
 
--- part: commit_columns
-v.version, v.committed_at_ms, v.txn_id, v.group_size, v.operation, v.operation_parameters, v.operation_metrics,
-  v.engine_info, v.user_metadata, v.is_blind_append, v.read_version, v.isolation_level, v.commit_timestamp,
-  v.in_commit_timestamp, v.extra, v.next_file_id;
-
 -- name: history_of_operation
 SELECT {use:commit_columns} FROM dl_table_versions v
 WHERE v.table_id = $table_id AND v.version <= $last AND upper(v.operation) = upper($operation)

@@ -12,11 +12,16 @@ FROM dl_metadata_updates WHERE table_id = $table_id AND version = $version;
 SELECT version, min_reader_version, min_writer_version, reader_features, writer_features, extra
 FROM dl_protocol_updates WHERE table_id = $table_id AND version = $version;
 
+-- part: commit_columns
+v.version, v.committed_at_ms, v.txn_id, v.group_size, v.operation, v.operation_parameters, v.operation_metrics,
+  v.engine_info, v.user_metadata, v.is_blind_append, v.read_version, v.isolation_level, v.commit_timestamp,
+  v.in_commit_timestamp, v.extra, v.next_file_id;
+
 -- name: history
-SELECT version, committed_at_ms, txn_id, group_size, operation, operation_parameters, operation_metrics, engine_info,
-  user_metadata, is_blind_append, read_version, isolation_level, commit_timestamp, in_commit_timestamp, extra, next_file_id
-FROM dl_table_versions WHERE table_id = $table_id AND version <= $last AND version >= $first
-ORDER BY version DESC LIMIT $limit;
+-- The columns are in the order that `VersionRow.from_row` in store/records.py expects.
+SELECT {use:commit_columns} FROM dl_table_versions v
+WHERE v.table_id = $table_id AND v.version <= $last AND v.version >= $first
+ORDER BY v.version DESC LIMIT $limit;
 
 -- name: version_bounds
 SELECT min(version), max(version) FROM dl_table_versions WHERE table_id = $table_id;
