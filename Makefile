@@ -103,7 +103,7 @@ pooler:  ## Install PgBouncer if it is missing and this user is root
 python-test: tools setup jars browser pooler  ## Run the Python tests, with an embedded PostgreSQL
 	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 3 --dist loadgroup --durations 25
 
-test-everything: setup jars browser pooler  ## Run every Python test on every database, also those that `make test` skips (over an hour)
+test-everything: setup jars browser pooler  ## Run every Python test on every database, also those that `make test` skips (several hours)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
 bench: setup jars  ## Run the benchmarks against deltalake, DuckLake, delta-spark and plain SQL
