@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Health(Report):
-    """Whether a catalog can be used, and its state."""
+    """The result of `Catalog.health`: whether the catalog can be used, and its state."""
 
     ok: bool
     backend: str
@@ -67,7 +67,7 @@ class Catalog(BaseCatalog):
 
     @cached_property
     def inspect(self) -> Inspect:
-        """Reports on the catalog, as the command line and the console show them."""
+        """Reports on the catalog, which the command line and the console also show."""
         from deltasql.api.inspect.inspector import Inspect  # late: few processes need reports
 
         return Inspect(self, self.mirror)
@@ -113,9 +113,9 @@ class Catalog(BaseCatalog):
         """Create an empty table at version 0.
 
         `schema` is a pyarrow, deltalake or Spark schema. OPTIMIZE sorts rows by the columns of
-        `cluster_by`, so that near values are in the same files. `if_exists="ignore"` returns the
-        existing table.
-        `allow_nested_location` accepts a location inside another table's folder, or around one.
+        `cluster_by`, so that rows with similar values are in the same files. With
+        `if_exists="ignore"`, an existing table is returned unchanged. With `allow_nested_location`,
+        the location may be inside another table's folder, or contain one.
         """
         if if_exists not in ("error", "ignore"):
             raise ValueError(f"if_exists must be 'error' or 'ignore', got {if_exists!r}")
@@ -148,9 +148,9 @@ class Catalog(BaseCatalog):
         self.mirror.names_changed()
 
     def undrop(self, name: str) -> CatalogTable:
-        """Restore the table that was dropped last under this name.
+        """Restore the most recently dropped table of this name.
 
-        It is refused if another writer added commits to the table's log since.
+        Raises an error if another writer has added commits to the table's log since the drop.
         """
         registry.undrop(self, name)
         self.mirror.names_changed()
@@ -190,7 +190,8 @@ class Catalog(BaseCatalog):
     def begin(self, *, one_table: bool = False) -> MultiTableTransaction:
         """Start a transaction over any number of tables, all seen at the same point in time.
 
-        With `one_table` the transaction uses a single table and does not look up the others.
+        With `one_table`, the transaction uses only one table, and does not look up the versions of
+        the other tables.
         """
         return MultiTableTransaction(self, self.mirror, one_table=one_table)
 
@@ -215,7 +216,8 @@ class Catalog(BaseCatalog):
         """Delete files that no retained version of a table needs; returns their names.
 
         `options` are those of `deltalake.DeltaTable.vacuum`; by default it is a dry run.
-        With `full`, `engine="spark"` lists files on executors. `on_progress` gets a `Progress`.
+        `engine="spark"` lists the files of a `full` vacuum on Spark executors. `on_progress` is
+        called with a `Progress`.
         """
         from deltasql.api.catalog.vacuum import vacuum  # late: it reads logs
 
@@ -228,8 +230,9 @@ class Catalog(BaseCatalog):
     def vacuum_uncommitted(self, *, dry_run: bool = True) -> list[str]:
         """Delete files of transactions that never committed and whose table does not exist.
 
-        A process that was killed while it created a table leaves such files. Files whose intent
-        was recorded within the last hour stay. Returns their paths; by default it is a dry run.
+        A process that is killed while it creates a table leaves such files. Files whose intent was
+        recorded within the last hour are kept. Returns the paths of the files; by default it is a
+        dry run.
         """
         # late: few processes need it
         from deltasql.api.catalog.vacuum import vacuum_uncommitted
@@ -283,9 +286,10 @@ class Catalog(BaseCatalog):
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
     ) -> pa.RecordBatchReader:
-        """Stream the rows that versions inserted and deleted, with or without change data feed.
+        """Stream the rows that a range of versions inserted and deleted.
 
-        The first and the last version are included. See `deltasql.api.changes.changes`.
+        The table does not need change data feed. Both ends of the range are included. See
+        `deltasql.api.changes.changes`.
         """
         from deltasql.api.changes import changes  # late: it reads rows
 
@@ -330,11 +334,17 @@ class Catalog(BaseCatalog):
     ) -> ImportReport:
         """Import a Delta table with its history; its files stay where they are.
 
-        A table that was imported before gets the new commits of its log. `since` is the first
-        version of a new table, `up_to_version` the last; `batch_size` is the number of actions in
-        one SQL transaction; `force` drops a table that is in the way, and continues without data
-        files that are missing; `dry_run` only reports; `allow_nested_location` accepts a table
-        inside another table's folder, or around one. See docs/guides/migrating.md.
+        If the table was imported before, only the new commits of its log are loaded.
+
+        - `since`: the first version to load, for a table that is not in the catalog yet
+        - `up_to_version`: the last version to load
+        - `batch_size`: the number of actions in one SQL transaction
+        - `force`: drop a table of this name or location that prevents the import, and import the
+          table even if data files are missing
+        - `dry_run`: only report what would be imported
+        - `allow_nested_location`: the table may be inside another table's folder, or contain one
+
+        See docs/guides/migrating.md.
         """
         from deltasql.api.catalog import importing  # late: few processes import a table
 
@@ -377,7 +387,7 @@ class Catalog(BaseCatalog):
     ) -> ImportSummary:
         """Import every Delta table below a folder; if one fails, the others are still imported.
 
-        The namespace is `namespace`, or follows from the folders above each table.
+        All tables get `namespace`; without it, the folders above a table determine its namespace.
         """
         from deltasql.api.catalog import importing  # late: few processes import a table
 
@@ -446,8 +456,9 @@ class Catalog(BaseCatalog):
     ) -> FollowReport:
         """Add a read-only index of a Delta table that others write, and bring it up to date.
 
-        The first call loads the log, each later one appends what is new. Nothing is ever written
-        to the log or the data. `source` is the table's location, or the name of a followed table.
+        The first call loads the whole log, later calls load only new commits. Nothing is ever
+        written to the log or the data. `source` is the table's location, or the name of a table
+        that is already followed.
         """
         from deltasql.api.catalog import authority  # late: few tables follow a log
 
@@ -468,7 +479,7 @@ class Catalog(BaseCatalog):
         batch_size: int | None = None,
         on_progress: Callable[[ImportProgress], None] | None = None,
     ) -> FollowReport:
-        """Bring a followed table up to date with its log."""
+        """Load the commits that were added to the log of a followed table."""
         from deltasql.api.catalog import authority  # late: few tables follow a log
 
         return authority.refresh(
@@ -483,11 +494,11 @@ class Catalog(BaseCatalog):
         dry_run: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> CutoverReport:
-        """Make SQL the authority of a table that was followed or imported.
+        """Make the database the authority of a table that was followed or imported.
 
-        Loads the rest of the log, compares it with SQL, and enables in-commit timestamps with one
-        commit: from then on stock writers that open the table by its path are refused. Repeat it
-        after an interruption.
+        Loads the rest of the log, compares it with the database, and then enables in-commit
+        timestamps with one commit. This commit makes stock Delta writers fail when they write to
+        the table's path. If the call is interrupted, repeat it.
         """
         from deltasql.api.catalog import authority  # late: once in the life of a table
 
@@ -503,11 +514,11 @@ class Catalog(BaseCatalog):
         dry_run: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> RollbackReport:
-        """Make its log the authority of a table: publish all of it, and leave the catalog.
+        """Make `_delta_log` the authority of a table again, and remove it from the catalog.
 
-        Other writers continue after the last version of SQL; in-commit timestamps, which stop
-        them, are disabled if SQL had enabled them. No file is deleted. Repeat it after an
-        interruption.
+        Publishes all versions first, so that other writers can continue after the latest one. If
+        deltasql had enabled in-commit timestamps, which make stock writers fail, they are
+        disabled. No file is deleted. If the call is interrupted, repeat it.
         """
         from deltasql.api.catalog import authority  # late: once in the life of a table
 

@@ -89,8 +89,8 @@ class Mirror:
     def status(self, table: str | None = None, *, files: bool = True) -> list[MirrorStatus]:
         """Return the published version of every target of a table, or of all tables.
 
-        With `files` each log is listed, and its newest files are compared with SQL to find damage
-        by a power loss. Without, only SQL is queried.
+        With `files`, each log is listed and its newest files are compared with the database, to
+        find damage such as that of a power loss. Without `files`, only the database is queried.
         """
         settings = self._catalog.config.mirror
         found = []
@@ -115,12 +115,12 @@ class Mirror:
     def versions(
         self, table: str, *, target: str = targets.OWN, limit: int = 20
     ) -> list[VersionStatus]:
-        """Return the status of the latest versions of a table at one target, newest first."""
+        """Return the status of the latest versions of a table at one target; newest first."""
         chosen = targets.named(self._targets(table), target)
         return status.versions_of(self._catalog.store, chosen, limit)
 
     def lag(self, table: str) -> float:
-        """Return the age in seconds of the oldest version that is not published everywhere."""
+        """Return the age in seconds of the oldest version that is missing at one of the targets."""
         return max(each.lag_s for each in self.status(table, files=False))
 
     # Publish and repair
@@ -132,10 +132,10 @@ class Mirror:
         target: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Publish all missing versions now; returns how many. Raises the error that stopped it.
+        """Publish all missing versions now and return their number; raise the error if one fails.
 
-        `target` is the only target to publish to; `on_progress` gets the number of published
-        versions and the number of versions to publish.
+        With `target`, versions are published only there. `on_progress` is called with the number
+        of published versions and the number of versions to publish.
         """
         published, failure = 0, None
         chosen = list(self._targets(table, with_row=True))
@@ -197,14 +197,19 @@ class Mirror:
         target: str = targets.OWN,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> list[VerifyReport]:
-        """Compare the published log of a table, or of all tables, with SQL.
+        """Compare the published log of a table, or of all tables, with the database.
 
-        `versions` are those whose whole state is compared: "head", "all", "sample" (`sample` of
-        them), or a list. `data` checks the data too, on either engine: "files" that the files
-        exist with the size in the log, "counts" also their rows against the statistics, "rows"
-        (or True) every row of `data_versions`, with the files of SQL and with those of the log.
+        All commit files are compared. `versions` selects the versions whose whole state is also
+        compared: "head", "all", "sample" (`sample` of them), or a list.
 
-        A commit of another writer quarantines the mirror of the table; the table stays usable.
+        `data` also checks the data files of `data_versions`, on either engine:
+
+        - "files": each file exists and has the size that the log records
+        - "counts": also, the rows of each file match its statistics
+        - "rows" or True: also, the database and the log result in the same rows
+
+        If another writer added a commit to the log, publishing of the table is quarantined; the
+        table itself stays usable.
         """
         # late: it reads logs and checkpoints
         from deltasql.verify.verify_log import chosen_versions, verify_table
@@ -281,8 +286,8 @@ class Mirror:
     ) -> RepairReport:
         """Write missing files of a published log; `force` also replaces commits of other writers.
 
-        Replaced commit files are kept in a folder. With `dry_run` nothing is changed: the
-        report has what would be written.
+        Replaced commit files are backed up in a folder. With `dry_run`, nothing is changed, and
+        the report contains what would be written.
         """
         from deltasql.verify.repair import plan_repair, repair  # late: it reads logs
 
@@ -351,7 +356,7 @@ class Mirror:
         return report
 
     def reject(self, table: str, *, dry_run: bool = False) -> ForeignReport:
-        """Replace the commits of another writer by those of SQL; the replaced files are kept."""
+        """Replace commits of another writer with those in the database; the files are backed up."""
         from deltasql.migrate.authority.foreign_commits import reject  # late: it reads logs
 
         own = self._writable_log(table, targets.OWN)
@@ -394,7 +399,7 @@ class Mirror:
         return status.targets_with_own(store, row) if with_row else targets.targets_of(store, row)
 
     def _logs(self, table: str | None, target: str) -> list[PublishTarget]:
-        """Return the logs of this target name, without those of dropped tables."""
+        """Return the published logs at the targets of this name, except those of dropped tables."""
         found = [each for each in self._targets(table) if each.name == target]
         if table is not None and not any(each.kind == targets.DELTA for each in found):
             raise TxnLogMirrorError(
@@ -405,7 +410,7 @@ class Mirror:
         return [each for each in found if each.table.dropped_at_ms is None]
 
     def _writable_log(self, table: str, target: str) -> PublishTarget:
-        """Return a log to write to; the log that a table follows is refused."""
+        """Return a log to write to; raise TableFollowsError for the log of a followed table."""
         (chosen,) = self._logs(table, target)
         if chosen.is_own and chosen.table.is_following:
             raise follows_another_log(chosen.table)

@@ -42,9 +42,9 @@ def load_cdf(
     ending_timestamp: str | None = None,
     allow_out_of_range: bool = False,
 ) -> RecordBatchReader:
-    """Stream the change data of versions; the first and the last are included.
+    """Stream the change data of a range of versions, both ends included.
 
-    If both versions and timestamps are given, both limit the result.
+    If both versions and timestamps are given, only commits within both ranges are returned.
     """
     from deltasql.operations.changes.feed import ChangeFeed  # late: it parses SQL
 
@@ -99,7 +99,7 @@ def _feed_schema(
 ) -> pa.Schema:
     """Return the schema of the feed.
 
-    A column is NOT NULL only if all versions declare it in the same way as the table does now.
+    A column is NOT NULL only if every version in the range declares it as the table does now.
     """
     declared = table.snapshot.schema
     known = [schema_of(metadata.schema_string) for _, metadata in versions]
@@ -175,7 +175,7 @@ def _check_enabled(
 
 def _milliseconds(text: str | None) -> int | None:
     """Parse an RFC 3339 timestamp with a time zone; return milliseconds."""
-    # Only here, deltalake accepts a UTC offset without a colon.
+    # Here, and nowhere else, deltalake accepts a UTC offset without a colon.
     return None if text is None else to_ms(parse_rfc3339(_OFFSET.sub(r"\1:\2", text)))
 
 

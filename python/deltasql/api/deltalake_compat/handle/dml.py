@@ -1,4 +1,4 @@
-"""Write, delete, update and merge rows: methods of the raw table that deltalake calls."""
+"""Write, delete, update and merge rows: methods that deltalake calls on the raw table."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
-    """Write rows based on the current snapshot, and change it to the new version.
+    """Write rows based on the current snapshot; afterwards the table object has the new version.
 
     As in deltalake, `name`, `description` and `configuration` apply to new tables only.
     """
@@ -135,7 +135,7 @@ def update(
 
 @dataclass(slots=True)
 class MergeBuilder:
-    """Collects the clauses of a merge; has the methods of deltalake's PyMergeBuilder."""
+    """Collects the clauses of a merge, with the methods of deltalake's PyMergeBuilder."""
 
     source: object
     arrow_schema: Any

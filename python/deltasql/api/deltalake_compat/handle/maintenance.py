@@ -1,4 +1,4 @@
-"""Maintenance of files and log: methods of the raw table that deltalake calls."""
+"""Maintenance of files and log: methods that deltalake calls on the raw table."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def z_order_optimize(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> str:
-    """Rewrite files so that rows with near values in the columns share files.
+    """Rewrite files so that rows with similar values in the columns are in the same files.
 
     Returns metrics as JSON.
     """
@@ -106,7 +106,7 @@ def _rewrite(
     commit_properties: CommitProperties | None,
     post_commithook_properties: PostCommitHookProperties | None,
 ) -> str:
-    """Rewrite bins of files, in one commit or in one commit per interval; returns metrics."""
+    """Rewrite groups of files, in one commit or in one commit per interval; returns metrics."""
     from deltasql.operations.optimize.optimize import stage_bins  # late: it rewrites files
 
     check_unsigned(interval_s)
@@ -121,8 +121,8 @@ def _rewrite(
         def operate(
             tx: MultiTableTransaction, planned: Plan | None = plan, is_enough: Any = is_enough
         ) -> Plan:
-            # Every commit is based on the version of the plan, so that a concurrent commit
-            # that removed one of its files is a conflict.
+            # Base every commit on the version of the plan: if a concurrent commit removed one of
+            # the planned files, this is a conflict.
             tx.pin(table.name, first)
             target = tx.target(table.name)
             compaction, rewrite = chosen = planned or make_plan(target)
@@ -168,7 +168,7 @@ def repair(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> str:
-    """Remove files from the table that are missing in storage; returns metrics as JSON."""
+    """Remove files from the log that are missing in storage; returns metrics as JSON."""
     check_flags(dry_run)
     metrics = table.commit(
         lambda tx: tx.repair(table.name, dry_run=dry_run),
