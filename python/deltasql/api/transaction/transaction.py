@@ -531,9 +531,9 @@ class MultiTableTransaction:
         on_progress: Callable[[int, int], None] = lambda done, total: None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Rewrite files so that rows with similar values in the columns share files; returns metrics.
+        """Rewrite files so that rows with similar values in the columns share files.
 
-        `on_progress` and `dry_run` are those of `optimize`.
+        Returns metrics. `on_progress` and `dry_run` are those of `optimize`.
         """
         from deltasql.api.transaction import maintenance  # late: it parses SQL
 
