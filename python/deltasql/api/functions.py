@@ -185,7 +185,8 @@ def rebuild(
     >>> deltasql.DeltaTable(f"deltasql://sqlite/{folder.name}/new.db?table=orders").count()
     1
     """
-    from deltasql.migrate.rebuild import rebuild_catalog  # late: the other functions do without it
+    # lazy import: the other functions do not need it
+    from deltasql.migrate.rebuild import rebuild_catalog
 
     if isinstance(uri, Catalog):
         opening: AbstractContextManager[Catalog] = nullcontext(uri)
@@ -231,7 +232,7 @@ def mirror_duckdb(
     ...     db.execute("SELECT sum(id) FROM sales").fetchall()
     [(3,)]
     """
-    # late: DuckDB is optional
+    # lazy import: DuckDB is optional
     from deltasql.mirror.duckdb.refresh import Choice, refresh
     from deltasql.mirror.publish.targets import add_catalog_file
 
@@ -265,7 +266,7 @@ def examine(
     >>> [check.detail for check in examine(f"deltasql://sqlite/{folder.name}/meta.db").checks]
     ['there is no catalog yet']
     """
-    # late: few processes need reports
+    # lazy import: few processes need reports
     from deltasql.api.inspect.checks import FAILURE, Check, unreachable
     from deltasql.api.inspect.doctor import DoctorReport, doctor
 

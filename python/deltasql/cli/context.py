@@ -61,7 +61,7 @@ class Context:
         if uri is None and self.held is not None:
             yield self.held, None
             return
-        # Late import: `deltasql --help` must start fast.
+        # Lazy import: `deltasql --help` must start fast.
         from deltasql.api.catalog.connect import connect, open_existing
         from deltasql.uri import is_deltasql_uri, parse_uri
 
@@ -111,7 +111,7 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        # Late import: most commands log nothing.
+        # Lazy import: most commands log nothing.
         from deltasql.exceptions.redaction import redact
 
         return redact(super().format(record))

@@ -266,7 +266,7 @@ def plain(value: Any) -> Any:
 
 
 def _values(result: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
-    from deltasql.engine.inputs import python_values  # late import: it loads Arrow
+    from deltasql.engine.inputs import python_values  # lazy import: loads Arrow
 
     for batch in result:
         yield from zip(*map(python_values, batch.columns), strict=True)

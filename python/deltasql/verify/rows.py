@@ -65,7 +65,7 @@ def read_rows_from_log(
 
 
 def _delta_spark(engine: Engine, location: str, version: int) -> Relation | None:
-    from deltasql.engine.spark.engine import SparkEngine  # late: Spark is an extra
+    from deltasql.engine.spark.engine import SparkEngine  # lazy import: Spark is an extra
 
     assert isinstance(engine, SparkEngine)
     return engine.delta_rows(location, version)

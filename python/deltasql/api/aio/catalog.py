@@ -270,14 +270,14 @@ class AsyncTable:
         return await self.catalog.worker.run(lambda: function(self._handle()))
 
     def _reader(self, columns: Sequence[str] | None, predicate: str | None) -> pa.RecordBatchReader:
-        # late: it parses SQL
+        # lazy import: loads the SQL parser
         from deltasql.api.deltalake_compat.handle.scan import read_rows
 
         return read_rows(self._raw(), columns, predicate, views=False)
 
     def _raw(self) -> Any:
         from deltasql.api.deltalake_compat.handle.raw_table import (
-            RawTable,  # late: importing deltalake is slow
+            RawTable,  # lazy import: importing deltalake is slow
         )
 
         return RawTable(self.catalog.sync, self.row, version=self._version)

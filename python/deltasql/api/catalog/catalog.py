@@ -68,7 +68,8 @@ class Catalog(BaseCatalog):
     @cached_property
     def inspect(self) -> Inspect:
         """Reports on the catalog, which the command line and the console also show."""
-        from deltasql.api.inspect.inspector import Inspect  # late: few processes need reports
+        # lazy import: few processes need reports
+        from deltasql.api.inspect.inspector import Inspect
 
         return Inspect(self, self.mirror)
 
@@ -219,7 +220,7 @@ class Catalog(BaseCatalog):
         `engine="spark"` lists the files of a `full` vacuum on Spark executors. `on_progress` is
         called with a `Progress`.
         """
-        from deltasql.api.catalog.vacuum import vacuum  # late: it reads logs
+        from deltasql.api.catalog.vacuum import vacuum  # lazy import: needed only to read logs
 
         def commit(operate: Callable[[MultiTableTransaction], None]) -> None:
             with self.begin(one_table=True) as tx:
@@ -234,7 +235,7 @@ class Catalog(BaseCatalog):
         recorded within the last hour are kept. Returns the paths of the files; by default it is a
         dry run.
         """
-        # late: few processes need it
+        # lazy import: few processes need it
         from deltasql.api.catalog.vacuum import vacuum_uncommitted
 
         return vacuum_uncommitted(self, dry_run=dry_run)
@@ -273,7 +274,7 @@ class Catalog(BaseCatalog):
         `crm.sales` is a table of a namespace, `sales@3` a version, `sales@'2024-05-01'` a
         timestamp. See `deltasql.api.catalog.query.query`.
         """
-        from deltasql.api.catalog.query import query  # late: it parses SQL
+        from deltasql.api.catalog.query import query  # lazy import: loads the SQL parser
 
         return query(self, sql, limit=limit, timeout=timeout, batch_rows=batch_rows)
 
@@ -291,7 +292,7 @@ class Catalog(BaseCatalog):
         The table does not need change data feed. Both ends of the range are included. See
         `deltasql.api.changes.changes`.
         """
-        from deltasql.api.changes import changes  # late: it reads rows
+        from deltasql.api.changes import changes  # lazy import: needed only to read rows
 
         row = self.resolve(table, fresh=True)
         return changes(self, row, from_version, to_version, columns=columns, predicate=predicate)
@@ -308,7 +309,7 @@ class Catalog(BaseCatalog):
 
         `start` is "snapshot", the first version to read, or the `position` of another cursor.
         """
-        from deltasql.api.changes import ChangeCursor  # late: it reads rows
+        from deltasql.api.changes import ChangeCursor  # lazy import: needed only to read rows
 
         row = self.resolve(table, fresh=True)
         return ChangeCursor(self, row, start, columns=columns, predicate=predicate)
@@ -346,7 +347,7 @@ class Catalog(BaseCatalog):
 
         See docs/guides/migrating.md.
         """
-        from deltasql.api.catalog import importing  # late: few processes import a table
+        from deltasql.api.catalog import importing  # lazy import: few processes import a table
 
         options = importing.import_options(
             self,
@@ -389,7 +390,7 @@ class Catalog(BaseCatalog):
 
         All tables get `namespace`; without it, the folders above a table determine its namespace.
         """
-        from deltasql.api.catalog import importing  # late: few processes import a table
+        from deltasql.api.catalog import importing  # lazy import: few processes import a table
 
         options = importing.import_options(
             self,
@@ -427,7 +428,7 @@ class Catalog(BaseCatalog):
 
         `storage_options` are those of the destination. See `deltasql.export_table`.
         """
-        # late: few processes export a table
+        # lazy import: few processes export a table
         from deltasql.api.catalog.importing import storage_settings_at
         from deltasql.migrate.exporting.export import export_table
 
@@ -460,7 +461,7 @@ class Catalog(BaseCatalog):
         written to the log or the data. `source` is the table's location, or the name of a table
         that is already followed.
         """
-        from deltasql.api.catalog import authority  # late: few tables follow a log
+        from deltasql.api.catalog import authority  # lazy import: few tables are followed
 
         return authority.follow(
             self,
@@ -480,7 +481,7 @@ class Catalog(BaseCatalog):
         on_progress: Callable[[ImportProgress], None] | None = None,
     ) -> FollowReport:
         """Load the commits that were added to the log of a followed table."""
-        from deltasql.api.catalog import authority  # late: few tables follow a log
+        from deltasql.api.catalog import authority  # lazy import: few tables are followed
 
         return authority.refresh(
             self, self.mirror, name, batch_size=batch_size, on_progress=on_progress
@@ -500,7 +501,8 @@ class Catalog(BaseCatalog):
         timestamps with one commit. This commit makes stock Delta writers fail when they write to
         the table's path. If the call is interrupted, repeat it.
         """
-        from deltasql.api.catalog import authority  # late: once in the life of a table
+        # lazy import: needed once in the life of a table
+        from deltasql.api.catalog import authority
 
         return authority.cutover(
             self, self.mirror, name, verify=verify, dry_run=dry_run, on_progress=on_progress
@@ -520,7 +522,8 @@ class Catalog(BaseCatalog):
         deltasql had enabled in-commit timestamps, which make stock writers fail, they are
         disabled. No file is deleted. If the call is interrupted, repeat it.
         """
-        from deltasql.api.catalog import authority  # late: once in the life of a table
+        # lazy import: needed once in the life of a table
+        from deltasql.api.catalog import authority
 
         return authority.rollback(
             self, self.mirror, name, verify=verify, dry_run=dry_run, on_progress=on_progress

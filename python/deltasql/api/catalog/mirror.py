@@ -79,7 +79,7 @@ class Mirror:
     def names_changed(self) -> None:
         """Update the views in DuckDB catalogs after tables were created, renamed or dropped."""
         if self.mode != "off":
-            # late: few catalogs have views
+            # lazy import: few catalogs have views
             from deltasql.mirror.duckdb.refresh import refresh_catalogs
 
             refresh_catalogs(self._catalog.store, self._catalog.config)
@@ -108,7 +108,7 @@ class Mirror:
 
     def faults(self, target: PublishTarget) -> list[LogFault]:
         """Return the damaged files of one published log, as `status` finds them."""
-        from deltasql.verify.quick_check import log_faults  # late: it reads logs
+        from deltasql.verify.quick_check import log_faults  # lazy import: needed only to read logs
 
         return log_faults(self._catalog.store, target, self._storage(target))
 
@@ -172,7 +172,7 @@ class Mirror:
         on_progress: Callable[[Step], None] | None = None,
     ) -> int:
         """Run the reconciler until `stop` is set, or once; returns the number of new versions."""
-        # late: it runs in a process of its own
+        # lazy import: the reconciler usually runs in its own process
         from deltasql.mirror.publish.reconcile import Reconciler
 
         catalog = self._catalog
@@ -211,7 +211,7 @@ class Mirror:
         If another writer added a commit to the log, publishing of the table is quarantined; the
         table itself stays usable.
         """
-        # late: it reads logs and checkpoints
+        # lazy import: needed only to read logs
         from deltasql.verify.verify_log import chosen_versions, verify_table
 
         reports = []
@@ -247,7 +247,8 @@ class Mirror:
         engine: str | None,
         meter: Meter,
     ) -> Iterator[DataReport]:
-        from deltasql.verify.verify_data import verify_snapshot  # late: it reads rows
+        # lazy import: needed only to read rows
+        from deltasql.verify.verify_data import verify_snapshot
 
         catalog = self._catalog
         with open_engine(catalog.config, name=engine) as opened:
@@ -289,7 +290,8 @@ class Mirror:
         Replaced commit files are backed up in a folder. With `dry_run`, nothing is changed, and
         the report contains what would be written.
         """
-        from deltasql.verify.repair import plan_repair, repair  # late: it reads logs
+        # lazy import: needed only to read logs
+        from deltasql.verify.repair import plan_repair, repair
 
         chosen = self._writable_log(table, target)
         storage, meter = self._storage(chosen), Meter(chosen.table.full_name, on_progress)
@@ -305,7 +307,8 @@ class Mirror:
         self, table: str, *, target: str = targets.OWN, version: int | None = None
     ) -> CheckpointInfo:
         """Publish missing versions, then write a checkpoint of a version, by default the latest."""
-        from deltasql.mirror.checkpoint.write import write_checkpoint  # late: it writes Parquet
+        # lazy import: loads the Parquet writer
+        from deltasql.mirror.checkpoint.write import write_checkpoint
 
         self.publish(table)
         chosen = self._writable_log(table, target)
@@ -314,7 +317,7 @@ class Mirror:
 
     def compact_log(self, table: str, first: int, last: int) -> None:
         """Publish missing versions, then write the versions first..last as a compacted log file."""
-        from deltasql.mirror.log.compact import compact_log  # late: few logs are compacted
+        from deltasql.mirror.log.compact import compact_log  # lazy import: few logs are compacted
 
         self.publish(table)
         own = self._writable_log(table, targets.OWN)
@@ -337,7 +340,7 @@ class Mirror:
 
     def write_manifests(self, snapshot: Snapshot) -> list[str]:
         """Write `_symlink_format_manifest` for a version, for engines without Delta."""
-        # late: few tables have manifests
+        # lazy import: few tables have manifests
         from deltasql.mirror.publish.symlink_manifest import write_manifests
 
         settings = self._catalog.config.storage
@@ -347,7 +350,8 @@ class Mirror:
 
     def adopt(self, table: str) -> ForeignReport:
         """Import the commits that another writer wrote to a table's `_delta_log`."""
-        from deltasql.migrate.authority.foreign_commits import adopt  # late: it reads logs
+        # lazy import: needed only to read logs
+        from deltasql.migrate.authority.foreign_commits import adopt
 
         own = self._writable_log(table, targets.OWN)
         catalog = self._catalog
@@ -357,7 +361,8 @@ class Mirror:
 
     def reject(self, table: str, *, dry_run: bool = False) -> ForeignReport:
         """Replace commits of another writer with those in the database; the files are backed up."""
-        from deltasql.migrate.authority.foreign_commits import reject  # late: it reads logs
+        # lazy import: needed only to read logs
+        from deltasql.migrate.authority.foreign_commits import reject
 
         own = self._writable_log(table, targets.OWN)
         report = reject(self._catalog.store, own.table, self._storage(own), dry_run=dry_run)

@@ -77,7 +77,7 @@ def _answer(
     tree = parsed.tree
     if limit is not None and parsed.kind == "query":
         tree = limited(tree, limit)
-    from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # late: DuckDB is optional
+    from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # lazy import: DuckDB is optional
 
     files = {
         place: _live(catalog, tree, place, snapshot)

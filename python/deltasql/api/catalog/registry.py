@@ -70,7 +70,8 @@ def drop(catalog: BaseCatalog, name: str) -> None:
 
 def undrop(catalog: BaseCatalog, name: str) -> None:
     """Restore the most recently dropped table of this name."""
-    from deltasql.migrate.authority.rollback import refuse_undrop  # late: it reads logs
+    # lazy import: needed only to read logs
+    from deltasql.migrate.authority.rollback import refuse_undrop
 
     table = _last_dropped(catalog, name)
     refuse_undrop(catalog.store, table, catalog.config.storage)

@@ -85,7 +85,7 @@ def read_table(
     pruning: str | Sequence[Any] | None,
 ) -> pa.Table:
     """Read rows with the engine, which supports deletion vectors and column mapping."""
-    # late: it parses SQL
+    # lazy import: loads the SQL parser
     from deltasql.api.deltalake_compat.handle.scan import read_rows
 
     needed = columns if condition is None else None

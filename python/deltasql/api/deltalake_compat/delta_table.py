@@ -221,7 +221,7 @@ class DeltaTable(deltalake.DeltaTable):
                 f"the log of {self.table_uri} is not in a database: its changes are not known",
                 help="Use load_cdf(), or bring the table into a catalog.",
             )
-        from deltasql.api.changes import changes  # late: it reads rows
+        from deltasql.api.changes import changes  # lazy import: needed only to read rows
 
         return changes(
             raw.catalog, raw.row, from_version, to_version, columns=columns, predicate=predicate
@@ -232,7 +232,7 @@ class DeltaTable(deltalake.DeltaTable):
         raw = self._raw
         if raw is None:
             return super().count()
-        import pyarrow.compute as pc  # late: listing files does not need it
+        import pyarrow.compute as pc  # lazy import: listing files does not need it
 
         return int(pc.sum(raw.snapshot.file_paths()["num_records"]).as_py() or 0)
 
@@ -277,7 +277,7 @@ class DeltaTable(deltalake.DeltaTable):
         """Return rows as an Arrow table, also if pyarrow alone cannot read the table's files."""
         if partitions is not None:
             _warn_deprecated("`partitions`", "`filters`")
-        # late: it imports pyarrow.dataset
+        # lazy import: loads pyarrow.dataset
         from deltasql.api.deltalake_compat.dataset import (
             can_pyarrow_read,
             dataset_rows,
@@ -292,7 +292,7 @@ class DeltaTable(deltalake.DeltaTable):
             return read_table(raw, columns, condition, pruning)
         chosen: FilePruningPredicateType | None = partitions
         if raw is not None and partitions is None and filters is not None:
-            # late: it parses SQL
+            # lazy import: loads the SQL parser
             from deltasql.api.deltalake_compat.handle.pruning import pruning_of
 
             chosen = pruning_of(filters, raw.snapshot)

@@ -235,7 +235,7 @@ def _table(
 
 def _log_files(catalog: BaseCatalog, table: CatalogTable) -> Iterator[Check]:
     """Find damage in the published logs of a table, as `mirror status` does."""
-    from deltasql.verify.quick_check import log_faults  # late: it reads logs
+    from deltasql.verify.quick_check import log_faults  # lazy import: needed only to read logs
 
     for target in targets_of(catalog.store, table.row):
         if target.kind != DELTA:

@@ -287,7 +287,7 @@ class Staging:
         Returns deltalake's metrics. The mode `ignore` writes nothing if the table exists, and
         returns no metrics.
         """
-        # late: it loads Parquet and parses SQL
+        # lazy import: loads Parquet and the SQL parser
         from deltasql.operations import write
 
         write.check_modes(request.mode, request.schema_mode)

@@ -346,7 +346,7 @@ class MultiTableTransaction:
         engine: str | None = None,
     ) -> pa.RecordBatchReader:
         """Return the rows of `read` in batches, which must be read before the transaction ends."""
-        from deltasql.operations.read import read_rows  # late: it parses SQL
+        from deltasql.operations.read import read_rows  # lazy import: loads the SQL parser
 
         return read_rows(self.target(table, engine=engine), columns, predicate)
 
@@ -360,7 +360,7 @@ class MultiTableTransaction:
         flavour: Flavour = "datafusion",
     ) -> dict[str, int]:
         """Delete the rows that match a predicate, or all rows; returns metrics."""
-        from deltasql.operations.delete import stage_delete  # late: it parses SQL
+        from deltasql.operations.delete import stage_delete  # lazy import: loads the SQL parser
 
         target = self.target(table, engine=engine)
         return stage_delete(target, predicate, options=options, flavour=flavour)
@@ -381,7 +381,7 @@ class MultiTableTransaction:
 
         `updates` contains SQL expressions by column, `new_values` Python values by column.
         """
-        # late: they parse SQL
+        # lazy import: both load the SQL parser
         from deltasql.operations.sql.assignments import expressions_of
         from deltasql.operations.update import stage_update
 
@@ -410,7 +410,7 @@ class MultiTableTransaction:
         flavour: Flavour = "datafusion",
     ) -> Merger:
         """Return a Merger for rows: add clauses to it, then call its `execute`."""
-        # late: they parse SQL
+        # lazy import: both load the SQL parser
         from deltasql.api.transaction.merger import start_merge
         from deltasql.operations.merge.plan import MergeSpec
 
@@ -446,13 +446,13 @@ class MultiTableTransaction:
         self, table: str, checks: Mapping[str, str], *, engine: str | None = None
     ) -> None:
         """Add CHECK constraints by name; the existing rows must meet them."""
-        from deltasql.operations.alter import constraints  # late: it parses SQL
+        from deltasql.operations.alter import constraints  # lazy import: loads the SQL parser
 
         constraints.add_constraints(self.target(table, engine=engine), checks)
 
     def drop_constraint(self, table: str, name: str, *, raise_if_not_exists: bool = True) -> None:
         """Drop a CHECK constraint."""
-        from deltasql.operations.alter import constraints  # late: it parses SQL
+        from deltasql.operations.alter import constraints  # lazy import: loads the SQL parser
 
         constraints.drop_constraint(
             self.target(table), name, raise_if_not_exists=raise_if_not_exists
@@ -508,7 +508,7 @@ class MultiTableTransaction:
         `on_progress` is called with the number of files written so far and the number of all files
         to write. With `dry_run`, nothing is staged, and the result is what would be rewritten.
         """
-        from deltasql.api.transaction import maintenance  # late: it parses SQL
+        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
 
         return maintenance.optimize(
             self.target(table, engine=engine),
@@ -535,7 +535,7 @@ class MultiTableTransaction:
 
         Returns metrics. `on_progress` and `dry_run` are those of `optimize`.
         """
-        from deltasql.api.transaction import maintenance  # late: it parses SQL
+        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
 
         return maintenance.optimize(
             self.target(table, engine=engine),
@@ -556,7 +556,7 @@ class MultiTableTransaction:
         protocol_downgrade_allowed: bool = False,
     ) -> dict[str, int]:
         """Restore a table to a version or a timestamp; returns metrics."""
-        from deltasql.api.transaction import maintenance  # late: it parses SQL
+        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
 
         return maintenance.restore(
             self.target(table),
@@ -568,7 +568,7 @@ class MultiTableTransaction:
 
     def undo(self, table: str) -> dict[str, int]:
         """Undo the last commit of a table; a second undo reverts the first."""
-        from deltasql.api.transaction import maintenance  # late: it parses SQL
+        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
 
         return maintenance.undo(self.target(table), self.snapshot(table))
 
@@ -576,13 +576,13 @@ class MultiTableTransaction:
         self, table: str, *, checks: DataChecks = "counts", engine: str | None = None
     ) -> DataReport:
         """Compare the data files of a table, and their rows, with the log; nothing is changed."""
-        from deltasql.verify.verify_data import verify_data  # late: it reads rows
+        from deltasql.verify.verify_data import verify_data  # lazy import: needed only to read rows
 
         return verify_data(self.target(table, engine=engine), checks=checks)
 
     def repair(self, table: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Remove files from the log that are missing in storage; returns their names."""
-        from deltasql.operations import repair  # late: it lists files
+        from deltasql.operations import repair  # lazy import: needed only for a repair
 
         return repair.repair(self.target(table), dry_run=dry_run)
 

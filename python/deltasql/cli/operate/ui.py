@@ -61,7 +61,7 @@ def ui(
     Example:
       deltasql ui --port 0
     """
-    from deltasql.console.server import serving  # late import: optional packages
+    from deltasql.console.server import serving  # lazy import: optional packages
 
     with (
         context.open() as catalog,

@@ -44,7 +44,7 @@ def frame_alias(frame: DataFrame) -> str | None:
 def _converter(spark: SparkSession) -> Any:
     """Return the module that converts the Columns of a session."""
     if is_connect(spark):
-        from deltasql.spark.columns import connect  # late: it needs grpc
+        from deltasql.spark.columns import connect  # lazy import: needs grpc
 
         return connect
     return classic

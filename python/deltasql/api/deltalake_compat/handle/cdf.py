@@ -46,7 +46,7 @@ def load_cdf(
 
     If both versions and timestamps are given, only commits within both ranges are returned.
     """
-    from deltasql.operations.changes.feed import ChangeFeed  # late: it parses SQL
+    from deltasql.operations.changes.feed import ChangeFeed  # lazy import: loads the SQL parser
 
     check_unsigned(starting_version, ending_version)
     if columns is not None:
@@ -77,7 +77,7 @@ def load_cdf(
     def batches() -> Iterator[pa.RecordBatch]:
         if first > last:
             return
-        # late: it imports pyarrow.compute
+        # lazy import: loads pyarrow.compute
         from deltasql.engine.parquet.arrow_casts import cast_rows
 
         with open_engine(table.catalog.config) as engine:

@@ -136,7 +136,8 @@ def get_stats_columns(table: OpenTable) -> list[str] | None:
 def _listed(table: OpenTable, predicate: Pruning | None) -> pa.Table:
     if predicate is None:
         return table.listed()
-    from deltasql.api.deltalake_compat.handle.pruning import checked_pruning  # late: it parses SQL
+    # lazy import: loads the SQL parser
+    from deltasql.api.deltalake_compat.handle.pruning import checked_pruning
 
     return table.listed(checked_pruning(predicate, table.snapshot))
 

@@ -50,7 +50,7 @@ def compact_optimize(
 
     Concurrency and spilling depend on the engine's settings, not on the arguments.
     """
-    # late: it rewrites files
+    # lazy import: needed only to rewrite files
     from deltasql.operations.optimize.clustering import plan_optimize
 
     check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
@@ -83,7 +83,8 @@ def z_order_optimize(
 
     Returns metrics as JSON.
     """
-    from deltasql.operations.optimize.zorder import plan_z_order  # late: it rewrites files
+    # lazy import: needed only to rewrite files
+    from deltasql.operations.optimize.zorder import plan_z_order
 
     check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
     return _rewrite(
@@ -107,7 +108,8 @@ def _rewrite(
     post_commithook_properties: PostCommitHookProperties | None,
 ) -> str:
     """Rewrite groups of files, in one commit or in one commit per interval; returns metrics."""
-    from deltasql.operations.optimize.optimize import stage_bins  # late: it rewrites files
+    # lazy import: needed only to rewrite files
+    from deltasql.operations.optimize.optimize import stage_bins
 
     check_unsigned(interval_s)
     first = table.snapshot
@@ -190,7 +192,8 @@ def vacuum(
     keep_versions: list[int] | None = None,
 ) -> list[str]:
     """Delete files that no retained version needs; returns their names."""
-    from deltasql.api.catalog.vacuum import vacuum as vacuum_table  # late: it reads logs
+    # lazy import: needed only to read logs
+    from deltasql.api.catalog.vacuum import vacuum as vacuum_table
 
     check_flags(dry_run, enforce_retention_duration, full)
     if retention_hours is not None:

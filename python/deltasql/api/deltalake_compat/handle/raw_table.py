@@ -148,7 +148,7 @@ class RawTable(OpenTable):
         self, columns: list[str] | None = None, predicate: str | None = None
     ) -> RecordBatchReader:
         """Stream the rows that match a predicate, or all rows."""
-        # late: it parses SQL
+        # lazy import: loads the SQL parser
         from deltasql.api.deltalake_compat.handle.scan import read_rows
 
         if columns is not None:
