@@ -288,7 +288,7 @@ def split_by_cause(
 ) -> tuple[list[Difference], list[Difference]]:
     """Split differences into errors in the database and errors in the log, in this order.
 
-    The commits of the log are taken as correct. A checkpoint or checksum that differs from them is
+    The commits of the log are assumed correct. A checkpoint or checksum that differs from them is
     an error in the log. The same applies to a difference found by deltalake if it may have started
     from such a checkpoint, or if it cannot read the table at all.
     """

@@ -103,8 +103,9 @@ def _keep_refreshing(
 def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """Make the database the authority of TABLE, and block writes that bypass the catalog.
 
-    New commits of the log are loaded and verified first. Other Delta readers keep working. If the
-    command is interrupted, run it again.
+    From then on, the database decides which commits the table has, and deltasql publishes them to
+    the log, so that other Delta readers keep working. Before that, new commits of the log are
+    loaded and verified. If the command is interrupted, run it again.
 
     \b
     Example:
