@@ -157,7 +157,7 @@ def check_unsigned(*values: Any) -> None:
 
 
 def check_file_size(value: Any) -> None:
-    """Raise ValueError if a target file size is 0; None means the default size."""
+    """Raise deltalake's error if a target file size is neither a positive integer nor None."""
     if value is not None and unsigned(value) == 0:
         raise ValueError("target_file_size must be greater than 0")
 

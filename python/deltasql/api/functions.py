@@ -175,7 +175,7 @@ def rebuild(
 
     Use it if the database of a catalog was lost. The catalog may be empty or restored from an older
     backup; versions that it lacks are added. If the call is interrupted, repeat it. The default
-    root is `table.data_root`. A Catalog object stays open.
+    root is `table.data_root`. A Catalog object that is passed in stays open.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()

@@ -1,4 +1,4 @@
-"""Check a published log quickly for damage, such as that of a power loss.
+"""Check a published log quickly for damage, such as after a power loss.
 
 One listing gives the sizes of all files. Only the newest commits are compared with the database,
 and only the ends of the newest checkpoints are checked. `verify` compares everything.

@@ -90,7 +90,7 @@ class Mirror:
         """Return the published version of every target of a table, or of all tables.
 
         With `files`, each log is listed and its newest files are compared with the database, to
-        find damage such as that of a power loss. Without `files`, only the database is queried.
+        find damage, such as after a power loss. Without `files`, only the database is queried.
         """
         settings = self._catalog.config.mirror
         found = []

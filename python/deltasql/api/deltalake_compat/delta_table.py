@@ -165,8 +165,8 @@ class DeltaTable(deltalake.DeltaTable):
     ) -> dict[str, Any]:
         """Set columns of the rows that match a predicate, or of all rows; returns metrics.
 
-        A datetime in `new_values` keeps its nanoseconds in a column of nanosecond timestamps.
-        deltalake's own code converts every datetime to microseconds.
+        A datetime in `new_values` is stored correctly in a column of nanosecond timestamps, while
+        deltalake's own code converts it to a number of microseconds for every column.
         """
         raw = self._raw
         if raw is not None and new_values is not None:

@@ -57,8 +57,8 @@ def write_deltalake(
     - `predicate`: the rows that an overwrite replaces, as SQL; all rows by default
     - `schema_mode`: `merge` adds missing columns to the table, `overwrite` replaces its schema
     - `partition_by`, `name`, `description`, `configuration`: of a new table
-    - `commit_properties`: metadata of the commit; its `app_transactions` prevent that a batch is
-      written twice
+    - `commit_properties`: metadata of the commit; its `app_transactions` prevent writing the same
+      batch twice
     - `target_file_size`, `writer_properties`: size and format of the Parquet files
     - `storage_options`: options of the object store, in addition to the configuration
 

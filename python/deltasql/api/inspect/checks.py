@@ -146,7 +146,7 @@ def pool(store: Store) -> Iterator[Check]:
 
 
 def integrity(store: Store, only: str | None) -> Iterator[Check]:
-    """Compare the head of each table, or only of `only`, with the commits and files in SQL."""
+    """Compare each head with the table's commits and files; `only` selects one table."""
     checked, problems = 0, 0
     for row in store.query("head_facts"):
         name = join_table_name(row[1], row[2])

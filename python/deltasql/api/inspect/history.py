@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 _HOUR_MS = 3_600_000
-# Time ranges in which the latest commits are searched: the next one if a range has too few.
+# The latest commits are searched in these time ranges, one after another, until enough are found.
 _SPANS_MS = (_HOUR_MS, 24 * _HOUR_MS, 30 * 24 * _HOUR_MS)
 
 
