@@ -68,7 +68,7 @@ class TxnLogSchemaError(TxnLogError, SchemaMismatchError):
 
 @dataclass(eq=False, repr=False)
 class InvalidDataError(TxnLogError):
-    """Rows violate a NOT NULL column, a CHECK constraint or a generated column of the table."""
+    """Rows violate a NOT NULL or CHECK constraint, or the expression of a generated column."""
 
     default_prefix = EXPRESSION_ERROR
     default_message = "the data violates a rule of the table"

@@ -66,7 +66,7 @@ class PublishedLog:
 
 
 def unreadable(error: Exception, source: str, version: int | None = None) -> Difference:
-    """Return the difference of a log file that cannot be read, with the reason."""
+    """Return a Difference that reports a log file that cannot be read, with the reason."""
     path = getattr(error, "path", None) or getattr(error, "filename", None)
     # Messages of other libraries may contain credentials.
     reason = redact(str(error).partition("\n")[0])
@@ -113,7 +113,7 @@ def check_commits(
 
 
 def damaged_commit(version: int, name: str, size: int, expected: int | None = None) -> Difference:
-    """Return the difference of a commit file that is empty or truncated."""
+    """Return a Difference that reports an empty or truncated commit file."""
     found = "empty" if not size else f"truncated after {size:,} bytes"
     sql = None if expected is None else f"{expected:,} bytes"
     return Difference("damaged", version, name, None, sql, found, "json")

@@ -39,7 +39,8 @@ Facts = dict[str, Any]
 _REAL = ("float", "double")
 # Timestamps in statistics are truncated to milliseconds.
 _MILLISECOND = timedelta(milliseconds=1)
-# Each unreadable file costs a few scans. With this many, the cause is not in the files.
+# Finding an unreadable file takes a few scans. After this many, the other files of a failed scan
+# are reported as unchecked.
 _MOST_UNREADABLE = 100
 _TOGETHER = 5000  # files that one query reads
 

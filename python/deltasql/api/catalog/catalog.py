@@ -455,7 +455,7 @@ class Catalog(BaseCatalog):
         batch_size: int | None = None,
         on_progress: Callable[[ImportProgress], None] | None = None,
     ) -> FollowReport:
-        """Add a read-only index of a Delta table that others write, and bring it up to date.
+        """Add a read-only index of a Delta table that other programs write, or update the index.
 
         The first call loads the whole log, later calls load only new commits. Nothing is ever
         written to the log or the data. `source` is the table's location, or the name of a table

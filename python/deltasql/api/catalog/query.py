@@ -42,7 +42,7 @@ def query(
     The SQL is DuckDB's, limited to SELECT, WITH, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES.
     `crm.sales` is a table of a namespace, `sales@3` a version of a table, `sales@'2024-05-01'` a
     table at a timestamp. All tables without a version are read at the same point in time. The
-    query can read no other file, and nothing from the network. `limit` is the maximum number of
+    query cannot read other files or use the network. `limit` is the maximum number of
     rows, `timeout` is the maximum number of seconds, `batch_rows` is the maximum number of rows
     in a batch, at least 2,048.
 

@@ -198,7 +198,7 @@ class Inspect:
         return history.history(self._catalog, name, operation=operation, limit=limit, cursor=cursor)
 
     def first_version(self, name: str) -> int:
-        """Return the first available version; above 0 if an imported log had been cleaned up."""
+        """Return the first available version; above 0 if an imported log lacked old versions."""
         table_id = self._catalog.resolve(name, fresh=True).table_id
         return int(self._catalog.store.query("version_bounds", table_id=table_id)[0][0])
 

@@ -435,11 +435,11 @@ class MultiTableTransaction:
         columns_of_table.set_column_metadata(self.target(table), column, metadata)
 
     def rename_column(self, table: str, column: str, new_name: str) -> None:
-        """Rename a column by column mapping, without rewriting data files."""
+        """Rename a column with column mapping, without rewriting data files."""
         columns_of_table.rename_column(self.target(table), column, new_name)
 
     def drop_columns(self, table: str, names: str | Sequence[str]) -> None:
-        """Drop columns by column mapping, without rewriting data files."""
+        """Drop columns with column mapping, without rewriting data files."""
         columns_of_table.drop_columns(self.target(table), _list(names))
 
     def add_constraint(

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile
     from deltasql.snapshot.snapshot import Snapshot
 
-_IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"  # properties that belong to the log of the source
+# Part of the names of in-commit timestamp properties, which belong to the log of the source.
+_IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"
 
 
 def create_or_replace(

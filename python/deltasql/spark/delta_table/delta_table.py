@@ -262,7 +262,7 @@ class DeltaTable:
     def vacuum(
         self, retentionHours: float | None = None, *, on_progress: OnProgress | None = None
     ) -> DataFrame:
-        """Delete files that no version in the retention period needs, and unknown files.
+        """Delete files that no version in the retention period needs, and files not in the log.
 
         A period that is shorter than the table's retention raises an error, unless the session
         setting `spark.databricks.delta.retentionDurationCheck.enabled` is false. A table with many

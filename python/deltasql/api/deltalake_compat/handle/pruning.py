@@ -30,7 +30,7 @@ _NO_FUNCTIONS = (exp.Connector, exp.Cast, exp.Case, exp.If)
 def checked_pruning(
     predicate: str | Sequence[Any] | exp.Expr, snapshot: Snapshot
 ) -> str | Sequence[Any] | exp.Expr:
-    """Return a predicate with the meaning that it has in `delete` and `update`.
+    """Return a predicate that is parsed by the same rules as in `delete` and `update`.
 
     Raises an error for a predicate or value that deltalake does not accept for data skipping.
     """
