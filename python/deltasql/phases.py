@@ -34,24 +34,24 @@ CommitPhase = Literal[
     "ratified",  # COMMIT was acknowledged
     "publishing",  # the commit file of one table is about to be written
     "published",  # the commit file is written
-    "recorded",  # the publication is recorded in SQL
+    "recorded",  # the publication is recorded in the database
 ]
-# Work that follows some published versions.
+# Work of the mirror that is done after some of the published versions.
 MirrorPhase = Literal[
     "copied",  # at a replica: the data files of a commit are copied, its commit file is not written
     "checkpointing",  # a checkpoint is about to be written
     "checkpointed",  # the checkpoint is written, but not `_last_checkpoint`
     "cleaning",  # expired log files are about to be deleted
 ]
-# The authority changes: from the log to SQL (cutover), or from SQL to the log (rollback).
+# The authority moves from the log to the database (cutover), or back to the log (rollback).
 HandOverPhase = Literal[
     "claimed",  # the id of the cutover commit is recorded
     "handing over",  # the cutover commit is about to be written to the log
-    "handed over",  # it is in the log, but not committed in SQL yet
-    "taken over",  # SQL is the authority
+    "handed over",  # the cutover commit is in the log, but not in the database yet
+    "taken over",  # the database is the authority
     "left",  # the table is removed from the catalog
     "giving back",  # the commit that allows other writers again is about to be written
-    "given back",  # that commit is in the log
+    "given back",  # the commit that allows other writers again is in the log
 ]
 Phase = WritePhase | CommitPhase | MirrorPhase | HandOverPhase
 WRITE_PHASES: tuple[WritePhase, ...] = WritePhase.__args__  # type: ignore[attr-defined]
@@ -63,14 +63,14 @@ _hook: Callable[[str], None] | None = None
 
 
 def reached(phase: Phase) -> None:
-    """Call the hook, if there is one."""
+    """Call the hook that `hooked` has set, if there is one."""
     if _hook is not None:
         _hook(phase)
 
 
 @contextmanager
 def hooked(hook: Callable[[str], None]) -> Iterator[None]:
-    """Call a function at every point that is reached in the block."""
+    """Call `hook` with the name of every point that the code in the block reaches."""
     global _hook
     before, _hook = _hook, hook
     try:

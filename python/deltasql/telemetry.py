@@ -108,7 +108,7 @@ logging.getLogger("deltasql").addHandler(logging.NullHandler())
 
 
 def log(logger: logging.Logger, level: int, event: str, **fields: object) -> None:
-    """Log one event with its fields; secrets are masked by field name and by format."""
+    """Log one event with its fields; mask secrets, which are found by field name and by format."""
     if not logger.isEnabledFor(level):
         return
     safe = {name: _safe(name, value) for name, value in fields.items()}

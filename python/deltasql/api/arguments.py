@@ -1,4 +1,4 @@
-"""Checks of arguments that raise the errors of deltalake's Rust code."""
+"""Check arguments, and raise the same errors as deltalake's Rust code."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LARGEST_UNSIGNED = 2**64 - 1
 
 
 def check_text(value: Any) -> None:
-    """Refuse a value that is not a string."""
+    """Raise TypeError if the value is not a string."""
     if not isinstance(value, str):
         raise _wrong_type(value, "str")
 
 
 def check_texts(*values: Any) -> None:
-    """Refuse values that are neither strings nor None.
+    """Raise TypeError if a value is neither a string nor None.
 
     >>> check_texts(5)
     Traceback (most recent call last):
@@ -39,7 +39,7 @@ def check_texts(*values: Any) -> None:
 
 
 def check_flags(*values: Any) -> None:
-    """Refuse values that are not bool: the string "false" would count as true.
+    """Raise TypeError if a value is not a bool, because the string "false" would count as true.
 
     >>> check_flags("false")
     Traceback (most recent call last):
@@ -53,7 +53,7 @@ def check_flags(*values: Any) -> None:
 
 
 def check_sequence(value: Any, kind: type) -> None:
-    """Refuse a value that is not a sequence of instances of `kind`; a string is refused too."""
+    """Raise TypeError if the value is not a sequence of `kind`; a string is not accepted either."""
     if isinstance(value, str):
         raise TypeError("Can't extract `str` to `Vec`")
     if not isinstance(value, Sequence):
@@ -64,7 +64,7 @@ def check_sequence(value: Any, kind: type) -> None:
 
 
 def check_names(value: Any) -> None:
-    """Refuse a value that is neither a string, a sequence of strings nor None."""
+    """Raise TypeError if the value is not a string, a sequence of strings or None."""
     if value is None or isinstance(value, str):
         return
     if not isinstance(value, Sequence):
@@ -73,28 +73,28 @@ def check_names(value: Any) -> None:
 
 
 def check_mapping(value: Any) -> None:
-    """Refuse a value that is not a mapping from strings to strings or None."""
+    """Raise TypeError if the value is not a mapping from strings to strings or None."""
     if not isinstance(value, Mapping):
         raise _wrong_type(value, "dict")
     check_texts(*value.keys(), *value.values())
 
 
 def check_options(value: Any) -> None:
-    """Refuse a value that is not a mapping from strings to strings."""
+    """Raise TypeError if the value is not a mapping from strings to strings."""
     check_mapping(value)
     for each in (*value.keys(), *value.values()):
         check_text(each)
 
 
 def check_schema(value: Any) -> None:
-    """Refuse a value that cannot be converted to a schema."""
+    """Raise ValueError if the value cannot be converted to a schema."""
     readable = isinstance(value, str | StructType) or hasattr(value, "jsonValue")
     if not readable and not hasattr(value, "__arrow_c_schema__"):
         raise ValueError("Expected an object with dunder __arrow_c_schema__")
 
 
 def check_file_actions(actions: Any, mode: str) -> None:
-    """Refuse file actions that deltalake does not accept for a write, with its error types."""
+    """Raise deltalake's error if a write cannot commit these file actions."""
     if not isinstance(actions, Sequence) or isinstance(actions, str | bytes):
         raise TypeError(f"'{type(actions).__name__}' object is not an instance of 'Sequence'")
     removed = []
@@ -120,7 +120,7 @@ def check_file_actions(actions: Any, mode: str) -> None:
 
 
 def check_add_actions(actions: Any) -> None:
-    """Refuse actions of a new table that do not add files, with deltalake's error types."""
+    """Raise deltalake's error if an action of a new table does not add a file."""
     for each in actions:
         if isinstance(each, RemoveAction):
             raise TypeError("failed to extract field PyAddAction.size")
@@ -133,7 +133,7 @@ def _missing_field(action: object) -> str | None:
 
 
 def unsigned(value: Any) -> int:
-    """Return a number that must not be negative; errors are those of deltalake.
+    """Return a non-negative integer, or raise deltalake's error for another value.
 
     A number above the range of a signed 64-bit integer is reduced to its maximum.
 
@@ -150,14 +150,14 @@ def unsigned(value: Any) -> int:
 
 
 def check_unsigned(*values: Any) -> None:
-    """Refuse values that are neither non-negative integers nor None."""
+    """Raise deltalake's error if a value is neither a non-negative integer nor None."""
     for value in values:
         if value is not None:
             unsigned(value)
 
 
 def check_file_size(value: Any) -> None:
-    """Refuse a target file size that is not a positive number or None."""
+    """Raise deltalake's error if a target file size is neither a positive integer nor None."""
     if value is not None and unsigned(value) == 0:
         raise ValueError("target_file_size must be greater than 0")
 

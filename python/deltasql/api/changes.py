@@ -1,4 +1,4 @@
-"""Change feeds of any table: the changes of given versions, and a cursor with a position."""
+"""Changes of any table: the changes of a range of versions, and a cursor that can resume."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Position:
     """The UUID of the table, which distinguishes it from a later table of the same name."""
     version: int
     snapshot_files: int | None = None
-    """How many files of the snapshot were returned; None when all of it was returned."""
+    """How many files of the snapshot were returned; None if the whole snapshot was returned."""
 
     def dump(self) -> str:
         known = {name: value for name, value in asdict(self).items() if value is not None}

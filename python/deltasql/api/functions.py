@@ -127,12 +127,12 @@ def export_table(
     config: Config | None = None,
     **settings: Any,
 ) -> ExportReport:
-    """Write versions of a table to an empty folder or bucket, as a table any Delta reader opens.
+    """Write versions of a table to an empty location, as a table that any Delta reader can open.
 
     `version` is the last version to export, by default the latest (or `?version=` of the URI);
-    `from_version` is the first, by default the oldest that is available. Without `with_data` the
-    new table refers to the data files of the table by their URLs. `storage_options` are those of
-    the destination.
+    `from_version` is the first, by default the oldest that is available. With `with_data`, the data
+    files are copied; otherwise the new table refers to the existing files by their URLs.
+    `storage_options` are those of the destination.
 
     >>> import tempfile, pyarrow as pa
     >>> from deltasql import connect
@@ -173,9 +173,9 @@ def rebuild(
 ) -> RebuildReport:
     """Load every Delta table below the roots into a catalog, with all versions of its log.
 
-    Use it when the database of a catalog was lost. The catalog may be empty, or restored from an
-    older backup: its versions are kept, missing ones are added. Repeat it after an interruption.
-    The default root is `table.data_root`. A catalog that is passed open stays open.
+    Use it if the database of a catalog was lost. The catalog may be empty or restored from an older
+    backup; versions that it lacks are added. If the call is interrupted, repeat it. The default
+    root is `table.data_root`. A Catalog object that is passed in stays open.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -185,7 +185,8 @@ def rebuild(
     >>> deltasql.DeltaTable(f"deltasql://sqlite/{folder.name}/new.db?table=orders").count()
     1
     """
-    from deltasql.migrate.rebuild import rebuild_catalog  # late: the other functions do without it
+    # lazy import: the other functions do not need it
+    from deltasql.migrate.rebuild import rebuild_catalog
 
     if isinstance(uri, Catalog):
         opening: AbstractContextManager[Catalog] = nullcontext(uri)
@@ -215,11 +216,11 @@ def _configured_root(config: Config) -> list[str]:
 def mirror_duckdb(
     catalog: str | DeltaSqlUri | Catalog, path: str | Path, *, tables: Sequence[str] | None = None
 ) -> dict[str, int]:
-    """Keep a DuckDB file in which every table is a view over its current rows.
+    """Create a DuckDB file in which every table is a view of its current rows.
 
-    The file is created now and updated after each commit, like the published log; plain DuckDB
-    reads it. Returns the versions of the views by table. With `tables` the file has views of
-    these alone, otherwise of all tables, including those created later.
+    Any DuckDB client can read the file. Like the published log, it is updated after each commit.
+    With `tables`, the file has views of these tables only, otherwise of all tables, including those
+    created later. Returns the version of each view by table.
 
     >>> import tempfile, deltasql, duckdb, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -231,7 +232,7 @@ def mirror_duckdb(
     ...     db.execute("SELECT sum(id) FROM sales").fetchall()
     [(3,)]
     """
-    # late: DuckDB is optional
+    # lazy import: DuckDB is optional
     from deltasql.mirror.duckdb.refresh import Choice, refresh
     from deltasql.mirror.publish.targets import add_catalog_file
 
@@ -241,7 +242,7 @@ def mirror_duckdb(
     rows = None if tables is None else [opened.resolve(name, fresh=True) for name in tables]
     chosen = None if rows is None else frozenset(row.table_id for row in rows)
     shown = refresh(opened.store, location, opened.config, Choice(chosen))
-    # Register the file last: if it cannot be written, later commits must not try it again.
+    # Register the file last: if it cannot be written now, later commits must not try to update it.
     add_catalog_file(opened.store, location, rows, shown.versions)
     if shown.errors:
         names = ", ".join(sorted(str(error.table) for error in shown.errors.values()))
@@ -258,14 +259,14 @@ def mirror_duckdb(
 def examine(
     uri: str | DeltaSqlUri, config: Config | None = None, *, table: str | None = None
 ) -> DoctorReport:
-    """Check the catalog of a URI, without creating or migrating it.
+    """Check the catalog of a URI for problems, without creating or migrating it.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> [check.detail for check in examine(f"deltasql://sqlite/{folder.name}/meta.db").checks]
     ['there is no catalog yet']
     """
-    # late: few processes need reports
+    # lazy import: few processes need reports
     from deltasql.api.inspect.checks import FAILURE, Check, unreachable
     from deltasql.api.inspect.doctor import DoctorReport, doctor
 

@@ -1,1 +1,1 @@
-"""The command line: it calls the API and nothing below it."""
+"""The command line. It calls `deltasql.api`, and not the layers below it."""

@@ -1,4 +1,4 @@
-"""Command groups: commands are loaded on use, and errors suggest the nearest name."""
+"""Command groups. A command is loaded when it is used, and an error suggests the nearest name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Commands(click.Group):
-    """A group that suggests the nearest command and prints our errors without a traceback."""
+    """A group that suggests the nearest command and prints errors without a traceback."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -80,7 +80,7 @@ class LazyCommands(Commands):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run a command line; in standalone mode exit with its code."""
+        """Run a command line; in standalone mode, exit the process with its exit code."""
         run = super().main
         if not standalone_mode:
             return run(args, prog_name, complete_var, standalone_mode=False, **extra)
@@ -122,7 +122,7 @@ def put_example_last(command: click.Command) -> None:
 
 
 def error_text(error: Exception, *, verbose: int = 0) -> str:
-    """Return the text of an error for the user, with its help line if there is one."""
+    """Return the message of an error for the user, with its help line if there is one."""
     from deltasql.exceptions import TxnLogError, TxnLogStorageError
     from deltasql.exceptions.redaction import redact
 

@@ -18,7 +18,7 @@ _MOST = 1000  # a longer list of completions is not useful
 
 
 class TableName(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
-    """A parameter that is a table name, completed from the tables of the catalog."""
+    """A parameter that is a table name; it is completed with the tables of the catalog."""
 
     name = "table"
 
@@ -40,8 +40,9 @@ TABLE = TableName()
 def completion(shell: str) -> None:
     """Print a shell script that completes commands, options and table names.
 
-    Put `eval "$(deltasql completion bash)"` into ~/.bashrc, the same with zsh into ~/.zshrc, or
-    write the output for fish to ~/.config/fish/completions/deltasql.fish.
+    For bash, put `eval "$(deltasql completion bash)"` into ~/.bashrc. For zsh, put the same line
+    with `zsh` into ~/.zshrc. For fish, write the output to
+    ~/.config/fish/completions/deltasql.fish.
 
     \b
     Example:
@@ -55,7 +56,7 @@ def completion(shell: str) -> None:
 
 
 def _known_tables(ctx: click.Context) -> list[str]:
-    """List the tables of the catalog that is given on the command line typed so far."""
+    """List the tables of the catalog that the command line, as typed so far, selects."""
     context: Context | None = ctx.obj
     if context is not None:  # `deltasql shell` has opened the catalog
         with context.open() as catalog:

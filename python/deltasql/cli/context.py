@@ -1,4 +1,4 @@
-"""What every command gets: the catalog to open, how to print, how to log, and exit codes."""
+"""What every command uses: the catalog, the output format, logging and exit codes."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Context:
     def open_at(
         self, uri: str | None, *, create: bool = False
     ) -> Iterator[tuple[Catalog, str | None]]:
-        """Open the catalog at `uri`, or else that of the options; yield it and the URI's table."""
+        """Open the catalog at `uri`, or that of the options; yield it and the table in `uri`."""
         if uri is None and self.held is not None:
             yield self.held, None
             return
-        # Late import: `deltasql --help` must start fast.
+        # Lazy import: `deltasql --help` must start fast.
         from deltasql.api.catalog.connect import connect, open_existing
         from deltasql.uri import is_deltasql_uri, parse_uri
 
@@ -72,7 +72,7 @@ class Context:
 
     @contextmanager
     def open_table(self, table: str) -> Iterator[tuple[Catalog, str]]:
-        """Open the catalog of a table that is given by its name or by a URI."""
+        """Open the catalog of a table, which is given as a name or as a URI."""
         from deltasql.uri import is_deltasql_uri, parse_uri
 
         if not is_deltasql_uri(table):
@@ -111,14 +111,14 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        # Late import: most commands log nothing.
+        # Lazy import: most commands log nothing.
         from deltasql.exceptions.redaction import redact
 
         return redact(super().format(record))
 
 
 def configure_logging(ctx: click.Context) -> None:
-    """Log to stderr as the options say; called again if they are given after the command.
+    """Log to stderr according to the options; called again if options follow the command.
 
     `--verbose` sets the level of deltasql's loggers only.
     """
@@ -133,7 +133,7 @@ def configure_logging(ctx: click.Context) -> None:
         root.addHandler(_handler)
     _handler.setFormatter(_formatter(context.log_format))
     logging.getLogger("deltasql").setLevel(_LOG_LEVELS[min(context.verbose, 2)])
-    # The pool logs a warning for every attempt; the error at the end says the same.
+    # The pool logs a warning for every attempt, and the final error contains the same message.
     logging.getLogger("psycopg.pool").setLevel(
         logging.WARNING if context.verbose else logging.ERROR
     )

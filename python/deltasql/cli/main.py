@@ -90,7 +90,7 @@ def main(
 ) -> None:
     """The Delta Lake transaction log, in a database you already run.
 
-    The catalog is taken from --uri, --catalog or DELTASQL_URI. Results go to stdout, messages to
+    The catalog is given by --uri, --catalog or DELTASQL_URI. Results go to stdout, messages to
     stderr. Exit codes: 0 success, 1 a check found a problem or a prompt was declined, 2 wrong
     usage, 3 the command failed, 130 interrupted by Ctrl-C.
 

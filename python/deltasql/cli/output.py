@@ -28,7 +28,7 @@ T = TypeVar("T")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("table", "json", "ndjson", "csv", "yaml", "markdown")
 _PAGE = 1000
-_RESULT_ROWS = 1000  # rows of a query that table and markdown print without --limit
+_RESULT_ROWS = 1000  # the formats table and markdown print this many rows without --limit
 
 
 class Report(Protocol):
@@ -59,7 +59,7 @@ class Output:
         return _RESULT_ROWS if self.format in ("table", "markdown") else None
 
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-        """Print rows: these columns, or in JSON and YAML all fields."""
+        """Print rows with these columns; JSON and YAML contain all fields."""
         if self.format == "json":
             echo(json.dumps([*map(dict, rows)], indent=2, default=_text))
         elif self.format == "ndjson":
@@ -77,7 +77,7 @@ class Output:
             self._table(rows, columns)
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """Print one object: as JSON or YAML, or as rows of key and value."""
+        """Print one object as JSON or YAML, or as one row per key."""
         if self.format in ("json", "ndjson"):
             indent = 2 if self.format == "json" else None
             echo(json.dumps(dict(record), indent=indent, default=_text))
@@ -135,10 +135,10 @@ class Output:
             title = Text(visible(self._title(column)))
             table.add_column(title, justify="right" if numbers else "left")
         for row in rows:
-            # As Text: rich would read a name in brackets as markup.
+            # Use Text, because rich would read a name in brackets as markup.
             cells = (visible(self._cell(row.get(column))) for column in columns)
             table.add_row(*map(Text, cells))
-        # Without a terminal, do not wrap or cut values: scripts need them whole.
+        # If stdout is not a terminal, do not wrap or cut values: scripts need the whole values.
         width = None if sys.stdout.isatty() else 10_000
         Console(file=sys.stdout, width=width, no_color=not self.color, highlight=False).print(table)
 
@@ -157,9 +157,9 @@ class Output:
 
 
 def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
-    """Print a text; control characters are escaped if the output is a terminal."""
+    """Print a string; control characters are escaped if the output is a terminal."""
     stream = sys.stderr if err else sys.stdout
-    # color=True: otherwise click would also remove escape codes from piped data.
+    # Set color=True, because click would otherwise remove escape codes from piped data.
     click.echo(visible(text) if stream.isatty() else text, nl=nl, err=err, color=True)
 
 
@@ -266,7 +266,7 @@ def plain(value: Any) -> Any:
 
 
 def _values(result: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
-    from deltasql.engine.inputs import python_values  # late import: it loads Arrow
+    from deltasql.engine.inputs import python_values  # lazy import: loads Arrow
 
     for batch in result:
         yield from zip(*map(python_values, batch.columns), strict=True)

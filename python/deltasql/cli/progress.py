@@ -33,7 +33,7 @@ class Step:
 
 
 def of_import(progress: ImportProgress) -> Step:
-    """Return the progress of an import: commits while they are loaded, and files per second."""
+    """Return the progress of an import: the loaded commits, and the rate in files per second."""
     title = f"{progress.table or progress.source}: {progress.phase}"
     if progress.phase != "loading":
         return Step(title, 0, None)
@@ -66,7 +66,7 @@ def of_rebuild(table: RebuiltTable) -> Step:
 
 
 def of_mirror(step: MirrorStep) -> Step:
-    """Return the progress of a reconciler for the table it published last."""
+    """Return the progress of a reconciler at the table that it published last."""
     done = step.version + 1
     return Step(f"{step.table}: publishing", done, done + step.pending)
 
@@ -128,7 +128,7 @@ def busy(title: str, *, color: bool = True) -> Iterator[None]:
 
 
 def rate_text(per_second: float, unit: str) -> str:
-    """Return a rate as text; empty if it is not known.
+    """Return a rate as a string; the string is empty if the rate is not known.
 
     >>> rate_text(51234.5, "files"), rate_text(0.25, "commits"), rate_text(0, "files")
     ('51,234 files/s', '0.2 commits/s', '')
@@ -140,7 +140,7 @@ def rate_text(per_second: float, unit: str) -> str:
 
 
 def facts_text(step: Step) -> str:
-    """Return the counts, the rate and the remaining time of a step as text.
+    """Return the counts, the rate and the remaining time of a step as a string.
 
     >>> facts_text(Step("loading", 500, 1500, "8,498 files/s", 3725))
     '500 of 1,500, 8,498 files/s, 1:02:05 left'
@@ -166,5 +166,5 @@ def _bar(*, color: bool) -> Progress:
         TimeElapsedColumn(),
         TextColumn("{task.fields[facts]}", markup=False),
         console=Console(stderr=True, no_color=not color),
-        transient=True,  # the bar is removed at the end; the report follows
+        transient=True,  # the bar is removed at the end, because the report is printed next
     )

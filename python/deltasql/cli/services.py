@@ -25,7 +25,7 @@ def stopping() -> Iterator[threading.Event]:
     """Yield an event that SIGTERM and Ctrl-C set; a second signal raises KeyboardInterrupt.
 
     A thread sets the event, not the signal handler. The handler runs in the main thread, which may
-    be waiting for the event and hold its lock: setting the event there would deadlock.
+    be waiting for the event and hold the event's lock. Setting the event there would deadlock.
     """
     stop = threading.Event()
     read_end, write_end = os.pipe()
@@ -34,7 +34,7 @@ def stopping() -> Iterator[threading.Event]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        if len(received) > 1:  # the command does not check the event
+        if len(received) > 1:  # the command did not react to the event
             raise KeyboardInterrupt
 
     # Python writes the signal number to this pipe; the thread reads it.

@@ -23,7 +23,7 @@ def problem(
     given: Mapping[str, Any],
     sources: Mapping[str, str],
 ) -> TxnLogConfigError:
-    """Return the error for the first wrong key, with the number of other wrong keys."""
+    """Return the error for the first wrong key; it also reports how many other keys are wrong."""
     first, *others = error.errors(include_url=False, include_context=True)
     path = [str(part) for part in first["loc"]]
     key = ".".join(path)
@@ -44,7 +44,7 @@ def problem(
     shown = "" if value is None or is_secret_name(key) or _hides(found) else f" {value!r}"
     reason = ""
     if first["type"] == "value_error":
-        # A rule for several keys of a section: there is no allowed range for one key.
+        # A rule about several keys of a section: no single key has an allowed range.
         reason, allowed = first["msg"].removeprefix("Value error, "), None
     message = f"setting {key}{shown} is not allowed{f': {reason}' if reason else ''}{more}"
     return TxnLogConfigError(
@@ -68,7 +68,7 @@ def known_keys(model: type[BaseModel]) -> list[str]:
 
 
 def field_at(model: type[BaseModel], path: list[str]) -> FieldInfo | None:
-    """Return the field of a path; for a path into a dict, the field of the dict."""
+    """Return the field at a path; if the path leads into a dict, the field that is the dict."""
     found = model.model_fields.get(path[0]) if path else None
     if found is None:
         return None

@@ -15,7 +15,7 @@ from pydantic import (
 
 
 def _as_text(value: object) -> object:
-    """Convert numbers and booleans of TOML and YAML to the text that object stores expect."""
+    """Convert numbers and booleans of TOML and YAML to the strings that object stores expect."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -32,7 +32,7 @@ SecretText = Annotated[SecretStr, BeforeValidator(_as_text)]
 class Section(BaseModel):
     """An immutable group of settings that rejects unknown keys."""
 
-    # Pydantic's errors must not contain the input: it may be a secret.
+    # Pydantic's errors must not contain the input, because it may be a secret.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
@@ -245,13 +245,13 @@ class StorageSettings(Section):
         return {name: value.get_secret_value() for name, value in chosen.items()}
 
     def identity(self) -> tuple[object, ...]:
-        """Return a dict key that distinguishes settings; it contains secrets, so never show it."""
+        """Return a dict key for these settings; it contains secrets, so never show it."""
         places = {place: self.plain_options(place) for place in sorted(self.locations)}
         return (self.timeout_s, self.retries, repr(self.plain_options()), repr(places))
 
 
 DEFAULT_ISOLATION_LEVEL: Final = "WriteSerializable"
-"""The isolation level of a table without one in its properties and the configuration."""
+"""The isolation level of a table if neither its properties nor the configuration set one."""
 
 
 class TableSettings(Section):

@@ -41,10 +41,10 @@ class Layer:
 
 
 def environment(settings: type[BaseModel]) -> Layer:
-    """Read `DELTASQL_SECTION__KEY`; unknown sections are kept, so that validation rejects them."""
+    """Read `DELTASQL_SECTION__KEY`; keep unknown sections, so that validation rejects them."""
     if not any(name.upper().startswith(PREFIX) for name in os.environ):
         return Layer("environment", {})
-    # Imported here: it imports asyncio and argparse, and most processes have no such variable.
+    # Lazy import: it imports asyncio and argparse, and most processes have no such variable.
     from pydantic_settings import EnvSettingsSource, SettingsError
 
     # EnvSettingsSource only uses the fields of the class, so any model works.
@@ -70,7 +70,7 @@ def environment(settings: type[BaseModel]) -> Layer:
 
 
 def files(path: str | Path | None) -> list[Layer]:
-    """Read the existing files, in order of precedence; a requested file must exist."""
+    """Read the existing files in order of precedence; raise if a requested file does not exist."""
     layers = []
     requested = path or os.environ.get("DELTASQL_CONFIG")
     if requested:
@@ -84,7 +84,7 @@ def files(path: str | Path | None) -> list[Layer]:
 
 
 def fingerprint() -> tuple[object, ...]:
-    """Return a value that changes if a source may have changed: variables, files, folder."""
+    """Return a value that changes if variables, files or the working directory may have changed."""
     variables, places = _of_variables()
     return (os.getcwd(), variables, *[_stamp(place) for place in places])
 
@@ -97,7 +97,7 @@ def _of_variables() -> tuple[object, list[str]]:
     everything = getattr(os.environ, "_data", None)
     if _seen is not None and everything is not None and _seen[0] == everything:
         return _seen[1:]
-    # Use one copy: the next call finds what another thread changes from now on.
+    # Use one copy of the environment. If another thread changes it now, the next call detects it.
     before = dict(os.environ if everything is None else everything)
     values = {os.fsdecode(name): os.fsdecode(value) for name, value in before.items()}
     names = [name for name in values if name[: len(PREFIX)].upper() == PREFIX]
@@ -185,7 +185,7 @@ def _read(path: Path, why: str) -> Layer:
             f"{path} is not UTF-8", source=str(path), help="save it as UTF-8."
         ) from error
     except (ValueError, AttributeError, RecursionError):
-        # A number with too many digits, an impossible date, a value that contains itself.
+        # Causes: a number with too many digits, an impossible date, a value that contains itself.
         raise TxnLogConfigError(
             f"{path} has a value that cannot be parsed, or is nested too deep",
             source=str(path),

@@ -253,7 +253,7 @@ def _sign_out(request: PageRequest) -> Response:
 
 
 def _internal_error(request: PageRequest, error: Exception) -> Response:
-    """Log an unexpected error under a number, and show that number to the user."""
+    """Log an unexpected error with a number, and show that number to the user."""
     number = secrets.token_hex(4)
     _log.error("page failed: %s (%s)", request.http.url.path, number, exc_info=error)
     return request.error_page(
@@ -262,7 +262,7 @@ def _internal_error(request: PageRequest, error: Exception) -> Response:
 
 
 class _Guarded:
-    """Refuses unknown Host headers, and adds the security headers to every response."""
+    """Rejects requests with an unknown Host header, and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, console: Console) -> None:
         self._app, self._console = app, console

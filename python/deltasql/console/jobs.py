@@ -59,9 +59,9 @@ class Jobs:
         self._guard = threading.Lock()
 
     def start(self, title: str, table: str, page: str, work: Work) -> Job:
-        """Start a job, or return the job that the same page started and that still runs.
+        """Start a job; if a job of the same page is still running, return that job instead.
 
-        That job may do other work: compare its title.
+        The running job may do different work, so compare its title.
         """
         with self._guard:
             for known in self._jobs.values():

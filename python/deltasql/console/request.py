@@ -29,7 +29,7 @@ _KEEP_REPORT_S = 30.0
 
 
 class DoctorReports:
-    """The latest report of `doctor`. All checks together are slow, so visitors share one report."""
+    """The latest report of `doctor`, which all visitors share, because running it is slow."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

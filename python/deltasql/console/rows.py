@@ -15,7 +15,7 @@ from deltasql.console.values import is_interval, plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BATCH_ROWS = 2048  # DuckDB's smallest batch: limits are checked after each batch
+BATCH_ROWS = 2048  # DuckDB's smallest batch, because limits are checked after each batch
 MAX_BYTES = 64 * 2**20
 MAX_CSV_ROWS = 1_000_000
 MAX_CSV_BYTES = 2**30
@@ -36,7 +36,7 @@ _PLAIN = (
 
 @dataclass(frozen=True, slots=True)
 class LimitedRows:
-    """The first rows of a result; `is_truncated` if the rest exceeds the size limit."""
+    """The first rows of a result; `is_truncated` if the size limit left rows out."""
 
     rows: pa.Table
     is_truncated: bool
@@ -76,7 +76,7 @@ class CsvFile:
 def as_csv(result: pa.RecordBatchReader) -> CsvFile:
     """Write a result to CSV up to the limits of rows and bytes.
 
-    The query must have asked for one row above the row limit, to show that the result is longer.
+    The query must request one row more than the row limit, so that a longer result is detected.
     """
     file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - `CsvFile.parts` closes it
     schema = pa.schema([pa.field(each.name, _csv_type(each.type)) for each in result.schema])

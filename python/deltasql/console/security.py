@@ -52,7 +52,7 @@ class Visitor:
 
 
 class AccessControl:
-    """Checks requests; it has the token and the sessions that were started with it."""
+    """Checks requests; it holds the token and the sessions that were started with the token."""
 
     def __init__(
         self, *, token: str | None, hosts: Iterable[str], token_to_read: bool = False
@@ -104,7 +104,7 @@ class AccessControl:
         return kind.casefold() == "bearer" and self.is_token(given.strip())
 
     def is_token(self, given: str) -> bool:
-        """Return whether a text is the token, compared in constant time."""
+        """Return whether a string is the token; the comparison takes constant time."""
         return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
 
     def is_csrf_token(self, visitor: Visitor, given: str) -> bool:
@@ -112,7 +112,7 @@ class AccessControl:
         return hmac.compare_digest(given.encode(), visitor.csrf.encode())
 
     def start_session(self) -> Visitor:
-        """Start a session after the token was given; its id is new, against session fixation."""
+        """Start a session after the token was given; its id is new, to prevent session fixation."""
         session = secrets.token_urlsafe(32)
         with self._guard:
             if len(self._sessions) >= _MAX_SESSIONS:
@@ -138,13 +138,13 @@ class AccessControl:
 
 
 def _cookie(request: Request) -> str:
-    # Cookies are shared by all ports of a host: two consoles need different cookie names.
+    # All ports of a host share cookies, so two consoles need different cookie names.
     return f"deltasql_console_{request.url.port or 80}"
 
 
 def set_session_cookie(request: Request, response: Response, visitor: Visitor) -> None:
     """Set the session cookie, which browsers send only with requests from our own pages."""
-    # The header need not be trusted: a false value only makes the cookie stricter.
+    # The header does not have to be trusted, because a false value only makes the cookie stricter.
     schemes = (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
     response.set_cookie(
         _cookie(request),

@@ -29,26 +29,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The address of a running console and its token."""
+    """The URL of a running console and its token."""
 
     address: str
     token: str | None
     token_was_made: bool
     token_to_read: bool
     is_reachable: bool
-    """Whether other machines can reach it: by its host, or by a name through a proxy."""
+    """Whether other machines can reach the console: by its host, or by a name through a proxy."""
 
 
 @contextmanager
 def serving(catalog: Catalog, *, warm_up: bool = False, **options: Any) -> Iterator[Served]:
     """Serve a catalog from a thread while the block runs.
 
-    The server listens on `host` and `port`; port 0 chooses a free one. `names` are more host names
-    that browsers may use. `allow_writes` lets users with the `token` start maintenance and publish.
-    A token is generated if it is needed and none is given. Reading also needs the token if one is
-    given, or if other machines can reach the console: by its host or by one of its names. `warm_up`
-    loads in advance what the first query needs, which takes about a second. At the end of the block
-    running jobs are completed.
+    The server listens on `host` and `port`; port 0 chooses a free port. `names` are additional host
+    names that browsers may use. With `allow_writes`, users with the `token` can start maintenance
+    and publish. Reading also needs the token if one is given, or if other machines can reach the
+    console, by its host or by one of its names. If a token is needed and none is given, one is
+    generated. `warm_up` loads in advance what the first query needs, which takes about a second. At
+    the end of the block, running jobs are completed.
     """
     with _prepared(catalog, **options) as (server, listening, served, jobs):
         threads = [threading.Thread(target=server.run, args=([listening],))]
@@ -62,7 +62,7 @@ def serving(catalog: Catalog, *, warm_up: bool = False, **options: Any) -> Itera
             server.should_exit = True
             for thread in threads:
                 thread.join()
-            # A process must not exit while DuckDB runs a query.
+            # The process must not exit while DuckDB runs a query.
             jobs.finish()
 
 
@@ -107,7 +107,7 @@ def _prepared(
         proxy_headers=False,
         timeout_graceful_shutdown=5,
     )
-    # Listen before the server starts: early requests wait instead of failing.
+    # Listen before the server starts, so that early requests wait instead of failing.
     with closing(_listening(host, port)) as listening:
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listening.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Format numbers, sizes, times, names and addresses for pages."""
+"""Format numbers, sizes, times, names and URLs for pages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def count(number: float | None) -> str:
 
 
 def brief(number: float | None) -> str:
-    """Format a number; from 10,000 on with three digits and a suffix: k, M, B or T.
+    """Format a number; a number of 10,000 or more gets three digits and a suffix: k, M, B or T.
 
     >>> brief(950), brief(12_345), brief(1_000_000)
     ('950', '12.3k', '1M')

@@ -88,7 +88,7 @@ def cell(value: object) -> Cell:
 
 
 def masked(value: object, key: str) -> str:
-    """Format a setting; secrets, recognized by name or by text, are masked.
+    """Format a setting; secrets, recognized by their name or format, are masked.
 
     >>> masked("hunter2", "password"), masked("id = 1", "predicate")
     ('***', 'id = 1')

@@ -50,9 +50,9 @@
     └── TxnLogStorageError                 OSError
         └── RefusedFileError
 
-The right column names a second base class, so `except` clauses written for `deltalake` still work.
-Decide by the type, read the details from the fields, and show the text to a person: it ends with
-one `Help:` line. Secrets are masked in messages, fields and reprs.
+The right column names a second base class, so that `except` clauses written for `deltalake` still
+work. Handle errors by their type, and read the details from their fields. The message is for
+people; it ends with one `Help:` line. Secrets are masked in messages, fields and reprs.
 
 >>> error = VersionNotFoundError("sales has no version 9", table="sales", version=9, latest=4)
 >>> print(error)

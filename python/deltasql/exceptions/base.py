@@ -1,4 +1,4 @@
-"""The base class of all errors, and the errors without a module of their own."""
+"""The base class of all errors, and the errors that have no module of their own."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class TxnLogError(DeltaError):
     _: KW_ONLY
     help: str = ""
     prefix: str = ""
-    """The text before the message in the same error of deltalake.
+    """The prefix that deltalake puts before the message of the same error.
 
-    Tests of users match on it.
+    Users' tests match on the prefix.
     """
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class TxnLogError(DeltaError):
         self.help = self.help or self.default_help
         # Pickle and copy create the error from its args, then restore its fields.
         self.args = (self.message,)
-        # Tracebacks show notes below the message, so the message stays short.
+        # Add the link as a note: tracebacks show it below the message, which stays short.
         self.add_note(f"Docs: {self.docs}")
 
     @property
@@ -128,7 +128,7 @@ class TxnLogMirrorError(TxnLogError):
 
 
 class MirrorDivergedError(TxnLogMirrorError):
-    """A commit file in `_delta_log` differs from the commit in the database."""
+    """A commit file in `_delta_log` differs from the same commit in the database."""
 
     default_message = "_delta_log holds a commit that the database did not make"
     default_help = (
@@ -161,7 +161,7 @@ class TxnLogEngineError(TxnLogError):
 
 
 class InvalidQueryError(TxnLogEngineError, ValueError):
-    """The SQL text is not a single query that only reads tables of the catalog."""
+    """The SQL is not a single query that only reads tables of the catalog."""
 
     default_message = "this is not a query that can be run"
     default_help = "write one SELECT over the catalog's own tables, in DuckDB's SQL."

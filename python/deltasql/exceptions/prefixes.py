@@ -1,6 +1,6 @@
 """The prefixes of deltalake's error messages, by the component that failed.
 
-Tests of users match whole messages, so an error with a message of deltalake has its prefix, too.
+Users' tests compare whole messages, so an error with deltalake's message also has its prefix.
 """
 
 TABLE_ERROR = "Generic DeltaTable error: "

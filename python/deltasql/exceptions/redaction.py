@@ -11,8 +11,8 @@ _SECRET_WORD = (
     r"|private[-_.]?key|shared[-_.]?key|signature|credential|authorization"
 )
 _SECRET_NAME = re.compile(rf"(?:{_SECRET_WORD})|^(?:pwd|sig|sas)$|sas[-_]key", re.IGNORECASE)
-# Patterns start at a word boundary and use possessive quantifiers: errors can contain text from
-# anywhere, and a long name must not cause backtracking that takes minutes.
+# Patterns start at a word boundary and use possessive quantifiers. Errors can contain any text, and
+# a long name in it must not cause backtracking that takes minutes.
 _WORD = r"(?<![\w.-])"
 _NAME = (
     rf"{_WORD}(?=[\w.-]*(?:{_SECRET_WORD}|sas[-_]key)|(?:[\w.-]*[.-])?(?:pwd|sig|sas)(?![\w.-]))"
@@ -45,7 +45,7 @@ _MASKED_PARTS = (
 
 
 def redact(text: str) -> str:
-    """Return the text with passwords, keys and tokens masked; the function is idempotent.
+    """Return the text with passwords, keys and tokens masked; masking it again changes nothing.
 
     >>> redact("deltasql://postgres/ann:s3cret@db:5432/lake and password=hunter2")
     'deltasql://postgres/ann:***@db:5432/lake and password=***'
@@ -66,7 +66,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def _mask_login(run: re.Match[str]) -> str:
-    """Mask user:password@ up to the last "@": the password itself may contain one."""
+    """Mask user:password@ up to the last "@", because the password itself may contain one."""
     text = run.group()
     at = text.rfind("@")
     found = _LOGIN.search(text, 0, at) if at > 0 else None

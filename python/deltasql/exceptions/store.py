@@ -55,7 +55,7 @@ class SchemaVersionError(TxnLogStoreError):
 
 @dataclass(eq=False, repr=False)
 class MigrationError(TxnLogStoreError):
-    """A migration of the database schema failed, or its text changed after it was applied."""
+    """A migration of the database schema failed, or its SQL changed after it was applied."""
 
     default_message = "a schema migration failed"
     default_help = "it was rolled back; correct the cause and migrate again."

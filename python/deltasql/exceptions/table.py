@@ -22,7 +22,7 @@ class TxnLogTableNotFoundError(TxnLogError, TableNotFoundError):
 
 @dataclass(eq=False, repr=False)
 class CatalogNotFoundError(TxnLogTableNotFoundError):
-    """The database of a URI or its catalog does not exist, and the call does not create it."""
+    """The database of a URI, or its catalog, does not exist, and the call does not create it."""
 
     default_message = "there is no catalog yet"
     default_help = (
@@ -68,7 +68,7 @@ class TxnLogSchemaError(TxnLogError, SchemaMismatchError):
 
 @dataclass(eq=False, repr=False)
 class InvalidDataError(TxnLogError):
-    """Rows violate a NOT NULL column, a CHECK constraint or a generated column of the table."""
+    """Rows violate a NOT NULL or CHECK constraint, or the expression of a generated column."""
 
     default_prefix = EXPRESSION_ERROR
     default_message = "the data violates a rule of the table"
@@ -112,7 +112,7 @@ class VersionGapError(TxnLogProtocolError):
 
 @dataclass(eq=False, repr=False)
 class MissingDataFilesError(TxnLogProtocolError):
-    """Data files of the log do not exist; `files` lists the first of them."""
+    """Data files that the log refers to do not exist; `files` lists the first of them."""
 
     default_message = "data files that the log names do not exist"
     default_help = "restore the files, or go on without them with force=True (--force)."
@@ -124,7 +124,7 @@ class MissingDataFilesError(TxnLogProtocolError):
 
 @dataclass(eq=False, repr=False)
 class ImportMismatchError(TxnLogProtocolError):
-    """The imported table in SQL differs from its log."""
+    """The imported table in the database differs from its log."""
 
     default_message = "the imported table differs from its log"
     default_help = "the differences are in the report; please report how the log was written."

@@ -22,7 +22,7 @@ class TxnLogTransactionError(TxnLogError, CommitFailedError):
 
 @dataclass(eq=False, repr=False)
 class CommitConflictError(TxnLogTransactionError):
-    """A concurrent commit was first, and this commit cannot follow it.
+    """A concurrent commit was ratified first, and this commit conflicts with it.
 
     >>> print(ConcurrentAppendError(table="sales", expected_version=3, actual_version=5,
     ...     winning_version=4, winning_txn_id="9f2c", winning_operation="WRITE"))
@@ -68,7 +68,7 @@ class ConcurrentDeleteReadError(CommitConflictError):
 
 
 class ConcurrentDeleteDeleteError(CommitConflictError):
-    """A concurrent commit removed a file that this commit removes, too."""
+    """A concurrent commit removed a file that this commit also removes."""
 
     default_message = "a concurrent commit removed a file that this one removes too"
     default_help = "read the table again and repeat; do not run two rewrites of the same files."
@@ -162,7 +162,7 @@ class TransactionClosedError(TxnLogTransactionError):
 
 
 class TableFollowsError(TxnLogTransactionError):
-    """The table follows its log: it is read-only in this catalog."""
+    """The table is followed: other writers own its log, so it is read-only in this catalog."""
 
     default_message = "the table follows a log that others write, so it is read-only"
     default_help = (
@@ -173,7 +173,7 @@ class TableFollowsError(TxnLogTransactionError):
 
 @dataclass(eq=False, repr=False)
 class OtherAuthorityError(TxnLogTransactionError):
-    """Another catalog is the authority of the log: this catalog can only follow it."""
+    """Another catalog is the authority of the table, so this catalog can only follow the table."""
 
     default_message = "another catalog is the authority of the log"
     default_help = (

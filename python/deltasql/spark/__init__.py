@@ -1,4 +1,4 @@
-"""The API for PySpark; it needs pyspark and no jar.
+"""The API for PySpark. It needs pyspark, but no jar.
 
     import deltasql.spark
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ __all__ = ["DeltaTable", "mirror_spark", "read", "register", "stream_writer", "w
 
 
 def __getattr__(name: str) -> Any:
-    """Import `DeltaTable` on first access, since it needs pyspark."""
+    """Import `DeltaTable` on first access, because it needs pyspark."""
     if name != "DeltaTable":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require_pyspark()

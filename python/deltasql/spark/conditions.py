@@ -1,4 +1,4 @@
-"""Converts conditions between the SQL of Spark's users, of DataFusion and of Spark itself."""
+"""Converts conditions between the SQL that users of Spark write, DataFusion's SQL and Spark SQL."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def to_datafusion(text: str) -> str:
 def spark_condition(predicate: Predicate) -> str:
     """Return the SQL of a predicate for `DataFrame.where`.
 
-    A literal without a time zone that is compared with a timestamp column is UTC. Data skipping
-    uses UTC, but Spark would use the time zone of the session.
+    If a timestamp column is compared with a literal without a time zone, the literal is in UTC.
+    Data skipping uses UTC too, while Spark would use the time zone of the session.
 
     >>> from deltasql.model.predicates.predicate import parse_predicate
     >>> from deltasql.model.schema.schema import StructField, StructType
@@ -55,7 +55,7 @@ def spark_condition(predicate: Predicate) -> str:
 
 
 def without_alias(text: str, alias: str, columns: Collection[str]) -> str:
-    """Remove an alias from the names in an expression, unless a column has the same name.
+    """Remove an alias from the names in an expression, unless a column has the alias as its name.
 
     >>> without_alias("p.age > 3 AND p.home.city = 'p.x'", "p", ["age", "home"])
     "age > 3 AND home.city = 'p.x'"

@@ -1,7 +1,8 @@
-"""The classes of delta-spark's `delta.exceptions`, under the same names: only the import changes.
+"""The classes of delta-spark's `delta.exceptions`, with the same names.
 
-Errors of `deltasql.spark` are instances of our own classes and of the classes that delta-spark
-raises, so that code for delta-spark catches them.
+Code for delta-spark only has to change the import. Errors of `deltasql.spark` are instances of both
+our own classes and the classes that delta-spark raises, so that existing `except` clauses catch
+them.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ __all__ = [
 
 
 class DeltaConcurrentModificationException(PySparkException):
-    """Another commit was first, and this commit conflicts with it."""
+    """Another commit was ratified first, and this commit conflicts with it."""
 
 
 class ConcurrentAppendException(DeltaConcurrentModificationException):
@@ -68,7 +69,7 @@ class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
 
 
 class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
-    """Another commit removed a file that this commit removes too."""
+    """Another commit removed a file that this commit also removes."""
 
 
 class ConcurrentTransactionException(DeltaConcurrentModificationException):
@@ -120,7 +121,7 @@ _CONDITIONS: tuple[tuple[type[TxnLogError], str], ...] = (
 
 @contextmanager
 def as_spark_exceptions() -> Iterator[None]:
-    """Raise our errors as instances of our class and of the class that delta-spark raises."""
+    """Convert our errors to instances of both our class and the class that delta-spark raises."""
     try:
         yield
     except TxnLogError as error:
@@ -131,7 +132,7 @@ def as_spark_exceptions() -> Iterator[None]:
 
 
 def analysis_error(message: str, condition: str, help: str) -> TxnLogError:
-    """Return an error that Spark would raise while it analyzes a command."""
+    """Return an error like those that Spark raises while it analyzes a command."""
     error = TxnLogSchemaError(f"[{condition}] {message}", help=help)
     return _as_kind(error, AnalysisException, condition)
 
@@ -153,7 +154,7 @@ def _as_kind(
 def _kind(error: TxnLogError) -> type[PySparkException] | None:
     cause = error.__cause__
     if isinstance(error, TxnLogEngineError) and isinstance(cause, PySparkException):
-        # Errors from py4j have their own subclass of each Spark class: return the base class.
+        # Errors from py4j have their own subclass of each Spark class, so return the base class.
         for each in type(cause).__mro__:
             if each.__module__ == base.__name__:
                 return each

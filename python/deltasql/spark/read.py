@@ -38,7 +38,7 @@ def read(
     """Read a table at its latest version, at an older version, or as of a timestamp.
 
     `predicate` is SQL or a filter list of deltalake. It is also used for data skipping with the
-    statistics in the database, so it saves more than a filter on the result.
+    statistics in the database, so that fewer files are read than with a filter on the result.
 
     With a transaction, pass a table name instead of a URI. The result has the rows that the
     transaction sees, including its own changes, and can be used until the transaction ends.
@@ -109,5 +109,5 @@ def _commented(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
 
 
 def _matching(snapshot: Snapshot, condition: str) -> pa.ChunkedArray:
-    """Return the paths of files that may match a filter of the query."""
+    """Return the paths of the files that may match a filter of the query."""
     return snapshot.scan(condition).arrow["path"]

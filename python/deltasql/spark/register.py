@@ -28,19 +28,20 @@ if TYPE_CHECKING:
 _UNQUOTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HIVE_NAME = re.compile(r"[A-Za-z0-9_]+")
 _EXTENSION, _CATALOG = "DeltaSparkSessionExtension", "DeltaCatalog"
-# The views that `mirror_spark` made in each session. It drops those of tables that no longer exist.
+# The views that `mirror_spark` created in each session; it drops views of tables that no longer
+# exist.
 _views: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
 def register(
     spark: SparkSession, catalog: str | DeltaSqlUri | Catalog | None = None, *, views: bool = True
 ) -> dict[str, str]:
-    """Register the format `deltasql` in a session; returns table → view in Spark.
+    """Register the format `deltasql` in a session; returns a dict: table name → view in Spark.
 
     With a catalog, `format("deltasql")`, `DeltaTable.forName` and streams find its tables by name.
-    With `views`, each table also becomes a temporary view for `spark.sql`, at its current version:
-    call again to see later commits. Views need an existing catalog; without views, the first
-    write can create it.
+    With `views`, each table also becomes a temporary view for `spark.sql`, at its current version.
+    Call `register` again to see later commits. Views need an existing catalog; without views, the
+    catalog may be created by the first write.
 
         deltasql.spark.register(spark, catalog)
         spark.sql("SELECT max(id) FROM sales").show()
@@ -55,7 +56,7 @@ def register(
     if views:
         opened.store.check_exists()  # before the session is changed
     set_catalog(spark, opened)
-    # Keep variables such as ${PASSWORD} in the URI, not their values.
+    # Keep variables such as ${PASSWORD} in the URI instead of replacing them by their values.
     hides = isinstance(catalog, str) and "${" in catalog
     address = str(catalog) if hides else opened.uri.to_string()
     spark.dataSource.register(source_class(address, opened.config))
@@ -72,16 +73,16 @@ def mirror_spark(
     tables: Sequence[str] | None = None,
     using_delta: bool | None = None,
 ) -> dict[str, str]:
-    """Make the tables of a catalog available in a Spark session; returns table → name in Spark.
+    """Make the tables of a catalog available in a session; returns a dict: table → name in Spark.
 
-    The tables become temporary views over Spark's own Parquet scan, at their current version:
-    call again to see later commits. A view has the name of its table, and `crm__sales` outside
-    the default namespace, since temporary views have no database.
+    The tables become temporary views over Spark's own Parquet scan, at their current version. Call
+    `mirror_spark` again to see later commits. A view has the name of its table. Outside the default
+    namespace it is called `crm__sales`, because temporary views have no database.
 
     If delta-spark is configured in the session, or with `using_delta=True`, they become tables
     `USING delta` over the published logs instead, named `crm.sales` or placed in `database`. Such
-    a table always shows the latest published version. Only then are settings of the session
-    changed: for tables in S3, the missing options of their buckets (`fs.s3a.bucket.…`) are set.
+    a table always shows the latest published version. Only in this case, settings of the session
+    are changed: for tables in S3, missing options of their buckets (`fs.s3a.bucket.…`) are set.
     """
     opened = open_catalog(catalog)
     chosen = opened.tables() if tables is None else [opened.table(name) for name in tables]

@@ -34,7 +34,7 @@ _catalogs: weakref.WeakKeyDictionary[Any, Catalog] = weakref.WeakKeyDictionary()
 
 
 def open_catalog(catalog: str | DeltaSqlUri | Catalog) -> Catalog:
-    """Return an open catalog; the same one for each URI in this process."""
+    """Return an open catalog; calls with the same URI in this process share one catalog."""
     return catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
 
 
@@ -57,7 +57,7 @@ def catalog_of(spark: SparkSession) -> Catalog | None:
 
 
 def required_catalog(spark: SparkSession, wanted: str) -> Catalog:
-    """Return the catalog of a session; if it has none, the error says how to set it."""
+    """Return the catalog of a session; if it has none, raise an error that says how to set it."""
     found = catalog_of(spark)
     if found is None:
         raise TxnLogConfigError(
@@ -90,7 +90,7 @@ def resolve_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
 
 
 def target_of_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
-    """Return the catalog and the name of a table to write to; create a missing catalog."""
+    """Return the catalog and the name of a table to write to; a missing catalog is created."""
     parsed = parse_table_uri(uri)
     catalog = shared(parsed, Config.load())
     catalog.store.create()
@@ -112,7 +112,7 @@ def resolve_path(spark: SparkSession, path: str) -> tuple[Catalog, str]:
 
 
 def resolve_name(spark: SparkSession, name: str) -> tuple[Catalog, str]:
-    """Return the session's catalog and the name of a table as the catalog spells it."""
+    """Return the session's catalog, and the name of a table in the catalog's spelling."""
     catalog = required_catalog(spark, name)
     full_name = known_name(spark, catalog, table_name(name))
     catalog.resolve(full_name, fresh=True)
@@ -120,14 +120,14 @@ def resolve_name(spark: SparkSession, name: str) -> tuple[Catalog, str]:
 
 
 def known_name(spark: SparkSession, catalog: Catalog, name: str) -> str:
-    """Return a name as the catalog spells it, since Spark ignores case by default.
+    """Return a name in the catalog's spelling, because Spark ignores case by default.
 
-    If several tables have the name in different spellings, it is returned unchanged.
+    If several tables have the name in different spellings, the name is returned unchanged.
     """
     if catalog.exists(name) or str(spark.conf.get(_CASE_SENSITIVE)).lower() == "true":
         return name
     namespace, short = wanted = tuple(part.casefold() for part in split_table_name(name))
-    # Databases convert case in the same way only for ASCII letters.
+    # Only for ASCII letters do all databases convert case in the same way.
     known = (
         catalog.store.query("names_alike", namespace=namespace, name=short)
         if "".join(wanted).isascii()
@@ -160,7 +160,7 @@ def plain_location(path: str) -> str:
 
 
 def path_in(text: str) -> str | None:
-    """Return the path in a text, alone or as delta.`path`; None if the text is a name.
+    """Return the path in a string, alone or as delta.`path`; None if the string is a name.
 
     >>> path_in("delta.`/lake/sales`"), path_in("/lake/sales"), path_in("crm.sales")
     ('/lake/sales', '/lake/sales', None)
@@ -172,7 +172,7 @@ def path_in(text: str) -> str | None:
 
 
 def table_name(name: str) -> str:
-    """Return a Spark table name as the catalog has it: without quotes and `spark_catalog`.
+    """Return a Spark table name in the catalog's form: without quotes and `spark_catalog`.
 
     >>> table_name("spark_catalog.default.`sales`"), table_name("crm.sales")
     ('sales', 'crm.sales')

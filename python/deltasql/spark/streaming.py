@@ -1,8 +1,8 @@
 """`stream_writer`: commits each micro-batch of a stream exactly once, to any number of tables.
 
-Spark repeats a batch if it does not know that the batch was committed: after a crash between our
-commit and Spark's checkpoint. The batch id is therefore part of the commit, in the same SQL
-transaction as the rows of every table, and a batch whose id is already recorded is skipped.
+After a crash between our commit and Spark's checkpoint, Spark repeats the batch, because it does
+not know that the batch was committed. The batch id is therefore part of the commit, in the same SQL
+transaction as the rows of every table. A batch whose id is already recorded is skipped.
 """
 
 from __future__ import annotations
@@ -51,13 +51,17 @@ def stream_writer(
 ) -> StreamWriter:
     """Return a function for `writeStream.foreachBatch` that commits each batch exactly once.
 
-    `tables` has one of three forms: the name or URI of a table; a mapping of table names to
-    functions that take the batch and return the rows for that table, or to None for all rows; or a
-    function `each(tx, df, batch_id)` that stages changes in the transaction `tx`. `write` has
-    arguments of `tx.write` for the first two forms, such as `schema_mode="merge"`.
+    `tables` has one of three forms:
+
+    - the name or URI of a table
+    - a mapping from table names to functions, which take the batch and return the rows for that
+      table; None instead of a function means all rows
+    - a function `each(tx, df, batch_id)` that stages changes in the transaction `tx`
+
+    `write` contains arguments of `tx.write` for the first two forms, such as `schema_mode="merge"`.
 
     `app_id` is the name of the stream and belongs to one checkpoint. Another checkpoint needs
-    another name, since its batch ids start at 0 again. `catalog` is by default the session's
+    another name, because its batch ids start at 0 again. `catalog` is by default the session's
     catalog. With `persist`, a batch is computed once and cached while it is written; this is the
     default for several tables and for a function. A batch that conflicts with another writer is
     tried up to `attempts` times.
@@ -86,7 +90,7 @@ def stream_writer(
 
 
 def _sessions_catalog() -> Catalog | None:
-    """Return the session's catalog; a stream runs in a copy of the session, which has none."""
+    """Return the session's catalog now: the stream runs in a copy of the session without it."""
     require_pyspark()
     from pyspark.sql import SparkSession
 
@@ -114,7 +118,7 @@ class StreamWriter:
     write: Mapping[str, Any] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Spark Connect runs this object on the server, which opens the catalog itself.
+        # With Spark Connect, this object runs on the server, which opens the catalog itself.
         place: object = self.catalog
         if isinstance(self.catalog, Catalog):
             if self.catalog.uri.is_memory:
@@ -137,7 +141,7 @@ class StreamWriter:
                 try:
                     self._commit(catalog, df, batch_id)
                 except CommitConflictError:
-                    # The other commit may be this batch, from an earlier driver that still runs.
+                    # The other commit may be this batch, by an earlier driver that still runs.
                     if self._is_done(catalog, batch_id):
                         return
                     if attempt == self.attempts:
@@ -149,7 +153,7 @@ class StreamWriter:
         with catalog.begin() as tx:
             self._stage(tx, df, batch_id)
             for table in tx.tables:
-                # This finds a commit of the batch before the snapshot; a later one is a conflict.
+                # The snapshot shows whether the batch is committed; a later commit is a conflict.
                 if not tx.creates(table) and self._has(tx, table, batch_id):
                     tx.rollback()
                     return
@@ -177,7 +181,7 @@ class StreamWriter:
         return done is not None and done >= batch_id
 
     def _is_done(self, catalog: Catalog, batch_id: int) -> bool:
-        """Return whether any table has the batch: its rows may decide which tables it changes."""
+        """Return whether the batch is in any table; its rows may decide which tables it changes."""
         [[done]] = catalog.store.query("txn_version_in_catalog", app_id=self.app_id)
         if done is None or done < batch_id:
             return False
@@ -190,7 +194,7 @@ class StreamWriter:
         if isinstance(self.tables, str) and is_deltasql_uri(self.tables):
             return target_of_uri(self.tables)[0]
         if isinstance(self.catalog, _Place):
-            # A file on the sender's machine may not exist here; do not create a new catalog.
+            # A file on the sender's machine may not exist here, so do not create a new catalog.
             sent = shared(self.catalog.uri, self.catalog.config)
             sent.store.check_exists()
             return sent

@@ -1,4 +1,4 @@
-"""The classes of delta-spark's `delta.tables`, under the same names: only the import changes."""
+"""The classes of delta-spark's `delta.tables`, with the same names: only the import changes."""
 
 from deltasql.spark.delta_table.builder import DeltaTableBuilder, IdentityGenerator
 from deltasql.spark.delta_table.delta_table import DeltaTable

@@ -5,18 +5,18 @@
     deltasql://duckdb/:memory:?table=t
     deltasql://postgres/user:pass@host:5432/db/crm/sales?sslmode=require
     deltasql://postgres/db/sales                       host and credentials from PG* variables
-    deltasql://postgres/@host/db                       a catalog: no table
+    deltasql://postgres/@host/db                       a catalog, without a table
 
-The path of PostgreSQL is `db`, `db/table` or `db/namespace/table`. A part before it that contains
-`@` or `:port` is the server. A socket directory is given as `?host=`.
+The path of a PostgreSQL URI is `db`, `db/table` or `db/namespace/table`. If a part before it
+contains `@` or `:port`, that part is the server. A socket directory is given as `?host=`.
 
 A name has 1 to 255 characters of any script, including spaces, but no control character and no `/`,
 and is not `.` or `..`. In `?table=` a dot separates namespace and name; a dot in a name is written
 `%2E`. Every part may be percent-encoded; `+` is a plus sign, not a space.
 
 `${NAME}` and `${NAME:-default}` are replaced by the environment variable. Its value is used
-literally, so a password needs no percent-encoding. Only a variable at the start may contain a
-whole URI.
+literally, so a password in a variable needs no percent-encoding. A variable can contain a whole URI
+only at the start.
 
 >>> uri = parse_uri("deltasql://postgres/ann:s3cret@db.local/lake/crm/sales?version=3")
 >>> uri.host, uri.database, uri.namespace, uri.table, uri.version

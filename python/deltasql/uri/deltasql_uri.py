@@ -1,7 +1,8 @@
 """The class `DeltaSqlUri`: how a URI is parsed, checked and written.
 
-An error never contains what may be a part of a password: a `/`, `?` or `@` in a password that is
-not percent-encoded shifts the boundaries of all parts after it.
+An error message never contains anything that may be part of a password. If a password contains a
+`/`, `?` or `@` that is not percent-encoded, the URI is split at the wrong places, and all later
+parts may contain pieces of the password.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class DeltaSqlUri:
 
     @property
     def is_catalog(self) -> bool:
-        """Whether the URI is that of a catalog: it has no table."""
+        """Whether the URI refers to a catalog, without a table."""
         return self.table is None
 
     @property
@@ -117,7 +118,7 @@ class DeltaSqlUri:
         return replace(self.catalog(), table=name, namespace=namespace or DEFAULT_NAMESPACE)
 
     def to_string(self, *, redacted: bool = False) -> str:
-        """Return the URI as text for `parse_uri`, with its password unless `redacted`."""
+        """Return the URI as a string for `parse_uri`, with its password unless `redacted`."""
         given = {name: getattr(self, name) for name in PARAMETERS}
         written = {name: _write(value) for name, value in given.items() if value is not None}
         if self.backend == "postgres":
@@ -237,7 +238,7 @@ def _write_postgres_path(uri: DeltaSqlUri, password: str | None) -> str:
 
 
 def parse_uri(text: str, *, environ: Mapping[str, str] | None = None) -> DeltaSqlUri:
-    """Parse a URI; raise TxnLogUriError with the wrong part and the expected form.
+    """Parse a URI; raise TxnLogUriError with the wrong part and the expected syntax.
 
     >>> parse_uri("deltasql://sqlite/meta.db?tabel=sales")
     Traceback (most recent call last):
@@ -299,7 +300,7 @@ def is_database_file(text: str) -> bool:
 
 
 def _of_path(text: str) -> str:
-    """Return the help text for a path instead of a URI; empty if it is not a path."""
+    """Return a help text if the user gave a path instead of a URI, otherwise an empty string."""
     if not text or re.search(r"[:@?]", text):
         return ""
     backend = "duckdb" if text.endswith(_DUCKDB_FILES) else "sqlite"
@@ -337,7 +338,7 @@ def _expand(text: str, environ: Mapping[str, str]) -> str:
 
 def _read_query(backend: str, query: str) -> dict[str, Any]:
     pieces = [piece.partition("=") for piece in query.split("&")] if query else []
-    # This may be the rest of a password with a raw '?' or '&': do not show it.
+    # This may be the rest of a password with an unencoded '?' or '&', so do not show it.
     if not all(_PARAMETER_NAME.fullmatch(name) for name, _, _ in pieces):
         fail("a parameter has no valid name", None, "write ?name=value&name=value.")
     known = [name for name, parameter in PARAMETERS.items() if backend in parameter.backends]
@@ -404,7 +405,7 @@ def _read_server(text: str) -> dict[str, Any]:
         )
     bracketed, plain, port = found.groups()
     if port and not re.fullmatch(r"[0-9]{1,5}", port):
-        # Without an '@' this may be the start of a password with a raw slash.
+        # Without an '@', this may be the start of a password with an unencoded slash.
         shown = repr(decoded(port, "port")) if at else "what follows ':'"
         fail(
             f"{shown} is not a port",

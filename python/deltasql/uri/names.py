@@ -36,7 +36,7 @@ def split_table_name(text: str) -> tuple[str, str]:
 
 
 def join_table_name(namespace: str, name: str) -> str:
-    """Return the text that `split_table_name` parses.
+    """Return the string that `split_table_name` parses.
 
     >>> join_table_name("crm", "v1.2")
     'crm.v1%2E2'
@@ -59,7 +59,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether the text has no control characters and no lone surrogates."""
+    """Return whether a string has no control characters and no lone surrogates."""
     return not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 

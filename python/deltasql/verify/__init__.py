@@ -1,1 +1,1 @@
-"""Compare a table's log with SQL, its data files with its log, and repair a published log."""
+"""Compare a table's log with the database, and its data files with its log; repair the log."""

@@ -1,4 +1,4 @@
-"""Compare files and actions of a table in SQL with those of its log, field by field."""
+"""Compare the files and actions of a table in the database with those of its log, by field."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def compare_files(
     source: str,
     fields: Sequence[str],
 ) -> None:
-    """Compare files by logical file, then field by field."""
+    """Match files by path and deletion vector, then compare them field by field."""
     sql_names, log_names = logical_files(sql), logical_files(log)
     places = pc.index_in(sql_names, log_names.combine_chunks())
     unknown = pc.invert(pc.is_in(log_names, sql_names.combine_chunks()))
@@ -69,7 +69,7 @@ def _compare_column(
 
 
 def _is_equivalent(name: str, sql: Any, log: Any) -> bool:
-    """Return whether two different values mean the same."""
+    """Return whether two different values have the same meaning."""
     if name == "tags":  # some writers write an empty map for no tags
         return same_json(sql or "{}", log or "{}")
     if name == "stats":
@@ -82,10 +82,10 @@ def _is_equivalent(name: str, sql: Any, log: Any) -> bool:
 
 
 def same_stats(left: str | None, right: str | None) -> bool:
-    """Return whether two texts of statistics are compatible.
+    """Return whether two JSON strings of statistics are compatible.
 
     A checkpoint may leave out statistics, or store them in typed columns with less precision and
-    without some values. Values that both texts have must be equal.
+    without some values. Values that are in both strings must be equal.
 
     >>> same_stats('{"numRecords":2,"minValues":{"x":0.1}}', '{"numRecords":2}')
     True
@@ -121,7 +121,7 @@ def _same_float(left: float, right: float) -> bool:
 
 
 def _timestamp(value: Any) -> datetime | None:
-    """Parse a timestamp with milliseconds, the precision of statistics; None for other texts."""
+    """Parse a timestamp in milliseconds, the precision of statistics; None for other strings."""
     try:
         timestamp = datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -169,7 +169,7 @@ def compare_mappings(
 
 
 def same_json(left: str | None, right: str | None) -> bool:
-    """Return whether two JSON texts have the same value.
+    """Return whether two JSON strings have the same value.
 
     >>> same_json('{"a": 1, "b": 2}', '{"b":2,"a":1}'), same_json("{", None)
     (True, False)

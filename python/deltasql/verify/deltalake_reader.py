@@ -1,4 +1,4 @@
-"""Compare what stock deltalake reads from a published log with SQL."""
+"""Compare what stock deltalake reads from a published log with the database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deltasql.verify.report import Differences
     from deltasql.verify.sql_state import SqlState
 
-# The reader features that deltalake supports; other tables are not compared with it.
+# The reader features that deltalake supports; tables with other features are not compared.
 _READER_FEATURES = frozenset(
     {"columnMapping", "timestampNtz", "timestampNanos", "deletionVectors", "v2Checkpoint"}
 )
@@ -34,7 +34,7 @@ _BATCH_ROWS = 10_000
 
 
 def unsupported_by_deltalake(protocol: Protocol) -> str:
-    """Return the reader features that deltalake does not support, as text; empty if none."""
+    """Return the reader features that deltalake does not support, as a string; empty if none."""
     return ", ".join(sorted(reader_features(protocol) - _READER_FEATURES))
 
 
@@ -112,10 +112,10 @@ def _compare_files(sql: SqlState, seen: pa.Table, found: Differences) -> None:
 
 
 def _without_equivalent_paths(seen: pa.Table, sql: pa.Table) -> pa.Table:
-    """Remove files that deltalake takes as live, because it does not match removed local paths.
+    """Remove files that deltalake wrongly lists as live.
 
-    To deltalake `/p` and `file:/p` are two files. Our own replay handles them, and it is compared
-    with SQL separately.
+    A file may be added as `/p` and removed as `file:/p`, which are two files to deltalake. Our own
+    replay treats them as the same file, and is compared with the database separately.
     """
     paths = seen["path"].combine_chunks()
     is_known = pc.is_in(paths, sql["path"].combine_chunks())
@@ -125,7 +125,7 @@ def _without_equivalent_paths(seen: pa.Table, sql: pa.Table) -> pa.Table:
 def _value_differences(
     sql: pa.Table, seen: pa.Table, physical: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield (path, field, SQL, deltalake) of partition values and statistics that differ."""
+    """Yield (path, field, database, deltalake) of partition values and statistics that differ."""
     places = pc.index_in(sql["path"], seen["path"].combine_chunks())
     ours = sql.select(["path", "partition", "stats"]).filter(pc.is_valid(places))
     theirs = seen.take(pc.drop_null(places))
@@ -133,7 +133,7 @@ def _value_differences(
         part = theirs.slice(start, _BATCH_ROWS)
         leaves = list(_leaves(part, physical))
         for row, file in enumerate(ours.slice(start, _BATCH_ROWS).to_pylist()):
-            # As text, because decimals have more digits than a float.
+            # Parse numbers as strings, because decimals have more digits than a float.
             stats = read_stats(file["stats"], parse_float=str)
             values = {**stats, "partition": json.loads(file["partition"])}
             for group, names, kind, column in leaves:
@@ -159,7 +159,7 @@ def _struct_leaves(
         if pa.types.is_struct(field.type):
             yield from _struct_leaves(group, path, child, physical)
         else:
-            # As integers, because Python's datetime has no nanoseconds.
+            # Convert to integers, because Python's datetime has no nanoseconds.
             values = child.cast(pa.int64()) if is_nanoseconds(field.type) else child
             yield group, path, field.type, values.to_pylist()
 
@@ -181,6 +181,6 @@ def _same(value: Any, seen: Any, kind: pa.DataType) -> bool:
     if value is None or value == "" or seen is None:
         return seen is None or (value == "" and seen == "")
     if pa.types.is_boolean(kind) and isinstance(value, str):
-        value = value.lower()  # of a partition
+        value = value.lower()  # a partition value
     typed = typed_value(value, kind)
     return bool(typed == seen) if typed is not None else str(value) == str(seen)

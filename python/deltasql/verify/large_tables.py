@@ -1,7 +1,7 @@
 """Compare a table of any size with its log; very large tables by a hash of their files.
 
-The hash is a sum over all files, so that neither their order nor the size of pages matters, and
-neither side's list of files is held in memory.
+The hash is a sum over all files, so it does not depend on their order or on the size of pages, and
+neither list of files has to be in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-# With more files than this, the two lists of files are not held in memory together.
+# With more files than this, the two lists of files are not in memory at the same time.
 _LARGE = 200_000
 # deltalake compares value by value, which is slow for more files than this.
 _MAX_FOR_DELTALAKE = 20_000
@@ -80,10 +80,10 @@ def _verify_streamed(
     since: int,
     meter: Meter | None,
 ) -> VerifyReport | None:
-    """Compare a table by its commits from `since` on and a fingerprint of its latest files.
+    """Compare the commits from `since` on, and a fingerprint of the latest files.
 
-    Returns None if versions are missing, the fingerprints differ or the state cannot be read: only
-    the full comparison names the difference.
+    Returns None if versions are missing, the fingerprints differ or the state cannot be read,
+    because only the full comparison finds the differences.
     """
     last, low = log.last_version, store.query("version_bounds", table_id=table.table_id)[0][0]
     if missing_versions(log, low, max(last, published_version(store, table, OWN))):
@@ -94,7 +94,7 @@ def _verify_streamed(
         if fingerprint(state.files) != fingerprint(sql.file_pages()):
             return None
     except (TxnLogProtocolError, FileNotFoundError):
-        return None  # the checkpoint is damaged, and SQL was not loaded from it
+        return None  # the checkpoint is damaged, and the table was not loaded from it
     report = VerifyReport(table.full_name, storage.location, last, last, low, [last])
     commits = range(max(low + 1 if low else 0, since), last + 1)
     compared = PublishedLog(store, table, storage, log)

@@ -1,4 +1,4 @@
-"""Compare the files of a log with SQL: commits, states, checkpoints, the hint and checksums."""
+"""Compare the files of a log with the database: commits, checkpoints, checksums and states."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _OPTIONAL_IN_TOMBSTONES = (("size", None), ("partition", None), ("partition", "{
 
 @dataclass(frozen=True, slots=True)
 class PublishedLog:
-    """A published log, and the table in SQL to compare it with."""
+    """A published log, and the table in the database to compare it with."""
 
     store: Store
     table: TableRow
@@ -61,12 +61,12 @@ class PublishedLog:
     listing: LogListing
 
     def sql_state(self, version: int) -> SqlState:
-        """Return the state of the table in SQL at a version."""
+        """Return the state of the table in the database at a version."""
         return SqlState(self.store, self.table, version)
 
 
 def unreadable(error: Exception, source: str, version: int | None = None) -> Difference:
-    """Return the difference of a log file that cannot be read, with the reason."""
+    """Return a Difference that reports a log file that cannot be read, with the reason."""
     path = getattr(error, "path", None) or getattr(error, "filename", None)
     # Messages of other libraries may contain credentials.
     reason = redact(str(error).partition("\n")[0])
@@ -76,7 +76,11 @@ def unreadable(error: Exception, source: str, version: int | None = None) -> Dif
 def check_commits(
     log: PublishedLog, versions: range, found: Differences, meter: Meter | None = None
 ) -> tuple[int, list[int]]:
-    """Compare commit files with SQL; return their number, and versions with foreign bytes."""
+    """Compare commit files with the database.
+
+    Returns the number of files, and the versions with equal content in different bytes, which
+    another program wrote.
+    """
     commits = log.listing.commits
     names = {v: commits[v].name for v in versions if v in commits}
     files = contents_or_none(log.storage, [*names.values()])
@@ -109,14 +113,14 @@ def check_commits(
 
 
 def damaged_commit(version: int, name: str, size: int, expected: int | None = None) -> Difference:
-    """Return the difference of a commit file that is empty or truncated."""
+    """Return a Difference that reports an empty or truncated commit file."""
     found = "empty" if not size else f"truncated after {size:,} bytes"
     sql = None if expected is None else f"{expected:,} bytes"
     return Difference("damaged", version, name, None, sql, found, "json")
 
 
 def _sql_commits(log: PublishedLog, versions: range) -> Iterator[tuple[int, bytes]]:
-    """Yield (version, bytes) of the commits in SQL."""
+    """Yield (version, bytes) of the commits in the database."""
     version = versions.start
     while version < versions.stop:
         with log.store.session() as session:
@@ -183,10 +187,10 @@ def compare_facts(sql: SqlState, log: LogState | StateStream, found: Differences
 def compare_transactions(
     sql: SqlState, log: Mapping[str, SetTransaction], found: Differences, at: dict[str, Any]
 ) -> None:
-    """Compare application transactions; one side may lack expired ones.
+    """Compare application transactions; either side may lack expired ones.
 
-    A checkpoint leaves out expired transactions, and so does a table imported from one. Expiry
-    depends on clocks.
+    A checkpoint leaves out expired transactions, so a table that was imported from a checkpoint
+    lacks them too. The two sides may use different clocks to decide what has expired.
     """
     expired = sql.expired
     left = {name: txn for name, txn in sql.txns.items() if name in log or not expired(txn)}
@@ -208,7 +212,7 @@ def _compare_named(
 def check_checkpoints(
     log: PublishedLog, versions: Container[int], found: Differences, meter: Meter
 ) -> list[int]:
-    """Compare every checkpoint with SQL at its version; return the versions compared."""
+    """Compare every checkpoint with the database at its version; return the compared versions."""
     chosen = [each for each in log.listing.checkpoints if each.version in versions]
     for checkpoint in meter.over("comparing checkpoints", "checkpoints", chosen, len(chosen)):
         try:
@@ -234,7 +238,7 @@ def _compare_checkpoint(sql: SqlState, state: CheckpointState, found: Difference
     )
     recent = pc.greater(pc.fill_null(sql.tombstones["deletion_timestamp"], 0), now_ms() - kept_ms)
     expected = sql.tombstones.filter(pc.or_(known, recent))
-    # Of another kind than live files: a missing tombstone only affects vacuum.
+    # Report tombstones separately, because a missing tombstone only affects vacuum.
     tombstones = Differences(found.keep)
     compare_files(expected, state.tombstones, tombstones, fields=_TOMBSTONE_FIELDS, **at)
     for each in tombstones.kept:
@@ -255,7 +259,7 @@ def check_last_checkpoint(log: PublishedLog, found: Differences) -> None:
         found.add(unreadable(error, "checkpoint"))
         return
     seen = None if hint is None else hint["version"]
-    is_latest = seen == latest  # then another member is wrong
+    is_latest = seen == latest  # in this case another member is wrong
     found.add(
         Difference(
             "last-checkpoint",
@@ -270,7 +274,7 @@ def check_last_checkpoint(log: PublishedLog, found: Differences) -> None:
 
 
 def check_checksums(log: PublishedLog, versions: range, found: Differences) -> int:
-    """Compare every checksum file with SQL; return how many were compared."""
+    """Compare every checksum file with the database; return how many were compared."""
     checksums = log.listing.checksums
     present = [version for version in versions if version in checksums]
     if not present:
@@ -319,7 +323,7 @@ class _VersionTotals:
         self._position, self._files, self._bytes = 0, 0, 0
 
     def at(self, version: int) -> dict[str, Any]:
-        """Return the totals of a version; versions must be ascending."""
+        """Return the totals of a version; calls must be in ascending order of versions."""
         while self._position < len(self._ordered) and self._ordered[self._position] <= version:
             files, size = self._changes[self._ordered[self._position]]
             self._files, self._bytes = self._files + files, self._bytes + size

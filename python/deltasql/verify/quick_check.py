@@ -1,7 +1,7 @@
-"""Check a published log quickly for damage, such as a power loss leaves.
+"""Check a published log quickly for damage, such as after a power loss.
 
-One listing gives the sizes of all files. The content of the newest commits is compared with SQL,
-and the ends of the newest checkpoints are checked; `verify` compares everything.
+One listing gives the sizes of all files. Only the newest commits are compared with the database,
+and only the ends of the newest checkpoints are checked. `verify` compares everything.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def log_faults(store: Store, target: PublishTarget, storage: Storage) -> list[Lo
 def _faults(log: PublishedLog, published: int) -> Iterator[LogFault]:
     listing = log.listing
     low, high = log.store.query("version_bounds", table_id=log.table.table_id)[0]
-    # Only versions published before the listing: later ones may be in flight.
+    # Only check versions published before the listing, because later ones may be in progress.
     last = min(high, published)
     for version in missing_versions(listing, low, last):
         yield LogFault(f"version {version} is missing")
-    known = range(low + bool(low), last + 1)  # SQL has no commit of a first version above 0
+    known = range(low + bool(low), last + 1)  # a first version above 0 has no commit
     newest = known[-NEWEST_COMMITS:]
     for version, file in listing.commits.items():
         if not file.size and version > last:
@@ -60,7 +60,7 @@ def _faults(log: PublishedLog, published: int) -> Iterator[LogFault]:
         elif version > high:
             yield LogFault(f"version {version} is not in the database", is_damage=False)
         elif not file.size and version in known and version not in newest:
-            # The commit may have been empty when it was imported.
+            # The file may be right: the commit may have been empty when it was imported.
             yield from _commit_faults(log, range(version, version + 1))
     yield from _commit_faults(log, newest)
     for checkpoint in listing.checkpoints[-_NEWEST_CHECKPOINTS:]:
@@ -72,7 +72,7 @@ def _faults(log: PublishedLog, published: int) -> Iterator[LogFault]:
 
 
 def _commit_faults(log: PublishedLog, versions: range) -> Iterator[LogFault]:
-    """Yield the differences of commit files from SQL."""
+    """Yield the differences of commit files from the database."""
     found = Differences()
     check_commits(log, versions, found)
     for each in found.kept:

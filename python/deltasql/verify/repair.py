@@ -1,8 +1,8 @@
-"""Repair a published log so that it matches SQL; replaced files are backed up.
+"""Repair a published log so that it matches the database; replaced files are backed up.
 
 Missing and damaged commit files, and files derived from commits (checkpoints, checksums and
-`_last_checkpoint`), are always written again: no reader can use a commit file that is empty,
-truncated or not JSON. A commit file with other content is a commit of another program. It is
+`_last_checkpoint`), are always written again, because no reader can use a commit file that is
+empty, truncated or not JSON. A commit file with other content is a commit of another program; it is
 replaced only with `force`.
 """
 
@@ -68,12 +68,12 @@ class RepairReport(Report):
     backups: list[str] = field(default_factory=list)
     released: bool = False
     dry_run: bool = False
-    """Nothing was changed; the lists say what a repair would do."""
+    """Whether this is a dry run: nothing was changed, and the lists say what a repair would do."""
     after: VerifyReport | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether the log matches SQL after the repair."""
+        """Whether the log matches the database after the repair."""
         return self.after is not None and self.after.ok
 
     @property
@@ -91,11 +91,11 @@ class RepairReport(Report):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        # `aside` is the name of earlier releases, deprecated.
+        # `aside` is the deprecated name of earlier releases.
         return Report.to_dict(self) | {"aside": list(self.backups)}
 
     def summary(self) -> str:
-        """Return the report as text."""
+        """Return the report as a string."""
         actions = _TO_DO if self.dry_run else _DONE
         versions = (self.published, self.replaced, self.checkpoints, self.checksums)
         counts = [*map(len, versions), len(self.backups)]
@@ -193,13 +193,14 @@ class _Repair:
     def end(self, *, force: bool) -> int:
         """Return the version before which checkpoints and checksums may be written.
 
-        From a foreign commit that stays, they belong to the other program.
+        Without `force`, foreign commits stay, and files from the first of them on belong to the
+        other program.
         """
         foreign = () if force else self.before.found.versions("json", "diverged")
         return min(foreign, default=self.before.sql_version + 1)
 
     def quarantine(self) -> None:
-        """Stop publishing during the repair, because it removes versions after SQL's head."""
+        """Stop publishing during the repair, because it removes versions after the head."""
         target = self._current_target()
         if target is None:
             return
@@ -217,7 +218,7 @@ class _Repair:
         versions = sorted(found.versions("json", *_DAMAGED))
         for version in self._meter.over("replacing", "commits", versions, len(versions)):
             name = commit_file(version)
-            if version > high:  # an empty file of a version that SQL does not have
+            if version > high:  # an empty file of a version that is not in the database
                 self._backup.move([name])
                 continue
             if version in found.versions("json", "unreadable"):
@@ -225,7 +226,7 @@ class _Repair:
             self._replace(version)
 
     def replace_commits(self) -> None:
-        """Replace foreign commits by SQL's, and remove versions after SQL's head."""
+        """Replace foreign commits with those in the database; remove versions after the head."""
         listing = find_log(self._storage)
         if listing is None:
             return
@@ -236,14 +237,14 @@ class _Repair:
             self._replace(version)
 
     def publish_missing(self) -> None:
-        """Publish versions that are missing from the log, except those that clean-up deleted."""
+        """Publish versions that are missing from the log, except those that log cleanup deleted."""
         low, _ = self._store.query("version_bounds", table_id=self._table.table_id)[0]
         target = self._current_target()
         published = -1 if target is None else target.published_version
         listing = find_log(self._storage)
         missing = missing_versions(listing, low, published)
         if listing is not None and self._were_cleaned(missing, listing):
-            # The checkpoint that replaced them is gone: write one at the first commit.
+            # The checkpoint that replaced these versions is gone, so write a new one.
             self._write_checkpoint(min(each for each in listing.commits if each >= low))
             missing = missing_versions(find_log(self._storage), low, published)
         for version in self._meter.over("publishing", "commits", missing, len(missing)):
@@ -291,7 +292,7 @@ class _Repair:
         self._report.checksums = versions
 
     def finish(self) -> RepairReport:
-        """Verify the log again, and end its quarantine if it matches SQL."""
+        """Verify the log again, and end the quarantine of the target if it matches the database."""
         report = self._report
         report.backups = self._backup.names
         report.after = self._verify()
@@ -320,7 +321,7 @@ class _Repair:
         return next((each for each in found if each.name == self._target), None)
 
     def _were_cleaned(self, missing: list[int], listing: LogListing) -> bool:
-        """Return whether clean-up deleted the first versions: they are past the log retention."""
+        """Return whether log cleanup deleted the first versions, which are past the retention."""
         if not missing or missing[0] >= min(listing.commits, default=0):
             return False
         table_id = self._table.table_id

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 DataChecks = Literal["files", "counts", "rows"]
-"""What is checked: existence and size of files, also statistics of their rows, also every row."""
+"""What is checked: existence and size of files; "counts" adds row statistics, "rows" every row."""
 DATA = "data"  # the source of differences between the log and data files
 # Sources that repeat the content of commits.
 _DERIVED = ("checkpoint", "crc")
@@ -27,12 +27,12 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Difference(Report):
-    """A difference between SQL and the published log, or between the log and the data.
+    """A difference between the database and the published log, or between the log and the data.
 
-    `source` says what was compared with SQL: `json` (the commit file itself), `replay` (the log
-    read by our own code), `deltalake` (the log read by stock deltalake), `checkpoint`, `crc`. With
-    the source `data`, data files or their rows were compared with the log; then `kind` is
-    `missing`, `size`, `unreadable`, `unchecked`, `rows`, `nulls`, `min`, `max` or `row`.
+    `source` says what was compared with the database: `json` (the commit file itself), `replay`
+    (the log read by our own code), `deltalake` (the log read by stock deltalake), `checkpoint` or
+    `crc`. If `source` is `data`, data files or their rows were compared with the log. In that case,
+    `kind` is `missing`, `size`, `unreadable`, `unchecked`, `rows`, `nulls`, `min`, `max` or `row`.
     """
 
     kind: str
@@ -107,7 +107,7 @@ class Difference(Report):
 
 @dataclass(slots=True)
 class Differences:
-    """Differences in the order found; after `keep` of a kind they are only counted."""
+    """A list of differences; of each kind, only the first `keep` are kept, the others counted."""
 
     keep: int = 100
     counts: Counter[str] = field(default_factory=Counter)
@@ -134,7 +134,7 @@ class Differences:
             self.counts[shown[0].kind] += total - len(shown)
 
     def versions(self, source: str, *kinds: str) -> set[int]:
-        """Return the versions at which a source has differences, of some kinds or of any."""
+        """Return the versions at which a source has differences of some kinds, or of any kind."""
         places = self._versions.items()
         found = (v for (s, kind), v in places if s == source and (not kinds or kind in kinds))
         return set().union(*found)
@@ -145,7 +145,7 @@ class Differences:
         return sum(self.counts.values())
 
     def lines(self) -> list[str]:
-        """Return the differences as text, one line each."""
+        """Return the differences as strings, one line each."""
         lines = [str(each) for each in self.kept]
         more = self.total - len(self.kept)
         return [*lines, f"… and {more} more"] if more else lines
@@ -174,12 +174,12 @@ class DataReport(Report):
 
     @property
     def ok(self) -> bool:
-        """Whether the data agrees with the log."""
+        """Whether the data matches the log."""
         return self.total == 0
 
     @property
     def differences(self) -> list[Difference]:
-        """The differences, at most 1,000 of a kind; `total` counts all."""
+        """The differences, at most 1,000 of each kind; `total` counts all differences."""
         return self.found.kept
 
     @property
@@ -193,7 +193,7 @@ class DataReport(Report):
         return self.found.total
 
     def summary(self) -> str:
-        """Return the report as text, one line per difference."""
+        """Return the report as a string, one line per difference."""
         at = "" if self.version is None else f" at version {self.version}"
         rows = "" if self.rows is None else f", {many(self.rows, 'row')}"
         seen = (
@@ -234,19 +234,19 @@ class VerifyReport(Report):
 
     @property
     def ok(self) -> bool:
-        """Whether the log matches SQL, and the checked data matches the log."""
+        """Whether the log matches the database, and the checked data matches the log."""
         return self.found.total == 0 and all(each.ok for each in self.data)
 
     @property
     def first_foreign(self) -> int | None:
-        """The first foreign version after SQL's head."""
+        """The first foreign version after the head; None if there is none."""
         kept = self.found.kept
         foreign = [each.version for each in kept if each.kind == "foreign-version"]
         return min((version for version in foreign if version is not None), default=None)
 
     @property
     def differences(self) -> list[Difference]:
-        """The differences, at most `Differences.keep` of a kind; `total` counts all."""
+        """The differences, at most `Differences.keep` of each kind; `total` counts all."""
         return self.found.kept
 
     @property
@@ -260,7 +260,7 @@ class VerifyReport(Report):
         return self.found.total
 
     def summary(self) -> str:
-        """Return the report as text, one line per difference."""
+        """Return the report as a string, one line per difference."""
         state = many(self.total, "difference") if self.total else "ok"
         lines = [
             f"{self.table}: {state} (version {self.sql_version} in SQL, "
@@ -286,11 +286,11 @@ class VerifyReport(Report):
 def split_by_cause(
     differences: Sequence[Difference],
 ) -> tuple[list[Difference], list[Difference]]:
-    """Split differences into errors in SQL and errors in the log, in this order.
+    """Split differences into errors in the database and errors in the log, in this order.
 
-    The commits of the log are right. A checkpoint or checksum that differs from them is an error
-    in the log. So is a difference found by deltalake if it may have started from such a
-    checkpoint, or if it cannot read the table at all.
+    The commits of the log are assumed correct. A checkpoint or checksum that differs from them is
+    an error in the log. The same applies to a difference found by deltalake if it may have started
+    from such a checkpoint, or if it cannot read the table at all.
     """
     has_wrong_checkpoint = any(each.source in _DERIVED for each in differences)
     in_sql: list[Difference] = []

@@ -1,7 +1,7 @@
 """Compare the rows of a version with those that another reader returns from its published log.
 
-The engine counts equal rows of both in one query, which can spill to disk. Order and files do not
-matter, and only the differences are collected.
+The engine counts equal rows of both sides in one query, which can spill to disk. The order of rows
+and their distribution over files do not matter. Only the differences are collected.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read_rows_from_log(
 
 
 def _delta_spark(engine: Engine, location: str, version: int) -> Relation | None:
-    from deltasql.engine.spark.engine import SparkEngine  # late: Spark is an extra
+    from deltasql.engine.spark.engine import SparkEngine  # lazy import: Spark is an extra
 
     assert isinstance(engine, SparkEngine)
     return engine.delta_rows(location, version)

@@ -1,4 +1,4 @@
-"""The state of a table at one version in SQL, in the same form as `LogState`."""
+"""The state of a table at one version in the database, in the same form as `LogState`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 _FIRST_TIME, _NO_LIMIT = -(2**62), 2**62
-_PAGE = 50_000  # files
+_PAGE = 50_000  # files per page
 
 
 class SqlState:
-    """A table at a version; each part is read from SQL when it is first used."""
+    """A table at a version; each part is read from the database when it is first used."""
 
     def __init__(self, store: Store, table: TableRow, version: int) -> None:
         self._store, self._table = store, table
@@ -60,7 +60,7 @@ class SqlState:
         return self._snapshot.transactions()
 
     def expired(self, txn: SetTransaction) -> bool:
-        """Return whether a checkpoint up to this version may leave out a transaction by now."""
+        """Return whether a checkpoint of this version may leave out a transaction by now."""
         return is_expired(txn, self._shortest_retention, now_ms())
 
     @cached_property
@@ -93,7 +93,7 @@ class SqlState:
             yield self._read_files(first, min(first + _PAGE, end))
 
     def _read_files(self, first_file_id: int, next_file_id: int) -> pa.Table:
-        # Not `Snapshot.files`, which refuses a table that needs an unsupported reader feature.
+        # Not `Snapshot.files`, which raises if the table needs an unsupported reader feature.
         files = read_files(
             self._store,
             "files_all",
@@ -133,7 +133,7 @@ class SqlState:
             _or_empty(removed["partition"]),
         )
         tombstones = canonical_files(removed, TOMBSTONES)
-        # A file may have been removed several times: the last time counts, if it is not live.
+        # A file may have been removed several times. Use the last time, if the file is not live.
         names = logical_files(tombstones)
         rows = pa.table({"name": names, "row": pa.array(range(len(names)), pa.int64())})
         last = rows.group_by("name").aggregate([("row", "max")])["row_max"]

@@ -39,7 +39,8 @@ Facts = dict[str, Any]
 _REAL = ("float", "double")
 # Timestamps in statistics are truncated to milliseconds.
 _MILLISECOND = timedelta(milliseconds=1)
-# Each unreadable file costs a few scans; with this many, something else is wrong.
+# Finding an unreadable file takes a few scans. After this many, the other files of a failed scan
+# are reported as unchecked.
 _MOST_UNREADABLE = 100
 _TOGETHER = 5000  # files that one query reads
 
@@ -68,7 +69,7 @@ class DataToVerify:
 
 @dataclass(slots=True)
 class Measured:
-    """What the files contain, by file index, and the reasons why some cannot be read."""
+    """What the files contain, by file index, and why some files cannot be read."""
 
     facts: dict[int, Facts] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
@@ -90,7 +91,7 @@ def measure_files(
 
 
 def compare_statistics(data: DataToVerify, measured: Measured) -> Iterator[Difference]:
-    """Compare what was measured with the statistics of each file in the log."""
+    """Compare the measured values with the statistics of each file in the log."""
     fields, files = measured_fields(data), data.files
     for index, count in enumerate(logged_row_counts(files)):
         found = measured.facts.get(index)
@@ -115,7 +116,7 @@ def measured_fields(data: DataToVerify) -> list[StructField]:
 def _measure(
     data: DataToVerify, indexes: Sequence[int], fields: Sequence[StructField], found: Measured
 ) -> None:
-    """Measure files together; after an error, in halves, until the files that fail are known."""
+    """Measure files together; after an error, in halves, until the unreadable files are found."""
     try:
         rows = _rows(data, data.files.take(pa.array(indexes, pa.int64())), fields)
     except UnsupportedFeatureError:
@@ -140,7 +141,7 @@ def _reason(error: Exception) -> str:
 
 
 def _rows(data: DataToVerify, files: pa.Table, fields: Sequence[StructField]) -> dict[int, Facts]:
-    """Return the measures of each file that has rows, by its index in `files`."""
+    """Return the measured values of each file that has rows, by its index in `files`."""
     measures: list[exp.Expr] = [exp.alias_(exp.Count(this=exp.Star()), identifier(ROWS))]
     for number, each in enumerate(fields):
         value: exp.Expr = column(each.name)
@@ -194,7 +195,7 @@ def _compared(
 
 
 def _bound(logged: Any, name: str, kind: pa.DataType) -> Any:
-    """Return a value of the statistics; None if it is missing or does not fit its type."""
+    """Return a value of the statistics; None if it is missing or does not match its type."""
     return typed_value(logged.get(name), kind) if isinstance(logged, dict) else None
 
 

@@ -1,4 +1,4 @@
-"""VERIFY data: check that every live file exists and agrees with the log.
+"""Verify data: check that every live file exists and matches the log.
 
 A file that is missing or cannot be read is reported, and the other files are still checked.
 """
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from deltasql.verify.statistics import Measured
 
 _NOT_READ = ("missing", "unreadable", "unchecked")
-_KEPT = 1000  # differences of each kind
+_KEPT = 1000  # differences of each kind in a report
 
 
 @adds_table_to_errors
 def verify_data(stage: TableStage, *, checks: DataChecks = "counts") -> DataReport:
-    """Compare the files of a transaction's table, staged files too, with the log.
+    """Compare the files of a transaction's table, including staged files, with the log.
 
     Rows are compared with the published log only if nothing is staged.
     """
@@ -58,7 +58,7 @@ def verify_snapshot(
 ) -> DataReport:
     """Compare the files of a version, and their rows, with the log.
 
-    `location` is where the files and the log are, if it is not the table's own location.
+    `location` is the folder of the files and the log, if it is not the table's own location.
     """
     table, files = snapshot.table, snapshot.scan().arrow
     root = location or table.location

@@ -1,4 +1,4 @@
-"""Verify a published log: compare it with SQL, as our own code and as deltalake read it."""
+"""Verify a published log: compare the database with the log, read by our code and by deltalake."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def verify_table(
     meter: Meter | None = None,
     since: int | None = None,
 ) -> VerifyReport:
-    """Compare a table in SQL with its published log.
+    """Compare a table in the database with its published log.
 
-    Compared are every commit file, the state at the chosen versions (replayed by our own code, and
-    as stock deltalake reads it), every checkpoint and every checksum. `log` is the listing to
-    compare, if not that of the whole log. With `since`, log files before that version were
-    compared earlier and are skipped.
+    Every commit file, checkpoint and checksum is compared. At the chosen versions, the state of the
+    table is compared too, as replayed by our own code and as read by stock deltalake. `log` is the
+    listing to compare, by default that of the whole log. With `since`, log files before that
+    version are skipped, because they were compared earlier.
     """
     counter = meter or Meter()
-    # SQL's bounds are read last: a concurrent commit may look unpublished, but never foreign.
+    # Read the version bounds last: a concurrent commit may then look unpublished, but not foreign.
     published = published_version(store, table, target)
     listing = log or find_log(storage)
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
@@ -67,7 +67,7 @@ def verify_table(
     if listing is None or last is None:
         return report
     compared = PublishedLog(store, table, storage, listing)
-    # The first version of a table that was imported from a checkpoint has no commit in SQL.
+    # The first version of a table that was imported from a checkpoint has no commit here.
     start = since or 0
     commits = range(max(low + 1 if low > 0 else low, start), last + 1)
     report.commits, report.foreign_bytes = check_commits(compared, commits, report.found, counter)
@@ -111,7 +111,7 @@ def _check_versions(
         file = commits[version]
         if file.size:
             report.found.add(Difference("foreign-version", version, file.name, source="json"))
-        else:  # empty: both the file and SQL lost the commit in a power loss
+        else:  # the file is empty: a power loss destroyed the commit in the log and the database
             report.found.add(damaged_commit(version, file.name, 0))
     ours = [each for each in commits if low <= each <= high]
     last = max(ours, default=low - 1)
@@ -133,7 +133,7 @@ def published_version(store: Store, table: TableRow, target: str) -> int:
 def missing_versions(listing: LogListing | None, low: int, last: int) -> list[int]:
     """Return the versions of low..last that are missing from the log.
 
-    Versions before a checkpoint may be missing: clean-up deletes them from the oldest on.
+    Versions before a checkpoint may be missing, because log cleanup deletes the oldest versions.
     """
     if listing is None:
         return list(range(low, last + 1))
@@ -161,9 +161,9 @@ def chosen_versions(versions: Versions, first: int, last: int, sample: int = 20)
 
 
 def _is_same_from_checkpoint(log: PublishedLog, versions: Sequence[int]) -> bool:
-    """Return whether states that start from checkpoints are the same, which is fast to compare.
+    """Return whether the states are the same if reading the log starts from checkpoints.
 
-    If not, only a full replay shows the differences.
+    This is fast. If the states differ, only a full replay shows the differences.
     """
     found = Differences()
     try:
@@ -176,7 +176,7 @@ def _is_same_from_checkpoint(log: PublishedLog, versions: Sequence[int]) -> bool
 
 def _compare_replay(log: PublishedLog, report: VerifyReport, meter: Meter) -> None:
     chosen = report.versions
-    # Without checkpoints if possible: those are compared separately.
+    # Avoid checkpoints if possible, because they are compared separately.
     states = read_states(log.storage, chosen, use_checkpoint=False, listing=log.listing)
     try:
         for state in meter.over("comparing states", "versions", states, len(chosen)):

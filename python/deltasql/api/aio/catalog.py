@@ -74,7 +74,7 @@ class AsyncCatalog:
         try:
             await self.worker.run(self._open)
         except asyncio.CancelledError:
-            await self.close()  # the thread may have opened it before the task was cancelled
+            await self.close()  # the thread may have opened the catalog before the cancellation
             raise
         return self
 
@@ -196,7 +196,7 @@ class AsyncTable:
         return await self.catalog.worker.run(lambda: snapshot.schema)
 
     async def history(self, limit: int | None = None) -> list[VersionRow]:
-        """Return commits, newest first."""
+        """Return the latest `limit` commits, or all commits; newest first."""
         return await self.catalog.log.history(self.row, limit)
 
     async def files(self) -> pa.Table:
@@ -234,9 +234,9 @@ class AsyncTable:
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Yield the rows that versions inserted and deleted, in batches.
+        """Yield the rows that a range of versions inserted and deleted, in batches.
 
-        Both versions are included; `to_version` defaults to the latest version.
+        Both ends are included; `to_version` defaults to the latest version.
         """
         worker = self.catalog.worker
         reader = await worker.run(
@@ -263,21 +263,21 @@ class AsyncTable:
         return tx.versions[self.full_name]
 
     async def run(self, function: Callable[[DeltaTable], T]) -> T:
-        """Call a function with a DeltaTable of this table in a thread; return its result.
+        """Call a function in a thread, with this table as a DeltaTable; return its result.
 
-        `await table.run(lambda dt: dt.delete("day < '2024-01-01'"))` returns metrics.
+        `await table.run(lambda dt: dt.delete("day < '2024-01-01'"))` returns the delete's metrics.
         """
         return await self.catalog.worker.run(lambda: function(self._handle()))
 
     def _reader(self, columns: Sequence[str] | None, predicate: str | None) -> pa.RecordBatchReader:
-        # late: it parses SQL
+        # lazy import: loads the SQL parser
         from deltasql.api.deltalake_compat.handle.scan import read_rows
 
         return read_rows(self._raw(), columns, predicate, views=False)
 
     def _raw(self) -> Any:
         from deltasql.api.deltalake_compat.handle.raw_table import (
-            RawTable,  # late: importing deltalake is slow
+            RawTable,  # lazy import: importing deltalake is slow
         )
 
         return RawTable(self.catalog.sync, self.row, version=self._version)

@@ -58,7 +58,7 @@ class AsyncLog:
         return await self._worker.run(self._catalog.resolve, name, fresh=True)
 
     async def snapshot(self, table: TableRow, version: int | None = None) -> Snapshot:
-        """Return a table at its latest version or at a version."""
+        """Return a snapshot of the table at `version`, by default at the latest version."""
         if version is None:
             rows = await self.query("read_head", table_id=table.table_id)
         else:
@@ -69,7 +69,7 @@ class AsyncLog:
         return Snapshot(self._catalog.store, table, self._catalog.cache, heads[0])
 
     async def history(self, table: TableRow, limit: int | None = None) -> list[VersionRow]:
-        """Return commits, newest first; each statement reads one page."""
+        """Return the latest `limit` commits, or all commits; each statement reads one page."""
         last = (await self.snapshot(table)).version
         remaining = last + 1 if limit is None else limit
         found: list[VersionRow] = []

@@ -21,7 +21,9 @@ T = TypeVar("T")
 
 
 class AsyncTransaction:
-    """All or nothing over many tables; commits when the `async with` block ends without an error.
+    """A transaction over any number of tables: it commits all changes or none.
+
+    The commit runs when the `async with` block ends without an error.
 
     If the task is cancelled while it writes rows, nothing is committed and the written files are
     deleted. If it is cancelled during the commit, CancelledError is raised after the commit has
@@ -67,7 +69,7 @@ class AsyncTransaction:
         return await self._locked(Stop(), function, self._transaction)
 
     async def write(self, table: str, data: object, **options: Any) -> Any:
-        """Write rows as data files now and stage them: the commit makes them visible."""
+        """Write rows to data files now, and stage the files; the commit makes the rows visible."""
         stop = Stop()
 
         def write() -> Any:
@@ -90,7 +92,7 @@ class AsyncTransaction:
         return await self._locked(Stop(), self._transaction.update, table, updates, **options)
 
     async def stage_table(self, table: str, actions: object, **options: Any) -> None:
-        """Stage Delta actions for a table; rows are written and appended."""
+        """Stage Delta actions for a table. `actions` can also be rows, which are appended."""
         await self._locked(Stop(), self._transaction.stage_table, table, actions, **options)
 
     async def create_table(self, name: str, schema: object, **options: Any) -> None:

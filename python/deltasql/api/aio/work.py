@@ -56,8 +56,8 @@ class Stop:
 class Worker:
     """A bounded pool of threads for blocking functions.
 
-    When a caller is cancelled, its function does not start if it has not started yet. A function
-    that runs is waited for, and CancelledError is raised after it has ended.
+    If the caller is cancelled, a function that has not started yet is never started. A function
+    that is already running is completed, and CancelledError is raised afterwards.
     """
 
     def __init__(self, threads: int) -> None:
@@ -76,7 +76,7 @@ class Worker:
     async def run_stoppable(
         self, stop: Stop, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call a function that checks `stop` in a thread, and return its result.
+        """Call a function in a thread and return its result; the function must check `stop`.
 
         `stop` is set when the caller is cancelled.
         """
@@ -120,4 +120,4 @@ async def _ended(future: asyncio.Future[T]) -> None:
         except asyncio.CancelledError:
             continue
     if not future.cancelled():
-        future.exception()  # retrieved, so that asyncio does not log it: the caller is cancelled
+        future.exception()  # marks the exception as retrieved, so that asyncio does not log it

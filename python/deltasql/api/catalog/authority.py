@@ -1,4 +1,4 @@
-"""Move the authority over a table between its log and SQL: follow, cutover, rollback."""
+"""Follow the log of a table; move the authority to the database (cutover) or back (rollback)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def follow(
     batch_size: int | None,
     on_progress: OnImport | None,
 ) -> FollowReport:
-    """Follow the log of a table, or refresh the table if `source` is the name of a followed one."""
+    """Add a read-only index of the table at `source`, or refresh it if `source` is its name."""
     followed = _followed_name(catalog, source)
     if followed is not None:
         return refresh(catalog, mirror, followed, batch_size=batch_size, on_progress=on_progress)
@@ -64,7 +64,7 @@ def refresh(
     batch_size: int | None,
     on_progress: OnImport | None,
 ) -> FollowReport:
-    """Append the commits of the log that a followed table lacks."""
+    """Load the commits that other writers added to a followed log since the last refresh."""
     table = catalog.resolve(name, fresh=True)
     if not table.is_following:
         raise does_not_follow(table)
@@ -88,7 +88,7 @@ def cutover(
     dry_run: bool,
     on_progress: OnProgress | None,
 ) -> CutoverReport:
-    """Make SQL the authority of a table, and publish it to all its targets."""
+    """Make the database the authority of a table, and publish the table to all its targets."""
     report = cutting_over.cutover(
         catalog.store,
         catalog.resolve(name, fresh=True),
@@ -112,7 +112,7 @@ def rollback(
     dry_run: bool,
     on_progress: OnProgress | None,
 ) -> RollbackReport:
-    """Make its log the authority of a table, and remove the table from the catalog."""
+    """Make `_delta_log` the authority of a table, and remove the table from the catalog."""
     report = rolling_back.rollback(
         catalog.store,
         mirror.publisher,
@@ -128,7 +128,7 @@ def rollback(
 
 
 def _followed_name(catalog: BaseCatalog, source: str) -> str | None:
-    """Return the full name of a followed table; None if `source` is a location."""
+    """Return the full name of a followed table, or None if `source` is a location."""
     if "/" in source or (Path(source) / "_delta_log").exists():
         return None
     key = split_table_name(source)

@@ -1,6 +1,6 @@
 """BaseCatalog: the database of a catalog, and its tables by name.
 
-The parts of a catalog (transactions, the mirror, reports) use this class; `Catalog` has them.
+Transactions, the mirror and reports use this class. `Catalog` extends it, and offers all of them.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class BaseCatalog:
     def resolve(self, name: str, *, fresh: bool = False) -> TableRow:
         """Return a table's row; the error for an unknown name suggests a similar one.
 
-        A read needs `fresh`, since others may have renamed or replaced the table. A commit detects
-        that under its lock, so the name may come from the cache.
+        A read must set `fresh`, because another process may have renamed or replaced the table. A
+        commit detects such a change while it holds the lock, so it may use the cached row.
         """
         found = self.store.find_table(*split_table_name(name), fresh=fresh)
         if found is None:
@@ -96,7 +96,7 @@ class BaseCatalog:
         return found
 
     def writable(self, name: str) -> TableRow:
-        """Return a table's row; a table that follows a log is refused."""
+        """Return a table's row; raise TableFollowsError if the table is followed (read-only)."""
         found = self.resolve(name, fresh=True)
         if found.is_following:
             raise follows_another_log(found)
@@ -132,7 +132,7 @@ class CatalogTable:
 
     @property
     def is_following(self) -> bool:
-        """Whether the authority of the table is its log, so that it is read-only here."""
+        """Whether the authority of the table is its log; the table is then read-only here."""
         return self.row.is_following
 
     @property
@@ -143,7 +143,7 @@ class CatalogTable:
     def snapshot(
         self, version: int | None = None, *, timestamp: datetime | None = None
     ) -> Snapshot:
-        """Return the table at its latest version, at a version or at a timestamp."""
+        """Return a snapshot at a version or timestamp, by default at the latest version."""
         catalog = self.catalog
         return open_snapshot(
             catalog.store, self.row, catalog.cache, version=version, timestamp=timestamp
@@ -162,7 +162,7 @@ class CatalogTable:
         return self.snapshot(version).scan(predicate)
 
     def history(self, limit: int | None = None) -> list[VersionRow]:
-        """Return commits, newest first."""
+        """Return the latest `limit` commits, or all commits; newest first."""
         return list(self.snapshot().history(limit))
 
     def describe(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Health(Report):
-    """Whether a catalog can be used, and its state."""
+    """The result of `Catalog.health`: whether the catalog can be used, and its state."""
 
     ok: bool
     backend: str
@@ -67,8 +67,9 @@ class Catalog(BaseCatalog):
 
     @cached_property
     def inspect(self) -> Inspect:
-        """Reports on the catalog, as the command line and the console show them."""
-        from deltasql.api.inspect.inspector import Inspect  # late: few processes need reports
+        """Reports on the catalog, which the command line and the console also show."""
+        # lazy import: few processes need reports
+        from deltasql.api.inspect.inspector import Inspect
 
         return Inspect(self, self.mirror)
 
@@ -113,9 +114,9 @@ class Catalog(BaseCatalog):
         """Create an empty table at version 0.
 
         `schema` is a pyarrow, deltalake or Spark schema. OPTIMIZE sorts rows by the columns of
-        `cluster_by`, so that near values are in the same files. `if_exists="ignore"` returns the
-        existing table.
-        `allow_nested_location` accepts a location inside another table's folder, or around one.
+        `cluster_by`, so that rows with similar values are in the same files. With
+        `if_exists="ignore"`, an existing table is returned unchanged. With `allow_nested_location`,
+        the location may be inside another table's folder, or contain one.
         """
         if if_exists not in ("error", "ignore"):
             raise ValueError(f"if_exists must be 'error' or 'ignore', got {if_exists!r}")
@@ -148,9 +149,9 @@ class Catalog(BaseCatalog):
         self.mirror.names_changed()
 
     def undrop(self, name: str) -> CatalogTable:
-        """Restore the table that was dropped last under this name.
+        """Restore the most recently dropped table of this name.
 
-        It is refused if another writer added commits to the table's log since.
+        Raises an error if another writer has added commits to the table's log since the drop.
         """
         registry.undrop(self, name)
         self.mirror.names_changed()
@@ -190,7 +191,8 @@ class Catalog(BaseCatalog):
     def begin(self, *, one_table: bool = False) -> MultiTableTransaction:
         """Start a transaction over any number of tables, all seen at the same point in time.
 
-        With `one_table` the transaction uses a single table and does not look up the others.
+        With `one_table`, the transaction uses only one table, and does not look up the versions of
+        the other tables.
         """
         return MultiTableTransaction(self, self.mirror, one_table=one_table)
 
@@ -215,9 +217,10 @@ class Catalog(BaseCatalog):
         """Delete files that no retained version of a table needs; returns their names.
 
         `options` are those of `deltalake.DeltaTable.vacuum`; by default it is a dry run.
-        With `full`, `engine="spark"` lists files on executors. `on_progress` gets a `Progress`.
+        `engine="spark"` lists the files of a `full` vacuum on Spark executors. `on_progress` is
+        called with a `Progress`.
         """
-        from deltasql.api.catalog.vacuum import vacuum  # late: it reads logs
+        from deltasql.api.catalog.vacuum import vacuum  # lazy import: needed only to read logs
 
         def commit(operate: Callable[[MultiTableTransaction], None]) -> None:
             with self.begin(one_table=True) as tx:
@@ -228,10 +231,11 @@ class Catalog(BaseCatalog):
     def vacuum_uncommitted(self, *, dry_run: bool = True) -> list[str]:
         """Delete files of transactions that never committed and whose table does not exist.
 
-        A process that was killed while it created a table leaves such files. Files whose intent
-        was recorded within the last hour stay. Returns their paths; by default it is a dry run.
+        A process that is killed while it creates a table leaves such files. Files whose intent was
+        recorded within the last hour are kept. Returns the paths of the files; by default it is a
+        dry run.
         """
-        # late: few processes need it
+        # lazy import: few processes need it
         from deltasql.api.catalog.vacuum import vacuum_uncommitted
 
         return vacuum_uncommitted(self, dry_run=dry_run)
@@ -270,7 +274,7 @@ class Catalog(BaseCatalog):
         `crm.sales` is a table of a namespace, `sales@3` a version, `sales@'2024-05-01'` a
         timestamp. See `deltasql.api.catalog.query.query`.
         """
-        from deltasql.api.catalog.query import query  # late: it parses SQL
+        from deltasql.api.catalog.query import query  # lazy import: loads the SQL parser
 
         return query(self, sql, limit=limit, timeout=timeout, batch_rows=batch_rows)
 
@@ -283,11 +287,12 @@ class Catalog(BaseCatalog):
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
     ) -> pa.RecordBatchReader:
-        """Stream the rows that versions inserted and deleted, with or without change data feed.
+        """Stream the rows that a range of versions inserted and deleted.
 
-        The first and the last version are included. See `deltasql.api.changes.changes`.
+        The table does not need change data feed. Both ends of the range are included. See
+        `deltasql.api.changes.changes`.
         """
-        from deltasql.api.changes import changes  # late: it reads rows
+        from deltasql.api.changes import changes  # lazy import: needed only to read rows
 
         row = self.resolve(table, fresh=True)
         return changes(self, row, from_version, to_version, columns=columns, predicate=predicate)
@@ -304,7 +309,7 @@ class Catalog(BaseCatalog):
 
         `start` is "snapshot", the first version to read, or the `position` of another cursor.
         """
-        from deltasql.api.changes import ChangeCursor  # late: it reads rows
+        from deltasql.api.changes import ChangeCursor  # lazy import: needed only to read rows
 
         row = self.resolve(table, fresh=True)
         return ChangeCursor(self, row, start, columns=columns, predicate=predicate)
@@ -330,13 +335,19 @@ class Catalog(BaseCatalog):
     ) -> ImportReport:
         """Import a Delta table with its history; its files stay where they are.
 
-        A table that was imported before gets the new commits of its log. `since` is the first
-        version of a new table, `up_to_version` the last; `batch_size` is the number of actions in
-        one SQL transaction; `force` drops a table that is in the way, and continues without data
-        files that are missing; `dry_run` only reports; `allow_nested_location` accepts a table
-        inside another table's folder, or around one. See docs/guides/migrating.md.
+        If the table was imported before, only the new commits of its log are loaded.
+
+        - `since`: the first version to load, for a table that is not in the catalog yet
+        - `up_to_version`: the last version to load
+        - `batch_size`: the number of actions in one SQL transaction
+        - `force`: drop a table of this name or location that prevents the import, and import the
+          table even if data files are missing
+        - `dry_run`: only report what would be imported
+        - `allow_nested_location`: the table may be inside another table's folder, or contain one
+
+        See docs/guides/migrating.md.
         """
-        from deltasql.api.catalog import importing  # late: few processes import a table
+        from deltasql.api.catalog import importing  # lazy import: few processes import a table
 
         options = importing.import_options(
             self,
@@ -377,9 +388,9 @@ class Catalog(BaseCatalog):
     ) -> ImportSummary:
         """Import every Delta table below a folder; if one fails, the others are still imported.
 
-        The namespace is `namespace`, or follows from the folders above each table.
+        All tables get `namespace`; without it, the folders above a table determine its namespace.
         """
-        from deltasql.api.catalog import importing  # late: few processes import a table
+        from deltasql.api.catalog import importing  # lazy import: few processes import a table
 
         options = importing.import_options(
             self,
@@ -417,7 +428,7 @@ class Catalog(BaseCatalog):
 
         `storage_options` are those of the destination. See `deltasql.export_table`.
         """
-        # late: few processes export a table
+        # lazy import: few processes export a table
         from deltasql.api.catalog.importing import storage_settings_at
         from deltasql.migrate.exporting.export import export_table
 
@@ -444,12 +455,13 @@ class Catalog(BaseCatalog):
         batch_size: int | None = None,
         on_progress: Callable[[ImportProgress], None] | None = None,
     ) -> FollowReport:
-        """Add a read-only index of a Delta table that others write, and bring it up to date.
+        """Add a read-only index of a Delta table that other programs write, or update the index.
 
-        The first call loads the log, each later one appends what is new. Nothing is ever written
-        to the log or the data. `source` is the table's location, or the name of a followed table.
+        The first call loads the whole log, later calls load only new commits. Nothing is ever
+        written to the log or the data. `source` is the table's location, or the name of a table
+        that is already followed.
         """
-        from deltasql.api.catalog import authority  # late: few tables follow a log
+        from deltasql.api.catalog import authority  # lazy import: few tables are followed
 
         return authority.follow(
             self,
@@ -468,8 +480,8 @@ class Catalog(BaseCatalog):
         batch_size: int | None = None,
         on_progress: Callable[[ImportProgress], None] | None = None,
     ) -> FollowReport:
-        """Bring a followed table up to date with its log."""
-        from deltasql.api.catalog import authority  # late: few tables follow a log
+        """Load the commits that were added to the log of a followed table."""
+        from deltasql.api.catalog import authority  # lazy import: few tables are followed
 
         return authority.refresh(
             self, self.mirror, name, batch_size=batch_size, on_progress=on_progress
@@ -483,13 +495,14 @@ class Catalog(BaseCatalog):
         dry_run: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> CutoverReport:
-        """Make SQL the authority of a table that was followed or imported.
+        """Make the database the authority of a table that was followed or imported.
 
-        Loads the rest of the log, compares it with SQL, and enables in-commit timestamps with one
-        commit: from then on stock writers that open the table by its path are refused. Repeat it
-        after an interruption.
+        Loads the rest of the log, compares it with the database, and then enables in-commit
+        timestamps with one commit. This commit makes stock Delta writers fail when they write to
+        the table's path. If the call is interrupted, repeat it.
         """
-        from deltasql.api.catalog import authority  # late: once in the life of a table
+        # lazy import: needed once in the life of a table
+        from deltasql.api.catalog import authority
 
         return authority.cutover(
             self, self.mirror, name, verify=verify, dry_run=dry_run, on_progress=on_progress
@@ -503,13 +516,14 @@ class Catalog(BaseCatalog):
         dry_run: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> RollbackReport:
-        """Make its log the authority of a table: publish all of it, and leave the catalog.
+        """Make `_delta_log` the authority of a table again, and remove it from the catalog.
 
-        Other writers continue after the last version of SQL; in-commit timestamps, which stop
-        them, are disabled if SQL had enabled them. No file is deleted. Repeat it after an
-        interruption.
+        Publishes all versions first, so that other writers can continue after the latest one. If
+        deltasql had enabled in-commit timestamps, which make stock writers fail, they are
+        disabled. No file is deleted. If the call is interrupted, repeat it.
         """
-        from deltasql.api.catalog import authority  # late: once in the life of a table
+        # lazy import: needed once in the life of a table
+        from deltasql.api.catalog import authority
 
         return authority.rollback(
             self, self.mirror, name, verify=verify, dry_run=dry_run, on_progress=on_progress

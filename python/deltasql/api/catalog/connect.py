@@ -94,7 +94,7 @@ def open_existing(uri: str | DeltaSqlUri, config: Config | None = None, **settin
 def open_to_load(
     place: DeltaSqlUri, config: Config | None, settings: dict[str, Any], *, dry_run: bool
 ) -> Iterator[Catalog]:
-    """Open a catalog for an import; a dry run uses a temporary one if it does not exist."""
+    """Open a catalog for an import; if it does not exist, a dry run uses a temporary catalog."""
     if dry_run and is_new(place, config, **settings):
         with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
             stand_in = DeltaSqlUri(backend="sqlite", database=f"{folder}/meta.db")
@@ -106,12 +106,12 @@ def open_to_load(
 
 
 def resolved(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> DeltaSqlUri:
-    """Return the URI that `connect` would open; looks up a name in the configuration."""
+    """Return the URI that `connect` would open; a name is looked up in the configuration."""
     return _resolve(uri, _config(config, settings))
 
 
 def is_new(uri: DeltaSqlUri, config: Config | None = None, **settings: Any) -> bool:
-    """Return whether a database has no catalog yet; creates none."""
+    """Return whether a database has no catalog yet; does not create one."""
     with Catalog(uri, _config(config, settings), migrate=False) as catalog:
         return not catalog.store.exists()
 
@@ -119,7 +119,7 @@ def is_new(uri: DeltaSqlUri, config: Config | None = None, **settings: Any) -> b
 def pending_migrations(
     uri: DeltaSqlUri, config: Config | None = None, **settings: Any
 ) -> list[tuple[int, str]]:
-    """List number and name of the migrations that are not applied to a catalog yet."""
+    """Return the number and name of each migration that is not applied to a catalog yet."""
     with Catalog(uri, _config(config, settings), migrate=False) as catalog:
         ledger = catalog.store.ledger()
         if ledger is None:
@@ -203,7 +203,7 @@ def is_deltasql(table_uri: object) -> bool:
 
 
 def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
-    """Parse a URI; one without a table name is refused.
+    """Parse the URI of a table; raise TxnLogUriError if it contains no table name.
 
     >>> parse_table_uri("deltasql://sqlite//data/meta.db?table=sales").table
     'sales'
@@ -239,7 +239,7 @@ def find_table(
 def open_for_writing(
     table_uri: str | DeltaSqlUri, storage_options: Mapping[str, str] | None
 ) -> tuple[DeltaSqlUri, Catalog, str]:
-    """Return the parsed URI, its catalog and the table's name; refuse a URI with a version."""
+    """Return the parsed URI, its catalog and the table's name; raise if the URI has a version."""
     uri = parse_table_uri(table_uri)
     if uri.version is not None or uri.timestamp is not None:
         raise TxnLogUriError(
@@ -269,7 +269,7 @@ def close_all() -> None:
 
 @lru_cache(maxsize=256)
 def _text_of(uri: DeltaSqlUri, folder: str) -> str:
-    """Return the text of a URI's catalog; a relative path is relative to `folder`."""
+    """Return the URI of a catalog as a string; a relative path is relative to `folder`."""
     return absolute(uri.catalog()).to_string()
 
 
@@ -283,9 +283,9 @@ def _configured() -> Config:
 
 
 def _identity(config: Config) -> str:
-    """Return a text that identifies a configuration.
+    """Return a string that identifies a configuration.
 
-    It is cached, since making it takes longer than a commit.
+    The string is cached, because computing it takes longer than a commit.
     """
     held = _identities.get(id(config))
     if held is None or held[0] is not config:
@@ -311,7 +311,7 @@ def _resolve(uri: str | DeltaSqlUri, config: Config) -> DeltaSqlUri:
 
 def _new_guard() -> None:
     global _guard
-    _guard = threading.Lock()  # another thread may have held it at the fork
+    _guard = threading.Lock()  # another thread may have held the old lock at the fork
 
 
 atexit.register(close_all)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deltasql.migrate.importing.report import ImportProgress, ImportReport, ImportSummary
 
 _CHANGED = ("imported", "replaced")
-"""States of an import after which the catalog has another set of tables."""
+"""States of an import that changed the set of tables in the catalog."""
 
 
 def import_table(
@@ -87,7 +87,7 @@ def import_options(
 def storage_settings_at(
     location: str, settings: StorageSettings, options: Mapping[str, str] | None
 ) -> StorageSettings:
-    """Return storage settings that use the storage options of a call for one location."""
+    """Return storage settings that use the `storage_options` of a call for one location."""
     if not options:
         return settings
     place = absolute_location(location)

@@ -79,7 +79,7 @@ class Mirror:
     def names_changed(self) -> None:
         """Update the views in DuckDB catalogs after tables were created, renamed or dropped."""
         if self.mode != "off":
-            # late: few catalogs have views
+            # lazy import: few catalogs have views
             from deltasql.mirror.duckdb.refresh import refresh_catalogs
 
             refresh_catalogs(self._catalog.store, self._catalog.config)
@@ -89,8 +89,8 @@ class Mirror:
     def status(self, table: str | None = None, *, files: bool = True) -> list[MirrorStatus]:
         """Return the published version of every target of a table, or of all tables.
 
-        With `files` each log is listed, and its newest files are compared with SQL to find damage
-        by a power loss. Without, only SQL is queried.
+        With `files`, each log is listed and its newest files are compared with the database, to
+        find damage, such as after a power loss. Without `files`, only the database is queried.
         """
         settings = self._catalog.config.mirror
         found = []
@@ -108,19 +108,19 @@ class Mirror:
 
     def faults(self, target: PublishTarget) -> list[LogFault]:
         """Return the damaged files of one published log, as `status` finds them."""
-        from deltasql.verify.quick_check import log_faults  # late: it reads logs
+        from deltasql.verify.quick_check import log_faults  # lazy import: needed only to read logs
 
         return log_faults(self._catalog.store, target, self._storage(target))
 
     def versions(
         self, table: str, *, target: str = targets.OWN, limit: int = 20
     ) -> list[VersionStatus]:
-        """Return the status of the latest versions of a table at one target, newest first."""
+        """Return the status of the latest versions of a table at one target; newest first."""
         chosen = targets.named(self._targets(table), target)
         return status.versions_of(self._catalog.store, chosen, limit)
 
     def lag(self, table: str) -> float:
-        """Return the age in seconds of the oldest version that is not published everywhere."""
+        """Return the age in seconds of the oldest version that is missing at one of the targets."""
         return max(each.lag_s for each in self.status(table, files=False))
 
     # Publish and repair
@@ -132,10 +132,10 @@ class Mirror:
         target: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Publish all missing versions now; returns how many. Raises the error that stopped it.
+        """Publish all missing versions now and return their number; raise the error if one fails.
 
-        `target` is the only target to publish to; `on_progress` gets the number of published
-        versions and the number of versions to publish.
+        With `target`, versions are published only there. `on_progress` is called with the number
+        of published versions and the number of versions to publish.
         """
         published, failure = 0, None
         chosen = list(self._targets(table, with_row=True))
@@ -172,7 +172,7 @@ class Mirror:
         on_progress: Callable[[Step], None] | None = None,
     ) -> int:
         """Run the reconciler until `stop` is set, or once; returns the number of new versions."""
-        # late: it runs in a process of its own
+        # lazy import: the reconciler usually runs in its own process
         from deltasql.mirror.publish.reconcile import Reconciler
 
         catalog = self._catalog
@@ -197,16 +197,21 @@ class Mirror:
         target: str = targets.OWN,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> list[VerifyReport]:
-        """Compare the published log of a table, or of all tables, with SQL.
+        """Compare the published log of a table, or of all tables, with the database.
 
-        `versions` are those whose whole state is compared: "head", "all", "sample" (`sample` of
-        them), or a list. `data` checks the data too, on either engine: "files" that the files
-        exist with the size in the log, "counts" also their rows against the statistics, "rows"
-        (or True) every row of `data_versions`, with the files of SQL and with those of the log.
+        All commit files are compared. `versions` selects the versions whose whole state is also
+        compared: "head", "all", "sample" (`sample` of them), or a list.
 
-        A commit of another writer quarantines the mirror of the table; the table stays usable.
+        `data` also checks the data files of `data_versions`, on either engine:
+
+        - "files": each file exists and has the size that the log records
+        - "counts": also, the rows of each file match its statistics
+        - "rows" or True: also, the database and the log result in the same rows
+
+        If another writer added a commit to the log, publishing of the table is quarantined; the
+        table itself stays usable.
         """
-        # late: it reads logs and checkpoints
+        # lazy import: needed only to read logs
         from deltasql.verify.verify_log import chosen_versions, verify_table
 
         reports = []
@@ -242,7 +247,8 @@ class Mirror:
         engine: str | None,
         meter: Meter,
     ) -> Iterator[DataReport]:
-        from deltasql.verify.verify_data import verify_snapshot  # late: it reads rows
+        # lazy import: needed only to read rows
+        from deltasql.verify.verify_data import verify_snapshot
 
         catalog = self._catalog
         with open_engine(catalog.config, name=engine) as opened:
@@ -281,10 +287,11 @@ class Mirror:
     ) -> RepairReport:
         """Write missing files of a published log; `force` also replaces commits of other writers.
 
-        Replaced commit files are kept in a folder. With `dry_run` nothing is changed: the
-        report has what would be written.
+        Replaced commit files are backed up in a folder. With `dry_run`, nothing is changed, and
+        the report contains what would be written.
         """
-        from deltasql.verify.repair import plan_repair, repair  # late: it reads logs
+        # lazy import: needed only to read logs
+        from deltasql.verify.repair import plan_repair, repair
 
         chosen = self._writable_log(table, target)
         storage, meter = self._storage(chosen), Meter(chosen.table.full_name, on_progress)
@@ -300,7 +307,8 @@ class Mirror:
         self, table: str, *, target: str = targets.OWN, version: int | None = None
     ) -> CheckpointInfo:
         """Publish missing versions, then write a checkpoint of a version, by default the latest."""
-        from deltasql.mirror.checkpoint.write import write_checkpoint  # late: it writes Parquet
+        # lazy import: loads the Parquet writer
+        from deltasql.mirror.checkpoint.write import write_checkpoint
 
         self.publish(table)
         chosen = self._writable_log(table, target)
@@ -309,7 +317,7 @@ class Mirror:
 
     def compact_log(self, table: str, first: int, last: int) -> None:
         """Publish missing versions, then write the versions first..last as a compacted log file."""
-        from deltasql.mirror.log.compact import compact_log  # late: few logs are compacted
+        from deltasql.mirror.log.compact import compact_log  # lazy import: few logs are compacted
 
         self.publish(table)
         own = self._writable_log(table, targets.OWN)
@@ -332,7 +340,7 @@ class Mirror:
 
     def write_manifests(self, snapshot: Snapshot) -> list[str]:
         """Write `_symlink_format_manifest` for a version, for engines without Delta."""
-        # late: few tables have manifests
+        # lazy import: few tables have manifests
         from deltasql.mirror.publish.symlink_manifest import write_manifests
 
         settings = self._catalog.config.storage
@@ -342,7 +350,8 @@ class Mirror:
 
     def adopt(self, table: str) -> ForeignReport:
         """Import the commits that another writer wrote to a table's `_delta_log`."""
-        from deltasql.migrate.authority.foreign_commits import adopt  # late: it reads logs
+        # lazy import: needed only to read logs
+        from deltasql.migrate.authority.foreign_commits import adopt
 
         own = self._writable_log(table, targets.OWN)
         catalog = self._catalog
@@ -351,8 +360,9 @@ class Mirror:
         return report
 
     def reject(self, table: str, *, dry_run: bool = False) -> ForeignReport:
-        """Replace the commits of another writer by those of SQL; the replaced files are kept."""
-        from deltasql.migrate.authority.foreign_commits import reject  # late: it reads logs
+        """Replace commits of another writer with those in the database; the files are backed up."""
+        # lazy import: needed only to read logs
+        from deltasql.migrate.authority.foreign_commits import reject
 
         own = self._writable_log(table, targets.OWN)
         report = reject(self._catalog.store, own.table, self._storage(own), dry_run=dry_run)
@@ -394,7 +404,7 @@ class Mirror:
         return status.targets_with_own(store, row) if with_row else targets.targets_of(store, row)
 
     def _logs(self, table: str | None, target: str) -> list[PublishTarget]:
-        """Return the logs of this target name, without those of dropped tables."""
+        """Return the published logs at the targets of this name, except those of dropped tables."""
         found = [each for each in self._targets(table) if each.name == target]
         if table is not None and not any(each.kind == targets.DELTA for each in found):
             raise TxnLogMirrorError(
@@ -405,7 +415,7 @@ class Mirror:
         return [each for each in found if each.table.dropped_at_ms is None]
 
     def _writable_log(self, table: str, target: str) -> PublishTarget:
-        """Return a log to write to; the log that a table follows is refused."""
+        """Return a log to write to; raise TableFollowsError for the log of a followed table."""
         (chosen,) = self._logs(table, target)
         if chosen.is_own and chosen.table.is_following:
             raise follows_another_log(chosen.table)

@@ -42,7 +42,7 @@ def query(
     The SQL is DuckDB's, limited to SELECT, WITH, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES.
     `crm.sales` is a table of a namespace, `sales@3` a version of a table, `sales@'2024-05-01'` a
     table at a timestamp. All tables without a version are read at the same point in time. The
-    query can read no other file, and nothing from the network. `limit` is the maximum number of
+    query cannot read other files or use the network. `limit` is the maximum number of
     rows, `timeout` is the maximum number of seconds, `batch_rows` is the maximum number of rows
     in a batch, at least 2,048.
 
@@ -77,7 +77,7 @@ def _answer(
     tree = parsed.tree
     if limit is not None and parsed.kind == "query":
         tree = limited(tree, limit)
-    from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # late: DuckDB is optional
+    from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # lazy import: DuckDB is optional
 
     files = {
         place: _live(catalog, tree, place, snapshot)
@@ -91,7 +91,7 @@ def _answer(
 
 
 def _snapshots(catalog: BaseCatalog, parsed: QueryText) -> Iterator[tuple[str, Snapshot]]:
-    """Yield a snapshot of every table; the latest versions are from one point in time."""
+    """Yield a snapshot of every table; all latest versions are from the same point in time."""
     heads = CatalogSnapshot(catalog.store, catalog.cache)
     rows = heads.tables()
     for each in parsed.tables:
@@ -141,7 +141,7 @@ def _rows_wanted(tree: exp.Query, place: str) -> int | None:
         return None
     if set(_given(source)) - {"this", "alias"}:
         return None
-    # A function may return several rows for one, or none.
+    # A function may return several rows, or none, for one row of the table.
     shown = (node for each in tree.expressions for node in each.walk())
     if not all(isinstance(node, _PLAIN) for node in shown):
         return None
@@ -186,14 +186,14 @@ def _names(catalog: BaseCatalog, limit: int | None) -> pa.RecordBatchReader:
 
 
 def closing_reader(engine: ExitStack, answer: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return a reader that closes the engine at the end, or when it is deleted unread."""
+    """Return a reader that closes the engine after the last row, or when the reader is deleted."""
     batches = _batches(engine, answer)
     next(batches)  # a generator that has not started would not run its `with` at deletion
     return pa.RecordBatchReader.from_batches(answer.schema, batches)
 
 
 def _batches(engine: ExitStack, answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """Yield an empty batch, then those of the answer."""
+    """Yield an empty batch, then the batches of the result."""
     with engine:
         yield pa.RecordBatch.from_pylist([], answer.schema)
         yield from answer

@@ -57,7 +57,7 @@ def stage_create(
 
 def rename(catalog: BaseCatalog, name: str, new_name: str) -> None:
     """Change the name or the namespace of a table."""
-    split_table_name(new_name)  # refuse an invalid name before the table is locked
+    split_table_name(new_name)  # raises for an invalid name, before the table is locked
     with _locked(catalog, name) as (session, table):
         _set_name(catalog, session, "rename_table", table, new_name)
 
@@ -69,8 +69,9 @@ def drop(catalog: BaseCatalog, name: str) -> None:
 
 
 def undrop(catalog: BaseCatalog, name: str) -> None:
-    """Restore the table that was dropped last under this name."""
-    from deltasql.migrate.authority.rollback import refuse_undrop  # late: it reads logs
+    """Restore the most recently dropped table of this name."""
+    # lazy import: needed only to read logs
+    from deltasql.migrate.authority.rollback import refuse_undrop
 
     table = _last_dropped(catalog, name)
     refuse_undrop(catalog.store, table, catalog.config.storage)
@@ -105,7 +106,7 @@ def _default_location(catalog: BaseCatalog, namespace: str, name: str) -> str:
         database = Path(uri.database)
         root = str(database.with_name(f"{database.stem}_data"))
     base = join_location(root, namespace, name)
-    # A dropped table may still own the folder; the files of two tables must not be mixed.
+    # A dropped table may still own the folder, and the files of two tables must not be mixed.
     place, number = base, 1
     while tables_at(catalog.store.query, place):
         number += 1
@@ -128,7 +129,7 @@ def _locked(catalog: BaseCatalog, name: str) -> Iterator[tuple[Session, TableRow
 def _set_name(
     catalog: BaseCatalog, session: Session, statement: str, table: TableRow, name: str
 ) -> None:
-    """Set the name of a table with the statement that renames or restores it."""
+    """Set the name of a table; `statement` renames or restores it."""
     namespace, short = split_table_name(name)
     try:
         session.execute(

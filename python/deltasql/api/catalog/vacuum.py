@@ -1,8 +1,8 @@
 """Vacuum: delete files that no retained version of a table needs, or that were never committed.
 
 A vacuum of a table commits VACUUM START, deletes files, and commits VACUUM END. A process that is
-killed while it creates a table leaves data files and their intents, and no table whose vacuum could
-delete them; `vacuum_uncommitted` does.
+killed while it creates a table leaves data files and intents that belong to no table, so no vacuum
+of a table deletes them. `vacuum_uncommitted` does.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def vacuum(
 ) -> list[str]:
     """Delete files that no retained version needs; returns their names.
 
-    `commit` runs an operation on a transaction and commits it. With the engine `spark` a full
-    vacuum lists files on the executors of `session`, by default the active session.
+    `commit` runs an operation in a transaction and commits it. With the engine `spark`, a full
+    vacuum lists files on the executors of `session`, by default of the active session.
     """
     meter = Meter(join_table_name(table.namespace, table.name), on_progress)
     if table.is_following and not dry_run:
@@ -89,10 +89,10 @@ def vacuum(
     commit(partial(_record, table, "VACUUM START", plan.parameters(), plan.metrics()))
     taken = catalog.store.take_intents(table.table_id, plan.intents)
     plan.keep(plan.intents.keys() - taken.keys())
-    # A commit that restores a file after VACUUM START conflicts with it, and fails.
+    # Keep files that were restored before VACUUM START; a later restore conflicts and fails.
     spare_needed(plan, snapshot)
     try:
-        # Another writer may have added a removed file to the log again.
+        # Another writer may have added a removed file to the log again: raise in that case.
         refuse_foreign(catalog.store, table, storage)
         _delete(storage, plan, meter)
     except (OSError, TxnLogError):
@@ -163,7 +163,8 @@ def _other_tables(
 def vacuum_uncommitted(catalog: BaseCatalog, *, dry_run: bool = True) -> list[str]:
     """Delete files whose intent is older than an hour and whose table does not exist.
 
-    Returns the paths of the files. A transaction that still runs cannot commit after that.
+    Returns the paths of the files. If a transaction that wrote such files is still running, it can
+    no longer commit.
     """
     rows = catalog.store.query("staged_without_table", before_ms=now_ms() - INTENT_GRACE_MS)
     if dry_run:
@@ -179,7 +180,7 @@ def vacuum_uncommitted(catalog: BaseCatalog, *, dry_run: bool = True) -> list[st
 
 
 class _Abandoned:
-    """The files of one intent: a single file, or the folder of one write by an engine."""
+    """The files of one intent: a single file, or the folder that one write of an engine uses."""
 
     def __init__(self, catalog: BaseCatalog, path: str) -> None:
         self._catalog, self._is_folder = catalog, path.endswith("/")
@@ -212,7 +213,7 @@ class _Abandoned:
         )
 
     def _needed(self) -> frozenset[str]:
-        """Return the files of tables that were created in this folder since, or around it."""
+        """Return the files of tables that exist by now at this folder, or at a folder above it."""
         query, cache = self._catalog.store.query, self._catalog.cache
         tables = [*tables_at(query, self._root), *tables_around(query, self._root)]
         return frozenset(

@@ -91,7 +91,7 @@ def convert_by_uri(
     *,
     mode: str = "error",
 ) -> None:
-    """Convert the folder that `?location=` names, with the signature of deltalake's Rust code."""
+    """Convert the folder of `?location=`; the signature is that of deltalake's Rust function."""
     parsed, catalog, table = open_for_writing(uri, storage_options)
     if catalog.exists(table):
         if mode == "ignore":

@@ -74,7 +74,7 @@ def create_table_with_add_actions(
     *,
     raise_if_key_not_exists: bool = True,
 ) -> None:
-    """Create a table with data files."""
+    """Create a table from data files that exist already."""
     check_schema(schema)
     check_flags(raise_if_key_not_exists)
     check_add_actions(add_actions)
@@ -135,7 +135,7 @@ def new_table(
 
 
 def _keep_unknown(target: TableStage, unknown: Mapping[str, str]) -> None:
-    """Add properties that Delta does not define, which deltalake's API accepts."""
+    """Add properties that Delta does not define but deltalake's API accepts."""
     if unknown:
         configuration = {**target.configuration, **unknown}
         target.change_metadata(replace(target.metadata, configuration=configuration))
@@ -144,7 +144,7 @@ def _keep_unknown(target: TableStage, unknown: Mapping[str, str]) -> None:
 def table_properties(
     configuration: Mapping[str, str | None] | None, *, strict: bool
 ) -> dict[str, str]:
-    """Return the properties that have a value; `strict` refuses names unknown to Delta."""
+    """Return the properties that have a value; `strict` raises for names unknown to Delta."""
     given = {key: value for key, value in (configuration or {}).items() if value is not None}
     for key, value in given.items():
         known = key in KNOWN or key.startswith((FEATURE_PREFIX, CONSTRAINT_PREFIX))

@@ -49,7 +49,7 @@ def can_pyarrow_read(raw: RawTable) -> bool:
 
 
 def check_pyarrow_can_read(raw: RawTable) -> None:
-    """Refuse a table for which a dataset returns wrong rows; deltalake checks its features."""
+    """Raise if a dataset would return wrong rows; deltalake itself checks the table features."""
     reasons = {
         "columnMapping": _is_mapped(raw),
         "files outside of its folder": _has_files_outside(raw),
@@ -69,7 +69,7 @@ def filter_expression(filters: Any) -> pc.Expression | None:
 
 
 def _with_nanoseconds(filters: Any) -> Any:
-    """Return filters whose pandas Timestamps keep nanoseconds, which pyarrow truncates."""
+    """Return filters that keep the nanoseconds of pandas Timestamps, which pyarrow truncates."""
     if isinstance(filters, list | tuple):
         return type(filters)(map(_with_nanoseconds, filters))
     if not getattr(filters, "nanosecond", 0):
@@ -85,7 +85,7 @@ def read_table(
     pruning: str | Sequence[Any] | None,
 ) -> pa.Table:
     """Read rows with the engine, which supports deletion vectors and column mapping."""
-    # late: it parses SQL
+    # lazy import: loads the SQL parser
     from deltasql.api.deltalake_compat.handle.scan import read_rows
 
     needed = columns if condition is None else None
@@ -97,7 +97,7 @@ def read_table(
 def dataset_rows(
     raw: RawTable, dataset: pds.Dataset, columns: list[str] | None, condition: pc.Expression | None
 ) -> pa.Table:
-    """Read the rows of a dataset; the error names a missing or damaged file."""
+    """Read the rows of a dataset; if a file is missing or damaged, the error names it."""
     try:
         return dataset.to_table(columns=columns, filter=condition)
     except FileNotFoundError as error:
@@ -105,13 +105,13 @@ def dataset_rows(
         gone = [each.path for each in found if each.type is pfs.FileType.NotFound]
         if not gone:
             raise
-        # The class that deltalake raises, with our help text as a note.
+        # Raise the same class as deltalake, with our help text as a note.
         missing = missing_file(gone[0], raw.snapshot.table.location)
         named = FileNotFoundError(errno.ENOENT, missing.message, gone[0])
         named.add_note(f"Help: {missing.help}")
         raise named from error
     except (pa.ArrowInvalid, OSError):
-        # The filter may be the cause: read each file to find a damaged one.
+        # The filter may be the cause, so read each file to find out whether one is damaged.
         for fragment in dataset.get_fragments():
             with read_errors(fragment.path, raw.snapshot.table.location):
                 for _ in fragment.to_batches(schema=dataset.schema):

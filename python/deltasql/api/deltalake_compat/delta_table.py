@@ -39,7 +39,7 @@ _NO_EFFECT = {
 
 
 class DeltaTable(deltalake.DeltaTable):
-    """A table at a version; a URI of another scheme, or a path, is opened by deltalake.
+    """A table at one version; deltalake opens paths and URIs of other schemes.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -78,13 +78,13 @@ class DeltaTable(deltalake.DeltaTable):
         if raw is None:
             place = self.table_uri
         else:
-            # With the password: without it the table could not be opened again.
+            # Include the password, because unpickling could not open the table without it.
             place = raw.catalog.uri.with_table(raw.row.name, raw.row.namespace).to_string()
         return type(self), (place, self.version(), self._storage_options)
 
     @property
     def _raw(self) -> RawTable | None:
-        """The table in SQL; None for a table that deltalake opened."""
+        """The table in the database; None for a table that deltalake opened."""
         return self._table if isinstance(self._table, RawTable) else None
 
     @staticmethod
@@ -165,8 +165,8 @@ class DeltaTable(deltalake.DeltaTable):
     ) -> dict[str, Any]:
         """Set columns of the rows that match a predicate, or of all rows; returns metrics.
 
-        For a column of nanosecond timestamps, a datetime in `new_values` keeps its value:
-        deltalake's code converts a datetime to a number of microseconds for every column.
+        A datetime in `new_values` is stored correctly in a column of nanosecond timestamps, while
+        deltalake's own code converts it to a number of microseconds for every column.
         """
         raw = self._raw
         if raw is not None and new_values is not None:
@@ -190,7 +190,7 @@ class DeltaTable(deltalake.DeltaTable):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
-        """Undo the last commit with a new commit; a second undo restores it."""
+        """Undo the last commit with a new commit; a second undo reverts the first."""
         raw = self._raw
         if raw is None:
             return self.restore(
@@ -210,9 +210,10 @@ class DeltaTable(deltalake.DeltaTable):
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
     ) -> pa.RecordBatchReader:
-        """Stream the rows that versions inserted and deleted, with or without change data feed.
+        """Stream the rows that a range of versions inserted and deleted.
 
-        Both versions are included; `to_version` defaults to the latest version.
+        The table does not need change data feed. Both ends of the range are included;
+        `to_version` defaults to the latest version.
         """
         raw = self._raw
         if raw is None:
@@ -220,7 +221,7 @@ class DeltaTable(deltalake.DeltaTable):
                 f"the log of {self.table_uri} is not in a database: its changes are not known",
                 help="Use load_cdf(), or bring the table into a catalog.",
             )
-        from deltasql.api.changes import changes  # late: it reads rows
+        from deltasql.api.changes import changes  # lazy import: needed only to read rows
 
         return changes(
             raw.catalog, raw.row, from_version, to_version, columns=columns, predicate=predicate
@@ -231,7 +232,7 @@ class DeltaTable(deltalake.DeltaTable):
         raw = self._raw
         if raw is None:
             return super().count()
-        import pyarrow.compute as pc  # late: listing files does not need it
+        import pyarrow.compute as pc  # lazy import: listing files does not need it
 
         return int(pc.sum(raw.snapshot.file_paths()["num_records"]).as_py() or 0)
 
@@ -276,7 +277,7 @@ class DeltaTable(deltalake.DeltaTable):
         """Return rows as an Arrow table, also if pyarrow alone cannot read the table's files."""
         if partitions is not None:
             _warn_deprecated("`partitions`", "`filters`")
-        # late: it imports pyarrow.dataset
+        # lazy import: loads pyarrow.dataset
         from deltasql.api.deltalake_compat.dataset import (
             can_pyarrow_read,
             dataset_rows,
@@ -291,7 +292,7 @@ class DeltaTable(deltalake.DeltaTable):
             return read_table(raw, columns, condition, pruning)
         chosen: FilePruningPredicateType | None = partitions
         if raw is not None and partitions is None and filters is not None:
-            # late: it parses SQL
+            # lazy import: loads the SQL parser
             from deltasql.api.deltalake_compat.handle.pruning import pruning_of
 
             chosen = pruning_of(filters, raw.snapshot)
@@ -317,7 +318,7 @@ def _with_positional(
     post: PostCommitHookProperties | None,
     strict: bool,
 ) -> tuple[CommitProperties | None, PostCommitHookProperties | None, bool]:
-    """Return the commit arguments, including those in `args`: passing by position is deprecated."""
+    """Return the commit arguments, including those passed by position, which is deprecated."""
     if not args:
         return commit, post, True if strict is _NOT_GIVEN else strict
     _warn_deprecated("a commit argument given positionally", "its name", stacklevel=4)

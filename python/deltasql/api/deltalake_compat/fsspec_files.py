@@ -1,4 +1,4 @@
-"""`deltasql://` for fsspec: dask opens the local files of a table by the table's URI."""
+"""`deltasql://` for fsspec, so that dask can open the local files of a table by the table's URI."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Local: Any = (
 
 
 class DeltaSqlFileSystem(_Local):  # type: ignore[misc]
-    """The local file system, in which the URI of a table is the folder of its files."""
+    """The local file system, in which a table's URI stands for the folder of its files."""
 
     protocol = "deltasql"
 

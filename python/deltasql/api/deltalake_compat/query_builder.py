@@ -39,21 +39,21 @@ _MEANINGS = ("datafusion.sql_parser.", "datafusion.execution.time_zone")
 class QueryBuilder(deltalake.QueryBuilder):
     """SQL queries over registered tables, run by DataFusion.
 
-    For a query that needs few files of a `deltasql://` table, data skipping happens in SQL, and
-    DataFusion reads only those files. Otherwise DataFusion reads the published log. If nothing is
-    published, because the mirror is off or quarantined, DataFusion gets the list of all files, and
-    DuckDB runs the query if that is not possible.
+    If a query needs only a few files of a `deltasql://` table, the database selects them, and
+    DataFusion reads only these files. Otherwise DataFusion reads the published log. If nothing is
+    published, because the mirror is off or quarantined, DataFusion gets the list of all files. If
+    DataFusion cannot read these files, DuckDB runs the query.
     """
 
     def __init__(self, session_config: dict[str, str] | None = None) -> None:
         super().__init__(session_config)
         self._reset(session_config, {})
-        # True if the session has only registered tables: no views, and no dropped tables.
+        # True if the session has exactly the registered tables: no views, and no table was dropped.
         self._has_only_tables = not any(key.startswith(_MEANINGS) for key in session_config or {})
 
     @classmethod
     def take_over(cls, stock: Any, registered: Mapping[str, Any]) -> None:
-        """Change the class of a deltalake QueryBuilder, whose session may have other objects."""
+        """Turn a deltalake QueryBuilder into this class; its session may contain other objects."""
         theirs = type(stock)
         is_stock = theirs is deltalake.QueryBuilder
         # The methods of a user's subclass take precedence over those of this class.
@@ -64,7 +64,7 @@ class QueryBuilder(deltalake.QueryBuilder):
     def _reset(self, session_config: dict[str, str] | None, registered: Mapping[str, Any]) -> None:
         self._session_config = session_config
         self._tables: dict[str, Any] = dict(registered)
-        # What DataFusion reads for a table; None if it cannot read the table.
+        # What DataFusion reads for each table; None if it cannot read the table.
         self._datafusion_tables: dict[str, Any] = dict(registered)
         self._pending: dict[str, RawTable] = {}
         self._unpublished: dict[str, RawTable] = {}
@@ -84,7 +84,7 @@ class QueryBuilder(deltalake.QueryBuilder):
         self._tables[table_name] = self._pending[table_name] = copy(raw)
         if is_known or not table_name.isidentifier():
             self._datafusion_tables.pop(table_name, None)
-            self._register_pending()  # let DataFusion apply its rules for such names
+            self._register_pending()  # DataFusion applies its own rules to such names
         return self
 
     def execute(self, sql: str) -> RecordBatchReader:
@@ -144,7 +144,7 @@ class QueryBuilder(deltalake.QueryBuilder):
         return _temporary_table(raw, listed) if is_few else None
 
     def _whole_table(self, name: str, raw: Any) -> Any:
-        """Return a whole table as DataFusion reads it; None if DataFusion cannot read it."""
+        """Return the whole table in a form that DataFusion reads; None if there is none."""
         if name not in self._datafusion_tables:
             try:
                 self._datafusion_tables[name] = raw.published()
@@ -176,7 +176,7 @@ def _run_in_duckdb(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
 
 
 def _temporary_table(raw: RawTable, listed: pa.Table) -> RawDeltaTable | None:
-    """Return a deltalake table of the listed files, by a temporary log with one commit.
+    """Return a deltalake table of the listed files, made from a temporary log with one commit.
 
     Returns None if the files are not local, or have deletion vectors.
     """

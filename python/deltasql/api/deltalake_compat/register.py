@@ -1,7 +1,7 @@
 """`register()`: make deltalake's own classes and functions accept `deltasql://` URIs.
 
 Classes are patched in place, and functions in the modules that call them, because other libraries
-hold references to both. Calls with other URIs are passed to the original code.
+hold references to them. Calls with other URIs are passed to the original code.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _replaced: list[tuple[Any, str, object]] = []
 def register() -> None:
     """Make `deltalake.DeltaTable`, `write_deltalake` and others accept `deltasql://` URIs.
 
-    This includes references that were imported before, and libraries that use deltalake: polars,
-    daft, pandas and dask. A second call does nothing. `unregister` undoes it.
+    This also affects references that were imported before, and libraries that use deltalake:
+    polars, daft, pandas and dask. A second call does nothing. `unregister` undoes it.
 
     >>> import deltalake, tempfile, pyarrow as pa
     >>> register()
@@ -86,7 +86,7 @@ def _patch_all() -> None:
 
 
 def _divert(module: Any, name: str, ours_in: str, ours: str) -> None:
-    """Make a module call our function instead of deltalake's Rust function for our URIs."""
+    """Make a module call our function instead of deltalake's Rust function for `deltasql://`."""
     before = getattr(module, name)
 
     @wraps(before)
@@ -100,7 +100,7 @@ def _divert(module: Any, name: str, ours_in: str, ours: str) -> None:
 
 
 def write_new_table(table_uri: str, data: object, batch_schema: object, **options: Any) -> None:
-    """Create a table with its first rows, with the signature of deltalake's Rust function."""
+    """Create a table with its first rows; the signature is that of deltalake's Rust function."""
     from deltasql.api.deltalake_compat.write_deltalake import write_deltalake
 
     write_deltalake(table_uri, cast("Any", data), **options)
@@ -174,7 +174,7 @@ def _file_options(raw: RawTable, options: dict[str, str] | None) -> dict[str, st
 
 
 def _register_scheme() -> None:
-    """Register the scheme with fsspec, if it is installed: dask opens files with it."""
+    """Register the scheme with fsspec, if it is installed, because dask opens files with fsspec."""
     if find_spec("fsspec") is not None:
         fsspec = import_module("fsspec")
         name = "deltasql.api.deltalake_compat.fsspec_files.DeltaSqlFileSystem"
@@ -189,6 +189,6 @@ def _unregister_scheme() -> None:
 
 
 def _replace(owner: Any, name: str, value: object) -> None:
-    # From __dict__: getattr would unwrap a staticmethod, and return inherited attributes.
+    # Use __dict__, because getattr would unwrap a staticmethod and return inherited attributes.
     _replaced.append((owner, name, owner.__dict__.get(name, _MISSING)))
     setattr(owner, name, value)

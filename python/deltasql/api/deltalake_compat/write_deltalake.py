@@ -51,13 +51,14 @@ def write_deltalake(
     """Write rows to a table, and create it if it does not exist.
 
     `data` is anything Arrow-compatible: Arrow tables, readers and datasets, pandas, polars, DuckDB.
-    If `table_or_uri` is a DeltaTable, it then has the new version.
+    If `table_or_uri` is a DeltaTable, the object is updated to the new version.
 
-    - `mode`: `error` (the default) refuses an existing table; `append`; `overwrite`; `ignore`
+    - `mode`: `error` (the default) fails if the table exists; `append`; `overwrite`; `ignore`
     - `predicate`: the rows that an overwrite replaces, as SQL; all rows by default
     - `schema_mode`: `merge` adds missing columns to the table, `overwrite` replaces its schema
     - `partition_by`, `name`, `description`, `configuration`: of a new table
-    - `commit_properties`: metadata of the commit, and `app_transactions` to write a batch once
+    - `commit_properties`: metadata of the commit; its `app_transactions` prevent writing the same
+      batch twice
     - `target_file_size`, `writer_properties`: size and format of the Parquet files
     - `storage_options`: options of the object store, in addition to the configuration
 
@@ -124,7 +125,7 @@ def write_to_table(
     commit_properties: CommitProperties | None,
     post_commithook_properties: PostCommitHookProperties | None,
 ) -> None:
-    """Write rows based on the version of an open table, which then has the new version."""
+    """Write rows based on the version of a DeltaTable, and update the object to the new version."""
     table.commit(
         lambda tx: _stage_rows(tx, table.name, data, request),
         commit_properties,

@@ -30,10 +30,10 @@ _WORTHWHILE_FILES, WORTHWHILE_SHARE = 8, 0.1
 
 @dataclass(frozen=True, slots=True)
 class OptimizeAdvice(Report):
-    """An estimate of what OPTIMIZE would do; it combines files within a partition.
+    """An estimate of what OPTIMIZE would do; it combines only files of the same partition.
 
-    Small files are those below `target_size`. A small file that cannot be combined with another is
-    not rewritten; a large file with a deletion vector is.
+    Small files are those below `target_size`. A small file that cannot be combined with another
+    one is not rewritten. A large file is rewritten only if it has a deletion vector.
     """
 
     small_files: int
@@ -48,7 +48,7 @@ class OptimizeAdvice(Report):
 
 @dataclass(frozen=True, slots=True)
 class VacuumAdvice(Report):
-    """The most that VACUUM would delete: files that were restored since are kept."""
+    """An upper limit for what VACUUM deletes: it keeps files that were restored meanwhile."""
 
     files: int
     bytes: int
@@ -123,8 +123,8 @@ class PartFiles(NamedTuple):
 def rewritten_parts(parts: Iterable[PartFiles], wanted: int) -> list[tuple[PartFiles, int]]:
     """Return the partitions that OPTIMIZE would rewrite, with an estimate of the new files.
 
-    A partition that would have as many files as before is rewritten only if a file has a deletion
-    vector.
+    A partition that would have as many files as before is rewritten only if one of its files has a
+    deletion vector.
     """
     estimates = ((part, max(1, -(-part.bytes // wanted), part.large)) for part in parts)
     return [(part, made) for part, made in estimates if part.files > made or part.vectors]

@@ -146,7 +146,7 @@ def pool(store: Store) -> Iterator[Check]:
 
 
 def integrity(store: Store, only: str | None) -> Iterator[Check]:
-    """Compare each head with the rows of its table; `only` limits this to one table."""
+    """Compare each head with the table's commits and files; `only` selects one table."""
     checked, problems = 0, 0
     for row in store.query("head_facts"):
         name = join_table_name(row[1], row[2])
@@ -186,7 +186,7 @@ def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
 
 
 def locations(store: Store, only: str | None) -> Iterator[Check]:
-    """Find tables that share a folder or are inside another table's; `only` names one table."""
+    """Find tables whose folders are the same or nested; `only` limits this to one table."""
     rows = store.query("live_location_keys")
     tables = sorted((key, join_table_name(space, name), place) for space, name, place, key in rows)
     problems, around = 0, list[tuple[str, str, str]]()

@@ -49,7 +49,7 @@ class FileChange(Report):
 
 @dataclass(frozen=True, slots=True)
 class RowDiff(Report):
-    """Inserted and deleted rows, with the columns that both versions have."""
+    """Inserted and deleted rows, with the columns that are in both versions."""
 
     columns: tuple[str, ...]
     inserted: tuple[dict[str, Any], ...]
@@ -59,7 +59,7 @@ class RowDiff(Report):
 
 @dataclass(frozen=True, slots=True)
 class VersionDiff(Report):
-    """The differences from version `first` to version `last`, which may be the earlier one."""
+    """The differences from version `first` to version `last`; `last` may be the earlier one."""
 
     name: str
     first: int
@@ -86,7 +86,7 @@ def diff(
     rows: bool,
     rows_limit: int,
 ) -> VersionDiff:
-    """Compare two versions; if `last` is earlier, added means present in `last` only."""
+    """Compare two versions. If `last` is the earlier one, "added" means only present in `last`."""
     table = catalog.table(name)
     old, new = table.snapshot(min(first, last)), table.snapshot(max(first, last))
     added = _files(new, old, page_size(files_limit), is_added=True)

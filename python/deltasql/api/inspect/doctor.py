@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 _DAY_MS = 86_400_000
-# At most this many tables are checked one by one: those that changed last.
+# At most this many tables are checked one by one: the most recently changed ones.
 _CLOSELY = 100
 _MANY_FILES = 100
 _SHOWN = 5
@@ -167,7 +167,7 @@ def _intents(catalog: BaseCatalog) -> Check:
 def _tables(
     catalog: BaseCatalog, chosen: list[CatalogTable], cache: TotalsCache
 ) -> Iterator[Check]:
-    """Check sizes and maintenance of at most `_CLOSELY` tables: those that changed last."""
+    """Check sizes and maintenance of the most recently changed tables, at most `_CLOSELY`."""
     rows = {row[0]: row for row in catalog.store.query("live_heads")}
     latest = sorted(
         (each for each in chosen if each.row.table_id in rows),
@@ -180,7 +180,7 @@ def _tables(
     found = [
         check
         for each in latest
-        if each.row.table_id in totals  # absent if the table was deleted since
+        if each.row.table_id in totals  # absent if the table was deleted meanwhile
         for check in _table(catalog, each, totals[each.row.table_id], unreachable)
     ]
     found += [
@@ -208,10 +208,10 @@ def _tables(
 def _table(
     catalog: BaseCatalog, table: CatalogTable, totals: TableTotals, unreachable: dict[str, int]
 ) -> Iterator[Check]:
-    """Check a table; `unreachable` counts skipped tables by object store that did not respond."""
+    """Check a table; files in an object store that did not respond are skipped and counted."""
     store = _store_of(table.location)
     if store in unreachable:
-        # Every table on this store would wait for the same timeout.
+        # Every further table in this store would run into the same timeout.
         unreachable[store] += 1
     elif (check := _published_totals(catalog, table, totals)) is not None:
         yield check
@@ -235,7 +235,7 @@ def _table(
 
 def _log_files(catalog: BaseCatalog, table: CatalogTable) -> Iterator[Check]:
     """Find damage in the published logs of a table, as `mirror status` does."""
-    from deltasql.verify.quick_check import log_faults  # late: it reads logs
+    from deltasql.verify.quick_check import log_faults  # lazy import: needed only to read logs
 
     for target in targets_of(catalog.store, table.row):
         if target.kind != DELTA:
@@ -262,7 +262,7 @@ def _small_files(
 ) -> dict[int, str]:
     """Return a message, by table id, for tables in which OPTIMIZE would save many files.
 
-    The average file size is not enough to find them: a few large files outweigh many small ones.
+    The average file size does not show this, because a few large files outweigh many small ones.
     """
     by_size: dict[int, list[int]] = defaultdict(list)
     for table in tables:

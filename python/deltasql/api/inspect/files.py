@@ -61,13 +61,13 @@ def files(
     limit: int,
     cursor: str | None,
 ) -> Page[FileEntry]:
-    """Return a page of files; with a predicate, of files that can contain a matching row."""
+    """Return a page of files; with a predicate, only files that may contain a matching row."""
     check_choice("order", order, ORDERS)
     page_size(limit)
     kind = f"files by {order}{' down' if descending else ''}"
     place, at = None, version
     if cursor is not None:
-        # All pages of one listing show the same version, also if there are new commits.
+        # All pages of one listing show the same version, even if there are new commits.
         *place, at = read_cursor(kind, cursor, _TYPES[order], int, int)
     snapshot = table.snapshot(at)
     if predicate is None:
@@ -137,7 +137,7 @@ def _matching(
     limit: int,
     place: Sequence[Any] | None,
 ) -> list[Row]:
-    """Return the next files that can match; search the next `_NEAR` files first."""
+    """Return the next files that may match; search only the next `_NEAR` files at first."""
     scan = snapshot.scan(predicate)
     ids = _next_ids(snapshot, order, descending, _NEAR + limit, place)
     by_id = {row[0]: row for row in _rows(to_arrow(scan.files_among(ids)))} if ids else {}
@@ -173,7 +173,7 @@ def _rows(found: pa.Table) -> list[Row]:
 
 
 def _partitions(snapshot: Snapshot, rows: Sequence[Row]) -> dict[int, str]:
-    """Return partition values by id; rows of a scan have the values, not ids."""
+    """Return partition values by id; the rows of a scan contain the values instead of ids."""
     ids = sorted({row[2] for row in rows if isinstance(row[2], int)})
     if not ids:
         return {}

@@ -1,4 +1,4 @@
-"""Commits of a table, transactions over several tables, and the latest commits of all."""
+"""Commits of one table, transactions over several tables, and the latest commits of all tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 _HOUR_MS = 3_600_000
-# Time ranges to search for the latest commits: a longer one if the first has too few.
+# The latest commits are searched in these time ranges, one after another, until enough are found.
 _SPANS_MS = (_HOUR_MS, 24 * _HOUR_MS, 30 * 24 * _HOUR_MS)
 
 
@@ -206,8 +206,8 @@ def recent(catalog: BaseCatalog, *, limit: int) -> tuple[RecentCommit, ...]:
 class CommitWatch:
     """Returns new commits of all tables, without gaps or duplicates.
 
-    It compares the version of each table, because timestamps of different writers may be out of
-    order.
+    A new commit is detected by the version of its table, because the timestamps of different
+    writers may be out of order.
     """
 
     def __init__(self, catalog: BaseCatalog) -> None:

@@ -51,7 +51,7 @@ _ADVICE_S = 60.0
 
 
 class Inspect:
-    """Reports on a catalog; lists are returned in pages, and every page costs the same.
+    """Reports on a catalog; lists are returned in pages, and later pages take no longer to read.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -76,13 +76,13 @@ class Inspect:
     def overview(
         self, *, hours: int = 24, namespace: str | None = None, limit: int = 100
     ) -> Overview:
-        """Return the first tables, the totals of all tables, and the commits of each hour."""
+        """Return the first tables, the totals of all tables, and the number of commits per hour."""
         return overview.overview(
             self._catalog, self._totals, hours=hours, namespace=namespace, limit=limit
         )
 
     def files_to_add_up(self) -> int:
-        """Return how many files the next overview must read, because no totals are cached."""
+        """Return how many files the next overview must read because their totals are not cached."""
         return overview.files_to_add_up(self._catalog, self._totals)
 
     def tables(
@@ -106,7 +106,7 @@ class Inspect:
                 return
 
     def tell_files(self) -> None:
-        """Call `update_file_metrics`, the new name of this method."""
+        """Deprecated name of `update_file_metrics`."""
         warnings.warn(
             "tell_files is deprecated: use update_file_metrics", DeprecationWarning, stacklevel=2
         )
@@ -165,7 +165,8 @@ class Inspect:
     def advice(self, name: str) -> MaintenanceAdvice:
         """Return what OPTIMIZE and VACUUM would do; nothing is changed.
 
-        The result for a version is cached for one minute: the retention depends on the time.
+        The result for a version is cached for only one minute, because the files that VACUUM may
+        delete depend on the time.
         """
         table = self._catalog.table(name)
         snapshot = table.snapshot()
@@ -197,7 +198,7 @@ class Inspect:
         return history.history(self._catalog, name, operation=operation, limit=limit, cursor=cursor)
 
     def first_version(self, name: str) -> int:
-        """Return the first available version; above 0 if an imported log had been cleaned up."""
+        """Return the first available version; above 0 if an imported log lacked old versions."""
         table_id = self._catalog.resolve(name, fresh=True).table_id
         return int(self._catalog.store.query("version_bounds", table_id=table_id)[0][0])
 
@@ -225,7 +226,7 @@ class Inspect:
         rows: bool = False,
         rows_limit: int = 100,
     ) -> VersionDiff:
-        """Compare two versions; `rows=True` also compares rows of files that are not in both."""
+        """Compare two versions; `rows=True` also compares the rows of files that only one has."""
         return diff.diff(
             self._catalog,
             name,
@@ -258,7 +259,7 @@ class Inspect:
         return history.recent(self._catalog, limit=limit)
 
     def watch(self) -> CommitWatch:
-        """Return a watch whose `poll` returns the commits after this call."""
+        """Return a watch; its `poll` returns the commits that are made after this call."""
         return history.CommitWatch(self._catalog)
 
     # The mirror
@@ -276,7 +277,7 @@ class Inspect:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[MirrorVersion]:
-        """Return the state of versions at a target: failed versions first, then newest first."""
+        """Return the state of versions at a target: first the failed ones, then the newest."""
         return publishing.mirror_versions(
             self._catalog, name, target=target, only=only, limit=limit, cursor=cursor
         )
@@ -290,9 +291,9 @@ class Inspect:
     ) -> int:
         """Publish the missing versions of one target now; returns how many were published.
 
-        It ignores the backoff after a failure. A quarantined target is released first; it is
-        quarantined again if the foreign commit is still in its log. This is the only method here
-        that writes.
+        The backoff after a failure is ignored. A quarantined target is released first, and
+        quarantined again if the foreign commit is still in its log. This is the only method of this
+        class that writes.
         """
         place = named(self._mirror.targets(name), target)
         release(self._catalog.store, place.table, place.name)
@@ -304,7 +305,7 @@ class Inspect:
         table_id = table.row.table_id
         with self._guard:
             one_at_a_time = self._reading.setdefault(table_id, threading.Lock())
-        # A thread that needs a table while another reads it waits, instead of reading it too.
+        # If another thread is reading this table, wait for its result instead of reading it again.
         with one_at_a_time:
             snapshot = table.snapshot()
             with self._guard:

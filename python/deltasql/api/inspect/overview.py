@@ -65,7 +65,7 @@ class TableSummary(Report):
 
 @dataclass(frozen=True, slots=True)
 class CatalogTotals(Report):
-    """Totals of all tables of a catalog; `commits` counts those of the requested hours."""
+    """Totals of all tables of a catalog; `commits` counts only those of the requested hours."""
 
     tables: int
     files: int
@@ -79,7 +79,7 @@ class CatalogTotals(Report):
 
 @dataclass(frozen=True, slots=True)
 class Overview(Report):
-    """The first tables of a catalog, the totals of all tables, and the commits of each hour."""
+    """The first tables of a catalog, the totals of all tables, and the commits per hour."""
 
     backend: str
     uri: str
@@ -92,12 +92,12 @@ class Overview(Report):
 def overview(
     catalog: BaseCatalog, cache: TotalsCache, *, hours: int, namespace: str | None, limit: int
 ) -> Overview:
-    """Return an overview; the totals include tables on later pages."""
+    """Return the first page of tables, and totals that include the tables on later pages."""
     heads = _heads(catalog, namespace)
     sums = cache.of({each.table_id: each.version for each in heads})
     page = tables(catalog, cache, namespace=namespace, limit=limit, cursor=None)
     busy = activity(catalog, hours=hours, namespace=namespace)
-    found = [each for each in heads if each.table_id in sums]  # absent if deleted since
+    found = [each for each in heads if each.table_id in sums]  # absent if deleted meanwhile
     rows = [each.rows for each in sums.values()]
     alert_ms = catalog.config.mirror.alert_lag_s * 1000
     lags = [each.lag_ms for each in found]
@@ -117,7 +117,7 @@ def overview(
 
 
 def files_to_add_up(catalog: BaseCatalog, cache: TotalsCache) -> int:
-    """Return how many files an overview must read, because their totals are not cached."""
+    """Return how many files an overview must read because their totals are not cached."""
     return cache.unseen({each.table_id: each.next_file_id for each in _heads(catalog, None)})
 
 
@@ -190,7 +190,7 @@ def table(catalog: BaseCatalog, cache: TotalsCache, name: str) -> TableSummary:
 def _summaries(catalog: BaseCatalog, cache: TotalsCache, rows: Sequence[Row]) -> list[TableSummary]:
     totals = cache.of({row[0]: row[8] for row in rows})
     at_ms = now_ms()
-    # A table that was deleted since then has no totals.
+    # A table that was deleted meanwhile has no totals.
     return [_summary(row, totals[row[0]], at_ms) for row in rows if row[0] in totals]
 
 
@@ -225,7 +225,7 @@ def _summary(row: Row, totals: TableTotals, at_ms: int) -> TableSummary:
 def activity(
     catalog: BaseCatalog, *, hours: int, table: str | None = None, namespace: str | None = None
 ) -> tuple[HourCount, ...]:
-    """Return the number of commits in each of the last hours, oldest first, zeros included."""
+    """Return the number of commits in each of the last hours, oldest first, also if it is zero."""
     at_most(MOST_HOURS, "hours", hours)
     end = (now_ms() // HOUR_MS + 1) * HOUR_MS
     span = {"since_ms": end - hours * HOUR_MS, "until_ms": end}

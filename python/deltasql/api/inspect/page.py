@@ -1,7 +1,7 @@
 """Pages of the lists that `catalog.inspect` returns, and their cursors.
 
-A cursor contains the sort key of the last item of a page, and the next page starts after it. So
-every page costs the same, however many pages come before it.
+A cursor contains the sort key of the last item of a page; the next page starts after that key. So
+reading a page takes the same time, however many pages come before it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def write_cursor(kind: str, *place: object) -> str:
 
 
 def read_cursor(kind: str, cursor: str, *types: type) -> tuple[Any, ...]:
-    """Return the position in a cursor of `write_cursor`; raise BadRequest for other text."""
+    """Return the position in a cursor of `write_cursor`; raise BadRequest for another string."""
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         found, *place = json.loads(text)
@@ -74,7 +74,7 @@ def read_cursor(kind: str, cursor: str, *types: type) -> tuple[Any, ...]:
 
 
 def _can_be_stored(value: int | str) -> bool:
-    """Return whether a database accepts the value; if not, we did not write the cursor."""
+    """Return whether a database accepts the value; otherwise the cursor is not one of ours."""
     if isinstance(value, int):
         return -_LARGEST <= value < _LARGEST
     return "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)

@@ -49,7 +49,7 @@ def mirror_versions(
     limit: int,
     cursor: str | None,
 ) -> Page[MirrorVersion]:
-    """Return versions: the failed ones first, then the others, each newest first."""
+    """Return the failed versions, newest first, then the other versions, newest first."""
     if only is not None:
         check_choice("only", only, STATUSES)
     place = named(targets_of(catalog.store, catalog.resolve(name, fresh=True)), target)

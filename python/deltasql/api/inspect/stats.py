@@ -54,10 +54,10 @@ class SizeBucket(Report):
 
 @dataclass(frozen=True, slots=True)
 class DayGrowth(Report):
-    """Added and removed files of a day (UTC), and the size of the table at its end.
+    """Added and removed files of a day (UTC), and the size of the table at the end of the day.
 
-    `rows_added` are the rows that commits inserted, without copied and updated rows; it is None if
-    the number is not known for a commit.
+    `rows_added` counts the rows that commits inserted, without copied and updated rows. It is None
+    if the number is not known for one of the commits.
     """
 
     day: date
@@ -84,7 +84,7 @@ class PartitionStats(Report):
 
 @dataclass(frozen=True, slots=True)
 class Skew(Report):
-    """The skew of partitions: the size of the largest divided by the median size."""
+    """The skew of partitions: the size of the largest partition divided by the median size."""
 
     partitions: int
     largest: PartitionStats | None
@@ -234,7 +234,7 @@ class Measured:
         """Return the number of rows that were inserted on each day; None if it is not known.
 
         If a commit removed no file, all rows of its new files were inserted. Otherwise it may have
-        copied rows, and the number is taken from its metrics.
+        copied rows, so the number comes from the metrics of the commit.
         """
         if not spans:
             return {}
@@ -351,7 +351,7 @@ def label_of(values: Mapping[str, str | None]) -> str:
 
 
 def _unpacked(files: pa.Table) -> pa.Table:
-    """Split the numbers of `files_measured` into columns: two of them contain two values."""
+    """Split the numbers of `files_measured` into columns; two of them hold two values each."""
     whole = files.cast(pa.schema([(name, pa.int64()) for name in files.column_names]))
     place, life = whole["place"], whole["life"]
     return pa.table(

@@ -1,8 +1,8 @@
 """Totals of the live files of tables, cached and updated incrementally.
 
-The first totals of a table are computed in SQL from all of its files. Later totals add the files
-that were added since, and subtract those that were removed. For tables with few files, all totals
-are computed again, in one statement for many tables.
+The first totals of a table are computed by the database from all files of the table. Later totals
+add the files that were added since, and subtract those that were removed. For tables with few
+files, the totals are computed again from all files, with one statement for many tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 
-# For up to this many files, a full sum is faster than two incremental statements.
+# For at most this many files, a full sum is faster than two incremental statements.
 _FEW_FILES = 1000
 
 
@@ -105,7 +105,7 @@ class TotalsCache:
     def _updated(self, table_id: int, before: TableTotals) -> TableTotals | None:
         """Return totals at the latest version; None if the table does not exist any more.
 
-        A file that was added and removed since `before` is in neither sum.
+        A file that was both added and removed since `before` is in neither sum.
         """
         key = {"table_id": table_id, "first_file_id": before.next_file_id}
         rows = self._store.query("table_sums_added", **key)

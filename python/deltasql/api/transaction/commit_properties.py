@@ -22,14 +22,14 @@ _IGNORED = ("operationMetrics", "version")
 
 
 def check_commit_properties(properties: CommitProperties) -> None:
-    """Refuse an invalid number of retries, and transactions that are not deltalake's."""
+    """Raise if the number of retries is invalid, or a transaction is not one of deltalake's."""
     check_unsigned(properties.max_commit_retries)
     if properties.app_transactions is not None:
         check_sequence(properties.app_transactions, Transaction)
 
 
 def check_hooks(properties: PostCommitHookProperties) -> None:
-    """Refuse fields that are neither bool nor None."""
+    """Raise TypeError if a field is neither a bool nor None."""
     for name in ("create_checkpoint", "cleanup_expired_logs"):
         value = getattr(properties, name)
         if value is not None and not isinstance(value, bool):

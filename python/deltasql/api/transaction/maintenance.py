@@ -33,7 +33,7 @@ def optimize(
     on_progress: Callable[[int, int], None],
     dry_run: bool,
 ) -> dict[str, Any]:
-    """Rewrite files as fewer and larger ones, sorted by the columns of `z_order` if given.
+    """Rewrite files as fewer, larger ones; with `z_order`, rows are sorted by its columns.
 
     Returns metrics; with `dry_run` it stages nothing and returns what would be rewritten.
     """
@@ -53,7 +53,7 @@ def restore(
     ignore_missing_files: bool,
     protocol_downgrade_allowed: bool,
 ) -> dict[str, int]:
-    """Restore a table to an older version, or to the version of a timestamp; returns metrics."""
+    """Restore a table to an older version, or as of a timestamp; returns metrics."""
     older, parameters = _older_snapshot(now, to)
     return restoring.restore(
         target,

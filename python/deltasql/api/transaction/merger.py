@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Merger:
-    """Collects the clauses of a merge, which apply in this order; `execute` stages the merge.
+    """Collects the clauses of a merge in the order in which they apply; `execute` stages it.
 
     The methods are those of `deltalake.table.TableMerger`.
     """
@@ -90,7 +90,7 @@ def start_merge(
     source_schema: StructType | None,
     options: WriteOptions | None,
 ) -> Merger:
-    """Return a Merger for source rows; `target` opens the table for the engine of these rows."""
+    """Return a Merger for source rows; `target` opens the table with the engine of these rows."""
     rows: Any = source
     schema = source_schema
     if schema is None:

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
 
 class Staging:
-    """The tables of one transaction: what it staged for each, and the version it sees of each.
+    """The tables of one transaction: its staged changes and the version it sees of each table.
 
-    All tables are seen as of the first read, so that commits over several tables are visible as a
-    whole. With `one_table` the other tables are not looked up.
+    The transaction sees all tables as they were at its first read, so that it sees a commit to
+    several tables completely or not at all. With `one_table`, other tables are not looked up.
     """
 
     def __init__(self, catalog: BaseCatalog, files: WrittenFiles, *, one_table: bool) -> None:
@@ -65,7 +65,7 @@ class Staging:
 
     @property
     def names(self) -> list[str]:
-        """All tables that were used for changes, by the names that the caller used."""
+        """All tables that the transaction changes, by the names that the caller used."""
         return sorted(self._names.values())
 
     def changes(self) -> dict[str, Staged]:
@@ -79,7 +79,7 @@ class Staging:
     def ratify(self, changes: Sequence[Staged]) -> list[Ratified]:
         """Commit changes of all tables with one SQL COMMIT; returns the versions in this order.
 
-        The data files are deleted when an error makes it certain that nothing was committed.
+        The data files are deleted if an error proves that nothing was committed.
         """
         if not changes:
             return []
@@ -110,10 +110,11 @@ class Staging:
             raise
 
     def _resolve_again(self, changes: Sequence[Staged]) -> bool:
-        """Look up cached names of tables again; returns whether a commit can be retried.
+        """Look up cached names of tables again; returns whether the commit can be retried.
 
-        A blind append may go to the table that has the name now, if that table is older than the
-        transaction. Any other change was meant for the table that was replaced.
+        If a name belongs to another table by now, a blind append may go to that table, unless it
+        was created after the transaction began. Other changes cannot be retried, because they were
+        made for the replaced table.
         """
         found = False
         for each in changes:
@@ -137,7 +138,7 @@ class Staging:
         key = split_table_name(table)
         found = self._staged.get(key)
         if found is None:
-            # Change the table that was read, even if its name belongs to another table by now.
+            # Change the table that was read, even if another table has its name by now.
             seen = self._snapshots.get(key)
             if seen is None and self._heads is not None:
                 seen = self._at_first_read(key)
@@ -170,7 +171,7 @@ class Staging:
             clustering.cluster_by(self.target(name), cluster_by)
 
     def create_missing(self, name: str, schema: object, **options: Any) -> None:
-        """Stage a new table; if another commit creates it first, that is a conflict."""
+        """Stage a new table; if another commit creates the table first, the commit conflicts."""
         try:
             self.create(name, schema, **options)
         except TableExistsError as error:
@@ -190,14 +191,14 @@ class Staging:
     ) -> None:
         """Stage Delta actions that were computed from `read_version`.
 
-        The operation, metrics and user metadata of `info` replace what is staged, where given.
+        If `info` has an operation, metrics or user metadata, they replace those staged before.
         """
         staged = self.staged(table)
         staged.extend(actions_from(actions))
         if reads is not None:
             staged.reads = staged.reads.merge(reads)
         if read_version is not None:
-            # Conflicts are checked from the oldest version that any of the changes depends on.
+            # Conflicts are checked from the oldest version that one of the changes depends on.
             known = staged.read_version
             staged.read_version = read_version if known is None else min(known, read_version)
         elif staged.read_version is None and not staged.creates and not staged.is_plain_append:
@@ -225,7 +226,7 @@ class Staging:
     # Tables as the transaction sees them
 
     def has_table(self, table: str) -> bool:
-        """Return whether a table exists for this transaction, or is created by it."""
+        """Return whether the transaction sees the table, or creates it."""
         key = split_table_name(table)
         if key in self._staged or key in self._snapshots:
             return True
@@ -258,7 +259,7 @@ class Staging:
         return found
 
     def _at_first_read(self, key: Key) -> Snapshot | None:
-        """Return a table as it was when this transaction read any table for the first time."""
+        """Return a table as it was at the transaction's first read of any table."""
         if self._one_table:
             return None
         if self._heads is None:
@@ -286,7 +287,7 @@ class Staging:
         Returns deltalake's metrics. The mode `ignore` writes nothing if the table exists, and
         returns no metrics.
         """
-        # late: it loads Parquet and parses SQL
+        # lazy import: loads Parquet and the SQL parser
         from deltasql.operations import write
 
         write.check_modes(request.mode, request.schema_mode)
@@ -316,7 +317,7 @@ class Staging:
         return write.stage_write(self.target(table, data, engine=request.engine), rows, request)
 
     def _engine(self, data: object, name: str | None) -> Engine:
-        """Return the engine of this name, or the one for this data; each is started once."""
+        """Return the engine with this name, or the engine for this data; each is started once."""
         key = name or ("spark" if is_spark_frame(data) else "default")
         found = self.engines.get(key)
         if found is None:

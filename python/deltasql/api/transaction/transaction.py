@@ -1,4 +1,4 @@
-"""MultiTableTransaction: stage changes to any number of tables, commit them as one."""
+"""MultiTableTransaction: stage changes to any number of tables, and commit them atomically."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ _log = logging.getLogger(__name__)
 
 
 class MultiTableTransaction:
-    """All or nothing over many tables; commits when the `with` block ends without an error.
+    """A transaction over any number of tables: it commits all changes or none.
 
-    Nothing is locked before the commit, and nothing is visible to others until it is ratified.
-    Without `with`, call `commit` or `rollback`. A transaction that ends with neither changes
-    nothing, and warns with a ResourceWarning and in the log.
-    With `one_table` the transaction uses a single table and does not look up the others.
+    The commit runs when the `with` block ends without an error. Without `with`, call `commit` or
+    `rollback`; if neither is called, nothing is committed, and a ResourceWarning and a log message
+    say so. No table is locked before the commit, and others see no change until it is ratified.
+    With `one_table`, the transaction uses only one table, and does not look up the versions of the
+    other tables.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -99,7 +100,7 @@ class MultiTableTransaction:
         if getattr(self, "_state", "") != "open" or not self.tables:
             return
         tables = ", ".join(self.tables)
-        with suppress(Exception):  # logging may be gone already when the process ends
+        with suppress(Exception):  # logging may not work any more when the process ends
             telemetry.log(
                 _log,
                 logging.WARNING,
@@ -184,24 +185,24 @@ class MultiTableTransaction:
         return self._staging.creates(table)
 
     def has_table(self, table: str) -> bool:
-        """Return whether a table exists for this transaction, or is created by it."""
+        """Return whether the transaction sees the table, or creates it."""
         return self._open.has_table(table)
 
     def snapshot(self, table: str) -> Snapshot:
         """Return the table as this transaction sees it: the same version at every call.
 
-        All tables are seen as they were when the first of them was read.
+        All tables are seen as they were at the first read of any table.
         """
         return self._open.snapshot(table)
 
     def pin(self, table: str, snapshot: Snapshot) -> None:
-        """Use this snapshot of a table: commits after it are checked for conflicts."""
+        """Read this snapshot of a table; the commit checks later commits for conflicts."""
         self._open.pin(table, snapshot)
 
     def target(self, table: str, data: object = None, *, engine: str | None = None) -> TableStage:
         """Return a table for an operation, with the changes that are staged so far.
 
-        The operation runs on the engine called `engine`, otherwise on the engine of `data`.
+        The operation runs on the engine named `engine`, by default on the engine for `data`.
         """
         return self._open.target(table, data, engine=engine)
 
@@ -220,9 +221,10 @@ class MultiTableTransaction:
     ) -> None:
         """Stage a new table: the commit creates it.
 
-        `title` is the name in its metadata, by default the name of the table. OPTIMIZE sorts rows
-        by the columns of `cluster_by`, so that near values are in the same files.
-        `allow_nested_location` accepts a location inside another table's folder, or around one.
+        `title` is the name in the table's metadata, by default the name of the table. OPTIMIZE
+        sorts rows by the columns of `cluster_by`, so that rows with similar values are in the same
+        files. With `allow_nested_location`, the location may be inside another table's folder, or
+        contain one.
         """
         self._open.create(
             name,
@@ -239,8 +241,8 @@ class MultiTableTransaction:
     def create_missing(self, name: str, schema: object, **options: Any) -> None:
         """Stage a new table for a write that could also go to an existing table.
 
-        The options are those of `create_table`. If another commit creates the table first, that
-        is a conflict, as it would be between two writes to an existing one.
+        The options are those of `create_table`. If another commit creates the table first, the two
+        commits conflict, like two writes to an existing table.
         """
         self._open.create_missing(name, schema, **options)
 
@@ -256,13 +258,15 @@ class MultiTableTransaction:
         operation_metrics: Mapping[str, Any] | None = None,
         user_metadata: str | None = None,
     ) -> None:
-        """Stage Delta actions for a table: our classes, JSON dicts, JSON lines, AddAction.
+        """Stage Delta actions for a table.
 
-        Rows, as Arrow or a data frame, are written and appended.
+        `actions` are deltasql's action classes, JSON dicts, JSON lines, or deltalake's AddAction.
+        They can also be rows, as Arrow or a data frame, which are written and appended.
 
-        `read_version` is the version that the actions were computed from: commits after it are
-        checked for conflicts. Without it, actions that only add files are a blind append, which
-        fits any version; other actions are checked against the version that this transaction sees.
+        `read_version` is the version from which the actions were computed; later commits are
+        checked for conflicts. Without it, actions that only add files are a blind append, which is
+        valid after any version. Other actions are checked against the version that this
+        transaction sees.
         """
         if is_rows(actions):
             self.write(table, actions)
@@ -293,12 +297,12 @@ class MultiTableTransaction:
         title: str | None = None,
         description: str | None = None,
     ) -> dict[str, Any]:
-        """Write rows as data files now and stage them: the commit makes them visible.
+        """Write rows to data files now, and stage the files; the commit makes the rows visible.
 
-        With the mode `overwrite` they replace all rows, or those that match `predicate`. `options`
-        define how the files are written; `engine` is `duckdb` or `spark`. A table that does not
-        exist is created, with `location`, `properties`, `title` and `description`. Returns
-        deltalake's metrics.
+        With the mode `overwrite`, the rows replace all rows, or those that match `predicate`.
+        `options` define how the files are written; `engine` is `duckdb` or `spark`. A table that
+        does not exist is created, with `location`, `properties`, `title` and `description`.
+        Returns deltalake's metrics.
         """
         request = WriteRequest(
             mode=mode,
@@ -315,7 +319,7 @@ class MultiTableTransaction:
         return self._open.write(table, data, request)
 
     def write_rows(self, table: str, data: object, request: WriteRequest) -> dict[str, Any]:
-        """Write rows as `write` does, with its options in one object."""
+        """Write rows like `write`, with the options in one object."""
         return self._open.write(table, data, request)
 
     def read(
@@ -328,8 +332,8 @@ class MultiTableTransaction:
     ) -> pa.Table:
         """Return rows as this transaction sees them, its own changes included.
 
-        If this transaction also changes the table, a concurrent commit that changes these
-        rows is a conflict.
+        If this transaction also changes the table, a concurrent commit that changes the rows that
+        were read is a conflict.
         """
         return self.read_batches(table, columns, predicate, engine=engine).read_all()
 
@@ -341,8 +345,8 @@ class MultiTableTransaction:
         *,
         engine: str | None = None,
     ) -> pa.RecordBatchReader:
-        """Return the rows of `read` in batches, which can be read while the transaction is open."""
-        from deltasql.operations.read import read_rows  # late: it parses SQL
+        """Return the rows of `read` in batches, which must be read before the transaction ends."""
+        from deltasql.operations.read import read_rows  # lazy import: loads the SQL parser
 
         return read_rows(self.target(table, engine=engine), columns, predicate)
 
@@ -356,7 +360,7 @@ class MultiTableTransaction:
         flavour: Flavour = "datafusion",
     ) -> dict[str, int]:
         """Delete the rows that match a predicate, or all rows; returns metrics."""
-        from deltasql.operations.delete import stage_delete  # late: it parses SQL
+        from deltasql.operations.delete import stage_delete  # lazy import: loads the SQL parser
 
         target = self.target(table, engine=engine)
         return stage_delete(target, predicate, options=options, flavour=flavour)
@@ -375,9 +379,9 @@ class MultiTableTransaction:
     ) -> dict[str, int]:
         """Set columns of the rows that match a predicate, or of all rows; returns metrics.
 
-        `updates` are SQL expressions by column, `new_values` Python values.
+        `updates` contains SQL expressions by column, `new_values` Python values by column.
         """
-        # late: they parse SQL
+        # lazy import: both load the SQL parser
         from deltasql.operations.sql.assignments import expressions_of
         from deltasql.operations.update import stage_update
 
@@ -405,8 +409,8 @@ class MultiTableTransaction:
         engine: str | None = None,
         flavour: Flavour = "datafusion",
     ) -> Merger:
-        """Merge rows into a table: add clauses to the result, then call its `execute`."""
-        # late: they parse SQL
+        """Return a Merger for rows: add clauses to it, then call its `execute`."""
+        # lazy import: both load the SQL parser
         from deltasql.api.transaction.merger import start_merge
         from deltasql.operations.merge.plan import MergeSpec
 
@@ -431,24 +435,24 @@ class MultiTableTransaction:
         columns_of_table.set_column_metadata(self.target(table), column, metadata)
 
     def rename_column(self, table: str, column: str, new_name: str) -> None:
-        """Rename a column by column mapping, without rewriting data files."""
+        """Rename a column with column mapping, without rewriting data files."""
         columns_of_table.rename_column(self.target(table), column, new_name)
 
     def drop_columns(self, table: str, names: str | Sequence[str]) -> None:
-        """Drop columns by column mapping, without rewriting data files."""
+        """Drop columns with column mapping, without rewriting data files."""
         columns_of_table.drop_columns(self.target(table), _list(names))
 
     def add_constraint(
         self, table: str, checks: Mapping[str, str], *, engine: str | None = None
     ) -> None:
         """Add CHECK constraints by name; the existing rows must meet them."""
-        from deltasql.operations.alter import constraints  # late: it parses SQL
+        from deltasql.operations.alter import constraints  # lazy import: loads the SQL parser
 
         constraints.add_constraints(self.target(table, engine=engine), checks)
 
     def drop_constraint(self, table: str, name: str, *, raise_if_not_exists: bool = True) -> None:
         """Drop a CHECK constraint."""
-        from deltasql.operations.alter import constraints  # late: it parses SQL
+        from deltasql.operations.alter import constraints  # lazy import: loads the SQL parser
 
         constraints.drop_constraint(
             self.target(table), name, raise_if_not_exists=raise_if_not_exists
@@ -499,12 +503,12 @@ class MultiTableTransaction:
     ) -> dict[str, Any]:
         """Rewrite small files as fewer, larger ones; returns deltalake's metrics.
 
-        In a clustered table, rows of files that are not clustered yet are sorted too.
+        In a clustered table, the rows of files that are not clustered yet are also sorted.
 
-        `on_progress` gets the number of new files that are written, and how many there will be.
-        With `dry_run` nothing is staged; it returns what would be rewritten.
+        `on_progress` is called with the number of files written so far and the number of all files
+        to write. With `dry_run`, nothing is staged, and the result is what would be rewritten.
         """
-        from deltasql.api.transaction import maintenance  # late: it parses SQL
+        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
 
         return maintenance.optimize(
             self.target(table, engine=engine),
@@ -527,11 +531,11 @@ class MultiTableTransaction:
         on_progress: Callable[[int, int], None] = lambda done, total: None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Rewrite files so that rows with near values in the columns share files; returns metrics.
+        """Rewrite files so that rows with similar values in the columns share files.
 
-        `on_progress` and `dry_run` are those of `optimize`.
+        Returns metrics. `on_progress` and `dry_run` are those of `optimize`.
         """
-        from deltasql.api.transaction import maintenance  # late: it parses SQL
+        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
 
         return maintenance.optimize(
             self.target(table, engine=engine),
@@ -552,7 +556,7 @@ class MultiTableTransaction:
         protocol_downgrade_allowed: bool = False,
     ) -> dict[str, int]:
         """Restore a table to a version or a timestamp; returns metrics."""
-        from deltasql.api.transaction import maintenance  # late: it parses SQL
+        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
 
         return maintenance.restore(
             self.target(table),
@@ -563,22 +567,22 @@ class MultiTableTransaction:
         )
 
     def undo(self, table: str) -> dict[str, int]:
-        """Undo the last commit of a table; a second undo restores it."""
-        from deltasql.api.transaction import maintenance  # late: it parses SQL
+        """Undo the last commit of a table; a second undo reverts the first."""
+        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
 
         return maintenance.undo(self.target(table), self.snapshot(table))
 
     def verify_data(
         self, table: str, *, checks: DataChecks = "counts", engine: str | None = None
     ) -> DataReport:
-        """Compare the data files of a table and their rows with the log; changes nothing."""
-        from deltasql.verify.verify_data import verify_data  # late: it reads rows
+        """Compare the data files of a table, and their rows, with the log; nothing is changed."""
+        from deltasql.verify.verify_data import verify_data  # lazy import: needed only to read rows
 
         return verify_data(self.target(table, engine=engine), checks=checks)
 
     def repair(self, table: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Remove files from the table that are missing in storage; returns their names."""
-        from deltasql.operations import repair  # late: it lists files
+        """Remove files from the log that are missing in storage; returns their names."""
+        from deltasql.operations import repair  # lazy import: needed only for a repair
 
         return repair.repair(self.target(table), dry_run=dry_run)
 
@@ -588,7 +592,7 @@ def _list(names: str | Sequence[str]) -> Sequence[str]:
 
 
 def _struct(fields: object) -> StructType:
-    """Return columns as a struct: a schema, or a list of deltalake's fields."""
+    """Return columns, which are a schema or a list of deltalake's fields, as a struct."""
     if not isinstance(fields, list | tuple):
         return schema_from_any(fields)
     schemas = [schema_from_any(_schema_of_field(each)) for each in fields]

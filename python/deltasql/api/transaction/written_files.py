@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class WrittenFiles:
-    """The data files of one transaction. A name that ends with `/` is a folder of an engine."""
+    """The data files of one transaction. A name that ends with `/` is an engine's folder."""
 
     def __init__(self, catalog: BaseCatalog, txn_id: str) -> None:
         self.txn_id = txn_id
@@ -32,7 +32,7 @@ class WrittenFiles:
         self._files: list[tuple[str, str]] = []
 
     def continue_transaction(self, txn_id: str, *, intents: int) -> None:
-        """Use the id of a transaction that another process began and recorded `intents` under."""
+        """Continue the transaction of another process, which has recorded `intents` intents."""
         self.txn_id, self._earlier_intents = txn_id, intents
 
     @property
@@ -42,7 +42,7 @@ class WrittenFiles:
 
     def record(self, staged: Staged, names: list[str]) -> None:
         """Record intents for files of a table; called before the files are written."""
-        if staged.table.is_following:  # read again: there may have been a cutover
+        if staged.table.is_following:  # there may have been a cutover: read the row again
             table = staged.table
             staged.table = self._catalog.writable(join_table_name(table.namespace, table.name))
         location = staged.table.location
@@ -53,9 +53,9 @@ class WrittenFiles:
         reached("intended")
 
     def discard(self) -> None:
-        """Delete the files; for a transaction that is certain not to be committed.
+        """Delete the files of a transaction that is certain not to be committed.
 
-        A file that cannot be deleted now keeps its intent, so a vacuum can delete it later.
+        A file that cannot be deleted now keeps its intent, so that a vacuum can delete it later.
         """
         try:
             for location in dict.fromkeys(location for location, _ in self._files):
@@ -77,7 +77,7 @@ class WrittenFiles:
             for each in committed
             for path in (*(f.path for f in each.adds), *(f.path for f in each.cdc))
         }
-        # A folder is skipped: the files in it were also recorded one by one.
+        # Skip folders, because the files in them were also recorded one by one.
         self._files = [
             each for each in self._files if each not in kept and not each[1].endswith("/")
         ]

@@ -83,7 +83,7 @@ def run_query(
 ) -> None:
     """Run a query and print its rows."""
     most = limit or context.output.result_limit
-    # One row more than is printed: it shows that the result is longer.
+    # Fetch one row more than is printed, to detect that the result is longer.
     fetched = limit if limit is not None or most is None else most + 1
     with busy("running the query", color=context.color):
         found = catalog.query(sql, limit=fetched, timeout=timeout)

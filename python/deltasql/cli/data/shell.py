@@ -38,7 +38,7 @@ def shell(context: Context) -> None:
     with context.open() as catalog:
         session = Session(replace(context, held=catalog), catalog, sys.stdin.isatty())
         if session.is_terminal:
-            from deltasql.cli.data.prompt import lines  # late import: optional package
+            from deltasql.cli.data.prompt import lines  # lazy import: optional package
 
             message(f"{catalog.uri}; \\? for help, \\q to leave")
             session.run(lines(session.context, catalog))

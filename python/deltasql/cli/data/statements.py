@@ -40,7 +40,7 @@ def statements(lines: Iterable[str]) -> Iterable[str]:
 
 
 def is_sql(text: str) -> bool:
-    """Return whether a text is SQL and not a command; its first word decides.
+    """Return whether a string is SQL and not a command; the first word decides.
 
     >>> is_sql("SELECT 1"), is_sql("(SELECT 1)"), is_sql("table list"), is_sql("show tables")
     (True, True, False, True)
@@ -50,5 +50,5 @@ def is_sql(text: str) -> bool:
 
 
 def is_whole(text: str) -> bool:
-    """Return whether a statement is complete; SQL is, once it ends with a semicolon."""
+    """Return whether a statement is complete; an SQL statement must end with a semicolon."""
     return not is_sql(text) or text.rstrip().endswith(";")

@@ -62,7 +62,7 @@ def history(
 def diff(context: Context, table: str, first: int, last: int, rows: bool, limit: int) -> None:
     """Compare two versions of TABLE: columns, properties, files and optionally rows.
 
-    If V1 is the later version, the result shows what a restore to V2 would change.
+    If V1 is the later version, the result shows what a restore from V1 to V2 would change.
 
     \b
     Example:

@@ -44,7 +44,7 @@ _SHOWN = 20
 def watch(context: Context, once: bool, every: float, limit: int) -> None:
     """Watch commits and the mirror lag of all tables, until Ctrl-C.
 
-    If stdout is not a terminal, every commit is one line of JSON.
+    If stdout is not a terminal, every commit is printed as one line of JSON.
 
     \b
     Example:
@@ -100,7 +100,7 @@ def _screen(commits: Iterable[RecentCommit], mirror: Iterable[MirrorStatus]) -> 
     for each in commits:
         cells = [f"{each.committed_at:%H:%M:%S}", each.table, str(each.version)]
         cells += [each.operation or "", str(each.group_size)]
-        # As Text: rich would read a name in brackets as markup.
+        # Use Text, because rich would read a name in brackets as markup.
         shown.add_row(*(Text(visible(cell)) for cell in cells))
     return Group(shown, Text(), Text(visible(lag_text(mirror))))
 

@@ -1,1 +1,1 @@
-"""Commands that import, export, follow and cut over tables, and rebuild a catalog."""
+"""Commands that import, export and follow tables, move their authority, and rebuild a catalog."""

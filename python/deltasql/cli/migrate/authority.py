@@ -1,4 +1,4 @@
-"""`deltasql follow`, `cutover` and `rollback`: the authority of a table is its log or SQL."""
+"""`deltasql follow`, `cutover` and `rollback`: commands that change the authority of a table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def follow(
 ) -> None:
     """Register a read-only index of the Delta table at SOURCE, or refresh it.
 
-    The table can be read through the catalog URI, but not written; its log does not change. Run the
+    The table can be read through the catalog, but not written, and its log is not changed. Run the
     command again to refresh, or use --watch to refresh until SIGTERM or Ctrl-C.
 
     \b
@@ -83,7 +83,7 @@ def _keep_refreshing(
         is_shown = False
         while not stop.is_set():
             try:
-                # Print the first report always, later ones only if something changed.
+                # Always print the first report, and later ones only if something changed.
                 if not is_shown:
                     _refresh_and_report(context, refresh)
                     is_shown = True
@@ -101,9 +101,11 @@ def _keep_refreshing(
 @yes_option
 @click.pass_obj
 def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Make SQL the authority of TABLE: catch up, verify, block writes that bypass the catalog.
+    """Make the database the authority of TABLE, and block writes that bypass the catalog.
 
-    Other Delta readers keep working. If the command is interrupted, run it again.
+    From then on, the database decides which commits the table has, and deltasql publishes them to
+    the log, so that other Delta readers keep working. Before that, new commits of the log are
+    loaded and verified. If the command is interrupted, run it again.
 
     \b
     Example:
@@ -125,7 +127,7 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def rollback(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Make the log the authority of TABLE again, and remove it from the catalog.
+    """Make the log the authority of TABLE again, and remove TABLE from the catalog.
 
     All versions are published first. No file is deleted. If the command is interrupted, run it
     again.

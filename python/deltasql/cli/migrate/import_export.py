@@ -67,10 +67,10 @@ def import_table(
 ) -> None:
     """Import the Delta table at SOURCE into the catalog at URI; data files stay in place.
 
-    SOURCE is a folder or an address such as s3://bucket/table. URI names a catalog, or a table in
-    it. Default: the catalog of --uri. Run the command again to load newer commits, or after a
-    crash. Exit code 1 means: the result differs from the log, a dry run found missing data files,
-    or some of several tables could not be imported.
+    SOURCE is a folder or a location such as s3://bucket/table. URI is a catalog or a table in it;
+    the default is the catalog of --uri. Run the command again to load newer commits, or after a
+    crash. The exit code is 1 if the result differs from the log, if a dry run found missing data
+    files, or if some of several tables could not be imported.
 
     \b
     Example:
@@ -85,7 +85,7 @@ def import_table(
             "Replace a table of the same name, accept missing files, and take over the log?",
             yes=yes,
         )
-    # `deltasql shell` keeps its catalog open, and a second connection may be locked out.
+    # Use the catalog that `deltasql shell` has open: its lock may block a second connection.
     held = context.held if uri is None else None
     place = "" if held is not None else uri or context.catalog_uri()
     with session_for(engine), progress(of_import, color=context.color) as on_progress:
@@ -110,7 +110,7 @@ def import_table(
                 report = held.import_table(source, **options)
             else:
                 report = deltasql.import_table(source, place, **options)
-    # After the progress bar is removed: it would share a line with the report.
+    # Print the summary after the progress bar is removed, because both would share a line.
     if summary is not None:
         _show_summary(context, summary)
         fail_unless(summary.ok)
@@ -160,9 +160,9 @@ def export(
     from_version: int | None,
     with_data: bool,
 ) -> None:
-    """Write TABLE (a name or a URI) to DIRECTORY as a self-contained Delta table.
+    """Write TABLE (a name or a URI) to DIRECTORY as a new Delta table.
 
-    Without --with-data only the log is written; it refers to the data files where they are.
+    Without --with-data, only a log is written; it refers to the existing data files.
 
     \b
     Example:

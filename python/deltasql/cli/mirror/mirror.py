@@ -51,7 +51,7 @@ def mirror() -> None:
 @click.option("--fast", is_flag=True, help="Query only the database; do not check files.")
 @click.pass_obj
 def status(context: Context, table: str | None, check: bool, fast: bool) -> None:
-    """Show the publishing status of each table and damaged files of its log.
+    """Show the publishing status of each table and damaged files of its published log.
 
     \b
     Example:
@@ -151,7 +151,7 @@ def checkpoint(context: Context, table: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing files.")
 @click.pass_obj
 def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) -> None:
-    """Rewrite missing or damaged files of the published log; exit 1 if it still differs.
+    """Rewrite missing or damaged files of the published log; exit 1 if differences remain.
 
     \b
     Example:
@@ -174,7 +174,7 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
 @yes_option
 @click.pass_obj
 def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Accept commits that another writer added to the log without the database.
+    """Load commits that another writer added to `_delta_log` into the database.
 
     \b
     Example:
@@ -183,7 +183,7 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     with context.open_table(table) as (catalog, name):
         if dry_run:
             with busy(f"reading the log of {name}", color=context.color):
-                # There is no dry run of `adopt`; both commands act on the same commits.
+                # `adopt` has no dry run, but `reject` acts on the same commits.
                 found = catalog.mirror.reject(name, dry_run=True)
             context.output.record({"table": found.table, "foreign_versions": found.rejected})
             return
@@ -199,7 +199,7 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Move commits of another writer out of the log, and publish ours.
+    """Move commits of another writer out of `_delta_log`, and publish those of the database.
 
     \b
     Example:
@@ -217,7 +217,7 @@ def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @click.argument("path", type=click.Path(dir_okay=False))
 @click.pass_obj
 def duckdb(context: Context, path: str) -> None:
-    """Maintain a DuckDB file with a view for every table, updated after each commit.
+    """Create a DuckDB file with a view for every table, and update it after each commit.
 
     \b
     Example:
@@ -232,7 +232,7 @@ def duckdb(context: Context, path: str) -> None:
 
 @mirror.group(cls=Commands)
 def targets() -> None:
-    """Manage the locations that a table is published to.
+    """Manage the targets that a table is published to.
 
     \b
     Example:
@@ -262,7 +262,7 @@ def list_targets(context: Context, table: str) -> None:
 @click.argument("location")
 @click.pass_obj
 def add_target(context: Context, table: str, name: str, location: str) -> None:
-    """Also publish a table, with its data, to another location.
+    """Publish a table, with its data, to another location as well.
 
     \b
     Example:
@@ -282,7 +282,7 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
 @yes_option
 @click.pass_obj
 def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: bool) -> None:
-    """Stop publishing a table to another location; its files stay there.
+    """Stop publishing a table to another location; the files there are not deleted.
 
     \b
     Example:

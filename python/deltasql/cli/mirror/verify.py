@@ -1,4 +1,4 @@
-"""`deltasql verify`: compare the published log and the data with SQL."""
+"""`deltasql verify`: compare the published log and the data with the database."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ def verify(
     engine: str | None,
     no_deltalake: bool,
 ) -> None:
-    """Compare the published log of TABLE, or of all tables, with SQL; exit 1 on a difference.
+    """Compare the published log of TABLE, or of all tables, with the database.
 
-    Every commit and checkpoint is compared; the table state and the data at the chosen versions.
+    The exit code is 1 if they differ. Every commit and checkpoint is compared; the table state and
+    the data are compared only at the chosen versions.
 
     \b
     Example:

@@ -30,8 +30,8 @@ PENDING = ("migration", "name", "state")
 def init(context: Context, uri: str | None, data_root: str | None) -> None:
     """Create a catalog at URI; do nothing if it exists.
 
-    On PostgreSQL, writers need to know where the data files of new tables go (--data-root). This is
-    a setting of the client, not of the database; the printed next steps include it.
+    With PostgreSQL, writers need a folder for the data files of new tables (--data-root). This is a
+    setting of each client and is not stored in the database, so the printed next steps contain it.
 
     \b
     Example:
@@ -72,9 +72,9 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
 
 
 def _data_root(given: str | None, catalog: Catalog) -> str | None:
-    """Return the absolute data root for new tables, or None if it needs no setting.
+    """Return the absolute data root for new tables, or None if no setting is needed.
 
-    It needs none if one is configured, or if tables can be placed beside the database file.
+    No setting is needed if one is configured, or if tables can be placed next to the database file.
     """
     from deltasql.storage import absolute_location
 
@@ -95,8 +95,8 @@ def _data_root(given: str | None, catalog: Catalog) -> str | None:
 def migrate(context: Context, dry_run: bool, yes: bool) -> None:
     """Upgrade the catalog's database schema to this release.
 
-    Commands that create a catalog or load tables into it also upgrade it; other commands ask you to
-    run this one. Older releases may not be able to use the catalog afterwards.
+    Commands that create a catalog or load tables into it also upgrade the schema; other commands
+    ask you to run this one. Older releases may not be able to use the catalog afterwards.
 
     \b
     Example:

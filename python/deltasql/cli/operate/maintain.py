@@ -112,7 +112,7 @@ def vacuum(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Delete and list the files that no retained version of TABLE needs.
+    """Delete the files that no retained version of TABLE needs, and list them.
 
     Older versions that need these files can no longer be read. Files of transactions that started
     within the last hour are kept, whatever the retention.
@@ -174,7 +174,7 @@ def restore(
 ) -> None:
     """Restore TABLE to version TO, or to a time such as 2024-05-01T12:00:00Z.
 
-    The restore is a new commit: later versions stay in the history, and undo reverts it.
+    The restore is a new commit: later versions stay in the history, and `undo` reverts the restore.
 
     \b
     Example:
@@ -194,7 +194,7 @@ def restore(
 @yes_option
 @click.pass_obj
 def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Revert the last commit of TABLE; another undo restores it.
+    """Revert the last commit of TABLE; a second undo reverts the first.
 
     \b
     Example:
@@ -212,7 +212,7 @@ def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @click.option("--version", type=click.IntRange(0), help="The version. Default: the latest.")
 @click.pass_obj
 def checkpoint(context: Context, table: str, version: int | None) -> None:
-    """Write a checkpoint of TABLE, so that readers need not replay its log.
+    """Write a checkpoint of TABLE, so that readers do not have to replay its whole log.
 
     \b
     Example:

@@ -15,7 +15,8 @@ def session_for(engine: str | None) -> Iterator[None]:
     if engine != "spark":
         yield
         return
-    from deltasql.engine.spark.session import started_session  # late import: for start-up time
+    # lazy import: most commands do not need Spark
+    from deltasql.engine.spark.session import started_session
 
     with started_session():
         yield

@@ -53,15 +53,15 @@ def ui(
     """Serve the web console until SIGTERM or Ctrl-C.
 
     The console shows tables, history, files, transactions, the mirror and maintenance, and runs SQL
-    queries. It is read-only without --allow-writes, and reachable only from this machine without
-    --host or --name. With these two, or with --token, readers need the token. Prometheus metrics
-    are at /metrics.
+    queries. It is read-only unless --allow-writes is given. Only this machine can reach it unless
+    --host or --name is given. With --host, --name or --token, readers need the token. Prometheus
+    metrics are at /metrics.
 
     \b
     Example:
       deltasql ui --port 0
     """
-    from deltasql.console.server import serving  # late import: optional packages
+    from deltasql.console.server import serving  # lazy import: optional packages
 
     with (
         context.open() as catalog,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COMMITS_PER_PAGE = 50
 TRANSACTIONS_PER_PAGE = 25
 OPERATIONS = ("WRITE", "MERGE", "DELETE", "UPDATE", "OPTIMIZE", "VACUUM END", "RESTORE")
-# Metrics that count files, with the text before and after the count; writers name them differently.
+# Metrics that count files, with the text before and after the count. Writers use different names.
 _FILES = (
     ("+", "", ("num_added_files", "num_files_added", "num_files", "num_target_files_added")),
     ("−", "", ("num_removed_files", "num_files_removed", "num_target_files_removed")),
@@ -90,6 +90,6 @@ def describe(commit: CommitEntry | Participant) -> list[str]:
 
 
 def _metric(metrics: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
-    """Return the first of these metrics; None for values such as `inf`, which no page can show."""
+    """Return the first of these metrics; None for values such as `inf`, which cannot be shown."""
     number = first_number(metrics, names)
     return number if number is not None and isfinite(number) else None

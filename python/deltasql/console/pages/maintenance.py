@@ -28,7 +28,7 @@ def show(request: PageRequest) -> Response:
     inspect = request.catalog.inspect
     page = inspect.tables(limit=PER_PAGE, cursor=request.cursor())
     end = time.monotonic() + BUDGET_S
-    # Advice is cached: tables skipped for lack of time are filled in when the page is reloaded.
+    # Advice is cached. If time runs out, a reload of the page fills in the remaining tables.
     advised = [
         (
             each,
@@ -81,7 +81,7 @@ def _address(name: str) -> str:
 
 
 def _start(request: PageRequest, title: str, name: str, work: Work) -> Response:
-    """Start a job and redirect to its page, or to the job that already runs on the table."""
+    """Start a job and redirect to its page, or to the page of a job that already runs."""
     job = request.state.jobs.start(title, name, _address(name), work)
     refused = "" if job.title == title else f"?refused={title}"
     return request.go(f"/jobs/{job.job_id}{refused}")

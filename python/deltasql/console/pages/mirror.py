@@ -24,7 +24,7 @@ def show(request: PageRequest) -> Response:
     found.sort(key=lambda each: (not each.is_unhealthy, -each.pending, each.table, each.target))
     page = request.number("page", 1, low=1, high=10_000)
     first = (page - 1) * PER_PAGE
-    # A status has the display name of a table; a link needs the name that the API accepts.
+    # A status has the display name of a table, but a link needs the name that the API accepts.
     names = {each.row.full_name: each.full_name for each in request.catalog.tables()}
     return request.page(
         "mirror.html",

@@ -97,7 +97,7 @@ def _result_of(request: PageRequest, text: str, limit: int) -> pa.RecordBatchRea
 
 
 def _csv(request: PageRequest, text: str) -> Response:
-    # One row above the limit: it shows that the result is longer.
+    # Request one row more than the limit, to detect that the result is longer.
     limit = rows.MAX_CSV_ROWS + 1
     file = rows.as_csv(_result_of(request, text, limit))
     name = f"query-first-{file.rows}-rows.csv" if file.is_truncated else "query.csv"

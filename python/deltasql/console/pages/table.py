@@ -17,14 +17,15 @@ TABLES_PER_PAGE = 50
 FILES_PER_PAGE = 50
 CHANGES_PER_PAGE = 25
 HEAT = 240
-# With more files, statistics take too long for a request; the browser loads them afterwards.
+# With more files than this, statistics take too long for a request, so the browser loads them
+# after the page.
 LARGE = 50_000
 HOURS = {"24": "24 hours", "168": "7 days", "720": "30 days"}
 ORDERS = {"added": "Oldest first", "size": "Smallest first", "path": "By path"}
 
 
 def overview(request: PageRequest) -> Response:
-    """Show the overview; if many files must be added up, the browser loads the body afterwards."""
+    """Show the overview; if it must read many files, the browser loads the body afterwards."""
     hours = request.choice("hours", *HOURS)
     inspect = request.catalog.inspect
     is_part = request.text("part") == "1"

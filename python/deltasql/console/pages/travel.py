@@ -21,7 +21,7 @@ PREVIEW_ROWS = 20
 DIFF_FILES = 10
 DIFF_ROWS = 25
 _PREVIEW_S = 20.0
-# Rows are compared without a request of the user only if the files are not larger than this.
+# Rows are compared automatically only if the files have at most this many bytes.
 _FEW_BYTES = 32 * 2**20
 
 
@@ -31,7 +31,7 @@ def show(request: PageRequest) -> Response:
     table = inspect.table(request.name)
     earliest = inspect.first_version(request.name)
     version = request.number("version", table.version)
-    commit = inspect.commit(request.name, version)  # first: raises if the version does not exist
+    commit = inspect.commit(request.name, version)  # raises if the version does not exist
     # The first version has no earlier version to compare with.
     against = request.number("against", version - 1 if version > earliest else version)
     difference, unread = None, None
@@ -72,7 +72,7 @@ def show(request: PageRequest) -> Response:
 
 
 def _compares_rows(request: PageRequest, table: TableSummary, difference: VersionDiff) -> bool:
-    """Return whether to compare rows: if the user chose it, or if it is fast."""
+    """Return whether to compare rows: if the user requested it, or if it is fast."""
     chosen = request.choice("rows", "auto", "1", "0")
     size = difference.added.bytes + difference.removed.bytes
     return chosen == "1" or (chosen == "auto" and size <= _FEW_BYTES and table.files_ever <= LARGE)

@@ -1,1 +1,1 @@
-"""Converts Spark Columns to SQL text."""
+"""Converts Spark Columns to SQL."""

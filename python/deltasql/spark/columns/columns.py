@@ -1,8 +1,8 @@
-"""Converts Spark Columns to SQL text, so that operations treat Columns and SQL text alike.
+"""Converts Spark Columns to SQL, so that operations treat Columns and SQL strings alike.
 
-A Column is a tree of names, literals and calls. Classic Spark has it in the JVM, Spark Connect in
-Python. A column of a DataFrame, such as `df.id`, is qualified with the alias of the side that it
-belongs to.
+A Column is a tree of names, literals and calls. In classic Spark this tree is in the JVM, in Spark
+Connect it is in Python. A column of a DataFrame, such as `df.id`, is qualified with the alias of
+the DataFrame or table that it belongs to.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def frame_alias(frame: DataFrame) -> str | None:
 def _converter(spark: SparkSession) -> Any:
     """Return the module that converts the Columns of a session."""
     if is_connect(spark):
-        from deltasql.spark.columns import connect  # late: it needs grpc
+        from deltasql.spark.columns import connect  # lazy import: needs grpc
 
         return connect
     return classic

@@ -42,7 +42,7 @@ class ColumnContext:
         return ".".join(quoted(part) for part in named)
 
     def side_of(self, key: object) -> str | None:
-        """Return the alias of the side that a key belongs to, or None."""
+        """Return the alias of the DataFrame or table that a key belongs to, or None."""
         return next((alias for keys, alias in self.sides if key in keys), None)
 
 

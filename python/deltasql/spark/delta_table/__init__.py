@@ -1,1 +1,1 @@
-"""delta-spark's `DeltaTable` for tables whose log is in SQL."""
+"""delta-spark's `DeltaTable` for tables whose log is in the database."""

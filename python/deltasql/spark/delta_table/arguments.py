@@ -58,13 +58,13 @@ def assignment_texts(given: Any, write: Callable[[Column], str], name: str) -> d
 
 
 def require(value: Any, kind: type, name: str, shown: str) -> None:
-    """Raise if an argument has another type; a bool is not accepted as an int."""
+    """Raise if an argument is not an instance of `kind`; a bool is not accepted as an int."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{name} needs to be {shown} but got '{type(value)}'.")
 
 
 def text_list(cols: Any, problem: str) -> list[str]:
-    """Return the names in variable arguments, or in the list that is their only one."""
+    """Return the names in `cols`: several arguments, or one argument that is a list."""
     given = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
     for each in given:
         if not isinstance(each, str):
@@ -73,12 +73,12 @@ def text_list(cols: Any, problem: str) -> list[str]:
 
 
 def reject_type(problem: str, given: Iterable[Any]) -> NoReturn:
-    """Raise `TypeError` with delta-spark's message for arguments of another type."""
+    """Raise `TypeError` with delta-spark's message for arguments of the wrong type."""
     raise TypeError(problem + "".join(f" Found {each} with type {type(each)}" for each in given))
 
 
 def check_protocol_versions(reader: int, writer: int) -> None:
-    """Raise if Delta has no protocol with these versions."""
+    """Raise if the Delta protocol does not have these versions."""
     for name, given, highest in (
         ("minReaderVersion", reader, _HIGHEST_READER),
         ("minWriterVersion", writer, _HIGHEST_WRITER),
@@ -103,7 +103,7 @@ def check_feature(name: str) -> None:
 
 
 def cannot_drop_feature(name: str, table: str, protocol: Protocol) -> UnsupportedFeatureError:
-    """Return the error for a feature that is to be dropped, which is never possible."""
+    """Return the error for dropping a feature, which is never possible."""
     if name not in FEATURES:
         problem = f"UNSUPPORTED_CLIENT_FEATURE] Cannot drop {name}: it is not known here"
         advice = f"Known features are {', '.join(sorted(FEATURES))}."

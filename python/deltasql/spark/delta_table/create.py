@@ -1,6 +1,6 @@
 """Creates tables: from a definition, from Parquet files, or as a clone of another table.
 
-A shallow clone shares the files of its source, a deep clone has its own files.
+A shallow clone shares the files of its source; a deep clone has its own copies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile
     from deltasql.snapshot.snapshot import Snapshot
 
-_IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"  # properties that belong to the log of the source
+# Part of the names of in-commit timestamp properties, which belong to the log of the source.
+_IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"
 
 
 def create_or_replace(
@@ -50,7 +51,7 @@ def create_or_replace(
 ) -> None:
     """Stage a new table, or a new definition of a table that exists.
 
-    With `replaces`, a table that another commit creates first is a conflict, as for two writes.
+    With `replaces`, the commit conflicts if another commit creates the table first.
     """
     if exists:
         target = tx.target(name)
@@ -115,7 +116,7 @@ def clone_table(
 ) -> tuple[Catalog, str]:
     """Create a table with the rows, the schema and the properties of a snapshot, in one commit.
 
-    A shallow clone reads the files of the source, and fails when these are deleted.
+    A shallow clone reads the files of the source, and cannot be read after they are deleted.
     """
     catalog, name, location = place_of(spark, target)
     exists = catalog.exists(name)

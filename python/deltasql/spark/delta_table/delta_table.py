@@ -1,4 +1,4 @@
-"""`deltasql.spark.DeltaTable`: delta-spark's class, for tables whose log is in SQL."""
+"""`deltasql.spark.DeltaTable`: delta-spark's class, for tables whose log is in the database."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class DeltaTable:
     ) -> DeltaTable:
         """Open a table by its URI, or by its location in the session's catalog.
 
-        `hadoopConf` is ignored: storage options come from the configuration of deltasql.
+        `hadoopConf` is ignored, because storage options come from deltasql's configuration.
         """
         if not isinstance(path, str):
             raise TypeError(f"path must be a string, found to be of type {type(path)}")
@@ -128,7 +128,7 @@ class DeltaTable:
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Return a builder that creates a table, which must not exist."""
+        """Return a builder that creates a table; the table must not exist."""
         return cls._builder(sparkSession, creates=True, replaces=False)
 
     @classmethod
@@ -239,7 +239,7 @@ class DeltaTable:
         alias = frame_alias(source) or "source"
         target = self._qualifier
         if self._alias is None and target.casefold() == alias.casefold():
-            target = "target"  # both sides need different names
+            target = "target"  # source and target need different names
         write = column_writer(self._spark, [(frame_keys(source), alias), (self._keys, target)])
         on = condition_text(condition, write)
         assert on is not None
@@ -254,7 +254,7 @@ class DeltaTable:
     ) -> DeltaOptimizeBuilder:
         """Return a builder that compacts or sorts the files of the table.
 
-        `on_progress` gets the number of finished bins and the number of all bins.
+        `on_progress` is called with the number of finished bins and the number of all bins.
         """
         return DeltaOptimizeBuilder(self._spark, self._operate, on_progress)
 
@@ -262,11 +262,12 @@ class DeltaTable:
     def vacuum(
         self, retentionHours: float | None = None, *, on_progress: OnProgress | None = None
     ) -> DataFrame:
-        """Delete files that no version in the retention period needs, and unknown files.
+        """Delete files that no version in the retention period needs, and files not in the log.
 
-        A period shorter than the table's raises an error, unless the session setting
-        `spark.databricks.delta.retentionDurationCheck.enabled` is false. A table with many folders
-        is listed on executors. `on_progress` gets the progress of the listing and of the deletion.
+        A period that is shorter than the table's retention raises an error, unless the session
+        setting `spark.databricks.delta.retentionDurationCheck.enabled` is false. A table with many
+        folders is listed on executors. `on_progress` is called with the progress of listing and
+        deleting files.
         """
         check = str(self._spark.conf.get(_RETENTION_CHECK, "true")).lower() != "false"
         try:
@@ -305,7 +306,7 @@ class DeltaTable:
 
     @as_spark_exceptions()
     def restoreToVersion(self, version: int) -> DataFrame:
-        """Restore the table to a version; returns how many files were restored and removed."""
+        """Restore the table to a version; returns the numbers of restored and removed files."""
         require(version, int, "version", "an int")
         latest = self._snapshot()
         check_version(latest, version)
@@ -407,7 +408,7 @@ class DeltaTable:
 
     @as_spark_exceptions()
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Raise an error: a feature cannot be dropped, since older versions still need it."""
+        """Raise an error: a feature cannot be dropped, because older versions still need it."""
         require(featureName, str, "featureName", "a string")
         if truncateHistory is not None:
             require(truncateHistory, bool, "truncateHistory", "a boolean")
@@ -439,17 +440,17 @@ class DeltaTable:
     def _operate(self, stage: Callable[[TableStage], Any]) -> Any:
         """Run an operation on this session's executors and commit it."""
         with self._catalog.begin() as tx:
-            # The empty DataFrame selects the session.
+            # The empty DataFrame makes the operation run in this session.
             return stage(tx.target(self._name, self._spark.range(0)))
 
 
 @contextmanager
 def _no_table(named: str) -> Iterator[None]:
-    """Raise the error for a missing table with a message like that of delta-spark."""
+    """Give the error for a missing table a message like that of delta-spark."""
     try:
         yield
     except TxnLogTableNotFoundError as error:
-        if error.table is None:  # looked up by path: the message already has delta-spark's form
+        if error.table is None:  # looked up by path, so it already has delta-spark's message
             raise
         raise TxnLogTableNotFoundError(
             f"`{named}` is not a Delta table: {error.message}", table=error.table, help=error.help

@@ -78,7 +78,7 @@ class DeltaOptimizeBuilder:
         return self._run([])
 
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
-        """Sort rows by the Z-order of columns, so that files have similar rows; returns metrics."""
+        """Sort rows by the Z-order of columns, so that a file has similar rows; returns metrics."""
         return self._run(text_list(cols, "Z-order column must be str."))
 
     @as_spark_exceptions()

@@ -1,4 +1,4 @@
-"""RESTORE: the version to restore, the result, and timestamps as Spark's users write them."""
+"""RESTORE: the version to restore, the result, and timestamps in the formats that Spark accepts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_version(latest: Snapshot, version: int) -> None:
 
 
 def version_at(table: CatalogTable, latest: Snapshot, text: str, timestamp: datetime) -> int:
-    """Return the version of a timestamp; raise delta-spark's error if there is none."""
+    """Return the version at a timestamp; raise delta-spark's error if there is none."""
     if timestamp > latest.committed_at:
         raise analysis_error(
             f"Cannot restore table to timestamp ({text}) as it is after the latest "

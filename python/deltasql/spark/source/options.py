@@ -1,4 +1,4 @@
-"""The options of `format("deltasql")`, parsed from the text that Spark passes."""
+"""The options of `format("deltasql")`, parsed from the strings that Spark passes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SourceOptions:
     """The catalog in which a table name without a URI is looked up."""
 
     def check(self) -> None:
-        """Raise if an option is unknown: it would have no effect, without any message."""
+        """Raise if an option is unknown, because it would be ignored silently."""
         for name in self.given:
             if name.lower() not in _KNOWN and not name.startswith("__"):
                 known = sorted(_KNOWN.values())

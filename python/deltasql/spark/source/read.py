@@ -1,8 +1,8 @@
-"""Reading with `format("deltasql")`: the driver plans, Python workers on the executors read.
+"""Reading with `format("deltasql")`: the driver plans, and Python workers on the executors read.
 
-A worker gets the files of its input partition with what the log records about them, and reads them
-with DuckDB into Arrow. It does not connect to the database. A worker cannot skip columns that the
-query does not use, so `deltasql.spark.read` is faster.
+A worker gets the files of its input partition, with what the log records about them, and reads them
+with DuckDB into Arrow. It does not connect to the database. `deltasql.spark.read` is faster,
+because a worker here cannot skip columns that the query does not use.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Files(InputPartition):
 
 @dataclass
 class Changes(InputPartition):
-    """Files that versions changed and that one task reads."""
+    """Files that versions added or removed, for one task to read."""
 
     versions: list[VersionChanges]
 
 
 class Reading:
-    """Reads input partitions in a worker; it is pickled, so it has no connection."""
+    """Reads input partitions in a worker; it has no connection, because it is pickled."""
 
     def __init__(self, state: TableState, config: Config, schema: SparkStruct) -> None:
         self.state, self.config, self.schema = state, config, schema
@@ -87,13 +87,13 @@ class Reading:
     def _batches(self, engine: DuckDbEngine, part: InputPartition) -> Iterable[pa.RecordBatch]:
         state = self.state
         if isinstance(part, Changes):
-            # A change feed queries the database only to plan, which the driver has done.
+            # A change feed queries the database only while it plans, which the driver has done.
             feed = ChangeFeed(
                 cast("Snapshot", state), self.config, columns=self.schema.fieldNames()
             )
             return feed.read(engine, part.versions)
         if not isinstance(part, Files):
-            return ()  # Spark's empty partition, if there is nothing to read
+            return ()  # Spark passes an empty partition if there is nothing to read
         live = LiveFiles(state.table.location, state.metadata, part.listed, self.config.storage)
         rows: Iterable[pa.RecordBatch] = engine.stream(engine.scan(live))
         return rows
@@ -120,7 +120,7 @@ def source_schema(state: TableState, *, with_feed: bool) -> SparkStruct:
 
 
 def check_columns(schema: SparkStruct, state: TableState, *, with_feed: bool) -> None:
-    """Raise if the schema that a user set with `.schema(…)` does not fit the table."""
+    """Raise if the schema that a user set with `.schema(…)` does not match the table."""
     fields = source_schema(state, with_feed=with_feed).fields
     known = {field.name: field.dataType for field in fields}
     for field in schema.fields:
@@ -147,8 +147,8 @@ def file_parts(listed: pa.Table) -> list[InputPartition]:
 def change_parts(versions: Iterable[VersionChanges]) -> list[InputPartition]:
     """Split the files of versions into input partitions.
 
-    The added and removed files of a version without change data stay together: rows that are in
-    both cancel out.
+    The added and removed files of a version without change data stay in the same input partition,
+    because rows that are in both an added and a removed file cancel out.
     """
     pieces: list[VersionChanges] = []
     for each in versions:
@@ -198,7 +198,7 @@ def _packed(sizes: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _loose(kind: Any) -> Any:
-    """Return a type with all fields nullable, to compare types without nullability."""
+    """Return a type with all fields nullable, so that types are compared without nullability."""
     if isinstance(kind, SparkStruct):
         return SparkStruct([StructField(f.name, _loose(f.dataType)) for f in kind.fields])
     if isinstance(kind, ArrayType):

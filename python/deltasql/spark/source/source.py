@@ -38,12 +38,12 @@ FORMAT = "deltasql"
 
 
 class DeltaSqlSource(DataSource):
-    """A table as a data source; `register` makes a subclass with the session's catalog."""
+    """A table as a data source; `register` creates a subclass that knows the session's catalog."""
 
     catalog: ClassVar[str | None] = None
     config: ClassVar[Config | None] = None
     _version: int | None = None
-    """The version whose schema Spark got. The same version is read, even after later commits."""
+    """The version of the schema that Spark got; this version is read, even after later commits."""
 
     @classmethod
     def name(cls) -> str:
@@ -97,7 +97,7 @@ class DeltaSqlSource(DataSource):
         )
 
     def _forget(self) -> None:
-        """Remove the URI of the database: from now on, Spark sends this object to workers."""
+        """Remove the URI of the database, because Spark will send this object to workers."""
         self.__class__ = DeltaSqlSource
         self.options = {}
 
@@ -116,7 +116,7 @@ class DeltaSqlSource(DataSource):
 
 
 def source_class(catalog: str, config: Config) -> type[DeltaSqlSource]:
-    """Return a subclass with a catalog and a configuration, which Spark pickles with it."""
+    """Return a subclass with a catalog and a configuration, which Spark pickles with the class."""
     known: dict[str, Any] = {"catalog": catalog, "config": config}
     return type(DeltaSqlSource.__name__, (DeltaSqlSource,), known)
 

@@ -1,9 +1,9 @@
-"""The streaming source of `format("deltasql")`: a snapshot first, then one version after another.
+"""The streaming source of `format("deltasql")`: first a snapshot, then one version after another.
 
 An offset records what the stream has returned: everything before its version, and the first
-`index` files of that version or of its snapshot. A change feed never splits a version. An offset
-identifies the table by its id. The files of a version always have the same order, so that a batch
-that Spark repeats has the same rows.
+`index` files of that version or of its snapshot. A version of a change feed is never split. An
+offset identifies the table by its id. The files of a version always have the same order, so that a
+batch has the same rows if Spark repeats it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _QUIET_VERSIONS = 100
 
 @dataclass(slots=True)
 class _Budget:
-    """The size limits of one batch; the first file is always taken."""
+    """The size limits of one batch; a batch contains at least one group of files."""
 
     files: int | None
     size: int | None
@@ -67,7 +67,7 @@ class _Budget:
         return cls(None, limit.max_bytes if isinstance(limit, ReadMaxBytes) else size)
 
     def takes(self, files: int, size: int) -> bool:
-        """Count a group of files and return True if it fits; an empty batch takes any group."""
+        """Add a group of files if it fits or the batch is empty; return whether it was added."""
         over = (self.files is not None and files > self.files) or (
             self.size is not None and size > self.size
         )
@@ -83,14 +83,14 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches on the driver; workers read them with `reading`."""
 
     def __init__(self, options: SourceOptions, reading: Reading, version: int) -> None:
-        """`version` is the version whose columns the stream has."""
+        """`version` is the version that defines the columns of the stream."""
         self.options, self.reading, self.version = options, reading, version
         self.rules = StreamRules.of(options)
         self._last: int | None = None
         self._opened: Catalog | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Spark sends this to workers: without a connection and without the URI of the database.
+        # Spark sends this to workers, so leave out the connection and the URI of the database.
         return {"reading": self.reading}
 
     # Offsets and batches
@@ -142,7 +142,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return asdict(at)
         if changed is not None:
             raise self._other_columns(changed)
-        # Versions without rows make no batch, unless they are too many to read again each time.
+        # Versions without rows make no batch, unless reading them again each time would be slow.
         return start if at.version - start["version"] <= _QUIET_VERSIONS else asdict(at)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -1,4 +1,4 @@
-"""The rules for which files of a version a stream returns, and when it raises an error."""
+"""The rules of a stream: which files of a version it returns, and when it raises an error."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class StreamRules:
         )
 
     def start(self, head: Snapshot, version_at: Callable[[datetime], int]) -> Offset | None:
-        """Return the first offset of a new stream, or None if it starts with a snapshot."""
+        """Return the first offset of a new stream, or None if the stream starts with a snapshot."""
         table = head.table
         if self.latest:
             return Offset(table.table_uuid, head.version + 1)
@@ -102,7 +102,7 @@ class StreamRules:
     def chosen(
         self, changes: VersionChanges, first: int, last: int | None
     ) -> Iterator[VersionChanges]:
-        """Yield the changes in the steps from `first` up to, but without, `last`."""
+        """Yield the changes in the steps from `first` to `last`, without `last`."""
         steps = self.steps(changes)[first:last]
         if not steps:
             return
@@ -113,7 +113,7 @@ class StreamRules:
             yield replace(changes, added=added, removed=[], change_data=[])
 
     def _appended(self, changes: VersionChanges) -> list[ChangedFile]:
-        """Return the files a version added; raise if it removed files and no option allows it."""
+        """Return the files that a version added; raise if it removed files, unless allowed."""
         if not changes.removed:
             return changes.added
         if self.skip_change_commits:

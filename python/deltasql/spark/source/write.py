@@ -2,7 +2,7 @@
 
 Spark creates the writer in one process and commits in another. Both use the same plan: the version
 and the metadata that the files are written for, and a folder that only this write uses. Tasks that
-are retried or run twice may leave other files there; the commit contains only the files of the
+are retried or run twice may leave other files there, but the commit contains only the files of the
 tasks that Spark counts as successful. The intent for the folder is recorded in the database before
 the first file is written.
 """
@@ -106,7 +106,7 @@ class WriteSpec:
 
     @property
     def uri(self) -> DeltaSqlUri:
-        """The URI of the table; only here is a variable replaced by the password that it holds."""
+        """The URI of the table; variables in it, such as a password, are replaced only here."""
         return self.options.table()
 
     @property
@@ -115,7 +115,7 @@ class WriteSpec:
 
     @property
     def task_schema_mode(self) -> str | None:
-        """The schema mode for the rows of a task, whose target already has the planned columns."""
+        """The schema mode for the rows of a task; its table already has the planned columns."""
         return None if self.schema_mode is None else "merge"
 
     def rows(self) -> pa.RecordBatchReader:
@@ -125,7 +125,7 @@ class WriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The table state that files are written for; the driver makes it, all tasks use it."""
+    """The table state that files are written for; the driver creates it, and all tasks use it."""
 
     txn_id: str
     folder: str
@@ -140,7 +140,7 @@ class Plan:
 
     @classmethod
     def make(cls, catalog: Catalog, spec: WriteSpec) -> Plan:
-        """Read the table, apply the schema changes of the write, and record the folder's intent."""
+        """Read the table, apply the schema changes of the write, and record an intent."""
         tx = catalog.begin()
         try:
             exists = tx.has_table(spec.table)
@@ -234,14 +234,14 @@ class TableWriter(DataSourceArrowWriter):
                     self._stage(tx, adds, sum(each.rows for each in written))
                     failing.pop_all()
             except (CommitConflictError, InvalidActionError, TableExistsError):
-                self._delete(set())  # after these errors, nothing is committed
+                self._delete(set())  # these errors prove that nothing was committed
                 raise
             self._delete({unquote(add.path) for add in adds})
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete the files of the tasks, unless a commit was tried, since it may have succeeded.
+        """Delete the files of the tasks, unless a commit was tried: it may have succeeded.
 
-        The intent stays: a task that is still running may write another file.
+        The intent is kept, because a task that is still running may write another file.
         """
         if any(message is None for message in messages):
             self._delete(set())
@@ -262,7 +262,7 @@ class TableWriter(DataSourceArrowWriter):
             tx.pin(spec.table, table.snapshot(plan.version))
         target = tx.target(spec.table)
         if plan.version is None or plan.changes_schema:
-            # As planned: the files already have the physical names of new columns.
+            # Use the plan's metadata, because the files have the physical names of its new columns.
             target.change_metadata(plan.metadata, plan.protocol)
         nothing = pa.RecordBatchReader.from_batches(arrow_of(target.schema), [])
         mode = "overwrite" if spec.overwrite else "append"
@@ -300,4 +300,4 @@ def _create(tx: MultiTableTransaction, spec: WriteSpec, location: str | None) ->
 
 
 def _skip_intents(staged: Staged, names: list[str]) -> None:
-    """Do nothing: the driver recorded the intent for the folder."""
+    """Do nothing, because the driver has recorded the intent for the folder."""

@@ -1,1 +1,1 @@
-"""The implementation of deltalake's internal `RawDeltaTable` for tables in SQL."""
+"""Replaces deltalake's internal `RawDeltaTable` for tables whose log is in the database."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Alterer(TableAlterer):
-    """deltalake's ALTER TABLE methods, and renaming and dropping columns by column mapping."""
+    """deltalake's ALTER TABLE methods, and methods that rename and drop columns."""
 
     def rename_column(
         self,

@@ -42,11 +42,11 @@ def load_cdf(
     ending_timestamp: str | None = None,
     allow_out_of_range: bool = False,
 ) -> RecordBatchReader:
-    """Stream the change data of versions; the first and the last are included.
+    """Stream the change data of a range of versions, both ends included.
 
-    If both versions and timestamps are given, both limit the result.
+    If both versions and timestamps are given, only commits within both ranges are returned.
     """
-    from deltasql.operations.changes.feed import ChangeFeed  # late: it parses SQL
+    from deltasql.operations.changes.feed import ChangeFeed  # lazy import: loads the SQL parser
 
     check_unsigned(starting_version, ending_version)
     if columns is not None:
@@ -77,7 +77,7 @@ def load_cdf(
     def batches() -> Iterator[pa.RecordBatch]:
         if first > last:
             return
-        # late: it imports pyarrow.compute
+        # lazy import: loads pyarrow.compute
         from deltasql.engine.parquet.arrow_casts import cast_rows
 
         with open_engine(table.catalog.config) as engine:
@@ -99,7 +99,7 @@ def _feed_schema(
 ) -> pa.Schema:
     """Return the schema of the feed.
 
-    A column is NOT NULL only if all versions declare it in the same way as the table does now.
+    A column is NOT NULL only if every version in the range declares it as the table does now.
     """
     declared = table.snapshot.schema
     known = [schema_of(metadata.schema_string) for _, metadata in versions]
@@ -175,7 +175,7 @@ def _check_enabled(
 
 def _milliseconds(text: str | None) -> int | None:
     """Parse an RFC 3339 timestamp with a time zone; return milliseconds."""
-    # Only here, deltalake accepts a UTC offset without a colon.
+    # Here, and nowhere else, deltalake accepts a UTC offset without a colon.
     return None if text is None else to_ms(parse_rfc3339(_OFFSET.sub(r"\1:\2", text)))
 
 

@@ -1,4 +1,4 @@
-"""Write, delete, update and merge rows: methods of the raw table that deltalake calls."""
+"""Write, delete, update and merge rows: methods that deltalake calls on the raw table."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def write(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
-    """Write rows based on the current snapshot, and change it to the new version.
+    """Write rows based on the current snapshot; afterwards the table object has the new version.
 
     As in deltalake, `name`, `description` and `configuration` apply to new tables only.
     """
-    # late: opening a table needs neither Parquet nor the SQL parser
+    # lazy import: opening a table needs neither Parquet nor the SQL parser
     from deltasql.api.deltalake_compat.write_deltalake import write_to_table
 
     request = WriteRequest(
@@ -72,7 +72,7 @@ def create_write_transaction(
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
     """Commit files that the caller wrote; with `overwrite` they replace existing files."""
-    from deltasql.operations.add_actions import stage_actions  # late: it parses SQL
+    from deltasql.operations.add_actions import stage_actions  # lazy import: loads the SQL parser
 
     check_file_actions(actions, mode)
 
@@ -135,7 +135,7 @@ def update(
 
 @dataclass(slots=True)
 class MergeBuilder:
-    """Collects the clauses of a merge; has the methods of deltalake's PyMergeBuilder."""
+    """Collects the clauses of a merge, with the methods of deltalake's PyMergeBuilder."""
 
     source: object
     arrow_schema: Any
@@ -181,7 +181,7 @@ class MergeBuilder:
         predicate: str | None,
         updates: Mapping[str, str] | None = None,
     ) -> None:
-        from deltasql.operations.merge.plan import Clause  # late: it parses SQL
+        from deltasql.operations.merge.plan import Clause  # lazy import: loads the SQL parser
 
         check_texts(predicate)
         clauses.append(Clause(kind, predicate, updates or {}))
@@ -192,7 +192,7 @@ class MergeBuilder:
         names = [field.name for field in self.arrow_schema if "`" in field.name]
         if not names:
             return dict(updates)
-        from deltasql.api.transaction.merger import quoted  # late: it parses SQL
+        from deltasql.api.transaction.merger import quoted  # lazy import: loads the SQL parser
 
         spelled = {f"`{name}`": quoted(name) for name in names}
 
@@ -225,7 +225,7 @@ def create_merge_builder(
 
     Streaming and spilling depend on the catalog's configuration, not on the arguments.
     """
-    from deltasql.operations.merge.plan import MergeSpec  # late: it parses SQL
+    from deltasql.operations.merge.plan import MergeSpec  # lazy import: loads the SQL parser
 
     check_text(predicate)
     check_texts(source_alias, target_alias)
@@ -243,7 +243,7 @@ def create_merge_builder(
 
 def merge_execute(table: OpenTable, merge_builder: MergeBuilder) -> str:
     """Run a merge; returns metrics as JSON."""
-    # late: it parses SQL
+    # lazy import: loads the SQL parser
     from deltasql.operations.merge.merge import source_rows, stage_merge
     from deltasql.operations.rules.write_schema import move_partition_columns_last
 

@@ -25,7 +25,7 @@ _ROUNDED = timedelta(milliseconds=1)
 
 
 def add_actions(metadata: Metadata, listed: pa.Table, live: LiveFiles) -> pa.Table:
-    """Return listed files with deltalake's columns, in its types and order."""
+    """Return listed files with the columns of deltalake, in the same types and order."""
     columns = {
         "path": listed["path"],
         "size_bytes": listed["size"],
@@ -47,7 +47,7 @@ def add_actions(metadata: Metadata, listed: pa.Table, live: LiveFiles) -> pa.Tab
 def guarantees(
     metadata: Metadata, listed: pa.Table, live: LiveFiles, schema: Any
 ) -> list[pc.Expression | None]:
-    """Return one expression per file that holds for all its rows; None if there is none.
+    """Return one expression per file that is true for all its rows; None if none is known.
 
     The expressions contain only columns of `schema`, with its types.
     """
@@ -81,7 +81,7 @@ def _statistics(metadata: Metadata, listed: pa.Table) -> dict[str, pa.ChunkedArr
 
 
 def _texts(stats: pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Yield the statistics in batches: parsed statistics need several times the memory."""
+    """Yield the statistics in batches, because they need much more memory when they are parsed."""
     for first in range(0, len(stats), _BATCH_ROWS):
         texts = stats.slice(first, _BATCH_ROWS).combine_chunks()
         # A file without statistics has an empty string here.
@@ -150,12 +150,12 @@ def _add_bounds(
     for each, bound, count in zip(found, bounds, counts, strict=True):
         if bound.is_valid:
             holds = column <= bound if is_maximum else column >= bound
-            # The bounds exclude nulls, but the file may have rows with null.
+            # Bounds ignore nulls, so rows with null must be allowed too.
             each.append(holds if count == 0 else holds | column.is_null())
 
 
 def _raised(bounds: pa.Array) -> pa.Array:
-    """Add the precision that the log may have lost; a bound that overflows becomes null."""
+    """Raise the upper bounds by the precision that the log lost; null if a bound overflows."""
     more = pc.add(bounds, pa.scalar(_ROUNDED, pa.duration(bounds.type.unit)))
     return pc.if_else(pc.less(more, bounds), pa.scalar(None, bounds.type), more)
 
@@ -171,6 +171,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _has_exact_bounds(kind: pa.DataType) -> bool:
-    """Return whether bounds hold for all rows: not for floats (NaN) or decimals (rounding)."""
+    """Return whether bounds of a type are exact: not for floats (NaN) and decimals (rounding)."""
     tests = ("integer", "date", "timestamp", "boolean", "string", "large_string")
     return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)

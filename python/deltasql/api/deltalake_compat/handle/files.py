@@ -41,7 +41,7 @@ _DELETION_VECTORS = pa.schema(
 
 
 def file_uris(table: OpenTable, file_pruning_predicate: Pruning | None = None) -> list[str]:
-    """Return the address of every file: a path for a local file, a URL otherwise."""
+    """Return the path of every file if it is local, otherwise its URL."""
     if file_pruning_predicate is None:
         paths = _paths_in_log_order(table.snapshot.file_paths())
     else:
@@ -59,7 +59,7 @@ def get_add_file_sizes(table: OpenTable) -> dict[str, int]:
 def get_active_partitions(
     table: OpenTable, file_pruning_predicate: Pruning | None = None
 ) -> frozenset[frozenset[tuple[str, str | None]]]:
-    """Return the distinct partitions of files, with the values as strings of the log."""
+    """Return the distinct partitions of the files, with the values as strings, as in the log."""
     if file_pruning_predicate is None:
         ids = table.snapshot.file_paths()["partition_id"].unique().to_pylist()
         known = table.catalog.store.partition_values(table.row.table_id)
@@ -94,7 +94,7 @@ def dataset_partitions(
     schema: ArrowSchemaExportable,
     file_pruning_predicate: Pruning | None = None,
 ) -> list[tuple[str, pds.Expression | None]]:
-    """Return each file with an expression that holds for its rows, for pyarrow's skipping."""
+    """Return each file with an expression that is true for all its rows, so pyarrow can skip it."""
     from deltasql.api.deltalake_compat.handle.file_statistics import guarantees
 
     listed = _listed(table, file_pruning_predicate)
@@ -123,7 +123,7 @@ def deletion_vectors(table: OpenTable) -> RecordBatchReader:
 
 
 def get_num_index_cols(table: OpenTable) -> int:
-    """Return the number of columns with statistics; -1 means all."""
+    """Return the number of columns that have statistics; -1 means all columns."""
     return TableProperties(table.snapshot.metadata.configuration).num_indexed_cols
 
 
@@ -136,7 +136,8 @@ def get_stats_columns(table: OpenTable) -> list[str] | None:
 def _listed(table: OpenTable, predicate: Pruning | None) -> pa.Table:
     if predicate is None:
         return table.listed()
-    from deltasql.api.deltalake_compat.handle.pruning import checked_pruning  # late: it parses SQL
+    # lazy import: loads the SQL parser
+    from deltasql.api.deltalake_compat.handle.pruning import checked_pruning
 
     return table.listed(checked_pruning(predicate, table.snapshot))
 
@@ -152,7 +153,7 @@ def _physical_partition_names(snapshot: Snapshot) -> dict[str, str]:
 
 def _paths_in_log_order(listed: pa.Table) -> list[str]:
     paths: list[str]
-    # Sorting with Arrow imports pyarrow.compute, which takes longer than sorting a few paths.
+    # Importing pyarrow.compute takes longer than sorting a few paths in Python.
     if listed.num_rows > _FEW_FILES:
         paths = in_log_order(listed)["path"].to_pylist()
         return paths

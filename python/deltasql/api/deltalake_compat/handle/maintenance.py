@@ -1,4 +1,4 @@
-"""Maintenance of files and log: methods of the raw table that deltalake calls."""
+"""Maintenance of files and log: methods that deltalake calls on the raw table."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def compact_optimize(
 
     Concurrency and spilling depend on the engine's settings, not on the arguments.
     """
-    # late: it rewrites files
+    # lazy import: needed only to rewrite files
     from deltasql.operations.optimize.clustering import plan_optimize
 
     check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
@@ -79,11 +79,12 @@ def z_order_optimize(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> str:
-    """Rewrite files so that rows with near values in the columns share files.
+    """Rewrite files so that rows with similar values in the columns are in the same files.
 
     Returns metrics as JSON.
     """
-    from deltasql.operations.optimize.zorder import plan_z_order  # late: it rewrites files
+    # lazy import: needed only to rewrite files
+    from deltasql.operations.optimize.zorder import plan_z_order
 
     check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
     return _rewrite(
@@ -106,8 +107,9 @@ def _rewrite(
     commit_properties: CommitProperties | None,
     post_commithook_properties: PostCommitHookProperties | None,
 ) -> str:
-    """Rewrite bins of files, in one commit or in one commit per interval; returns metrics."""
-    from deltasql.operations.optimize.optimize import stage_bins  # late: it rewrites files
+    """Rewrite groups of files, in one commit or in one commit per interval; returns metrics."""
+    # lazy import: needed only to rewrite files
+    from deltasql.operations.optimize.optimize import stage_bins
 
     check_unsigned(interval_s)
     first = table.snapshot
@@ -121,8 +123,8 @@ def _rewrite(
         def operate(
             tx: MultiTableTransaction, planned: Plan | None = plan, is_enough: Any = is_enough
         ) -> Plan:
-            # Every commit is based on the version of the plan, so that a concurrent commit
-            # that removed one of its files is a conflict.
+            # Base every commit on the version of the plan: if a concurrent commit removed one of
+            # the planned files, this is a conflict.
             tx.pin(table.name, first)
             target = tx.target(table.name)
             compaction, rewrite = chosen = planned or make_plan(target)
@@ -168,7 +170,7 @@ def repair(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> str:
-    """Remove files from the table that are missing in storage; returns metrics as JSON."""
+    """Remove files from the log that are missing in storage; returns metrics as JSON."""
     check_flags(dry_run)
     metrics = table.commit(
         lambda tx: tx.repair(table.name, dry_run=dry_run),
@@ -190,7 +192,8 @@ def vacuum(
     keep_versions: list[int] | None = None,
 ) -> list[str]:
     """Delete files that no retained version needs; returns their names."""
-    from deltasql.api.catalog.vacuum import vacuum as vacuum_table  # late: it reads logs
+    # lazy import: needed only to read logs
+    from deltasql.api.catalog.vacuum import vacuum as vacuum_table
 
     check_flags(dry_run, enforce_retention_duration, full)
     if retention_hours is not None:

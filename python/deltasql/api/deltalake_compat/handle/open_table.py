@@ -133,7 +133,7 @@ class OpenTable:
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> T:
-        """Run an operation on the current snapshot, commit it, and open the new version.
+        """Run an operation on the current snapshot, commit it, and load the new version.
 
         If the operation stages nothing, there is no commit and the snapshot stays the same.
         """
@@ -148,7 +148,7 @@ class OpenTable:
 
 
 def end_version_error(error: VersionNotFoundError, table: str | None) -> VersionNotFoundError:
-    """Return the error for a missing version, with deltalake's message followed by ours."""
+    """Return the error for a missing version: deltalake's message, followed by ours."""
     return VersionNotFoundError(
         f"LogSegment end version {error.latest} not the same as the specified end version "
         f"{error.version}: {error.message}",
@@ -160,7 +160,7 @@ def end_version_error(error: VersionNotFoundError, table: str | None) -> Version
 
 
 def in_log_order(listed: pa.Table) -> pa.Table:
-    """Sort files in the order in which deltalake lists them from the published log."""
+    """Sort files in the order in which deltalake lists the files of a published log."""
     if listed.num_rows < 2:
         return listed
     return listed.sort_by([("added_version", "descending"), ("path", "ascending")])

@@ -1,4 +1,4 @@
-"""Predicates for data skipping: deltalake accepts fewer forms than for filtering rows."""
+"""Predicates for data skipping, for which deltalake accepts fewer forms than for filtering rows."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _NO_FUNCTIONS = (exp.Connector, exp.Cast, exp.Case, exp.If)
 def checked_pruning(
     predicate: str | Sequence[Any] | exp.Expr, snapshot: Snapshot
 ) -> str | Sequence[Any] | exp.Expr:
-    """Return a predicate with the meaning that it has in `delete` and `update`.
+    """Return a predicate that is parsed by the same rules as in `delete` and `update`.
 
-    A predicate or value that deltalake does not accept for data skipping is refused.
+    Raises an error for a predicate or value that deltalake does not accept for data skipping.
     """
     if isinstance(predicate, str):
         return _parsed(predicate, snapshot.schema)
@@ -41,7 +41,7 @@ def checked_pruning(
 
 
 def pruning_of(filters: object, snapshot: Snapshot) -> str | None:
-    """Return the part of filter lists that can be used for data skipping; None if there is none."""
+    """Return the part of the filters that can be used for data skipping, or None."""
     if not isinstance(filters, list | tuple) or not filters:
         return None
     try:
@@ -56,7 +56,7 @@ def pruning_of(filters: object, snapshot: Snapshot) -> str | None:
 
 
 def check_columns(filters: Any, known: Sequence[str]) -> None:
-    """Refuse filters on columns that the table does not have.
+    """Raise ValueError if filters use columns that the table does not have.
 
     >>> check_columns([("zz", "=", "1")], ["id"])
     Traceback (most recent call last):
@@ -93,7 +93,7 @@ def _is_refused(node: exp.Expr) -> bool:
     if isinstance(node, _PATTERNS):
         return True
     is_function = isinstance(node, exp.Func) and not isinstance(node, _NO_FUNCTIONS)
-    # An expression without columns is a constant.
+    # An expression without columns is a constant, which is allowed.
     computes = is_function or isinstance(node, _OPERATORS)
     return computes and node.find(exp.Column) is not None
 
@@ -101,7 +101,7 @@ def _is_refused(node: exp.Expr) -> bool:
 def _check_partition_values(
     filters: Any, schema: StructType, partition_columns: Sequence[str]
 ) -> None:
-    """Refuse filters whose values do not have the type of their partition column."""
+    """Raise TxnLogSchemaError if a value does not have the type of its partition column."""
     if not isinstance(filters, list | tuple) or not filters:
         return
     groups = [filters] if filters[0] and isinstance(filters[0][0], str) else filters

@@ -1,4 +1,4 @@
-"""RawTable: stands in for deltalake's RawDeltaTable, which deltalake's DeltaTable class calls."""
+"""RawTable: replaces deltalake's RawDeltaTable, which deltalake's DeltaTable class calls."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class RawMetadata:
 
 
 class RawTable(OpenTable):
-    """A table at one version; reads come from SQL, and changes are committed to SQL.
+    """A table at one version; its log is read from the database, and changes are committed there.
 
-    The methods and their positional arguments are those of deltalake's RawDeltaTable. Those that
-    are assigned here are functions of the other modules, which take the table first.
+    The methods and their positional arguments are those of deltalake's RawDeltaTable. Methods that
+    are only assigned here are functions of other modules that take the table as first argument.
     """
 
     # Location, schema and metadata
@@ -76,7 +76,7 @@ class RawTable(OpenTable):
     def protocol_versions(self) -> tuple[int, int, list[str] | None, list[str] | None]:
         """Return the reader and the writer version, then the writer and the reader features.
 
-        In-commit timestamps are left out: they matter only for readers of the published log.
+        In-commit timestamps are left out, because they only matter to readers of the published log.
         """
         found = self.reported_protocol()
         return (
@@ -101,7 +101,7 @@ class RawTable(OpenTable):
         return self.snapshot_at().version
 
     def load_version(self, version: int) -> None:
-        """Change the snapshot to another version; the error for a missing one is deltalake's."""
+        """Change the snapshot to another version; raise deltalake's error if it does not exist."""
         wanted = unsigned(version)
         try:
             self.snapshot = self.snapshot_at(wanted)
@@ -115,7 +115,7 @@ class RawTable(OpenTable):
             ) from error
 
     def load_with_datetime(self, ds: str) -> None:
-        """Change the snapshot to a timestamp; before the first commit, to the first version."""
+        """Change the snapshot to a timestamp; before the first commit, use the first version."""
         timestamp = parse_timestamp(ds)
         try:
             self.snapshot = self.snapshot_at(timestamp=timestamp)
@@ -138,7 +138,7 @@ class RawTable(OpenTable):
         return self.snapshot.version, commits
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the last transaction version that an application committed; None if none."""
+        """Return the last transaction version that an application committed, or None."""
         check_text(app_id)
         return self.snapshot.transaction_version(app_id)
 
@@ -148,7 +148,7 @@ class RawTable(OpenTable):
         self, columns: list[str] | None = None, predicate: str | None = None
     ) -> RecordBatchReader:
         """Stream the rows that match a predicate, or all rows."""
-        # late: it parses SQL
+        # lazy import: loads the SQL parser
         from deltasql.api.deltalake_compat.handle.scan import read_rows
 
         if columns is not None:
@@ -203,7 +203,7 @@ class RawTable(OpenTable):
     # The published log
 
     def published(self) -> RawDeltaTable:
-        """Return this version as a table that deltalake opened; publish the version if needed."""
+        """Return this version as opened by deltalake; publish the version first if needed."""
         mirror = self.catalog.mirror
         if not self.is_published():
             if mirror.mode == "off":

@@ -29,7 +29,7 @@ def read_rows(
     files: pa.Table | None = None,
     views: bool = True,
 ) -> pa.RecordBatchReader:
-    """Stream the rows that match a predicate, from `files` or from all files that can match.
+    """Stream the rows that match a predicate, from `files` or from all files that may match.
 
     With `views`, strings and binary values have the view types of deltalake's scan.
     """
@@ -44,7 +44,7 @@ def read_rows(
     schema = pa.schema(fields)
     listed = files if files is not None else table.listed(found)
     wanted: list[exp.Expr] = [exp.column(name, _TABLE, quoted=True) for name in names]
-    # Without columns, select null: the batches must have the right number of rows.
+    # If no columns are requested, select null: the batches must still have all rows.
     query = exp.select(*(wanted or [exp.null()])).from_(exp.to_table(_TABLE))
     if condition is not None:
         query = query.where(condition)
@@ -75,7 +75,7 @@ def _as_view(kind: pa.DataType) -> pa.DataType:
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Cast a batch to the table's schema: the engine may use other names and sizes."""
+    """Cast a batch to the table's schema, as the engine may use other names and wider types."""
     if not schema.names:
         return batch.select([])
     columns = [

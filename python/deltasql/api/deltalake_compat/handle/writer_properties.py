@@ -59,7 +59,7 @@ def write_options(
         target_file_size=target_file_size,
         compression=codec,
         compression_level=level,
-        # Arrow accepts zero, but it has no meaning there.
+        # Arrow accepts zero, although it is not a meaningful size.
         max_row_group_size=properties.max_row_group_size or None,
         data_page_size=properties.data_page_size_limit or None,
         data_page_rows=properties.data_page_row_count_limit or None,
@@ -80,7 +80,7 @@ def write_options(
 
 
 def _check_number(name: str, value: object) -> None:
-    """Refuse an invalid size: Arrow's writer would accept it and crash."""
+    """Raise TypeError for an invalid size, because Arrow's writer would accept it and crash."""
     if value is not None and not (isinstance(value, int) and 0 <= value <= LARGEST):
         raise TypeError(f"failed to extract field PyWriterProperties.{name}")
 
@@ -96,14 +96,14 @@ def _codec(text: str | None) -> tuple[str | None, int | None]:
 def _choice(
     columns: Mapping[str, ColumnProperties], name: str, meaning: Any
 ) -> dict[str, bool] | None:
-    """Return the value of one property by column, for columns that set it; None if none does."""
+    """Return the value of one property for each column that sets it; None if no column does."""
     given = {column: getattr(each, name) for column, each in columns.items()}
     own = {column: bool(meaning(value)) for column, value in given.items() if value is not None}
     return own or None
 
 
 def _encoding(name: str) -> str:
-    """Return Parquet's name of an encoding; upper and lower case are accepted."""
+    """Return Parquet's name of an encoding; case does not matter."""
     if not isinstance(name, str):
         raise TypeError("failed to extract field PyWriterProperties.column_properties")
     known = name.upper()
