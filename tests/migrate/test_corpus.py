@@ -108,6 +108,7 @@ def test_change_data_of_imported_table_matches_deltalake(brought: BroughtIn) -> 
     }
 
 
+@pytest.mark.two_databases
 @pytest.mark.parametrize("backend", ["duckdb", "postgres"])
 def test_import_stores_the_same_in_every_database(
     brought: BroughtIn, catalog_uri: DeltaSqlUri, tmp_path: Path

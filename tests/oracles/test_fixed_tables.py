@@ -131,7 +131,7 @@ def test_location_can_have_any_name(
             assert lake.reader(reader).rows(lake.place(table), version) == expected
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 @pytest.mark.parametrize("backend", ["duckdb", "postgres"])
 def test_every_database_publishes_the_same_tables(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:

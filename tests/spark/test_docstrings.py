@@ -7,6 +7,8 @@ from inspect import getdoc
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import deltasql.spark
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 SHOWN = ("read", "write", "DeltaTable", "register", "stream_writer")
 
 
+@pytest.mark.everything("the guide and the tests of each function run the same calls")
 def test_code_in_docstrings_runs(spark: SparkSession, tmp_path: Path) -> None:
     names: dict[str, Any] = {"deltasql": deltasql}
     for thing in (deltasql.spark, *(getattr(deltasql.spark, name) for name in SHOWN)):

@@ -120,7 +120,9 @@ class TableStage:
 
     def predicate(self, text: object, *, flavour: Flavour | None = None) -> Predicate:
         """Parse SQL text or deltalake's filter lists against the current schema."""
-        from deltasql.model.predicates.predicate import parse_predicate  # late: sqlglot is large
+        from deltasql.model.predicates.predicate import (
+            parse_predicate,
+        )  # lazy import: sqlglot is large
 
         mode = column_mapping_mode(self.configuration)
         return parse_predicate(text, self.schema, self.partition_columns, mode, flavour=flavour)

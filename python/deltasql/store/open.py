@@ -36,7 +36,7 @@ def open_async(store: Store, uri: DeltaSqlUri, config: Config) -> AsyncPostgres 
     """Open async connections to the database of a store; None if its driver has none."""
     if uri.backend != "postgres":
         return None
-    from deltasql.store.postgres.aio import AsyncPostgres  # late: an optional driver
+    from deltasql.store.postgres.aio import AsyncPostgres  # lazy import: an optional driver
 
     return AsyncPostgres(store, uri, config)
 

@@ -113,8 +113,10 @@ def _sorted(
     chunks: Iterable[pa.Table], shape: FileShape, options: ParquetOptions
 ) -> Iterator[pa.Table]:
     """Sort the rows by partition with DuckDB, on disk if they do not fit in memory."""
-    from deltasql.engine.duckdb.connection import temporary_database  # late: DuckDB is an extra
-    from deltasql.engine.duckdb.scan import identifier  # late: DuckDB is an extra
+    from deltasql.engine.duckdb.connection import (
+        temporary_database,
+    )  # lazy import: DuckDB is an extra
+    from deltasql.engine.duckdb.scan import identifier  # lazy import: DuckDB is an extra
 
     source = pa.RecordBatchReader.from_batches(
         shape.table, chain.from_iterable(chunk.to_batches() for chunk in chunks)

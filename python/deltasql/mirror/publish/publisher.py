@@ -248,7 +248,7 @@ class Publisher:
         return Outcome(done - target.published_version, failure)
 
     def _advance_view(self, target: PublishTarget, version: int) -> Outcome:
-        from deltasql.mirror.duckdb.refresh import publish_view  # late: DuckDB is an extra
+        from deltasql.mirror.duckdb.refresh import publish_view  # lazy import: DuckDB is an extra
 
         before = target.published_version
         try:
