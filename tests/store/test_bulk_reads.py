@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,11 @@ VECTOR = DeletionVector("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L
 
 @pytest.fixture
 def catalog(postgres_uri: DeltaSqlUri) -> Iterator[Catalog]:
-    with deltasql.connect(postgres_uri, create=True, mirror={"mode": "off"}) as opened:
+    # One test closes all connections with this name; other processes must not have it.
+    name = f"deltasql-{uuid.uuid4().hex[:12]}"
+    with deltasql.connect(
+        postgres_uri, create=True, mirror={"mode": "off"}, store={"application_name": name}
+    ) as opened:
         yield opened
 
 
