@@ -56,7 +56,7 @@ def with_new_columns_mapped(
 
 
 def check_mapping(schema: StructType, configuration: Mapping[str, str]) -> None:
-    """Raise TxnLogProtocolError if column mapping is on and a column has no physical name or id.
+    """Raise TxnLogProtocolError if a column lacks the physical name or id that mapping needs.
 
     >>> try:
     ...     check_mapping(StructType((StructField("id", "long"),)), {MODE: "id"})
