@@ -44,7 +44,7 @@ class WriteOptions:
 
     target_file_size: int | None = None
     keeps_order: bool = False
-    """Whether each file holds consecutive rows, in their order, even if there are many files."""
+    """Whether files keep the order of the rows: each file contains consecutive rows."""
     compression: str | None = None
     """A codec in lower case: snappy, zstd, gzip, brotli, lz4, none."""
     compression_level: int | None = None

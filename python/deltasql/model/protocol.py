@@ -1,4 +1,4 @@
-"""Table features: which ones a table needs, and which ones deltasql can read and write.
+"""Table features: which features a table needs, and which features deltasql supports.
 
 A legacy feature is implied by a protocol version. Every other feature must be in `writerFeatures`
 (writer version 7). If readers must support the feature, too, it must also be in `readerFeatures`

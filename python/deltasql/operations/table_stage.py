@@ -246,7 +246,7 @@ class TableStage:
         return clustered_by(found.get(DOMAIN))
 
     def change_metadata(self, metadata: Metadata, protocol: Protocol | None = None) -> None:
-        """Stage new metadata and, optionally, a new protocol; they replace earlier staged ones."""
+        """Stage new metadata and, optionally, a new protocol; replace what was staged before."""
         check_clustered(self.clustered_by(), metadata)
         self.staged.metadata = metadata
         if protocol is not None and protocol != self.protocol:

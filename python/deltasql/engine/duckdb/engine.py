@@ -126,9 +126,9 @@ class DuckDbEngine:
                 raise
 
         stream = pa.RecordBatchReader.from_batches(given.schema, read())
-        # Pass the C stream, not the Python reader, to avoid a deadlock: Arrow's threads prefetch
-        # from a Python reader. They need the GIL for it, which this thread holds while it waits
-        # for them.
+        # Pass the C stream, not the Python reader, to avoid a deadlock: Arrow's threads would
+        # prefetch from a Python reader. For this they need the GIL, which this thread holds while
+        # it waits for them.
         source = self._register(stream.__arrow_c_stream__())
         try:
             return self._materialize(f"FROM {source.name}", tuple(given.schema.names))

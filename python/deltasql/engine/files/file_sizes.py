@@ -37,8 +37,8 @@ def missing_files(location: str, files: pa.Table, settings: StorageSettings) -> 
 class FileSizes:
     """Looks up the sizes of a table's files, including files in folders of other tables.
 
-    The files of one folder are looked up together. A folder in an object store is listed once if
-    it has many files, and later lookups use the listing.
+    The files of one folder are looked up together. If there are many of them in an object store,
+    the folder is listed once, and later lookups use the listing.
     """
 
     def __init__(self, location: str, settings: StorageSettings) -> None:

@@ -84,7 +84,7 @@ def _unread_file(error: Any) -> tuple[str | None, str]:
 
 
 def _conditions(error: Any) -> list[str | None]:
-    """Return the conditions of an error and of its causes; None for an error without one."""
+    """Return the condition of an error and of each cause; None where there is no condition."""
     return [name for name, _ in _named_conditions(error)]
 
 

@@ -86,8 +86,8 @@ def indexed_frame(
 ) -> DataFrame:
     """Return the rows of files.
 
-    Columns have their physical names, and partition columns have names from `partition_name`. The
-    session must be one for which `has_index` returns True.
+    Columns have their physical names, and partition columns have names from `partition_name`.
+    `has_index` must be true for the session.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.utils import to_scala_map

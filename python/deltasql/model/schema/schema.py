@@ -92,7 +92,7 @@ class StructType:
         return tuple(f.name for f in self.fields)
 
     def find(self, name: str) -> StructField | None:
-        """Return the field with this name; an exact match is preferred over one in another case.
+        """Return the field with this exact name, otherwise a field whose name differs only in case.
 
         Return None if there is no such field.
         """

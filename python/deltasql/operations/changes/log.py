@@ -72,8 +72,8 @@ class ChangeLog:
     def bounds(self) -> tuple[int, int]:
         """Return the first version whose changes are in the log, and the latest version."""
         low, high = self._store.query("version_bounds", table_id=self.table.table_id)[0]
-        # If the log was imported from a checkpoint, its first commit adds the whole table, so its
-        # changes are not known.
+        # If the log was imported from a checkpoint, the first commit adds the whole table. The
+        # changes of that version are not known.
         return (low if low == 0 else low + 1), high
 
     def metadata_between(self, first: int, last: int) -> list[tuple[int, Metadata]]:

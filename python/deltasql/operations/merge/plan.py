@@ -102,7 +102,7 @@ class MergePlan:
     not_matched: tuple[Branch, ...]
     not_matched_by_source: tuple[Branch, ...]
     has_key: bool
-    """Whether the merge condition requires a value of the target to equal one of the source."""
+    """Whether the merge condition requires that a target value equals a source value."""
 
     def numbers(self, kind: Kind) -> set[int]:
         """Return the numbers of the clauses of one kind."""

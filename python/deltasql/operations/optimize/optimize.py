@@ -195,7 +195,10 @@ def rewrite_options(stage: TableStage, options: WriteOptions | None, size: int) 
 
 
 def file_size(stage: TableStage, requested: int | None) -> int:
-    """Return the target file size in bytes: as requested, else the property, else the default."""
+    """Return the target file size in bytes.
+
+    This is the requested size, otherwise the table property, otherwise the default.
+    """
     if requested is not None:
         if requested < 0:
             raise OverflowError("can't convert negative int to unsigned")

@@ -210,7 +210,7 @@ class Computed:
 
 @contextmanager
 def explained_casts(engine: Engine, *computed: Computed) -> Iterator[None]:
-    """If the engine fails because a value does not fit its column, raise an error that names it."""
+    """If a query fails because a value does not fit its column, raise an error with the value."""
     try:
         yield
     except TxnLogEngineError as error:

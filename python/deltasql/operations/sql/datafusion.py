@@ -105,9 +105,9 @@ def apply_datafusion_semantics(node: exp.Expr) -> None:
 
 
 def cast_date_number(node: exp.Expr) -> exp.Expr | None:
-    """Replace a cast between a date and an integer, the days since 1970; engines have no such cast.
+    """Replace a cast between a date and an integer (days since 1970) by date arithmetic.
 
-    Return None for any other node.
+    Engines do not have such casts. Return None for any other node.
     """
     given = node.this.type if isinstance(node, exp.Cast) else None
     if not isinstance(node, exp.Cast) or given is None:
@@ -214,10 +214,10 @@ def _start_before_text(node: exp.Substring) -> None:
 
 
 def timestamp_to_text(node: exp.Expr) -> exp.Expr | None:
-    """Replace a cast of a timestamp to a string by one with DataFusion's format.
+    """Replace a cast of a timestamp to a string by an expression with DataFusion's format.
 
-    An example is 2024-05-01T10:00:00Z. Fractions of a second have 0, 3, 6 or 9 digits. Return None
-    for any other node.
+    An example of the format is 2024-05-01T10:00:00Z. Fractions of a second have 0, 3, 6 or 9
+    digits. Return None for any other node.
     """
     if not isinstance(node, exp.Cast) or node.to.this not in exp.DataType.TEXT_TYPES:
         return None

@@ -169,7 +169,7 @@ def _kept_together(plain: exp.Expr) -> exp.Expr:
 
 
 def _sides(comparison: exp.Expr, schema: StructType | None) -> exp.Expr:
-    """Put columns before values; of two columns, the one whose name sorts last comes first."""
+    """Put columns before values; sort two columns by name in descending order."""
     left, right = comparison.this.unnest(), comparison.expression.unnest()
     kind = type(comparison)
     if (_is_value(left) and not _is_value(right)) or _is_later(right, left, schema):

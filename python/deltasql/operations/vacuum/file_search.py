@@ -56,7 +56,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class LastVacuum:
-    """Up to which version and time earlier vacuums deleted all files, except of kept versions."""
+    """The version and time up to which earlier vacuums deleted files, and the kept versions."""
 
     retained: int = -1
     before_ms: int = -1

@@ -88,7 +88,7 @@ class VacuumPlan:
         return {MARK: done.before_ms, RETAINED: done.retained, **kept, **spared}
 
     def keep(self, intents: Iterable[tuple[str, str]]) -> None:
-        """Remove intents and their files from the plan, because the vacuum could not claim them."""
+        """Remove intents from the plan that the vacuum could not take over, with their files."""
         for intent in intents:
             for name in self.intents.pop(intent):
                 self.sizes.pop(name, None)
@@ -127,9 +127,9 @@ def plan_vacuum(
             "if no reader or writer needs older files.",
         )
     now = now_ms()
-    # A commit timestamp can be ahead of the clock, because each timestamp is later than the
-    # previous one. If it is far ahead, the clock was wrong, and files must not look old because of
-    # it.
+    # A commit timestamp can be ahead of the clock, because it is always later than the timestamp
+    # before. Limit the difference: a commit that was made with a wrong clock must not make all
+    # files look old.
     head_ms = min(max(now, snapshot.committed_at_ms), now + _AHEAD // _MILLISECOND)
     plan = VacuumPlan(wanted, default, enforce_retention_duration, head_ms - wanted // _MILLISECOND)
     plan.keep_versions = tuple(keep_versions)
