@@ -42,8 +42,8 @@ _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 def add_columns(stage: TableStage, columns: StructType) -> None:
     """Add columns at the end of the table, and fields at the end of existing structs.
 
-    Column mapping in the metadata of the given columns is ignored. New columns get ids and physical
-    names of the table.
+    Column mapping in the metadata of the given columns is ignored, because the table assigns its
+    own ids and physical names.
     """
     columns = without_mapping(columns)
     for column in columns.fields:

@@ -66,7 +66,10 @@ def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
 
 
 def drop_constraint(stage: TableStage, name: str, *, raise_if_not_exists: bool = True) -> None:
-    """Drop a constraint; if it does not exist, raise or, without `raise_if_not_exists`, ignore."""
+    """Drop a constraint.
+
+    If it does not exist, raise; without `raise_if_not_exists`, do nothing.
+    """
     key = CONSTRAINT_PREFIX + name
     if key not in stage.configuration:
         if not raise_if_not_exists:

@@ -49,7 +49,7 @@ def checked_rows(stage: TableStage, rows: Relation) -> Relation:
 def write_new_rows(
     stage: TableStage, rows: Relation, options: WriteOptions | None
 ) -> list[AddFile]:
-    """Write inserted rows; if the commit already has change data, also write them as such."""
+    """Write inserted rows; also write them as change data if the commit already has some."""
     final = checked_rows(stage, rows)
     query = select(*_columns(stage), source="r")
     added = stage.engine.write(stage.engine.query(query, r=final), stage.plan(options))

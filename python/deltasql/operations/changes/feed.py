@@ -82,7 +82,7 @@ class ChangeFeed:
 
     @cached_property
     def log(self) -> ChangeLog:
-        """The files that versions added and removed. Other parts of the feed query no database."""
+        """The files that versions added and removed. Only this object queries the database."""
         return ChangeLog(self.snapshot.store, self.snapshot.table, self._settings)
 
     def between(self, engine: Engine, first: int, last: int) -> Iterator[pa.RecordBatch]:

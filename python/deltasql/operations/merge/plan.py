@@ -144,8 +144,9 @@ def evolve_schema(target: TableStage, source: StructType, spec: MergeSpec) -> bo
 def resolve_merge(schema: StructType, source: StructType, spec: MergeSpec) -> MergePlan:
     """Resolve all columns of a merge.
 
-    Plans are cached, because some processes repeat a merge, such as a stream. With 1,000 rows, the
-    cache saves a sixth of the CPU time. A plan is never modified; queries copy the parts they use.
+    Plans are cached, because a process may repeat the same merge, for example in a stream. With
+    1,000 rows, the cache saves a sixth of the CPU time. A plan is never modified; queries copy the
+    parts that they use.
     """
     return _resolved(
         schema,

@@ -36,7 +36,8 @@ def merge_schemas(current: StructType, given: StructType) -> StructType:
     ]
     present = {field.name for field in current.fields}
     new = StructType(tuple(f for f in given.fields if f.name not in present))
-    # Rows that were read from a table with column mapping have its ids and names in their schema.
+    # Remove the column mapping of another table: rows that were read from it have it in their
+    # schema.
     return StructType((*kept, *without_mapping(new).fields))
 
 
