@@ -1,4 +1,4 @@
-"""Recognise and convert a user's data to Arrow batches, and convert Arrow values to Python."""
+"""Recognise a user's data and convert it to Arrow batches; convert Arrow values to Python."""
 
 from __future__ import annotations
 

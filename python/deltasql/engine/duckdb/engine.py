@@ -245,7 +245,7 @@ class DuckDbEngine:
             )
 
     def _with_used_columns(self, relation: DuckDbRelation, sql: exp.Query) -> DuckDbRelation:
-        """Narrow an Arrow scan to the columns of a query; DuckDB would read all columns."""
+        """Narrow an Arrow scan to the columns of a query; otherwise all columns would be read."""
         if relation.scan is None:
             return relation
         named = named_columns(sql)

@@ -43,7 +43,7 @@ class _Instance:
 
 
 _instances: dict[tuple[str | None, int | None], _Instance] = {}
-"""Shared instances by settings. A failed instance is removed here; its last user closes it."""
+"""Shared instances by settings. A failed instance is removed, and its last user closes it."""
 
 
 @dataclass(slots=True)

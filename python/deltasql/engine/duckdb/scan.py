@@ -32,7 +32,7 @@ _TYPES = {
     "date": "DATE",
     "timestamp": "TIMESTAMP WITH TIME ZONE",
     "timestamp_ntz": "TIMESTAMP",
-    # DuckDB has no nanosecond type with a time zone. The values without a zone are in UTC.
+    # DuckDB has no nanosecond type with a zone, so these values have no zone and are in UTC.
     "timestamp_nanos": "TIMESTAMP_NS",
     "timestamp_nanos_ntz": "TIMESTAMP_NS",
     "void": "INTEGER",  # how Parquet stores a column that is always null

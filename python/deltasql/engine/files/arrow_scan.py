@@ -1,7 +1,8 @@
-"""Read the files that DuckDB does not read itself, with Arrow, as a stream.
+"""Read files with Arrow: files in object stores, and files of tables with nanoseconds.
 
-DuckDB needs an extension for object stores. The extension would have to be downloaded, and
-configured with the credentials that our storage already has. DuckDB also truncates nanoseconds.
+DuckDB does not read these files itself. For object stores, it needs an extension, which would have
+to be downloaded and configured with the credentials that our storage already has. It also truncates
+nanoseconds.
 """
 
 from __future__ import annotations
