@@ -1,1 +1,1 @@
-"""The data plane: engines that read and write Parquet files."""
+"""Engines, which read and write the rows of tables in Parquet files."""

@@ -1,8 +1,8 @@
-"""The interface of an engine, which runs the same plan of an operation on DuckDB or on Spark.
+"""The interface of an engine. An operation runs the same queries on DuckDB or on Spark.
 
-A plan is SQL over relations: which rows of which files to read, and how to change them. DuckDB runs
-it in this process, Spark on its executors. Only small results and the metadata of new files come
-back.
+A query is SQL over relations: which rows of which files to read, and how to change them. DuckDB
+runs the query in this process, Spark runs it on its executors. Operations receive only small
+results and the metadata of new files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
 """Columns of a change feed: the version and the time of the commit that changed a row."""
 
 EVERY_COLUMN = "*"
-"""Key in options by column: the value for every column that has no key of its own."""
+"""Key in a mapping by column name: its value applies to all columns that the mapping omits."""
 DEFAULT_FILE_SIZE = 100 * 1024 * 1024
 """Approximate bytes of a new file when no target size is set."""
 
@@ -44,7 +44,7 @@ class WriteOptions:
 
     target_file_size: int | None = None
     keeps_order: bool = False
-    """Whether files keep the order of the rows, also when there are many files."""
+    """Whether files keep the order of the rows: each file contains consecutive rows."""
     compression: str | None = None
     """A codec in lower case: snappy, zstd, gzip, brotli, lz4, none."""
     compression_level: int | None = None
@@ -54,10 +54,10 @@ class WriteOptions:
     dictionary_page_size: int | None = None
     write_batch_size: int | None = None
     dictionary_enabled: bool | Mapping[str, bool] | None = None
-    """For all columns, or by name; EVERY_COLUMN covers the columns that are not named."""
+    """One value for all columns, or values by column name, with EVERY_COLUMN for the others."""
     statistics_enabled: bool | Mapping[str, bool] | None = None
     statistics_length: int | None = None
-    """Characters of a string that the statistics in the log keep."""
+    """The length to which strings are truncated in the statistics of the log."""
     encodings: Mapping[str, str] = field(default_factory=dict)
     """Encodings by column name. A column with an encoding is not dictionary-encoded."""
     bloom_filters: Mapping[str, tuple[float | None, int | None]] = field(default_factory=dict)
@@ -75,9 +75,10 @@ class WritePlan:
     configuration: Mapping[str, str]
     """The table's properties: column mapping, which columns get statistics, the codec."""
     intend: Callable[[list[str]], None]
-    """Records an intent for file names before the files are written, so that vacuum finds orphans.
+    """Records intents: the names of files that will be written.
 
-    A name that ends with a slash is a new folder of the engine and covers every file in it.
+    A vacuum uses them to find the files of transactions that never committed. A name that ends with
+    a slash is a new folder, and its intent covers every file in the folder.
     """
     options: WriteOptions = WriteOptions()
     data_change: bool = True
@@ -86,17 +87,18 @@ class WritePlan:
 
 
 class Relation(Protocol):
-    """Rows that an engine can compute. It is opaque to everyone but the engine that made it."""
+    """Rows that an engine can compute. Only the engine that created a relation can read it."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
+        """The column names."""
 
 
 class Engine(Protocol):
-    """Runs queries on data files. Use it as a context manager, which releases its resources.
+    """Runs queries on data files. Use it as a context manager to release its resources.
 
-    `query` takes a sqlglot tree; a table in it is the relation passed as the keyword of that name.
+    `query` takes a sqlglot tree. A table name in the tree refers to the relation that is passed as
+    the keyword argument of the same name.
     """
 
     name: str
@@ -104,7 +106,7 @@ class Engine(Protocol):
     writes_at_once: int
     """How many writes may run at the same time, each in its own thread."""
     streams_full_joins: bool
-    """Whether a full join with a small relation reads the large one in its order."""
+    """Whether a full join with a small relation keeps the row order of the large relation."""
 
     def __enter__(self) -> Self: ...
 
@@ -116,25 +118,29 @@ class Engine(Protocol):
     ) -> None: ...
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
-        """Return the live rows of files, with the table's columns in their order.
+        """Return the live rows of files, with the columns in the order of the table.
 
-        With `positions` the columns FILE and ROW follow.
+        With `positions`, the columns FILE and ROW are added at the end.
         """
 
     def rows(self, data: object) -> Relation:
-        """Return data of a user as a relation: Arrow data, or a data frame of the engine.
+        """Return a user's data as a relation: Arrow data, or a data frame of the engine.
 
-        The relation can be read many times; a stream is stored, on disk when it is large.
+        The relation can be read many times. A stream can be read only once, so the engine stores
+        its rows, on disk if there are many.
         """
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> Relation:
-        """Return the result of a query, which is computed when it is read.
+        """Return the result of a query as a relation; the query runs when the relation is read.
 
         `ROW_NUMBER() OVER ()` gives every row a unique number, in no particular order.
         """
 
     def keep(self, relation: Relation) -> Relation:
-        """Compute rows once, for relations that are read repeatedly; large ones spill to disk."""
+        """Compute the rows now and store them, so that reading them again does not recompute them.
+
+        Large results spill to disk.
+        """
 
     def numbered(self, relation: Relation, name: str) -> Relation:
         """Add a column with a unique number for every row; the rows are computed once."""
@@ -142,7 +148,8 @@ class Engine(Protocol):
     def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
         """Add a column for each key: the rank of its value among all rows, below `2**bits`.
 
-        Equal values have the same rank, and close values may have it too; nulls come first.
+        Equal values have the same rank. Values that are close may also have the same rank. Nulls
+        rank first.
         """
 
     def collect(self, relation: Relation) -> pa.Table:
@@ -152,7 +159,8 @@ class Engine(Protocol):
         """Return rows as Arrow batches, in bounded memory."""
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
-        """Write rows as Parquet files with statistics; a commit makes them visible.
+        """Write rows as Parquet files with statistics, and return an `add` action for each file.
 
-        The relation has the columns of `plan.schema` by name; change data also has CHANGE_TYPE.
+        Readers see the files once a commit adds them. The relation has the columns of
+        `plan.schema`, matched by name. Change data also has the column CHANGE_TYPE.
         """

@@ -1,4 +1,4 @@
-"""Choose the engine: the one that the data belongs to, else the configured one."""
+"""Choose the engine: the engine that the data belongs to, otherwise the configured engine."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def open_engine(config: Config, *, data: object = None, name: str | None = None) -> Engine:
-    """Return an engine for `with`; it opens its resources when it needs them.
+    """Return an engine, to be used as a context manager. It opens resources on first use.
 
-    `name` (`duckdb` or `spark`) takes precedence over the engine of the data.
+    `name` (`duckdb` or `spark`) takes precedence over the engine that the data belongs to.
     """
     chosen = name or ("spark" if is_spark_frame(data) else config.engine.default)
     if chosen in ("auto", "duckdb"):

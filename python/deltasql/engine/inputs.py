@@ -1,4 +1,4 @@
-"""Recognise data of a user, convert it to Arrow batches, and Arrow values to Python."""
+"""Recognise a user's data and convert it to Arrow batches; convert Arrow values to Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_spark_frame(data: object) -> bool:
 
 
 def is_rows(data: object) -> bool:
-    """Return whether data holds rows, and not actions of the log."""
+    """Return whether data contains rows, as opposed to actions of the log."""
     if isinstance(data, list | tuple):
         return bool(data) and is_rows(data[0])
     interfaces = ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow_reader")
@@ -65,9 +65,9 @@ def is_stream(data: object) -> bool:
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column, as strings where Python cannot represent them.
+    """Return the values of a column; all as strings if Python cannot represent one of them.
 
-    Python has no year 10000, and nanoseconds only with pandas.
+    Python's dates end in the year 9999, and nanoseconds need pandas.
     """
     try:
         return [*column.to_pylist()]
@@ -76,7 +76,7 @@ def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Return rows as dictionaries by column name, with the values of `python_values`."""
+    """Return each row as a dictionary by column name, with values from `python_values`."""
     columns = map(python_values, table.columns)
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -115,7 +115,7 @@ def _from_pandas(frame: Any) -> pa.Table:
 
 
 def _from_sequence(data: Sequence[object]) -> pa.RecordBatchReader:
-    """Read the members in order, without `len`, which a user's class may not support."""
+    """Read the members in order; do not call `len`, which a user's class may not support."""
     readers = (_from_member(each, data) for each in data)
     first = next(readers, None)
     if first is None:

@@ -1,8 +1,8 @@
 """Delta's actions as frozen dataclasses, and their conversion from and to JSON.
 
-Every class keeps unknown fields in `extra`, so the log of a newer writer survives a round
-trip. Unknown keys next to the action in its JSON line are kept in `extra`, too, under the key
-`BESIDE`. The camelCase names of JSON are used only in this file.
+Every class stores unknown fields in `extra`, so that no information from a newer writer is lost
+when an action is read and written again. Unknown keys next to the action in its JSON line are also
+stored in `extra`, under the key `BESIDE`. Only this file uses the camelCase names of the JSON.
 
 >>> add = AddFile(path="a.parquet", partition_values={}, size=1, modification_time=0)
 >>> action_from_dict(add.to_dict()) == add
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 from deltasql._core import canonical_path
 
 Json = Any
-# The key in `extra` for the keys next to an action in its line; the Rust core uses the same key.
+# The key in `extra` for unknown keys next to the action. The Rust core uses the same key.
 BESIDE = "deltasql.beside"
 
 
@@ -30,12 +30,12 @@ class Action:
     kind: ClassVar[str]
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the action as Delta writes it: `{kind: {...}}`."""
+        """Return the action as a dictionary in Delta's JSON format: `{kind: {...}}`."""
         beside = self.extra.get(BESIDE, {})  # type: ignore[attr-defined]
         return {self.kind: self.body(), **{k: v for k, v in beside.items() if k not in _BY_KIND}}
 
     def body(self) -> dict[str, Json]:
-        """Return the fields of the action under their JSON names, without those that are None."""
+        """Return the fields of the action by JSON name, without fields that are None."""
         out: dict[str, Json] = {}
         for name, json_name in _json_names(type(self)):
             value = getattr(self, name)
@@ -93,7 +93,7 @@ class DeletionVector(Action):
 
     @property
     def unique_id(self) -> str:
-        """The id that, together with the path of the data file, identifies a logical file."""
+        """The id of the vector. With the path of the data file, it identifies a logical file."""
         base = f"{self.storage_type}{self.path_or_inline_dv}"
         return base if self.offset is None else f"{base}@{self.offset}"
 
@@ -199,7 +199,7 @@ class Protocol(Action):
 
 @dataclass(frozen=True, slots=True)
 class SetTransaction(Action):
-    """The last version that an application committed, for idempotent writes."""
+    """The latest version that an application committed, for idempotent writes."""
 
     kind: ClassVar[str] = "txn"
     app_id: str
@@ -210,7 +210,7 @@ class SetTransaction(Action):
 
 @dataclass(frozen=True, slots=True)
 class DomainMetadata(Action):
-    """The configuration of one feature or application."""
+    """A metadata domain: the configuration of one feature or application."""
 
     kind: ClassVar[str] = "domainMetadata"
     domain: str
@@ -283,7 +283,7 @@ _NAMES: dict[type[Action], tuple[tuple[str, str], ...]] = {}
 
 
 def action_from_dict(data: Mapping[str, Json]) -> Action:
-    """Create the action of the right class from `{kind: {...}}`; unknown keys are kept."""
+    """Create an action of the class for its kind from `{kind: {...}}`; keep unknown keys."""
     kinds = [kind for kind in data if kind in _BY_KIND and data[kind] is not None]
     if len(kinds) > 1:
         raise ValueError(f"an action has exactly one kind, got {sorted(kinds)}")

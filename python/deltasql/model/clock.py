@@ -22,7 +22,7 @@ def now_ms() -> int:
 
 
 def to_ms(timestamp: datetime) -> int:
-    """Convert a datetime to milliseconds, rounded down; without a time zone it is UTC.
+    """Convert a datetime to milliseconds, rounded down. A datetime without a zone is in UTC.
 
     >>> to_ms(datetime(2024, 1, 1, 0, 0, 0, 1999))
     1704067200001
@@ -46,9 +46,9 @@ def from_ms(milliseconds: int) -> datetime:
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Parse an RFC 3339 timestamp: with seconds and with a time zone.
+    """Parse an RFC 3339 timestamp; seconds and a time zone are required.
 
-    Python's `fromisoformat` accepts more formats, for example the offset `+08`.
+    Python's `fromisoformat` also accepts other formats, such as the offset `+08`.
 
     >>> parse_rfc3339("2024-05-01T10:00:00+02:00").isoformat()
     '2024-05-01T10:00:00+02:00'
@@ -57,7 +57,7 @@ def parse_rfc3339(text: str) -> datetime:
     ValueError: premature end of input: '2024-05-01T10:00:00+02' is not an RFC 3339 date and time
     """
     if not _RFC_3339.fullmatch(text):
-        # The same message as in deltalake, which depends on where its parser stops.
+        # Raise the same message as deltalake, which depends on where its parser stops.
         is_short = re.fullmatch(r"[\d\-T: .]*([+-]\d\d)?", text) is not None
         reason = "premature end of input" if is_short else "input contains invalid characters"
         raise ValueError(f"{reason}: {text!r} is not an RFC 3339 date and time")

@@ -1,6 +1,6 @@
 """The clustering columns of a table, which are stored in a metadata domain.
 
-The domain contains physical column names, so it stays valid when a column is renamed.
+The domain contains physical column names, so that it stays valid when a column is renamed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ColumnPath = tuple[str, ...]
 
 
 def clustered_by(domain: DomainMetadata | None) -> list[ColumnPath]:
-    """Return the physical paths of the clustering columns; none without a domain.
+    """Return the physical paths of the clustering columns; an empty list without a domain.
 
     >>> clustered_by(DomainMetadata(DOMAIN, '{"clusteringColumns":[["day"],["place","city"]]}'))
     [('day',), ('place', 'city')]
@@ -43,7 +43,7 @@ def clustered_by(domain: DomainMetadata | None) -> list[ColumnPath]:
 
 
 def clustering_domain(paths: Sequence[ColumnPath]) -> DomainMetadata:
-    """Return the domain for clustering columns; no columns remove the domain.
+    """Return the action that sets the clustering columns; for an empty list, it removes the domain.
 
     >>> clustering_domain([("day",)]).configuration
     '{"clusteringColumns":[["day"]],"domainName":"delta.clustering"}'
@@ -54,20 +54,20 @@ def clustering_domain(paths: Sequence[ColumnPath]) -> DomainMetadata:
 
 
 def logical_paths(physical: Sequence[ColumnPath], metadata: Metadata) -> list[ColumnPath]:
-    """Convert physical column paths to logical ones."""
+    """Convert physical column paths to logical paths."""
     known = {leaf.physical_path: leaf.path for leaf in _leaves(metadata)}
     return [known[path] for path in physical]
 
 
 def column_names(physical: Sequence[ColumnPath], metadata: Metadata) -> list[str]:
-    """Convert physical column paths to logical names with dots."""
+    """Convert physical column paths to logical names, with dots between the names of a path."""
     return [".".join(path) for path in logical_paths(physical, metadata)]
 
 
 def physical_paths(columns: Sequence[str], metadata: Metadata) -> list[ColumnPath]:
-    """Return the physical paths of clustering columns, given by name or by dotted path.
+    """Return the physical paths of clustering columns, which are given by name or dotted path.
 
-    Raise TxnLogSchemaError if the table cannot be clustered by them.
+    Raise TxnLogSchemaError if the table cannot be clustered by these columns.
     """
     known = {leaf.path: leaf.physical_path for leaf in _leaves(metadata)}
     found = []

@@ -6,7 +6,7 @@ _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def many(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural where needed.
+    """Return a count with its noun, in the plural unless the count is 1.
 
     >>> many(1, "commit"), many(2_500, "file"), many(0, "checkpoint")
     ('1 commit', '2,500 files', '0 checkpoints')
@@ -15,7 +15,7 @@ def many(count: int, noun: str) -> str:
 
 
 def size_text(bytes_: float) -> str:
-    """Return a number of bytes in a suitable binary unit: 1 KiB is 1024 bytes.
+    """Return a number of bytes in a suitable binary unit, such as KiB (1024 bytes).
 
     >>> size_text(0), size_text(1536), size_text(202_000_400)
     ('0 B', '1.5 KiB', '193 MiB')

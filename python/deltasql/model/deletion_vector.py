@@ -1,8 +1,8 @@
 """Deletion vectors: decode the deleted rows of a file from the log or from a `.bin` file.
 
 A vector is a set of row positions, encoded as 32-bit Roaring bitmaps in the portable format, one
-for each value of the upper 32 bits. It is inline in the log, or in a file with several vectors,
-each preceded by its size and followed by a checksum.
+bitmap for each value of the upper 32 bits. A vector is stored inline in the log or in a file. The
+file can contain several vectors, each preceded by its size and followed by a checksum.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BITMAP_BYTES = 8192
 
 
 def vector_file(vector: DeletionVector) -> str | None:
-    """Return the file of a vector, relative to the table or as an absolute URI; None if inline.
+    """Return the path of a vector's file, relative or an absolute URI; None for an inline vector.
 
     >>> from deltasql.model.actions import DeletionVector
     >>> vector_file(DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 6, offset=4))
@@ -58,7 +58,9 @@ def named_vector(identity: uuid.UUID) -> str:
 
 
 def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int]:
-    """Return the deleted positions in ascending order; `data` is the content of `vector_file`.
+    """Return the positions of the deleted rows in ascending order.
+
+    `data` is the content of the vector's file (`vector_file`); it is not needed for inline vectors.
 
     >>> from deltasql.model.actions import DeletionVector
     >>> inline = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
@@ -66,7 +68,7 @@ def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int
     [3, 4, 7, 11, 18, 29]
     """
     if vector.storage_type == "i":
-        # The whole text: bytes after the bitmap are ignored, as in other readers.
+        # Decode the whole string. As in other readers, bytes after the bitmap are ignored.
         bitmap = _from_base85(vector.path_or_inline_dv)
     elif data is None:
         raise ValueError("the content of the vector's file is missing")
@@ -82,7 +84,7 @@ def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int
 
 
 def _bitmap_in(data: bytes, vector: DeletionVector) -> bytes:
-    """Return the bytes of one vector in a file, after a check of their size and checksum."""
+    """Return the bytes of one vector in a file; raise if the size or the checksum is wrong."""
     start = vector.offset or 0
     try:
         (size,) = struct.unpack_from(">i", data, start)
@@ -110,7 +112,7 @@ def _bitmap_array(data: bytes) -> array[int]:
 
 
 def _read_bitmap(data: bytes, start: int, base: int, rows: array[int]) -> int:
-    """Append the values of one portable Roaring bitmap to `rows`; return the offset of its end."""
+    """Append the values of one Roaring bitmap to `rows`, and return the offset after the bitmap."""
     (cookie,) = struct.unpack_from("<I", data, start)
     at = start + 4
     run_flags = b""
@@ -156,7 +158,7 @@ def _read_container(
 
 
 def _from_base85(text: str) -> bytes:
-    """Decode Z85; its alphabet differs from those of Python's `base64`."""
+    """Decode Z85, whose alphabet differs from the alphabets of Python's `base64` module."""
     if len(text) % 5:
         raise _broken("its text is cut off")
     words = []

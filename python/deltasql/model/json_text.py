@@ -1,4 +1,4 @@
-"""Parse JSON from other programs."""
+"""Parse JSON that other programs wrote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def load_json(text: str | bytes) -> Any:
-    """Parse JSON; raise ValueError if it is not valid or nested too deep.
+    """Parse JSON; raise ValueError if it is invalid or nested too deeply.
 
     >>> load_json("[" * 1_000_000)
     Traceback (most recent call last):
@@ -23,7 +23,7 @@ def load_json(text: str | bytes) -> Any:
 
 
 def read_stats(text: str | None, parse_float: Callable[[str], Any] | None = None) -> dict[str, Any]:
-    """Parse the statistics of a file; an empty dict if the text is not a JSON object.
+    """Parse the statistics of a file; return an empty dict if they are not a JSON object.
 
     >>> read_stats('{"numRecords":3}'), read_stats("[1]"), read_stats("{")
     ({'numRecords': 3}, {}, {})

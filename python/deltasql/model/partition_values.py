@@ -1,7 +1,7 @@
 """Partition values: convert the strings in the log to typed Python values.
 
-A timestamp with nanoseconds becomes an int, the nanoseconds since 1970: Python's datetime has
-only microseconds.
+A timestamp with nanoseconds becomes an int, the nanoseconds since 1970, because Python's datetime
+has only microseconds.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def parse_partition_value(text: str | None, data_type: DataType) -> Any:
-    """Parse a partition value; an empty string is null in every type.
+    """Parse a partition value. For every type, an empty string is null.
 
-    A `timestamp` without a time zone is UTC, as in other readers.
+    A `timestamp` without a time zone is in UTC, as in other readers.
 
     >>> parse_partition_value("2024-05-01", "date"), parse_partition_value("", "long")
     (datetime.date(2024, 5, 1), None)

@@ -34,7 +34,7 @@ class Progress:
 
     @property
     def eta_s(self) -> float | None:
-        """Estimated seconds until the end of this phase; None before the first item is done.
+        """The estimated seconds until the phase ends; None before the first item is done.
 
         >>> Progress("sales", "comparing", "commits", done=50, total=200, seconds=2.0).eta_s
         6.0
@@ -64,7 +64,7 @@ class Meter:
         self._report()
 
     def step(self, done: int = 1) -> None:
-        """Count more items as done; the last item of a phase is always reported."""
+        """Count items as done. The last item of a phase is always reported."""
         if self.on_progress is None:
             return
         now, before = time.monotonic(), self._progress
@@ -74,7 +74,7 @@ class Meter:
             self._report()
 
     def over(self, phase: str, unit: str, items: Iterable[T], total: int) -> Iterator[T]:
-        """Yield the items of a phase; an item counts as done when the next one is requested.
+        """Yield the items of a phase. An item counts as done when the next item is requested.
 
         >>> seen: list[Progress] = []
         >>> meter = Meter("sales", seen.append)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import SetTransaction
 
 NAME_IN_CATALOG = "deltasql.tableName"
-"""The property for the name of a table whose folder has a different name."""
+"""The property with a table's name in the catalog, if the table's folder has a different name."""
 IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ _SIZE = re.compile(r"\d+\s*([kmgt]?b?)", re.IGNORECASE)
 
 
 def parse_interval(text: str) -> timedelta:
-    """Parse an interval such as `interval 7 days`; months and years are not allowed.
+    """Parse an interval such as `interval 7 days`. Months and years are not allowed.
 
     >>> parse_interval("interval 1 week 12 hours")
     datetime.timedelta(days=7, seconds=43200)
@@ -181,7 +181,7 @@ class TableProperties:
 
     @property
     def deleted_file_retention(self) -> timedelta:
-        """How long a removed data file is kept for readers of older versions."""
+        """How long vacuum retains a removed data file, for readers of older versions."""
         return self._get("delta.deletedFileRetentionDuration", timedelta(days=7))
 
     @property
@@ -206,7 +206,7 @@ class TableProperties:
 
     @property
     def log_retention(self) -> timedelta:
-        """How long the history of the table is kept."""
+        """How long the history of the table is retained."""
         return self._get("delta.logRetentionDuration", timedelta(days=30))
 
     @property
@@ -216,12 +216,12 @@ class TableProperties:
 
     @property
     def set_transaction_retention(self) -> timedelta | None:
-        """How long a transaction of an application is kept; None means forever."""
+        """How long the transaction version of an application is retained; None means forever."""
         return self._get("delta.setTransactionRetentionDuration", cast("timedelta | None", None))
 
     @property
     def stats_as_json(self) -> bool:
-        """Whether checkpoints contain statistics as JSON text."""
+        """Whether checkpoints contain statistics as JSON."""
         return self._get("delta.checkpoint.writeStatsAsJson", True)
 
     @property
@@ -235,7 +235,7 @@ class TableProperties:
 
 
 def check_properties(configuration: Mapping[str, str]) -> None:
-    """Raise TxnLogConfigError for an unknown `delta.` property or a value that is not valid.
+    """Raise TxnLogConfigError for an unknown `delta.` property or an invalid value.
 
     Names that do not start with `delta.` are custom properties and are not checked.
 
@@ -251,7 +251,7 @@ def check_properties(configuration: Mapping[str, str]) -> None:
 
 
 def check_values(configuration: Mapping[str, str]) -> None:
-    """Raise TxnLogConfigError if a known property has a value that is not valid."""
+    """Raise TxnLogConfigError if a known property has an invalid value."""
     for key, value in configuration.items():
         if key in KNOWN:
             _parsed(key, value)
@@ -275,7 +275,7 @@ def unknown_properties(configuration: Mapping[str, str]) -> dict[str, str]:
 
 
 def stored_properties(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties to store in the metadata: all but those that enable table features.
+    """Return the properties to store in the metadata: all but `delta.feature.*`.
 
     >>> stored_properties({"delta.feature.deletionVectors": "supported", "owner": "ann"})
     {'owner': 'ann'}

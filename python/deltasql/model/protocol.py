@@ -1,7 +1,8 @@
-"""Table features: which ones a table needs, and which ones deltasql can read and write.
+"""Table features: which features a table needs, and which features deltasql supports.
 
-A legacy feature is implied by a protocol version. Every other feature must be in the list of
-writer version 7, and in that of reader version 3 if readers must support it, too.
+A legacy feature is implied by a protocol version. Every other feature must be in `writerFeatures`
+(writer version 7). If readers must support the feature, too, it must also be in `readerFeatures`
+(reader version 3).
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ CONSTRAINT_PREFIX = "delta.constraints."
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A table feature, the protocol versions that imply it and the features it requires.
+    """A table feature, the protocol versions that imply it, and the features that it requires.
 
-    `readers` is whether readers must support it, too.
+    `readers` says whether readers must support the feature, too.
     """
 
     name: str
@@ -84,8 +85,8 @@ READABLE = frozenset(
         *("variantType", "variantType-preview", "timestampNanos"),
     }
 )
-# The features that are missing here need work that is not implemented: row ids, identity values,
-# default values, Iceberg metadata.
+# Missing are the features that require what is not implemented: row ids, identity values, default
+# values, Iceberg metadata.
 WRITABLE = frozenset(
     {
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
@@ -143,10 +144,11 @@ writer_features=None, extra={})
 def upgraded_protocol(
     current: Protocol, schema: StructType, configuration: Mapping[str, str]
 ) -> Protocol:
-    """Return the protocol after a change of metadata; unchanged if it is sufficient.
+    """Return the protocol that is needed after a change of metadata.
 
-    Features are only added. A change from a version to feature lists adds all features that the
-    version implied: an older version of the table may have used them.
+    Features are only added; if no feature is missing, the protocol is unchanged. If a protocol
+    without feature lists gets feature lists, they include all features that the protocol version
+    implied, because an older version of the table may have used them.
     """
     needed = required_features(schema, configuration) | _not_null_features(schema)
     present = writer_features(current) | reader_features(current)
@@ -160,7 +162,7 @@ def upgraded_protocol(
 
 
 def with_features(current: Protocol, names: Iterable[str]) -> Protocol:
-    """Return the protocol with more features, as feature lists of writer version 7.
+    """Return the protocol with additional features, in the feature lists of writer version 7.
 
     >>> with_features(Protocol(1, 2), ["changeDataFeed"]).writer_features
     ('appendOnly', 'changeDataFeed', 'invariants')
@@ -174,7 +176,9 @@ def with_features(current: Protocol, names: Iterable[str]) -> Protocol:
 
 
 def without_feature(current: Protocol, name: str) -> Protocol:
-    """Return the protocol without a feature, as plain versions if they imply the same features.
+    """Return the protocol without a feature.
+
+    The result has no feature lists if protocol versions imply the same features.
 
     >>> without_feature(with_features(Protocol(1, 2), ["inCommitTimestamp"]), "inCommitTimestamp")
     Protocol(min_reader_version=1, min_writer_version=2, reader_features=None, \
@@ -203,7 +207,7 @@ writer_features=None, extra={})
 
 
 def raised_protocol(current: Protocol, properties: Mapping[str, str]) -> Protocol:
-    """Return the protocol with the versions that properties request; never a lower one.
+    """Raise the protocol to the versions that properties request. Versions are never lowered.
 
     >>> raised_protocol(Protocol(1, 2), {"delta.minWriterVersion": "4"})
     Protocol(min_reader_version=1, min_writer_version=4, reader_features=None, \
@@ -213,7 +217,8 @@ writer_features=None, extra={})
     reader = max(current.min_reader_version, requested_reader)
     writer = max(current.min_writer_version, requested_writer, 7 if reader >= 3 else 1)
     present = writer_features(current) | reader_features(current)
-    # With feature lists, a lower requested version adds the features that it implies.
+    # If the protocol has feature lists, a requested version below 7 adds the features that it
+    # implies to the lists.
     listed = requested_writer < 7 <= writer
     implied = writer_features(Protocol(min(requested_reader, 2), requested_writer if listed else 1))
     is_enough = (reader, writer) == (current.min_reader_version, current.min_writer_version)
@@ -225,7 +230,7 @@ writer_features=None, extra={})
 
 
 def requested_versions(properties: Mapping[str, str]) -> tuple[int, int]:
-    """Return the reader and writer versions that properties request; 1 if they do not."""
+    """Return the reader and writer versions that properties request; 1 if none is requested."""
     return (
         _requested_version(properties, "delta.minReaderVersion", range(1, 4)),
         _requested_version(properties, "delta.minWriterVersion", range(1, 8)),
@@ -291,7 +296,7 @@ def writer_features(protocol: Protocol) -> frozenset[str]:
     """
     if protocol.min_writer_version >= 7:
         return frozenset(protocol.writer_features or ())
-    # A feature for readers, too, is implied only if both versions are high enough.
+    # A feature that readers must support is implied only if both versions are high enough.
     return frozenset(
         f.name
         for f in FEATURES.values()
@@ -319,9 +324,9 @@ def check_writable(
 ) -> None:
     """Raise UnsupportedFeatureError if deltasql cannot write tables with this protocol.
 
-    A version implies features that the table may not use. With a schema, only the used ones
-    count: a table of writer version 6 without identity columns is supported. The same holds for
-    some features in the list of writer version 7 (`_IDLE_UNTIL_USED`).
+    A protocol version implies features that the table may not use. If a schema is given, only the
+    features that the table uses count: a table with writer version 6 but without identity columns
+    is writable. The same applies to some features in `writerFeatures` (`_IDLE_UNTIL_USED`).
     """
     check_readable(protocol)
     demanded = writer_features(protocol)
@@ -389,9 +394,10 @@ def lowest_protocol(
 
 
 def _not_null_features(schema: StructType) -> frozenset[str]:
-    """Return the feature for NOT NULL columns: delta-spark rejects feature lists without it.
+    """Return the feature `invariants` if a column is NOT NULL.
 
-    It is not in `required_features`, because other writers omit it.
+    delta-spark rejects feature lists without it for such a table. It is not in `required_features`,
+    because other writers omit it.
     """
     not_null = any(not member.nullable for member in _members(schema))
     return frozenset({"invariants"} if not_null else ())

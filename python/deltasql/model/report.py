@@ -1,4 +1,4 @@
-"""Report: the base class of results that can be shown as plain values."""
+"""Report: the base class of results that can be converted to plain values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 
 class Report:
-    """Base of dataclasses that describe a result; `to_dict` returns them as plain values.
+    """Base class of dataclasses that describe a result; `to_dict` converts them to plain values.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True, slots=True)

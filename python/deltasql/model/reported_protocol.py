@@ -1,7 +1,8 @@
 """The protocol and properties that deltalake's API reports: without in-commit timestamps.
 
-The published log has them, so its protocol lists the feature. They do not matter to users of the
-catalog, and code written for deltalake compares protocol versions and properties.
+The published log has in-commit timestamps, so its protocol lists the feature. Users of the catalog
+do not need to know this, and code that was written for deltalake may compare protocol versions and
+properties.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _FEATURE = "inCommitTimestamp"
 _PROPERTY = "delta.enableInCommitTimestamps"
-# deltalake lists them if writer version 7 is requested.
+# deltalake adds these features to the list if writer version 7 is requested.
 _IN_EVERY_LIST = frozenset({"appendOnly", "invariants"})
 
 
@@ -39,9 +40,9 @@ def reported_protocol(
 ) -> Protocol:
     """Return the protocol that the table would have without in-commit timestamps.
 
-    If a version below 7 implies all other features, that version is reported, unless a feature
-    was added by name. `has_named_features` is called only if the protocol has a feature that the
-    table does not use.
+    If a writer version below 7 implies all other features, that version is reported, unless a
+    feature was added by name. `has_named_features` returns whether this is so. It is called only if
+    the protocol has a feature that the table does not use.
 
     >>> from deltasql.model.actions import Protocol
     >>> from deltasql.model.schema.schema import StructType
@@ -72,9 +73,9 @@ writer_features=None, extra={})
 
 
 def reported_properties(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without the catalog name and the in-commit timestamps.
+    """Return the properties without the name in the catalog and without in-commit timestamps.
 
-    In-commit timestamps are reported if they are disabled.
+    If in-commit timestamps are disabled, their properties are included.
 
     >>> reported_properties({"delta.enableInCommitTimestamps": "true", "delta.appendOnly": "true"})
     {'delta.appendOnly': 'true'}

@@ -19,9 +19,9 @@ _REWRITING = frozenset({"OPTIMIZE", "REORG"})
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """Rows that a commit inserted, updated and deleted; None if the metrics do not contain it.
+    """Rows that a commit inserted, updated and deleted; None if the metrics lack the number.
 
-    Rows that were only copied into a new file, unchanged, are not counted.
+    Unchanged rows that were copied to a new file do not count.
     """
 
     inserted: int | None
@@ -30,7 +30,7 @@ class RowChanges:
 
 
 def row_changes(operation: str | None, metrics: Mapping[str, Any]) -> RowChanges:
-    """Read the row changes from a commit's metrics; the names depend on the writer.
+    """Read the row changes from a commit's metrics, whose names depend on the writer.
 
     >>> row_changes("MERGE", {"numOutputRows": "9", "numTargetRowsInserted": "2",
     ...     "numTargetRowsUpdated": "1", "numTargetRowsDeleted": "0", "numTargetRowsCopied": "6"})
@@ -46,7 +46,7 @@ def row_changes(operation: str | None, metrics: Mapping[str, Any]) -> RowChanges
 
 
 def by_snake_case(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics under deltalake's names; Spark writes the same names in camel case.
+    """Return metrics by their names in deltalake; Spark writes the same names in camel case.
 
     >>> by_snake_case({"numOutputRows": "1"})
     {'num_output_rows': '1'}
@@ -55,7 +55,7 @@ def by_snake_case(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_number(metrics: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
-    """Return the first of these metrics that is a number; Spark writes numbers as text."""
+    """Return the first of these metrics that is a number; Spark writes numbers as strings."""
     for name in names:
         try:
             return float(metrics[name])

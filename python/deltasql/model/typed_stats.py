@@ -1,6 +1,7 @@
 """Statistics and partition values in typed Arrow columns, as in `stats_parsed` of a checkpoint.
 
-The log has them as JSON and text: this module converts both ways.
+The log has statistics as JSON and partition values as strings. This module converts in both
+directions.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
     from deltasql.model.actions import Metadata
     from deltasql.model.schema.schema import DataType
 
-# INT96 timestamps are read in this unit, the precision of statistics. They are in UTC.
+# INT96 timestamps are read in this unit, which is the precision of statistics. They are in UTC.
 INT96_UNIT = "ms"
-# Python's JSON encoder has no decimals: write a marked string, then remove mark and quotes.
+# Python's JSON encoder does not support decimals. They are written as strings with this mark, and
+# afterwards the mark and the quotes are removed.
 _MARK = uuid.uuid4().hex
 _DECIMAL = re.compile(rf'"{_MARK}([^"]+)"')
 _PRIMITIVES = {
@@ -56,7 +58,7 @@ _PRIMITIVES = {
 
 
 def stats_type(metadata: Metadata) -> pa.StructType:
-    """Return the type of `stats_parsed`: bounds with the table's types and physical names."""
+    """Return the type of `stats_parsed`; bounds have the table's types and physical names."""
     schema = StructType.from_json(metadata.schema_string)
     leaves = indexed_columns(schema, metadata.partition_columns, metadata.configuration)
     bounds = {
@@ -74,7 +76,7 @@ def stats_type(metadata: Metadata) -> pa.StructType:
 
 
 def partition_type(metadata: Metadata) -> pa.StructType | None:
-    """Return the type of `partitionValues_parsed`; None if no partition column has a type."""
+    """Return the type of `partitionValues_parsed`; None if it would have no columns."""
     schema = StructType.from_json(metadata.schema_string)
     mode = column_mapping_mode(metadata.configuration)
     fields = []
@@ -116,7 +118,7 @@ def nested_struct(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.StructTyp
 
 
 class StatsParser:
-    """Parses `stats` texts into the struct `stats_parsed`.
+    """Parses the JSON in `stats` into the struct `stats_parsed`.
 
     >>> parser = StatsParser(pa.struct([("numRecords", pa.int64())]))
     >>> parser.parse(pa.array(['{"numRecords":3}', None, "no json"])).to_pylist()
@@ -126,20 +128,20 @@ class StatsParser:
     def __init__(self, data_type: pa.StructType) -> None:
         self.type = data_type
         self._options = pj.ParseOptions(
-            # Arrow's JSON reader does not parse dates: they are read as text and cast.
+            # Arrow's JSON reader does not parse dates, so read them as strings and cast them.
             explicit_schema=pa.schema(_dates_as_text(data_type).fields),
             unexpected_field_behavior="ignore",
         )
 
     def parse(self, texts: pa.Array) -> pa.Array:
-        """Return one struct per text; a value that does not fit its type becomes null."""
+        """Return one struct per JSON string. A value that does not fit its type becomes null."""
         if texts.null_count == len(texts):
             return pa.nulls(len(texts), self.type)
         parsed = self._parse_at_once(texts)
         return self._parse_each(texts) if parsed is None else parsed
 
     def _parse_at_once(self, texts: pa.Array) -> pa.Array | None:
-        """Parse all texts as lines of one document; return None if one of them does not fit."""
+        """Parse all strings as lines of one document; return None if a value does not fit."""
         lines = pa.ListArray.from_arrays([0, len(texts)], pc.fill_null(texts, "{}"))
         document = pc.binary_join(lines, "\n")[0].as_buffer()
         try:
@@ -174,7 +176,7 @@ class StatsParser:
 
 
 def typed_value(value: Any, data_type: pa.DataType) -> Any:
-    """Convert a JSON value or a partition value to a type; return None if it does not fit.
+    """Convert a JSON value or a partition value to a type; return None if this is impossible.
 
     >>> typed_value("2024-02-30", pa.date32()), typed_value("7", pa.int8())
     (None, 7)
@@ -202,7 +204,7 @@ def _converted(value: Any, data_type: pa.DataType) -> Any:
     if types.is_integer(data_type):
         return _whole(value)
     if types.is_floating(data_type):
-        # 1.1 in JSON is a double; the same value as a 32-bit float differs.
+        # A number in JSON is a double. Rounded to a 32-bit float, 1.1 is a different value.
         return pa.scalar(float(value), data_type).as_py()
     if types.is_decimal(data_type):
         return Decimal(str(value))
@@ -245,7 +247,7 @@ def _whole(value: Any) -> int:
 
 
 def stats_texts(column: pa.StructArray) -> pa.Array:
-    """Return each row of `stats_parsed` as JSON; null bounds are left out.
+    """Return each row of `stats_parsed` as JSON, without null bounds.
 
     >>> row = {"numRecords": 2, "minValues": {"id": 1, "day": date(2024, 1, 1), "x": None}}
     >>> stats_texts(pa.array([row, None])).to_pylist()

@@ -1,1 +1,1 @@
-"""The operations on a table (WRITE, DELETE, MERGE, ALTER …): each stages its actions."""
+"""The operations on a table (WRITE, DELETE, MERGE, ALTER …). Each stages its actions."""

@@ -1,4 +1,4 @@
-"""WRITE of existing data files: stage add and remove actions as the caller gives them."""
+"""WRITE of existing data files: stage the add and remove actions that the caller passes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def file_actions(actions: object, location: str) -> list[Action]:
-    """Convert deltalake's actions, with paths relative to the table's folder.
+    """Convert deltalake's actions, and make their paths relative to the table's folder.
 
-    In deltalake, a path that starts with a slash is below the table's folder. In a log, it would
-    be an absolute path.
+    In deltalake's actions, a path that starts with a slash is below the table's folder. In the log,
+    such a path would be absolute.
     """
     return [
         replace(each, path=_relative(each.path, location))
@@ -53,9 +53,9 @@ def stage_actions(
     partition_by: Sequence[str] = (),
     partition_filters: object = None,
 ) -> None:
-    """Stage actions; `overwrite` also removes the live files that the filters select.
+    """Stage actions. The mode `overwrite` also removes live files, and sets the given schema.
 
-    Without filters it removes all live files. It also sets the given schema.
+    It removes the files that the filters select, or all files if there are no filters.
     """
     check_modes(mode)
     if mode == "overwrite":
@@ -64,7 +64,8 @@ def stage_actions(
         stage.remove(replaced)
         wanted = schema_from_any(schema)
         changes_schema = wanted != stage.schema
-        # Files that are added concurrently have the old schema, so they are a conflict.
+        # If the schema changes, every file that another commit adds concurrently is a conflict,
+        # because it has the old schema.
         whole_table = changes_schema or predicate is None
         stage.read(whole_table=whole_table, predicate=predicate, files=replaced)
         if changes_schema:

@@ -50,9 +50,9 @@ def live_row_counts(stage: TableStage, files: pa.Table) -> list[int]:
 def count_rows_by_file(
     engine: Engine, rows: Relation, condition: exp.Expr | None = None
 ) -> dict[int, int]:
-    """Count rows by the index of their file, only rows that meet the condition if one is given.
+    """Count rows by the index of their file; with a condition, count only rows that meet it.
 
-    `rows` is a scan with positions. The condition refers to it as `t`.
+    `rows` is a scan with positions. The condition refers to this scan as `t`.
     """
     query = select(
         column(FILE),
@@ -78,5 +78,5 @@ def in_partitions(stage: TableStage, files: pa.Table, predicate: Predicate) -> p
 
 
 def files_at(files: pa.Table, indexes: Iterable[int]) -> pa.Table:
-    """Return the listed files at some indexes, in the order of the list."""
+    """Return the listed files with these indexes, in the order of the list."""
     return files.take(pa.array(sorted(indexes), pa.int64()))

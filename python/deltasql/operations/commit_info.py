@@ -20,7 +20,7 @@ def set_commit_info(
     *,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Set the operation of the commit; if a commit has several, the last one is recorded."""
+    """Set the operation of the commit; if a commit has several, only the last is recorded."""
     stage.staged.info = replace(
         stage.staged.info,
         operation=operation,
@@ -31,7 +31,7 @@ def set_commit_info(
 
 
 class Stopwatch:
-    """Milliseconds since it was created, and since the last lap, for the times in metrics."""
+    """Measures milliseconds since its creation and since the last lap, for metrics."""
 
     def __init__(self) -> None:
         self._start = self._last = time.perf_counter()

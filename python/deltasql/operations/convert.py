@@ -1,4 +1,4 @@
-"""CONVERT TO DELTA: make a table of the Parquet files in a folder, without copying them."""
+"""CONVERT TO DELTA: create a table from the Parquet files in a folder, without copying them."""
 
 from __future__ import annotations
 
@@ -54,11 +54,12 @@ def convert_files(
     strategy: str | None = None,
     collect_stats: bool = True,
 ) -> Converted:
-    """Read the footers of a folder's Parquet files; names that start with _ or . are skipped."""
+    """Read the footers of the Parquet files in a folder; skip names that start with _ or a dot."""
     storage = open_storage(location, settings)
     partitions = StructType() if partition_schema is None else schema_from_any(partition_schema)
     if next(iter(storage.list(_LOG)), None) is not None:
-        # Not all files of a Delta table are live: deleted rows would come back.
+        # Do not convert a Delta table: not all of its files are live, so deleted rows would
+        # reappear.
         raise TableExistsError(
             "The given location is already a delta table location",
             help="Load the table into the catalog with import_table.",

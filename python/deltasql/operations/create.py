@@ -49,7 +49,7 @@ def stage_create(
     title: str | None = None,
     allow_nested_location: bool = False,
 ) -> Staged:
-    """Stage version 0 of a new table; nothing is created before the commit.
+    """Stage version 0 of a new table. Nothing is created before the commit.
 
     `title` is the name in the table's metadata.
     """
@@ -95,11 +95,11 @@ def stage_create(
 
 
 def refuse_existing_log(location: str, config: Config) -> None:
-    """Raise an error if the folder has a `_delta_log`: the mirror could not publish there."""
+    """Raise if the folder has a `_delta_log`, because the mirror could not publish there."""
     try:
         found = next(iter(open_storage(location, config.storage).list(LOG_FOLDER)), None)
     except TxnLogStorageError:
-        return  # an unreachable store does not block the commit; the mirror checks again
+        return  # unreachable storage does not block the commit; the mirror checks again
     if found is not None:
         raise TableExistsError(
             f"{location} holds a Delta table already ({found.name})",
@@ -116,11 +116,11 @@ def replace_table(
     title: str | None = None,
     description: str | None = None,
 ) -> None:
-    """Stage a new schema and remove all rows of an existing table; the history stays."""
+    """Stage a new schema and the removal of all rows of a table. The history is preserved."""
     kept = {k: v for k, v in stage.configuration.items() if "nCommitTimestamp" in k}
     columns, partitions, wanted = _shape(schema, partition_by, {**kept, **properties})
     replaced = stage.files()
-    # Files that are added concurrently have the old schema, so they are a conflict.
+    # Every file that another commit adds concurrently is a conflict, because it has the old schema.
     stage.read(whole_table=True, files=replaced)
     stage.remove(replaced)
     metadata = replace(
@@ -165,9 +165,9 @@ def _shape(
 
 
 def _name_in_catalog(name: str, location: str) -> dict[str, str]:
-    """Return the property with the table's name, if its folder has another name.
+    """Return the property with the table's name, if the table's folder has a different name.
 
-    A rebuild of a lost catalog uses it.
+    `deltasql rebuild` needs the property to restore the names of a lost catalog.
     """
     folder = unquote(location.rstrip("/").rpartition("/")[2])
     return {} if folder == name else {NAME_IN_CATALOG: name}

@@ -41,9 +41,10 @@ def stage_delete(
     options: WriteOptions | None = None,
     flavour: Flavour = "datafusion",
 ) -> dict[str, int]:
-    """Stage the deletion and return deltalake's metrics; a row with a null condition is kept.
+    """Stage the deletion and return deltalake's metrics.
 
-    Without a predicate, or with one on partition columns only, no file is read.
+    Rows for which the condition is null are not deleted. No file is read if there is no predicate,
+    or if the predicate uses only partition columns.
     """
     clock = Stopwatch()
     metrics = {
@@ -56,7 +57,7 @@ def stage_delete(
         "rewrite_time_ms": 0,
     }
     found = None if predicate is None else stage.predicate(predicate, flavour=flavour)
-    # Raises for an invalid predicate before any file is read.
+    # Convert the predicate now, so that an invalid one is reported before any file is read.
     condition = None if found is None else condition_of(found, "t")
     files = stage.files(found)
     stage.read(whole_table=found is None, predicate=found, files=files)
@@ -82,7 +83,7 @@ def _remove_whole(stage: TableStage, files: pa.Table, metrics: dict[str, int]) -
     metrics["num_removed_files"] = len(files)
     if len(known) == len(counts):
         metrics["num_deleted_rows"] = sum(known)
-    else:  # files without statistics are not read only to count their rows
+    else:  # do not read files without statistics only to count their rows
         del metrics["num_deleted_rows"]
     if len(files):
         record_whole_files(stage, files, "delete")

@@ -1,4 +1,4 @@
-"""READ: the rows of a table in a transaction, staged changes included."""
+"""READ: the rows of a table in a transaction, including staged changes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def read_relation(
     *,
     flavour: Flavour = "datafusion",
 ) -> Relation:
-    """Return the same rows as a relation of the engine; `predicate` is SQL or a filter list."""
+    """Return the same rows as `read_rows`, but as a relation of the engine.
+
+    `predicate` is SQL or a filter list.
+    """
     found = None if predicate is None else stage.predicate(predicate, flavour=flavour)
     files = stage.files(found)
     stage.read(whole_table=found is None, predicate=found, files=files)

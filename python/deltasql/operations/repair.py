@@ -1,4 +1,4 @@
-"""FSCK REPAIR TABLE: remove files from the table that are missing in storage."""
+"""FSCK REPAIR TABLE: remove files that are missing in storage from the table."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def repair(stage: TableStage, *, dry_run: bool = False) -> dict[str, Any]:
-    """Remove missing files, and files whose deletion vector is missing, from the table.
+    """Remove files from the table that are missing, or whose deletion vector is missing.
 
-    Nothing is staged if no file is missing.
+    If no file is missing, nothing is staged.
     """
     files = stage.files()
     missing = missing_files(stage.location, files, stage.config.storage)

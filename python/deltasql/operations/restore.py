@@ -1,4 +1,4 @@
-"""RESTORE: a new version with the files and metadata of an older one."""
+"""RESTORE: create a new version with the files and metadata of an older version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
-# These properties describe the log, not the table's content, so a restore keeps them.
+# These properties describe the log, not the content of the table, so a restore does not change
+# them.
 _OF_THE_LOG = (
     "delta.enableInCommitTimestamps",
     "delta.inCommitTimestampEnablementVersion",
@@ -80,14 +81,14 @@ def restore(
 
 
 def undo(stage: TableStage, before: Snapshot) -> dict[str, int]:
-    """Undo the last commit by restoring the version before it."""
+    """Undo the latest commit by restoring the version before it."""
     assert stage.snapshot is not None
     parameters = {"version": str(stage.snapshot.version), "restored": str(before.version)}
     return restore(stage, before, parameters=parameters, operation="UNDO")
 
 
 def version_before(snapshot: Snapshot) -> int:
-    """Return the version before a snapshot's; raise if there is none."""
+    """Return the version before that of a snapshot; raise if there is none."""
     rows = list(snapshot.history(2))
     if len(rows) < 2:
         raise VersionNotFoundError(
@@ -117,7 +118,7 @@ def add_file(row: Mapping[str, Any]) -> AddFile:
 
 
 def _bring_back(stage: TableStage, files: list[AddFile]) -> None:
-    """Stage files; if this transaction removed a file, drop that removal instead."""
+    """Stage files. If this transaction removed a file, discard the removal instead of adding it."""
     staged = stage.staged
     wanted = {logical_file(file) for file in files}
     undone = {logical_file(each) for each in staged.removes} & wanted

@@ -1,4 +1,4 @@
-"""One table in a transaction: its state with the staged changes, and methods to stage more."""
+"""One table in a transaction: its state including staged changes, and methods to stage changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 STAGED_VERSION = -1
-"""`added_version` of a file that this transaction added."""
+"""The `added_version` of files that this transaction added."""
 
 
 class TableStage:
@@ -58,7 +58,7 @@ class TableStage:
     ) -> None:
         """`snapshot` is None for a table that the transaction creates.
 
-        `intend` records intents: the data files that an engine is going to write.
+        `intend` records intents for data files that an engine will write.
         """
         if snapshot is None and not staged.creates:
             raise TxnLogTransactionError(
@@ -88,7 +88,7 @@ class TableStage:
             refuse_nanoseconds(self.schema)
         return found
 
-    # State of the table, staged changes included
+    # State of the table, including staged changes
 
     @property
     def metadata(self) -> Metadata:
@@ -119,18 +119,17 @@ class TableStage:
     # Files
 
     def predicate(self, text: object, *, flavour: Flavour | None = None) -> Predicate:
-        """Parse SQL text or deltalake's filter lists against the current schema."""
-        from deltasql.model.predicates.predicate import (
-            parse_predicate,
-        )  # lazy import: sqlglot is large
+        """Parse a predicate (SQL, or deltalake's filter lists) with the current schema."""
+        # lazy import: sqlglot is large
+        from deltasql.model.predicates.predicate import parse_predicate
 
         mode = column_mapping_mode(self.configuration)
         return parse_predicate(text, self.schema, self.partition_columns, mode, flavour=flavour)
 
     def files(self, predicate: Predicate | None = None) -> pa.Table:
-        """Return the live files that may hold a row for which the predicate is true.
+        """Return the live files that may contain a row for which the predicate is true.
 
-        The columns are those of `Scan.arrow`; files of this transaction come last.
+        The result has the columns of `Scan.arrow`. Files that this transaction added come last.
         """
         tables = []
         if self.snapshot is not None:
@@ -148,7 +147,7 @@ class TableStage:
         return pa.concat_tables(tables)
 
     def listed(self, adds: Sequence[AddFile]) -> pa.Table:
-        """Return new files in the columns of `files`."""
+        """Return new files as a table with the same columns as `files` returns."""
         return _listed(adds, None)
 
     def count_files(self) -> int:
@@ -157,7 +156,7 @@ class TableStage:
         return own if self.snapshot is None else self.snapshot.totals().num_files + own
 
     def live(self, files: pa.Table) -> LiveFiles:
-        """Return listed files as an engine reads them."""
+        """Return listed files with what an engine needs to read them."""
         return LiveFiles(self.location, self.metadata, files, self.config.storage)
 
     # Reads and changes
@@ -165,7 +164,7 @@ class TableStage:
     def read(
         self, *, whole_table: bool = False, predicate: Predicate | None = None, files: object = None
     ) -> None:
-        """Add to the read set: a concurrent commit that changes what was read is a conflict.
+        """Add to the read set. A concurrent commit that changes what was read is a conflict.
 
         `files` is a table of listed files: all files that the predicate selects.
         """
@@ -192,7 +191,7 @@ class TableStage:
         data_change: bool = True,
         folder: str = "",
     ) -> WritePlan:
-        """Return the plan by which an engine writes files for this table."""
+        """Return the plan for an engine to write files of this table."""
         return WritePlan(
             location=self.location,
             storage=self.storage,
@@ -211,7 +210,10 @@ class TableStage:
         self.staged.adds.extend(files)
 
     def remove(self, files: pa.Table, *, data_change: bool = True) -> list[RemoveFile]:
-        """Stage the removal of listed files; a file that this transaction added is dropped."""
+        """Stage the removal of listed files, and return the new remove actions.
+
+        If this transaction added a file, its add action is discarded instead.
+        """
         rows = files.to_pylist()
         own = {row["path"] for row in rows if row["added_version"] == STAGED_VERSION}
         if own:
@@ -227,7 +229,10 @@ class TableStage:
         return removed
 
     def _change_data(self) -> None:
-        """Set dataChange on all staged files: a rewrite in this transaction lost rows since."""
+        """Set dataChange on all staged actions.
+
+        It is needed if a file was rewritten in this transaction and then its rows were changed.
+        """
         staged = self.staged
         staged.adds[:] = [replace(add, data_change=True) for add in staged.adds]
         staged.removes[:] = [replace(remove, data_change=True) for remove in staged.removes]
@@ -242,7 +247,7 @@ class TableStage:
         return clustered_by(found.get(DOMAIN))
 
     def change_metadata(self, metadata: Metadata, protocol: Protocol | None = None) -> None:
-        """Stage metaData, and optionally protocol; they replace what was staged before."""
+        """Stage new metadata and, optionally, a new protocol; replace what was staged before."""
         check_clustered(self.clustered_by(), metadata)
         self.staged.metadata = metadata
         if protocol is not None and protocol != self.protocol:
@@ -253,7 +258,7 @@ class TableStage:
 def adds_table_to_errors(
     operation: Callable[Concatenate[TableStage, _P], _R],
 ) -> Callable[Concatenate[TableStage, _P], _R]:
-    """Add the table's name to errors that an operation raises, also to errors of the engine."""
+    """Decorate an operation so that its errors, also those of the engine, have the table's name."""
 
     @wraps(operation)
     def named(stage: TableStage, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -283,7 +288,7 @@ def remove_file(row: Mapping[str, Any], *, data_change: bool = True) -> RemoveFi
 
 
 def _listed(adds: Sequence[AddFile], predicate: Predicate | None) -> pa.Table:
-    """Return staged files in the columns of a scan."""
+    """Return staged files as a table with the columns of a scan."""
     partitions: dict[str, int] = {}
     rows = []
     for add in adds:

@@ -1,4 +1,4 @@
-"""UPDATE: set new values in the rows for which a condition is true; only their files change."""
+"""UPDATE: set new values in rows for which a condition is true; only files with them change."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stage_update(
 ) -> dict[str, int]:
     """Stage the update and return deltalake's metrics; `updates` maps columns to expressions.
 
-    A value that does not fit its column is an error, or null with `safe_cast`.
+    A value that does not fit its column is an error; with `safe_cast`, it becomes null.
     """
     clock = Stopwatch()
     metrics = {

@@ -58,14 +58,15 @@ if TYPE_CHECKING:
 MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists", "ignore": "Ignore"}
 SCHEMA_MODES = ("overwrite", "merge")
 _OLD = "t"
-"""Name of the table's existing rows in queries."""
+"""The name of the table's existing rows in queries."""
 
 
 @adds_table_to_errors
 def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[str, Any]:
-    """Write rows as files and stage them; returns the metrics that deltalake reports.
+    """Write rows as files and stage the files; return the metrics that deltalake reports.
 
-    With `overwrite` they replace all rows, or the rows for which the predicate is true.
+    With the mode `overwrite`, the new rows replace the rows for which the predicate is true, or all
+    rows if there is no predicate.
     """
     started = time.perf_counter()
     mode, schema_mode, predicate = request.mode, request.schema_mode, request.predicate
@@ -83,7 +84,7 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
     )
     found = None if predicate is None else stage.predicate(predicate, flavour="datafusion")
     replaced = _replaced(stage, found) if mode == "overwrite" else _Replaced()
-    # If some rows of a file stay, `_write` also writes the change data of the others.
+    # If only some rows of the files are replaced, `_write` writes the change data itself.
     record_files = replaced.scan is None and bool(stage.staged.cdc)
     adds = _write(stage, rows, found, replaced, options)
     if replaced.files is not None:
@@ -93,7 +94,7 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
     stage.add(adds)
     if record_files:
         record_whole_files(stage, stage.listed(adds), "insert", options)
-    # The files have the current schema: a concurrent change of the schema is a conflict.
+    # The files have the current schema, so a concurrent change of the schema is a conflict.
     stage.record_read_version()
     metrics = {
         "num_added_files": len(adds),
@@ -108,7 +109,7 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
 
 
 def check_modes(mode: str, schema_mode: str | None = None) -> None:
-    """Raise deltalake's error for an unknown mode, or for modes that do not go together."""
+    """Raise deltalake's error for an unknown mode or for a combination that is not allowed."""
     if mode not in MODES:
         raise TxnLogConfigError(
             f"Invalid save mode provided: {mode}, only these are supported: {list(MODES)}",
@@ -131,15 +132,15 @@ def check_modes(mode: str, schema_mode: str | None = None) -> None:
 
 
 def rows_to_write(data: object) -> Any:
-    """Return rows with a `schema` that can be written: a Spark DataFrame, or an Arrow reader."""
+    """Return rows in a form that can be written: a Spark DataFrame or an Arrow reader."""
     return data if is_spark_frame(data) else batches(data)
 
 
 def schema_to_create(rows: Any) -> object:
     """Return the schema of a table that is created for these rows.
 
-    All columns of a Spark DataFrame become nullable: Spark marks computed columns as NOT NULL,
-    although the user did not ask for it.
+    All columns of a Spark DataFrame become nullable, because Spark marks computed columns as NOT
+    NULL although the user did not ask for it.
     """
     if not is_spark_frame(rows):
         return rows.schema
@@ -173,7 +174,8 @@ class _Rows:
 class _Replaced:
     """The files that an overwrite removes.
 
-    If some of their rows stay, `scan` has all rows and `matching` selects the rows to remove.
+    If some rows of these files are not replaced, `scan` has all their rows, and `matching` is the
+    condition for the rows to replace.
     """
 
     files: pa.Table | None = None
@@ -235,7 +237,7 @@ def _write_relation(
     new = _conformed(stage, rows, condition)
     if replaced.scan is None:
         written = engine.write(new, stage.plan(options))
-        if rows.reader is None:  # count from the statistics, so that rows are computed once
+        if rows.reader is None:  # use the statistics, so that the rows are computed only once
             rows.count = sum(json.loads(each.stats or "{}")["numRecords"] for each in written)
         return written
     if rows.reader is None:
@@ -288,14 +290,14 @@ def _chained(
     first: Iterator[pa.RecordBatch], engine: Engine, kept: Relation, wanted: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     yield from first
-    # Start it only now: the checks of the first rows use the same engine.
+    # Start the second stream only now, because the checks of the first rows use the same engine.
     second = engine.stream(kept)
     conform = conformer(second.schema, wanted)
     yield from second if conform is None else map(conform, second)
 
 
 def _conformed(stage: TableStage, rows: _Rows, condition: exp.Expr | None) -> Relation:
-    """Return the rows as a relation with the table's columns and types, checked."""
+    """Return the rows as a relation with the table's columns and types, after checking them."""
     engine = stage.engine
     given = _as_relation(stage, rows) if rows.relation is None else rows.relation
     complete = with_generated(stage, given, engine=engine)
@@ -321,7 +323,10 @@ def _has_types_of(schema: StructType, rows: _Rows) -> bool:
 
 
 def _as_relation(stage: TableStage, rows: _Rows) -> Relation:
-    """Return a stream as a relation in the table's types, without missing generated columns."""
+    """Return an Arrow stream as a relation with the table's types.
+
+    Generated columns that are missing in the rows are not added.
+    """
     assert rows.reader is not None
     generated = [name for name in generated_columns(stage) if name not in rows.names]
     whole = arrow_schema(stage.metadata.schema_string)
@@ -343,5 +348,5 @@ def _parameters(stage: TableStage, mode: str, predicate: str | None) -> dict[str
 
 
 def arrow_of(schema: StructType) -> pa.Schema:
-    """Return the Arrow types of rows with a Delta schema."""
+    """Return the Arrow schema of rows with a Delta schema."""
     return arrow_schema(schema.to_json())

@@ -18,14 +18,14 @@ class WriteRequest:
     mode: str = "append"
     schema_mode: str | None = None
     predicate: str | None = None
-    """The rows that the mode `overwrite` replaces; all rows without it."""
+    """A condition for the rows that the mode `overwrite` replaces; None for all rows."""
     partition_by: Sequence[str] | str | None = None
     options: WriteOptions | None = None
     """How the Parquet files are written."""
     engine: str | None = None
 
     location: str | None = None
-    """Used only for a new table, as are the fields below."""
+    """This field and the fields below are used only for a new table."""
     properties: Mapping[str, str] | None = None
     title: str | None = None
     description: str | None = None

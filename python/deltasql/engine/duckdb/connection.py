@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def require_duckdb() -> None:
-    """Raise `MissingDriverError`, which says how to install it, if DuckDB is not installed."""
+    """Raise `MissingDriverError`, which says how to install DuckDB, if it is not installed."""
     try:
         import duckdb  # noqa: F401
     except ImportError as error:
@@ -34,11 +34,11 @@ def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckD
     import duckdb
 
     options: dict[str, Any] = {
-        # Never download extensions without being asked: without a network it may hang.
+        # Never download extensions automatically: without a network, the download may hang.
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "temp_directory": folder,
-        # Files are read once; caching them would take memory from rows.
+        # Each file is read only once, so a cache of files would waste memory.
         "enable_external_file_cache": False,
     }
     if settings is not None and settings.memory_limit is not None:
@@ -63,7 +63,7 @@ def configure(connection: duckdb.DuckDBPyConnection) -> None:
 def temporary_database(
     settings: EngineSettings | None = None,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a database, and delete it and its folder at the end of the block."""
+    """Open an in-memory database; close it and delete its folder at the end of the block."""
     folder = tempfile.mkdtemp(prefix="deltasql-")
     try:
         connection = connect(folder, settings)
@@ -78,7 +78,7 @@ def temporary_database(
 
 @contextmanager
 def duckdb_errors() -> Iterator[None]:
-    """Raise DuckDB's errors as `TxnLogEngineError`, or `MissingDataFilesError` for a lost file."""
+    """Raise DuckDB's errors as `TxnLogEngineError`; a missing file as `MissingDataFilesError`."""
     require_duckdb()
     import duckdb
 
@@ -102,7 +102,7 @@ def duckdb_errors() -> Iterator[None]:
             help="Check the rights on the file, and the space on the disk.",
         ) from error
     except duckdb.InvalidInputException as error:
-        # SQL functions also raise it for invalid arguments.
+        # DuckDB raises this error for damaged files, but also for invalid function arguments.
         help_ = f"If this names a file, the file is damaged. {DAMAGED_HELP}"
         raise TxnLogEngineError(str(error), engine="duckdb", help=help_) from error
     except duckdb.Error as error:
@@ -110,7 +110,7 @@ def duckdb_errors() -> Iterator[None]:
 
 
 def _file_in(message: str) -> str | None:
-    """Return the local file that a message names, given as a path or as its glob pattern.
+    """Return the local file that a message names; the message has its path or its glob pattern.
 
     >>> _file_in('IO Error: No files found that match the pattern "/lake/a[*].parquet"')
     '/lake/a*.parquet'

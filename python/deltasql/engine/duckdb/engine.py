@@ -1,4 +1,4 @@
-"""The engine that runs in this process: DuckDB, out of core, with Arrow as input and output."""
+"""The engine that runs in this process: DuckDB, with Arrow data as input and output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FEW_FILES = 100
 
 
 class DuckDbEngine:
-    """Runs queries in this process; it connects to DuckDB on first use."""
+    """Runs queries in this process. It connects to DuckDB on first use."""
 
     name = "duckdb"
     dialect = "duckdb"
@@ -60,7 +60,7 @@ class DuckDbEngine:
         self._opened: EngineDatabase | None = None
         self._numbers: Iterator[int | str] = NUMBERS
         self._objects: dict[str, str] = {}
-        """Objects of this engine in DuckDB: name and drop statement, empty for Arrow data."""
+        """Objects of this engine in DuckDB: name to DROP statement; empty for Arrow data."""
         self._unused: deque[tuple[str, str]] = deque()
         """Objects that no relation refers to any more, to be dropped."""
 
@@ -80,13 +80,14 @@ class DuckDbEngine:
         self._unused.clear()
 
     def __del__(self) -> None:
-        """Release the connection of an abandoned transaction or of an unread result."""
+        """Release the connection if a transaction was abandoned or a result was not read."""
         if getattr(self, "_opened", None) is not None and not sys.is_finalizing():
             self.__exit__(None, None, None)
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
-        """Return the live rows of files, with the table's columns in their order."""
-        # DuckDB truncates timestamps with a zone, and INT96, to microseconds.
+        """Return the live rows of files, with the columns in the order of the table."""
+        # DuckDB truncates timestamps with a zone, and INT96 timestamps, to microseconds, so Arrow
+        # reads tables that have nanoseconds.
         by_arrow = has_nanoseconds(files.schema)
         local = [] if by_arrow else [f for f in files.files if f.address.startswith("/")]
         also = (FILE, ROW) if positions else ()
@@ -109,7 +110,7 @@ class DuckDbEngine:
         return DuckDbRelation("\nUNION ALL ".join(queries), columns, tuple(needs))
 
     def rows(self, data: object) -> Relation:
-        """Return data of a user as a relation; a stream is stored, on disk when it is large."""
+        """Return a user's data as a relation; the rows of a stream are stored in a table."""
         if isinstance(data, DuckDbRelation):
             return data
         given = _with_duckdb_types(batches(data))
@@ -125,8 +126,9 @@ class DuckDbEngine:
                 raise
 
         stream = pa.RecordBatchReader.from_batches(given.schema, read())
-        # Pass the C stream: Arrow's threads would read a reader ahead and wait for the GIL, while
-        # the thread that holds it waits for them.
+        # Pass the C stream, not the Python reader, to avoid a deadlock: Arrow's threads would
+        # prefetch from a Python reader. For this they need the GIL, which this thread holds while
+        # it waits for them.
         source = self._register(stream.__arrow_c_stream__())
         try:
             return self._materialize(f"FROM {source.name}", tuple(given.schema.names))
@@ -136,7 +138,7 @@ class DuckDbEngine:
             raise
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> Relation:
-        """Return the result of a query, which is computed when it is read."""
+        """Return the result of a query as a relation; the query runs when the relation is read."""
         used = {
             name: self._with_used_columns(own_relation(each), sql)
             for name, each in relations.items()
@@ -157,12 +159,12 @@ class DuckDbEngine:
         return DuckDbRelation(text, tuple(selected), needs)
 
     def keep(self, relation: Relation) -> Relation:
-        """Compute rows once; large results spill to disk."""
+        """Compute the rows now and store them in a table; large results spill to disk."""
         own = own_relation(relation)
         return own if own.table is not None else self._materialize(own.sql, own.columns)
 
     def numbered(self, relation: Relation, name: str) -> Relation:
-        """Add a column with a unique number for every row; a table uses its rowid."""
+        """Add a column with a unique number for every row: the `rowid` of a table in DuckDB."""
         own = own_relation(relation)
         if own.rows is not None:
             numbers = pa.array(range(len(own.rows)), pa.int64())
@@ -172,7 +174,7 @@ class DuckDbEngine:
         return DuckDbRelation(query, (*own.columns, name), kept.needs)
 
     def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
-        """Add the rank of each key with a window function."""
+        """Add a column with the rank of each key, computed by a window function."""
         return self.query(_rank_query(relation.columns, keys, bits), rows=relation)
 
     def collect(self, relation: Relation) -> pa.Table:
@@ -183,23 +185,26 @@ class DuckDbEngine:
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
         """Return rows as Arrow batches, in bounded memory."""
-        # On its own connection, since a connection has one open result at a time.
+        # Use a separate connection, because a connection can have only one open result.
         cursor = self._cursor(own_relation(relation).needs)
         return _stream(cursor, own_relation(relation), close_after=cursor)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
-        """Write rows as Parquet files with statistics; a commit makes them visible."""
-        # The connection runs no other query until the last row is written.
+        """Write rows as Parquet files with statistics, and return an `add` action for each file."""
+        # No separate connection is needed: no other query runs until the last row is written.
         return write_batches(_stream(self._connection, own_relation(relation)), plan)
 
     def _local_queries(
         self, files: LiveFiles, local: list[LiveFile], needs: list[NamedObject], *, positions: bool
     ) -> Iterator[str]:
-        """Yield queries over files that DuckDB opens itself; `needs` gets the objects they use."""
+        """Yield queries over local files, which DuckDB opens itself.
+
+        The named objects that the queries use are appended to `needs`.
+        """
         whole = [file for file in local if not file.vector]
         deleted = [file for file in local if file.vector]
         groups = [each for some in (whole, deleted) if some for each in files.by_names(some)]
-        # With all files in one list, DuckDB's file index is the position in `files.files`.
+        # If all files are in one list, DuckDB's file index is the position in `files.files`.
         is_single_list = len(whole) == len(files.files) and len(groups) == 1
         files_table = deleted_table = ""
         if files.partition_columns or (positions and not is_single_list):
@@ -240,7 +245,7 @@ class DuckDbEngine:
             )
 
     def _with_used_columns(self, relation: DuckDbRelation, sql: exp.Query) -> DuckDbRelation:
-        """Narrow an Arrow scan to the columns of a query: DuckDB would read all of a stream."""
+        """Narrow an Arrow scan to the columns of a query; otherwise all columns would be read."""
         if relation.scan is None:
             return relation
         named = named_columns(sql)
@@ -262,8 +267,9 @@ class DuckDbEngine:
     def _arrow_relation(self, rows: pa.Table | ArrowScan) -> DuckDbRelation:
         """Return a relation over Arrow data.
 
-        DuckDB pushes comparisons of plain columns down to Arrow, where NaN is not greater than
-        other numbers. It compares computed values itself, so floats are negated twice.
+        DuckDB pushes comparisons of plain columns down to Arrow, which does not treat NaN as
+        greater than all other numbers. DuckDB compares computed values itself. Float columns are
+        therefore negated twice, which makes them computed values.
         """
         source = self._register(rows)
         columns = [
@@ -289,7 +295,7 @@ class DuckDbEngine:
         return source
 
     def _file_list(self, patterns: list[str], needs: list[NamedObject]) -> str:
-        """Return SQL for a list of files: a variable if it is long, which parses faster."""
+        """Return SQL for a list of files; a long list becomes a variable, which parses faster."""
         if len(patterns) <= _FEW_FILES:
             return f"[{', '.join(map(literal, patterns))}]"
         name = f"list_{next(self._numbers)}"
@@ -327,7 +333,7 @@ class DuckDbEngine:
         return self._opened
 
     def _cursor(self, needs: Sequence[NamedObject]) -> duckdb.DuckDBPyConnection:
-        """Open a connection on which these objects exist; tables exist on every connection."""
+        """Open another connection, and define registered Arrow data and variables on it."""
         with duckdb_errors():
             cursor = self._database.cursor()
             for need in needs:
@@ -340,7 +346,7 @@ def _stream(
     relation: DuckDbRelation,
     close_after: AbstractContextManager[object] | None = None,
 ) -> pa.RecordBatchReader:
-    """Return rows as Arrow batches; `close_after` is closed after the last one."""
+    """Return rows as Arrow batches; `close_after` is closed after the last batch."""
     with duckdb_errors():
         reader = connection.execute(relation.sql).to_arrow_reader(BATCH_ROWS)
     schema = delta_types(reader.schema)
@@ -363,7 +369,10 @@ def _with_duckdb_types(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
 
 
 def _define(connection: duckdb.DuckDBPyConnection, named: NamedObject) -> None:
-    """Create registered Arrow data or a variable on a connection; tables exist already."""
+    """Register Arrow data or set a variable on a connection.
+
+    For a table, this does nothing: all connections to an instance see its tables.
+    """
     if not named.drop:
         connection.register(named.name, named.value)
     elif named.value is not None:

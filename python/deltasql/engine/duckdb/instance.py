@@ -1,7 +1,7 @@
 """DuckDB instances that the engines of a process share.
 
-Starting an instance takes longer than a small operation. Each engine has its own connection, and
-drops its tables when it is closed.
+Instances are shared because starting an instance takes longer than a small operation. Each engine
+has its own connection and drops its tables when it is closed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from deltasql.config import EngineSettings
 
-# Reentrant: the garbage collector may close an engine while this thread holds the lock.
+# Reentrant, because the garbage collector may close an engine while this thread holds the lock.
 _lock = threading.RLock()
 NUMBERS = count(1)
-"""Numbers in table names, which must be unique in the process."""
+"""Counter for table names, which must be unique in the process."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,11 +39,11 @@ class _Instance:
     folder: str
     users: int = 0
     idle: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
-    """Released connections, for reuse: the first statement on a new one takes 0.5 ms."""
+    """Released connections, to be reused: the first statement on a new connection takes 0.5 ms."""
 
 
 _instances: dict[tuple[str | None, int | None], _Instance] = {}
-"""Shared instances by settings. A failed one is removed, and closed by its last user."""
+"""Shared instances by settings. A failed instance is removed, and its last user closes it."""
 
 
 @dataclass(slots=True)
@@ -55,15 +55,15 @@ class EngineDatabase:
     _process: int = field(default_factory=os.getpid, repr=False)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Open another connection, since a connection has one open result at a time."""
+        """Open another connection, because a connection can have only one open result."""
         cursor = self.connection.cursor()
         configure(cursor)
         return cursor
 
     def release(self, objects: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Drop the objects of an engine, and return the connection.
+        """Drop the objects of an engine, and release its connection for reuse.
 
-        `objects` maps a name to the statement that drops it; empty for registered Arrow data.
+        `objects` maps names to DROP statements. The statement is empty for registered Arrow data.
         """
         import duckdb
 
@@ -93,7 +93,10 @@ class EngineDatabase:
 
 
 def open_database(settings: EngineSettings) -> EngineDatabase:
-    """Return a connection to the shared instance with these settings; start it if needed."""
+    """Return a connection to the shared instance with these settings.
+
+    The instance is started if there is none.
+    """
     require_duckdb()
     import duckdb
 
@@ -109,18 +112,18 @@ def open_database(settings: EngineSettings) -> EngineDatabase:
 
 
 def open_sandbox(settings: EngineSettings, folders: Sequence[str]) -> EngineDatabase:
-    """Start an instance that is not shared and that opens files only in these folders."""
+    """Start a private instance, which can open files only in these folders."""
     with duckdb_errors():
         instance = _start(settings)
         allowed = ", ".join(map(literal, folders))
         instance.root.execute(f"SET GLOBAL allowed_directories = [{allowed}]")
-        # It cannot be enabled again. Spilling to the temporary folder is still allowed.
+        # A query cannot enable access again. DuckDB can still spill to the temporary folder.
         instance.root.execute("SET GLOBAL enable_external_access = false")
         return _borrow(instance)
 
 
 def _start(settings: EngineSettings) -> _Instance:
-    # DuckDB would create a folder that every user of the machine can read.
+    # Create the folder here: every user of the machine could read a folder that DuckDB creates.
     folder = tempfile.mkdtemp(prefix="deltasql-")
     try:
         root = connect(folder, settings)
@@ -162,7 +165,7 @@ def _close(instance: _Instance) -> None:
 
 
 def _forget_inherited() -> None:
-    """Drop the instances of the parent process in a forked child."""
+    """In a forked child, forget the instances of the parent process without closing them."""
     global _lock
     _lock = threading.RLock()  # a thread of the parent may hold the old one
     for instance in _instances.values():
@@ -172,10 +175,11 @@ def _forget_inherited() -> None:
 
 
 def _never_destroy(connection: duckdb.DuckDBPyConnection) -> None:
-    # Closing it would wait for threads that only the parent has, so leak a reference.
+    # Closing the connection would wait for threads that exist only in the parent process. Leak a
+    # reference, so that Python never closes it.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 atexit.register(close_idle)
-# A forked child does not have DuckDB's threads and would wait for them when it exits.
+# A forked child does not have DuckDB's threads, and would wait for them forever when it exits.
 os.register_at_fork(before=close_idle, after_in_child=_forget_inherited)

@@ -1,4 +1,4 @@
-"""A relation of DuckDB: a query, and the named objects that it needs."""
+"""A relation of the DuckDB engine: a query, and the named objects that the query uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class NamedObject:
     """A table, registered Arrow data or a variable in DuckDB.
 
-    Once no relation refers to it, it queues itself for the engine to drop.
+    When no relation refers to the object any more, it adds itself to the engine's queue of objects
+    to drop.
     """
 
     __slots__ = ("_unused", "drop", "name", "value")
@@ -25,12 +26,12 @@ class NamedObject:
     def __init__(
         self, name: str, unused: deque[tuple[str, str]], *, drop: str = "", value: Any = None
     ) -> None:
-        """`drop` is the statement that removes it; empty for registered Arrow data."""
+        """`drop` is the statement that drops the object; empty for registered Arrow data."""
         self.name, self.drop, self.value = name, drop, value
         self._unused = unused
 
     def __del__(self) -> None:
-        # Queue only: this may run in any thread, during a query.
+        # Do not drop the object here: this may run in any thread, even during a query.
         self._unused.append((self.name, self.drop))
 
 
@@ -44,12 +45,12 @@ class DuckDbRelation:
     table: str | None = None
     """The table that holds exactly these rows, if there is one."""
     scan: ArrowScan | None = field(default=None, repr=False)
-    """The scan that reads all of its rows, when Arrow reads the files."""
+    """The Arrow scan that provides the rows, if DuckDB reads none of the files itself."""
     rows: pa.Table | None = field(default=None, repr=False)
-    """The rows, when they are in memory."""
+    """The rows, if they are in memory."""
 
 
 def own_relation(relation: Relation) -> DuckDbRelation:
-    """Return a relation with the type that this engine knows it has."""
+    """Narrow the type of a relation to `DuckDbRelation`; fail for a relation of another engine."""
     assert isinstance(relation, DuckDbRelation), "the relation belongs to another engine"
     return relation

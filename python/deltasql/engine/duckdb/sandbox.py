@@ -1,7 +1,7 @@
-"""Run a user's SQL query in a DuckDB of its own that opens only the files of the queried tables.
+"""Run a user's SQL query in a private DuckDB instance, restricted to the queried tables.
 
-DuckDB itself refuses other files, the network and extensions. Statements other than queries are
-refused earlier, by `deltasql.model.predicates.query_text`.
+DuckDB itself denies access to other files, to the network and to extensions. Statements other than
+queries are rejected earlier, by `deltasql.model.predicates.query_text`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DuckDbSandbox(DuckDbEngine):
 
     def __init__(self, config: Config, files: Sequence[LiveFiles]) -> None:
         super().__init__(config)
-        # Names that a query cannot guess: a CTE of the same name would replace a relation.
+        # Use names that a query cannot guess: a CTE with the same name would hide a relation.
         secret = uuid.uuid4().hex
         self._numbers = (f"{secret}_{number}" for number in count(1))
         self._folders = sorted({folder for each in files for folder in _folders(each)})
@@ -64,7 +64,10 @@ class DuckDbSandbox(DuckDbEngine):
         timeout: float | None = None,
         batch_rows: int | None = None,
     ) -> pa.RecordBatchReader:
-        """Return the result, computed while it is read; a query is interrupted after `timeout`."""
+        """Return the result, which is computed while it is read.
+
+        The query is interrupted when it has run for more than `timeout` seconds.
+        """
         deadline = _Deadline(timeout)
         used = {
             name: self._with_used_columns(own_relation(each), sql)
@@ -100,7 +103,7 @@ class DuckDbSandbox(DuckDbEngine):
 
 
 class _Deadline:
-    """A time limit for computing a result, without the time that its reader takes in between."""
+    """A time limit for computing a result. The time between two reads does not count."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -108,7 +111,7 @@ class _Deadline:
 
     @contextmanager
     def interrupts(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Interrupt the cursor if the block runs past the limit."""
+        """Interrupt the cursor's query if the time limit passes within the block."""
         if self._left is None:
             yield
             return
@@ -137,7 +140,7 @@ class _Deadline:
 
 @contextmanager
 def _short_errors() -> Iterator[None]:
-    """Raise DuckDB's errors without its excerpt of the query, which is not what the user wrote."""
+    """Raise DuckDB's errors without their excerpt of the generated query."""
     require_duckdb()
     import duckdb
 
@@ -160,12 +163,12 @@ def _folders(files: LiveFiles) -> Iterator[str]:
             inside = file.address.startswith(root)
             found.add(root if inside else f"{PurePosixPath(file.address).parent}/")
     for folder in found:
-        # DuckDB checks the patterns that it gets, before the files that they match.
+        # DuckDB checks access for the glob pattern itself, before it expands the pattern.
         yield from {folder, as_pattern(folder)}
 
 
 def _renamed(node: exp.Expression, names: dict[str, str]) -> exp.Expression:
-    """Return a table node under its new name, with the old name as its alias.
+    """Rename a table node, and keep the old name as its alias.
 
     Other nodes, and tables that are not in `names`, are returned unchanged.
     """

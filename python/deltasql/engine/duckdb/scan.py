@@ -1,8 +1,8 @@
-"""Generate the SQL with which DuckDB reads the files of a table.
+"""Generate the SQL that DuckDB runs to read the files of a table.
 
-The schema comes from the log and never from the files. Columns are read under their physical names
-with the types of the table. A column that a file lacks is null; a dropped column is not read. The
-query restores the logical names, also inside structs, arrays and maps.
+The schema comes from the log, never from the files. Columns are read under their physical names
+with the types of the table. If a file lacks a column, its values are null. Dropped columns are not
+read. The query restores the logical names, also inside structs, arrays and maps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TYPES = {
     "date": "DATE",
     "timestamp": "TIMESTAMP WITH TIME ZONE",
     "timestamp_ntz": "TIMESTAMP",
-    # DuckDB has no nanoseconds with a zone: these are in UTC.
+    # DuckDB has no nanosecond type with a zone, so these values have no zone and are in UTC.
     "timestamp_nanos": "TIMESTAMP_NS",
     "timestamp_nanos_ntz": "TIMESTAMP_NS",
     "void": "INTEGER",  # how Parquet stores a column that is always null
@@ -42,7 +42,7 @@ _GLOB = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What a query needs to know about a table in addition to its files."""
+    """What `files_query` needs to know about a table in addition to its files."""
 
     schema: StructType
     partition_columns: Sequence[str]
@@ -64,9 +64,10 @@ def files_query(
 ) -> str:
     """Return the SELECT over files that have the same column names and types.
 
-    `files` is SQL for a list of glob patterns. `naive` are the physical paths of timestamps that
-    the files store without a zone. `also` are additional columns, of `r` (rows) or `p` (the files
-    table). `rows` is the number of rows for the planner, which would assume 1,000 per file.
+    `files` is SQL for a list of glob patterns. `naive` are the physical paths of timestamp columns
+    that the files store without a zone. `also` are additional expressions to select, from `r` (the
+    rows) or `p` (the files table). `rows` is the expected number of rows. Without it, DuckDB's
+    planner assumes 1,000 rows per file.
     """
     mode = shape.column_mapping_mode
     columns = _Columns(mode, naive)
@@ -78,7 +79,7 @@ def files_query(
             value = f"p.p{partitions[column.name]}"
         else:
             path = (column.physical_name(mode),)
-            # Generated names, since a column may be called `filename`.
+            # Use generated names: a column may be called `filename`, like DuckDB's virtual column.
             name = f"c{len(read)}"
             try:
                 kind = literal(columns.type(column.type, path))
@@ -109,7 +110,7 @@ def files_query(
 
 
 def empty_query(schema: StructType, also: Sequence[str] = ()) -> str:
-    """Return a SELECT of no rows with the columns of a table, and more BIGINT columns."""
+    """Return a SELECT without rows: the columns of a table, and BIGINT columns named in `also`."""
     columns = [
         f"CAST(NULL AS {duckdb_type(f.type)}) AS {identifier(f.name)}" for f in schema.fields
     ]
@@ -145,7 +146,7 @@ def literal(text: str) -> str:
 
 
 def as_pattern(address: str) -> str:
-    """Return the glob pattern that matches exactly one file, since DuckDB expands file names.
+    """Escape a path as a glob pattern that matches only this file: DuckDB expands file names.
 
     >>> as_pattern("/lake/a*[1].parquet")
     '/lake/a[*][[]1].parquet'
@@ -162,7 +163,7 @@ def as_pattern(address: str) -> str:
 
 
 class _Columns:
-    """Generates the types to read from a group of files and the values of the table."""
+    """Generates the types to read from a group of files, and SQL for the values of the table."""
 
     def __init__(self, mode: str | None, naive: Set[ColumnPath]) -> None:
         self._mode, self._naive = mode, naive
@@ -192,7 +193,10 @@ class _Columns:
         return "TIMESTAMP" if path in self._naive else _TYPES[data_type]
 
     def value(self, data_type: DataType, path: ColumnPath, read: str, depth: int = 0) -> str:
-        """Return SQL for the value of the table; `read` itself if nothing has to change."""
+        """Return SQL that converts the value `read` from a file to the value of the table.
+
+        If nothing has to change, this is `read` itself.
+        """
         if isinstance(data_type, StructType):
             return self._struct(data_type, path, read, depth)
         item = f"x{depth}"
@@ -206,7 +210,7 @@ class _Columns:
                 return read
             entry = f"{{'key': {key}, 'value': {value}}}"
             return f"map_from_entries(list_transform(map_entries({read}), lambda {item}: {entry}))"
-        # A timestamp without a zone is in UTC; a cast would treat it as local time.
+        # A timestamp without a zone is in UTC, but a cast would treat it as local time.
         return f"make_timestamptz(epoch_us({read}))" if path in self._naive else read
 
     def _struct(self, data_type: StructType, path: ColumnPath, read: str, depth: int) -> str:

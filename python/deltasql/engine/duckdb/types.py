@@ -1,4 +1,4 @@
-"""Convert between the Arrow types of DuckDB and of Delta."""
+"""Convert between the Arrow types that DuckDB uses and the Arrow types of Delta tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from deltasql.engine.inputs import map_leaf_types
 
 
 def delta_types(schema: pa.Schema) -> pa.Schema:
-    """Return the Arrow schema of Delta: lists and maps have their names of inner fields.
+    """Return the schema with Delta's names for the inner fields of lists and maps.
 
     >>> delta_types(pa.schema([("a", pa.list_(pa.field("l", pa.int64())))])).field("a").type
     ListType(list<element: int64>)
@@ -17,10 +17,10 @@ def delta_types(schema: pa.Schema) -> pa.Schema:
 
 
 def duckdb_types(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with which DuckDB imports rows without loss.
+    """Return a schema of types that DuckDB imports without loss.
 
-    Timestamps with nanoseconds lose their zone, with which DuckDB would truncate them to
-    microseconds. They are then in UTC.
+    Timestamps with nanoseconds become timestamps without a zone, in UTC, because DuckDB truncates
+    timestamps with a zone to microseconds.
 
     >>> duckdb_types(pa.schema([("at", pa.timestamp("ns", "UTC"))])).field("at").type
     TimestampType(timestamp[ns])

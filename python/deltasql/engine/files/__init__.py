@@ -1,1 +1,1 @@
-"""Live data files: addresses, partition values, deletion vectors, and reading with Arrow."""
+"""Live data files: paths, partition values, deletion vectors, and reading with Arrow."""

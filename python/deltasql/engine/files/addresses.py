@@ -1,4 +1,4 @@
-"""Resolve the path of a data file in the log to a file path or URL."""
+"""Resolve the path of a data file in the log to a decoded file path or URL (an "address")."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def data_address(location: str, path: str) -> str:
 
 
 def data_addresses(location: str, paths: Sequence[str]) -> list[str]:
-    """Return the decoded path or URL of each file; fast for paths that need no decoding.
+    """Return the decoded path or URL of each file, faster than `data_address` for plain paths.
 
     >>> data_addresses("/lake/sales", ["part-1.parquet", "part%202.parquet"])
     ['/lake/sales/part-1.parquet', '/lake/sales/part 2.parquet']
@@ -47,7 +47,7 @@ def data_addresses(location: str, paths: Sequence[str]) -> list[str]:
 
 
 def address_url(address: str) -> str:
-    """Return an address as a percent-encoded URL.
+    """Return a decoded path or URL as a percent-encoded URL.
 
     >>> address_url("/lake/day=1%2F2/a b.parquet"), address_url("s3://lake/a b")
     ('file:///lake/day=1%252F2/a%20b.parquet', 's3://lake/a%20b')
@@ -68,7 +68,10 @@ def root_address(location: str) -> str:
 
 
 def storage_of(location: str, path: str, settings: StorageSettings) -> tuple[Storage, str]:
-    """Return the storage and the name of a file in the log, which may be outside its table."""
+    """Return the storage of a file in the log, and the file's name in that storage.
+
+    The file may be outside the table's location.
+    """
     if not is_absolute(path):
         return open_storage(location, settings), data_name(parse_location(location), path)
     resolved = _resolve(location, path)

@@ -1,7 +1,8 @@
-"""Read files with Arrow that DuckDB cannot read itself, as a stream that can be read repeatedly.
+"""Read files with Arrow: files in object stores, and files of tables with nanoseconds.
 
-DuckDB needs an extension for object stores, which would have to be downloaded and configured with
-the credentials that our storage already has. It also truncates nanoseconds, which Arrow reads.
+DuckDB does not read these files itself. For object stores, it needs an extension, which would have
+to be downloaded and configured with the credentials that our storage already has. It also truncates
+nanoseconds.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 65_536
 _FILES_AT_ONCE = 4
-_QUEUE_SIZE = 2  # batches that a reader may be ahead
+_QUEUE_SIZE = 2  # batches that a thread may read ahead
 _END = object()
 
 _Source = TypeVar("_Source")
@@ -47,7 +48,10 @@ _Item = TypeVar("_Item")
 
 
 class ArrowScan:
-    """The live rows of files, with the columns of their table, as an Arrow C stream."""
+    """The live rows of files, with the columns of their table, as an Arrow C stream.
+
+    Each call of `__arrow_c_stream__` reads the files again.
+    """
 
     def __init__(
         self,
@@ -58,9 +62,9 @@ class ArrowScan:
         only: Collection[str] | None = None,
         also_local: bool = False,
     ) -> None:
-        """`only` names the columns to read; None is all of them.
+        """`only` names the columns to read; None means all columns.
 
-        Without `also_local`, files on the local disk are skipped.
+        Without `also_local`, files on the local disk are skipped, because DuckDB reads them.
         """
         self._files, self._settings = files, settings
         self._also_local = also_local
@@ -109,7 +113,8 @@ class ArrowScan:
         deleted = self._files.deleted([file])["row_number"] if file.vector else None
         storage, name = storage_of(self._files.location, file.path, self._settings)
         start = 0
-        # INT96 timestamps default to nanoseconds, which overflow for Delta's first and last years.
+        # Arrow reads INT96 timestamps as nanoseconds by default, whose range (1677 to 2262) is
+        # smaller than that of Delta's timestamps.
         unit = "ns" if has_nanoseconds(self._files.schema) else "us"
         with (
             read_errors(file.path, self._files.location),
@@ -162,13 +167,13 @@ def _logical(array: pa.Array, field: StructField, mode: str | None) -> pa.Array:
 
 
 def _converted(array: pa.Array, data_type: DataType, kind: pa.DataType, mode: str | None) -> Any:
-    """Convert an array of a file to the names and types of the table."""
+    """Convert an array from a file to the names and types of the table."""
     if pa.types.is_null(kind):
         return as_void(array, kind)
     if pa.types.is_null(array.type) or not isinstance(data_type, StructType | ArrayType | MapType):
         if array.type == kind:
             return array
-        # Nanoseconds overflow for the first and last years of microseconds.
+        # Check the cast to nanoseconds: their range is smaller than that of microseconds.
         is_finer = pa.types.is_timestamp(kind) and kind.unit == "ns"
         return array.cast(kind, safe=is_finer)
     if isinstance(data_type, StructType):
@@ -217,7 +222,7 @@ def _read_concurrently(
                 if stopped.is_set():
                     return
             items.put(_END)
-        except BaseException as error:  # the consumer raises it
+        except BaseException as error:  # the thread that consumes the items raises the error
             items.put(_Failure(error))
 
     for _ in range(threads):

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 16
 _CHUNK = 64  # files that one thread looks up at a time
-# From this many files in an object store, one listing needs fewer requests than a lookup each.
+# For at least this many files in an object store, list the folder: a listing needs fewer requests
+# than one lookup per file.
 _LISTED_FROM = 2000
 
 
@@ -34,10 +35,10 @@ def missing_files(location: str, files: pa.Table, settings: StorageSettings) -> 
 
 
 class FileSizes:
-    """Looks up the sizes of a table's files, also of files in folders of other tables.
+    """Looks up the sizes of a table's files, including files in folders of other tables.
 
-    The files of one folder are looked up together. An object store with many of them is listed
-    once, and the listing is used for later lookups.
+    The files of one folder are looked up together. If there are many of them in an object store,
+    the folder is listed once, and later lookups use the listing.
     """
 
     def __init__(self, location: str, settings: StorageSettings) -> None:
@@ -46,12 +47,15 @@ class FileSizes:
         self._folders: dict[str, _Folder] = {}
 
     def missing(self, files: pa.Table) -> list[str]:
-        """Return the paths of listed files that are missing."""
+        """Return the paths of listed files for which `of` returns None."""
         paths = files["path"].to_pylist()
         return [path for path, size in zip(paths, self.of(files), strict=True) if size is None]
 
     def of(self, files: pa.Table, meter: Meter | None = None) -> list[int | None]:
-        """Return the size of each listed file; None if it or its deletion vector is missing."""
+        """Return the size of each listed file.
+
+        The size is None if the file or its deletion vector is missing.
+        """
         paths = files["path"].to_pylist()
         vectors = [_vector_path(text) for text in files["deletion_vector"].to_pylist()]
         wanted = {*paths, *(each for each in vectors if each is not None)}
@@ -74,7 +78,8 @@ class FileSizes:
     def _locate(self, path: str) -> tuple[_Folder, str]:
         if not is_absolute(path):
             return self._folder("", self._own), self._own.data_name(path)
-        # A shallow clone has files of another table: take its partition folders as one folder.
+        # The file belongs to another table, as in a shallow clone. Remove the partition folders
+        # (`day=…`) from the path, so that all files of that table share one folder and one listing.
         parts = path.split("/")
         depth = len(parts) - 1
         while depth > 1 and "=" in parts[depth - 1]:
@@ -91,12 +96,12 @@ class FileSizes:
 
 
 class _Folder:
-    """One folder, with its listing if it was listed."""
+    """One folder, and its listing if the folder was listed."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._is_local = parse_location(storage.location).is_local
-        # Only hashes are kept: the names of a million files take too much memory.
+        # Size by hash of the file name. The names of a million files would take too much memory.
         self._listed: dict[int, int] | None = None
 
     def sizes(self, names: list[str], pool: ThreadPoolExecutor) -> Iterator[int | None]:

@@ -1,6 +1,6 @@
-"""The live files of a table with what an engine needs to read them.
+"""The live files of a table, with what an engine needs to read them.
 
-That is their addresses, partition values and deleted rows.
+This is the path or URL, the partition values and the deleted rows of each file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LiveFile:
 
 
 class LiveFiles:
-    """Files of one table at one version, with the schema and column mapping to read them by."""
+    """Files of one table at one version, with the schema and column mapping for reading them."""
 
     def __init__(
         self, location: str, metadata: Metadata, listed: pa.Table, settings: StorageSettings
@@ -63,7 +63,7 @@ class LiveFiles:
 
     @cached_property
     def files(self) -> list[LiveFile]:
-        """The files as objects; for many files, `listed` is much cheaper to process."""
+        """The files as Python objects. If there are many files, use `listed`, which is faster."""
         listed, known = self.listed, self.listed.column_names
         columns: list[list[Any]] = [
             listed[name].to_pylist() if name in known else [None] * listed.num_rows
@@ -111,10 +111,10 @@ class LiveFiles:
         return bool(pc.any(self.have_vectors).as_py())
 
     def by_names(self, files: Sequence[LiveFile]) -> list[tuple[StructType, list[LiveFile]]]:
-        """Group files by the names of their columns, and return each group with its schema.
+        """Group files by their column names, and return each group with the schema to read it.
 
-        There is one group with the schema of the table, unless columns are mapped by id: then only
-        the footer of a file has the field ids of its columns.
+        Usually there is one group, with the schema of the table. If columns are mapped by id, the
+        names can differ between files, so the field ids in each file's footer are read.
         """
         if self.column_mapping_mode != "id":
             return [(self.schema, list(files))]
@@ -164,7 +164,7 @@ class LiveFiles:
         return columns
 
     def deleted(self, files: Collection[LiveFile]) -> pa.Table:
-        """Return the deleted rows of files as (filename, row_number)."""
+        """Return the deleted rows of files as a table with the columns filename and row_number."""
         import pyarrow as pa
 
         contents: dict[str, bytes] = {}

@@ -32,9 +32,10 @@ def has_void(kind: pa.DataType) -> bool:
 
 
 def as_void(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast the parts of an array to null where `kind` is null; other parts are unchanged.
+    """Cast those parts of an array to Arrow's null type that have this type in `kind`.
 
-    Engines have no null type and return integers for it, which Arrow does not cast to null.
+    Other parts are unchanged. Engines have no null type and return integers instead, which Arrow
+    itself does not cast to null.
 
     Raises:
         pa.ArrowNotImplementedError: A value is not null where its type is null.
@@ -73,13 +74,13 @@ def cast_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = []
     for column, field in zip(rows.columns, schema, strict=True):
         found = void_column(column, field.type) if has_void(field.type) else column
-        # Arrow returns an invalid array when it casts a list of null type to the same type.
+        # Skip a cast to the same type: for a list of null type, Arrow returns an invalid array.
         columns.append(found if found.type == field.type else found.cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def void_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Apply `as_void` to a column."""
+    """Apply `as_void` to each chunk of a column."""
     chunks = [as_void(chunk, kind) for chunk in column.chunks]
     return pa.chunked_array(chunks, chunks[0].type if chunks else kind)
 

@@ -1,4 +1,4 @@
-"""Write the data files of one partition: a new file begins when one is full."""
+"""Write the data files of one partition; when a file is full, a new one is started."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from deltasql.engine.parquet.file_shape import FileShape
     from deltasql.engine.parquet.options import ParquetOptions
 
-_FULL = 0.95  # of the target size: the rest would be a very small row group
-_SMALL = 64 * 1024  # bytes of rows up to which a file is opened with `small`
-_FEWEST_ROWS = 1024  # in a row group that is cut to meet the target size
+_FULL = 0.95  # share of the target size; filling the rest would add a very small row group
+_SMALL = 64 * 1024  # up to this many bytes of rows, a file is opened with `small`
+_FEWEST_ROWS = 1024  # minimum rows of a row group that is cut to meet the target size
 
 
 class OpenFile:
-    """The file for rows of one partition; it is created when the first rows arrive."""
+    """The open file for rows of one partition. It is created when the first rows are written."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class OpenFile:
         self._writer: Any = None
         self._statistics: Statistics | None = None
         self._bytes_per_byte = 1.0
-        """Bytes in the file per byte in memory; measured from each row group."""
+        """Bytes in the file per byte in memory, as measured for the latest row group."""
         self.name = new_name(plan, options, self._values)
         self.has_filled_one = False
         """Whether the rows have filled at least one file."""
@@ -73,16 +73,17 @@ class OpenFile:
             raise
 
     def discard(self) -> None:
-        """Abort the open file, which never becomes visible.
+        """Abort the open file, so that it never becomes visible.
 
-        The storage may replace the current error with a more specific one, such as a full disk;
-        that error is raised.
+        The storage may replace the current error with a more specific one, such as a full disk. In
+        that case, the more specific error is raised.
         """
         if self._context is not None:
             kind, error, traceback = sys.exc_info()
             failed = error if error is not None else RuntimeError("the file was discarded")
             context, self._context, self._writer = self._context, None, None
-            # Leave the context of the file with the current error, so that the storage sees it.
+            # Call `__exit__` with the current error: the storage then discards the file, and may
+            # raise a more specific error.
             try:
                 context.__exit__(kind or type(failed), failed, traceback)
             except type(failed) as raised:
@@ -92,7 +93,7 @@ class OpenFile:
     def _write_rows(self, rows: pa.Table) -> list[AddFile]:
         done = []
         stored = self._shape.store(rows)
-        # A few rows do not predict the size of later ones: the file is mostly its footer.
+        # Do not estimate from a few rows: metadata takes most of the space in their row group.
         size = stored.nbytes if stored.num_rows > _FEWEST_ROWS else 0
         start = 0
         while start < stored.num_rows:
@@ -151,13 +152,13 @@ class OpenFile:
 
 
 def new_name(plan: WritePlan, options: ParquetOptions, partition: Mapping[str, str | None]) -> str:
-    """Return a unique file name."""
+    """Return a unique file name in the folder of a partition."""
     folder = f"{plan.folder}{partition_folder(partition)}"
     return f"{folder}part-00000-{uuid.uuid4()}-c000{options.suffix}"
 
 
 def has_tight_bounds(plan: WritePlan) -> bool:
-    """Return whether statistics say that their bounds are tight: with deletion vectors."""
+    """Return whether statistics get `tightBounds`: only if the table has deletion vectors."""
     return plan.configuration.get("delta.enableDeletionVectors") == "true"
 
 

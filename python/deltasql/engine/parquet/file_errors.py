@@ -1,4 +1,4 @@
-"""Errors for a missing or damaged data file: they name the file and say what to do."""
+"""Errors for a missing or damaged data file, which name the file and say what to do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MISSING_HELP = (
 
 @contextmanager
 def read_errors(path: str, location: str) -> Iterator[None]:
-    """Raise errors of Arrow and the operating system about a file as ours."""
+    """Convert errors that Arrow and the operating system raise about a file to our own."""
     import pyarrow as pa
 
     try:
@@ -37,7 +37,7 @@ def read_errors(path: str, location: str) -> Iterator[None]:
 
 
 def missing_file(path: str, location: str | None, what: str = "data file") -> MissingDataFilesError:
-    """Return the error for a file that a table refers to and that does not exist."""
+    """Return the error for a missing file that a table refers to."""
     owner = "" if location is None else f" of the table at {location}"
     return MissingDataFilesError(
         f"the {what} {path}{owner} is missing",

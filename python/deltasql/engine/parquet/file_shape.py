@@ -1,4 +1,4 @@
-"""The shape of a table's data files: Arrow types, physical names, and columns with statistics."""
+"""The layout of a table's data files: Arrow types, physical names, columns with statistics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CHANGE_FIELD = StructField(CHANGE_TYPE, "string")
 
 @dataclass(frozen=True, slots=True)
 class FileShape:
-    """How rows of a table are stored in a file."""
+    """The layout of a table's data files."""
 
     table: pa.Schema
     """All columns except void ones, under logical names; nested fields are nullable."""
@@ -47,12 +47,12 @@ class FileShape:
     """The physical names of the partition columns."""
     indexed: Indexed
     required: tuple[pa.Field, ...]
-    """Columns that are not nullable or have a field that is not."""
+    """Columns that are not nullable, or that have a field that is not nullable."""
     void: tuple[pa.Field, ...] = ()
     """Columns that are void or have a void field."""
 
     def conform(self, rows: pa.Table) -> pa.Table:
-        """Return rows with exactly the columns and types of the table."""
+        """Cast rows to the columns and types of the table; raise if they do not fit."""
         schema, given = self.table, rows.schema
         if given.equals(schema, check_metadata=True):
             return self._checked(rows)
@@ -69,7 +69,7 @@ class FileShape:
         return self._checked(pa.Table.from_arrays(columns, schema=schema))
 
     def _with_void(self, rows: pa.Table) -> pa.Table:
-        """Return rows with Arrow's null type for void columns, where engines return integers."""
+        """Cast void columns, which engines return as integers, to Arrow's null type."""
         for field in self.void:
             index = rows.schema.get_field_index(field.name)
             if index >= 0:
@@ -85,7 +85,7 @@ class FileShape:
         return rows
 
     def store(self, rows: pa.Table) -> pa.Table:
-        """Return rows without partition columns in the schema of the file."""
+        """Convert rows, without partition columns, to the schema of the file."""
         columns = [
             column if column.type.equals(field.type) else _viewed(column, field.type)
             for column, field in zip(rows.columns, self.stored, strict=True)
@@ -94,7 +94,7 @@ class FileShape:
 
 
 def file_shape(plan: WritePlan) -> FileShape:
-    """Return the shape of the files that a plan writes."""
+    """Return the layout of the files that a plan writes."""
     configuration = tuple(
         (key, value)
         for key, value in plan.configuration.items()
@@ -159,7 +159,10 @@ def _stored_type(arrow: pa.DataType, data_type: DataType, mode: str | None) -> p
 
 
 def _loose(kind: pa.DataType) -> pa.DataType:
-    """Return a type with nullable fields: a cast would fail before we report the column."""
+    """Return a type in which all fields are nullable.
+
+    A cast to a field that is not nullable would fail before `_check_nulls` can name the field.
+    """
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(member.name, _loose(member.type)) for member in kind])
     if pa.types.is_list(kind):
@@ -187,7 +190,7 @@ def _indexed(
 def _as_type(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type.equals(field.type):
         return column
-    # Truncate nanoseconds to the microseconds of Delta.
+    # If the table has microseconds, truncate nanoseconds.
     options = pc.CastOptions(field.type, allow_time_truncate=True)
     try:
         return pc.cast(plain_layout(column), options=options)

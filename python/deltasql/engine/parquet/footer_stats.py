@@ -20,7 +20,7 @@ _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds":
 
 
 def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:
-    """Combine the statistics of the row groups; a value that one of them lacks is left out.
+    """Combine the statistics of the row groups; omit a value that a row group does not have.
 
     >>> import io
     >>> from deltasql.engine.parquet.file_shape import FileShape
@@ -40,7 +40,7 @@ def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:
         number = numbers.get(".".join(path))
         parts = [] if number is None else [group.column(number).statistics for group in groups]
         if parts and all(part is not None and part.has_null_count for part in parts):
-            # A row group with only nulls has no bounds and needs none.
+            # A row group of a column with only nulls has no bounds, and none are needed.
             bounded = [part for part in parts if part.has_min_max]
             known = all(part.has_min_max or not part.num_values for part in parts)
             bounds = _bounds(bounded, kind) if known and bounded else None
@@ -49,7 +49,7 @@ def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:
 
 
 def _column_numbers(footer: pq.FileMetaData) -> dict[str, int]:
-    """Return column numbers by dotted path; a path that two columns share is left out."""
+    """Return column numbers by dotted path; paths that are not unique are omitted."""
     found: dict[str, int] = {}
     shared = set()
     for number in range(footer.num_columns):
@@ -63,7 +63,7 @@ def _column_numbers(footer: pq.FileMetaData) -> dict[str, int]:
 def _leaves(
     indexed: Indexed, members: Any, path: Path = ()
 ) -> Iterator[tuple[Path, pa.DataType | None]]:
-    """Yield the paths of columns with statistics, with their types; None for lists and maps."""
+    """Yield the path and the type of each column with statistics; None for lists and maps."""
     kinds = {member.name: member.type for member in members}
     for name, below in indexed.items():
         if below is not None:
@@ -75,10 +75,10 @@ def _leaves(
 def _bounds(parts: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     if pa.types.is_timestamp(kind):
         return _timestamp_bounds(parts, 1 if kind.unit == "ns" else 1_000)
-    if pa.types.is_temporal(kind):  # as numbers, since Python's dates end in the year 9999
+    if pa.types.is_temporal(kind):  # as numbers, because Python's dates end in the year 9999
         return min(part.min_raw for part in parts), max(part.max_raw for part in parts)
     low = min(part.min for part in parts)
-    # Footers ignore NaN, which sorts above all numbers: the maximum is unknown.
+    # The maximum of floats is unknown: footers ignore NaN, which sorts above all numbers.
     has_maximum = not pa.types.is_floating(kind)
     return low, max(part.max for part in parts) if has_maximum else None
 

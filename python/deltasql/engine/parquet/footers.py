@@ -1,4 +1,4 @@
-"""Facts that only a Parquet footer has: column names by field id, timestamps without a zone."""
+"""What only a Parquet footer contains: column names by field id, timestamps without a zone."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _FIELD_ID = b"PARQUET:field_id"
 def named_as_in_file(schema: StructType, stored: pa.Schema, path: str) -> StructType:
     """Return the schema of a table whose columns are mapped by id, with the names of one file.
 
-    `stored` is the file's own schema. Its names become the physical names of the result, so the
-    file can be read by name. A column that the file lacks gets a name that is not in the file, so
-    it reads as null.
+    `stored` is the schema of the file. Its names become the physical names in the result, so that
+    the file can be read by name. A column that the file lacks gets a name that does not occur in
+    the file, so that the column is read as null.
     """
     if not any(_field_id(field) for field in stored):
         raise TxnLogEngineError(
@@ -110,7 +110,7 @@ def has_timestamps(data_type: DataType) -> bool:
 def naive_timestamps(file: Any, schema: StructType, mode: str | None) -> set[ColumnPath]:
     """Return the physical paths of `timestamp` columns that a file stores without a zone.
 
-    INT96 timestamps, as old writers and Spark use them, have no zone; in Delta they are in UTC.
+    INT96 timestamps, which old writers and Spark write, have no zone. In Delta they are in UTC.
     """
     import pyarrow.parquet as pq
 
@@ -134,14 +134,17 @@ def _is_naive(column: Any) -> bool:
 def _timestamps_at(
     data_type: DataType, rest: str, mode: str | None, path: ColumnPath
 ) -> Iterator[ColumnPath]:
-    """Resolve a dotted Parquet path in a type; a name may contain dots."""
+    """Yield the physical paths of timestamps that a dotted Parquet path may refer to.
+
+    A path can be ambiguous, because a name may contain dots.
+    """
     if isinstance(data_type, StructType):
         for member in data_type.fields:
             name = member.physical_name(mode)
             if rest == name or rest.startswith(f"{name}."):
                 yield from _timestamps_at(member.type, rest[len(name) + 1 :], mode, (*path, name))
     elif isinstance(data_type, ArrayType):
-        # Writers nest one or two groups between a list and its elements.
+        # Depending on the writer, there are one or two path steps between a list and its elements.
         inner = rest.partition(".")[2]
         for below in {inner, inner.partition(".")[2]}:
             yield from _timestamps_at(data_type.element_type, below, mode, (*path, "element"))

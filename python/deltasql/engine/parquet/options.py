@@ -1,4 +1,4 @@
-"""Parquet writer options: from the caller, else from the table's properties, else defaults."""
+"""Parquet writer options: from the caller, otherwise from table properties, otherwise defaults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ParquetOptions:
     target_file_size: int
     max_row_group_size: int
     suffix: str
-    """The end of a file name, with the codec."""
+    """The end of a file name, such as `.snappy.parquet`."""
     arguments: Mapping[str, Any]
 
     @classmethod
@@ -60,7 +60,7 @@ class ParquetOptions:
         """Return the arguments of `pq.ParquetWriter` for a file whose first rows are these."""
         if "use_dictionary" in self.arguments or rows.num_rows < _SAMPLED_FROM:
             return self.arguments
-        # A dictionary for mostly distinct values costs time and is discarded in the end.
+        # Do not build dictionaries for mostly distinct values: Arrow would discard them later.
         unique = {
             field.name for field in rows.schema if _is_mostly_distinct(rows.column(field.name))
         }
@@ -69,7 +69,7 @@ class ParquetOptions:
 
 
 def parse_size(text: str | None) -> int | None:
-    """Parse a size property such as `128mb` to bytes; None for an invalid one.
+    """Parse a size property such as `128mb` to bytes; None if it is missing or invalid.
 
     >>> parse_size("128mb"), parse_size("1000"), parse_size(None)
     (134217728, 1000, None)
@@ -113,7 +113,7 @@ def _arguments(options: WriteOptions, shape: FileShape) -> dict[str, Any]:
         general = options.encodings.get(EVERY_COLUMN)
         encoded = {path: options.encodings.get(name, general) for name, path in leaves}
         arguments["column_encoding"] = {p: e for p, e in encoded.items() if e is not None}
-        # A column has either an encoding or a dictionary.
+        # A column with an explicit encoding cannot have a dictionary.
         wanted = dictionary if isinstance(dictionary, list) else [path for _, path in leaves]
         kept = [path for path in wanted if encoded[path] is None]
         arguments["use_dictionary"] = kept if dictionary is not False and kept else False
@@ -122,13 +122,13 @@ def _arguments(options: WriteOptions, shape: FileShape) -> dict[str, Any]:
         every = options.bloom_filters.get(EVERY_COLUMN)
         blooms = {path: options.bloom_filters.get(name, every) for name, path in leaves}
         arguments["bloom_filter_options"] = {p: _bloom(*b) for p, b in blooms.items() if b}
-    # Old versions of Arrow lack some arguments, which can be ignored: they change no row.
+    # Omit arguments that an old version of Arrow does not know: they do not affect the rows.
     known = inspect.signature(pq.ParquetWriter.__init__).parameters.keys() | {"data_page_size"}
     return {key: value for key, value in arguments.items() if key in known}
 
 
 def _check_encodings(shape: FileShape, encodings: Mapping[str, str]) -> None:
-    """Raise for encodings that a column's type does not support, before a file is created."""
+    """Before any file is created, raise for an encoding that a column's type does not support."""
     schema = pa.schema([field.with_nullable(True) for field in shape.stored])
     try:
         with pq.ParquetWriter(

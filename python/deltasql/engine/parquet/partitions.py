@@ -23,7 +23,7 @@ _MOST_DIGITS = 128
 def split_by_partition(
     table: pa.Table, columns: Sequence[str]
 ) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
-    """Yield the values and the rows of each partition; NaN and null are values too.
+    """Yield the values and the rows of each partition. NaN and null are partition values, too.
 
     >>> rows = pa.table({"day": ["mon", None, "mon"], "id": [1, 2, 3]})
     >>> [(values, part["id"].to_pylist()) for values, part in split_by_partition(rows, ["day"])]
@@ -53,7 +53,7 @@ def split_by_partition(
 
 
 def partition_folder(values: Mapping[str, str | None]) -> str:
-    """Return the Hive-style folder of a partition; empty without values.
+    """Return the Hive-style folder of a partition; empty if there are no partition columns.
 
     >>> partition_folder({"day": "2024-05-01", "place": None})
     'day=2024-05-01/place=__HIVE_DEFAULT_PARTITION__/'
@@ -86,7 +86,7 @@ def partition_text(value: Any) -> str | None:
 
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    """Return values as strings for the log; floats in their own precision, like deltalake."""
+    """Return values as strings for the log; as in deltalake, 32-bit floats are not widened."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         return _nanosecond_texts(column)
     if not pa.types.is_floating(column.type):
@@ -109,14 +109,14 @@ def _float_text(text: str | None) -> str | None:
     if text == "nan":
         return "NaN"
     digits = format(Decimal(text), "f").removesuffix(".0")
-    # Three hundred digits would be too long for a folder name.
+    # Keep the exponent of a number with too many digits: a folder name has a maximum length.
     return digits if len(digits) <= _MOST_DIGITS else text
 
 
 def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array | None:
     """Return a partition number for each row; None if all rows are in one partition.
 
-    Comparing the values themselves would lose NaN, which is not equal to itself.
+    Values are compared by their dictionary codes, because NaN is not equal to itself.
     """
     codes: Any = None
     for name in columns:
@@ -130,21 +130,22 @@ def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array | None:
             codes = indices
             continue
         size = pa.scalar(len(encoded.dictionary), pa.int64())
-        # Renumber after each column, since the product of the dictionary sizes could overflow.
+        # Renumber after each column, because the product of the dictionary sizes could overflow.
         joined = pc.add(pc.multiply(codes, size), indices).dictionary_encode()
         codes = joined.indices.cast(pa.int64())
     return codes
 
 
 def _is_one(column: pa.ChunkedArray) -> bool:
-    """Return whether all values are the same; for few values Python is faster than Arrow."""
-    # Other types have values that are equal in Python but differ: 0.0 and -0.0, 1.0 and 1.00.
+    """Return whether all values are known to be the same; faster than Arrow for a few values."""
+    # Only strings and integers: other types have different values that are equal in Python, such
+    # as 0.0 and -0.0, or the decimals 1.0 and 1.00.
     is_plain = pa.types.is_string(column.type) or pa.types.is_integer(column.type)
     return is_plain and len(set(column.to_pylist())) == 1
 
 
 def _encoded(values: pa.Array) -> pa.DictionaryArray:
-    """Dictionary-encode values, including null; an empty string is null as a partition value."""
+    """Dictionary-encode values, including null. An empty string counts as null, as in Delta."""
     encoded = values.dictionary_encode(null_encoding="encode")
     kind = values.type
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
@@ -158,7 +159,7 @@ def _encoded(values: pa.Array) -> pa.DictionaryArray:
 
 
 def _binary_text(value: bytes) -> str | None:
-    """Return a binary value as a string: Delta stores partition values as UTF-8 text."""
+    """Return a binary value as a string; Delta stores partition values as UTF-8 strings."""
     try:
         return value.decode() or None
     except UnicodeDecodeError as error:
@@ -169,10 +170,10 @@ def _binary_text(value: bytes) -> str | None:
 
 
 def _escape_name(name: str) -> str:
-    # Some readers search the path for the column name, so letters of any language are kept.
+    # Do not escape letters of any language: some readers search the path for the column name.
     return "".join(letter if letter.isalnum() else quote(letter, safe="-_.~") for letter in name)
 
 
 def _escape(value: str | None) -> str:
-    # A space is escaped too: some readers cannot open an object whose name has one.
+    # Also escape spaces: some readers cannot open an object with a space in its name.
     return _NULL_PARTITION if value is None else quote(value, safe="-_.~")

@@ -33,7 +33,7 @@ class Statistics:
     """
 
     def __init__(self, indexed: Indexed, text_length: int | None = None) -> None:
-        """Strings are truncated to `text_length` characters."""
+        """`text_length` is the length to which strings are truncated."""
         self._indexed = indexed
         self._length = text_length or _STRING_PREFIX
         self._rows = 0
@@ -46,7 +46,7 @@ class Statistics:
             self._add(rows.column(name), below, (name,))
 
     def add_rows(self, count: int) -> None:
-        """Add to the row count only; `add_column` adds the columns."""
+        """Increase the row count only; `add_column` adds the values of a column."""
         self._rows += count
 
     def add_column(
@@ -54,14 +54,14 @@ class Statistics:
     ) -> None:
         """Add the null count and the bounds of a column; `bounds` is None if they are unknown.
 
-        Bounds of dates and timestamps are days and units of the type since 1970.
+        Bounds of dates are days since 1970, bounds of timestamps are units of `kind` since 1970.
         """
         column = self._columns.setdefault(path, _Column(kind))
         column.nulls += nulls
         column.widen(bounds)
 
     def to_json(self, *, tight: bool = False) -> str:
-        """Return the statistics as JSON; `tight` marks the bounds as exact for live rows."""
+        """Return the statistics as JSON; `tight` sets tightBounds: the bounds are exact."""
         low: dict[str, Any] = {}
         high: dict[str, Any] = {}
         nulls: dict[str, Any] = {}
@@ -83,7 +83,7 @@ class Statistics:
                 known = self._columns[path] = _Column(column.type)
             known.add(column)
             return
-        # `flatten` makes a member null where its struct is null, as readers see it.
+        # Use `flatten`, because a member must count as null where its struct is null.
         members = dict(zip([f.name for f in column.type], column.flatten(), strict=True))
         for name, deeper in below.items():
             self._add(members[name], deeper, (*path, name))
@@ -106,7 +106,7 @@ class _Column:
             return
         plain = column
         if pa.types.is_temporal(self.kind):
-            # As numbers, since Python's dates end in the year 9999.
+            # Compare numbers, because Python's dates end in the year 9999.
             integer = pa.int32() if pa.types.is_date(self.kind) else pa.int64()
             plain = pa.chunked_array([chunk.view(integer) for chunk in column.chunks], integer)
         if count <= _FEW_ROWS:
@@ -141,11 +141,11 @@ def _has_order(kind: pa.DataType) -> bool:
 
 
 def _stat(value: Any, kind: pa.DataType, length: int, *, upper: bool) -> Any:
-    """Return a bound as a JSON value; None if JSON cannot represent a valid bound."""
+    """Return a bound as a JSON value; None if no JSON value is a valid bound."""
     if isinstance(value, str):
         return _prefix(value, length, upper=upper)
     if isinstance(value, float) and value == 0:
-        # Some engines sort -0.0 before 0.0; the bound must hold for both.
+        # Some engines sort -0.0 before 0.0. Choose the sign so that the bound holds for both.
         return math.copysign(0.0, 1 if upper else -1)
     try:
         if pa.types.is_date(kind):
@@ -159,10 +159,11 @@ def _stat(value: Any, kind: pa.DataType, length: int, *, upper: bool) -> Any:
 
 
 def _timestamp(count: int, millisecond: int, *, has_zone: bool, upper: bool) -> str:
-    """Format a timestamp bound in milliseconds, which readers expect, rounded outward.
+    """Format a timestamp bound in milliseconds, as readers expect.
 
-    `millisecond` is the number of units of `count` in a millisecond. The format is deltalake's: no
-    fraction for whole seconds, and a space instead of `T` without a zone.
+    A minimum is rounded down and a maximum up. `count` is in a unit of which `millisecond` make one
+    millisecond. The format is deltalake's: whole seconds have no fraction, and timestamps without a
+    zone have a space instead of `T`.
     """
     whole = -(-count // millisecond) if upper else count // millisecond
     timestamp = _EPOCH + timedelta(milliseconds=whole)
@@ -177,8 +178,8 @@ def _prefix(value: str, length: int, *, upper: bool) -> str | None:
     prefix = value[:length]
     if not upper:
         return prefix
-    # No character sorts after this one, so the truncated value is still an upper bound, unless
-    # the value continues with that very character.
+    # Append the character that sorts last, so that the truncated value is still an upper bound.
+    # It is not an upper bound if the rest of the value starts with this character.
     is_last = value[length] == _LAST_CHARACTER
     return None if is_last else prefix + _LAST_CHARACTER
 
@@ -194,7 +195,7 @@ _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 
 def _encode(value: Any) -> str:
-    """Encode as JSON with all digits of decimals: a float would round a bound past a row."""
+    """Encode as JSON with all digits of decimals: a bound rounded to a float could be wrong."""
     try:
         return _to_json(value)
     except TypeError:  # the value contains decimals

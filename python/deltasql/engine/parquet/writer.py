@@ -1,8 +1,9 @@
 """Write rows as Parquet files with Delta statistics, in bounded memory.
 
 Rows are collected into chunks. A chunk is split by partition, and each part becomes a row group of
-the partition's open file. A file is closed when it reaches the target size. Rows with more
-partitions than files may be open are first sorted by DuckDB, which spills to disk.
+the partition's open file. A file is closed when it reaches the target size. If the rows have more
+partitions than there may be open files, DuckDB first sorts the rows by partition; it can spill to
+disk.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Parts: TypeAlias = list[tuple[Partition, pa.Table]]
 
 _CHUNK_BYTES = 64 * 1024 * 1024
 _CHUNK_OF_PARTITIONS_BYTES = 128 * 1024 * 1024
-_INLINE_BYTES = 4 * 1024 * 1024  # less is written faster than threads are started
+_INLINE_BYTES = 4 * 1024 * 1024  # up to this size, starting threads takes longer than writing
 _OPEN_FILES = 128
 _WORKERS = 2
 _CLOSED_AT_ONCE = 8
@@ -40,7 +41,7 @@ _SORT_MEMORY = "1GB"
 
 
 def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile]:
-    """Write all rows of a stream, and return the new files; a commit makes them visible."""
+    """Write all rows of a stream, and return an `add` action for each new file."""
     shape = file_shape(plan)
     options = ParquetOptions.of(plan, shape)
     chunks = _chunks(reader, shape, options)
@@ -64,7 +65,7 @@ def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
 def _chunks(
     reader: pa.RecordBatchReader, shape: FileShape, options: ParquetOptions
 ) -> Iterator[pa.Table]:
-    """Yield the rows as tables that are each written together."""
+    """Combine or split the batches into chunks of about the same size; each is written at once."""
     most_bytes = _CHUNK_OF_PARTITIONS_BYTES if shape.partition_columns else _CHUNK_BYTES
     most_rows = None if shape.partition_columns else options.max_row_group_size
     pending: list[pa.RecordBatch] = []
@@ -72,7 +73,7 @@ def _chunks(
     for batch in reader:
         for part in _split(batch, most_bytes, most_rows):
             if pending:
-                size += pending[-1].nbytes  # lazily: a small write has one batch and needs no size
+                size += pending[-1].nbytes  # not computed for a small write, which has one batch
                 if size + part.nbytes > most_bytes or (
                     most_rows is not None and length + part.num_rows > most_rows
                 ):
@@ -104,7 +105,8 @@ def _split(
 
 def _is_small(rows: pa.Table | pa.RecordBatch, most_bytes: int) -> bool:
     """Return whether rows have at most `most_bytes` bytes."""
-    # `nbytes` visits every column. The buffers, which columns may share, give an upper limit.
+    # `nbytes` is slow, because it visits every column. First try a fast upper limit: the size of
+    # all buffers times the number of columns, because columns may share buffers.
     most = rows.get_total_buffer_size() * rows.num_columns
     return bool(most <= most_bytes or rows.nbytes <= most_bytes)
 
@@ -122,8 +124,7 @@ def _sorted(
         shape.table, chain.from_iterable(chunk.to_batches() for chunk in chunks)
     )
     with temporary_database(EngineSettings(memory_limit=_SORT_MEMORY)) as connection:
-        # Pass the C stream: Arrow's threads would read a reader ahead and wait for the GIL, while
-        # the thread that holds it waits for them.
+        # Pass the C stream to avoid a deadlock, see `DuckDbEngine.rows`.
         connection.register("rows", source.__arrow_c_stream__())
         order = ", ".join(map(identifier, shape.partition_columns))
         reader = connection.execute(f"FROM rows ORDER BY {order}").to_arrow_reader(65_536)
@@ -131,7 +132,7 @@ def _sorted(
 
 
 class _Writer:
-    """The open files, each written by one thread at a time."""
+    """The open files. Only one thread at a time writes to a file."""
 
     def __init__(self, plan: WritePlan, shape: FileShape, options: ParquetOptions) -> None:
         self._plan, self._shape, self._options = plan, shape, options
@@ -156,13 +157,17 @@ class _Writer:
             file.discard()
 
     def files_with(self, parts: Parts) -> int:
-        """Return how many partitions would have open files with these parts."""
+        """Return how many partitions have an open file or rows in these parts."""
         return len({values for values, _ in self._files} | {values for values, _ in parts})
 
     def write(self, parts: Parts, *, is_small: bool, is_sorted: bool) -> None:
-        """Write parts; large ones in worker threads, while the caller prepares the next."""
-        # Of sorted rows, only the last partition continues in the next chunk. Unsorted rows with
-        # more partitions than open files come only in the last chunk.
+        """Write parts, in worker threads unless they are small.
+
+        The caller can prepare the next parts meanwhile.
+        """
+        # Files can be closed early in two cases. If rows are sorted, only the last partition of a
+        # chunk continues in the next chunk. A chunk with more partitions than there may be open
+        # files is the last chunk, because otherwise the rows are sorted.
         ends = is_sorted or len(parts) > _OPEN_FILES
         keys = [(values, self._file_number(values)) for values, _ in parts]
         files = self._open(keys, others=0 if ends and parts[0][0] else _OPEN_FILES - len(parts))
@@ -183,8 +188,8 @@ class _Writer:
         if not self._workers:
             self._workers = [ThreadPoolExecutor(1) for _ in range(_WORKERS)]
         self._wait(at_most=0 if self._shape.partition_columns else _WORKERS - 1)
-        # Two threads never write to one file: a file without partitions always has the same
-        # worker, and with partitions all earlier work is done.
+        # Two threads never write to the same file: without partitions, each file always has the
+        # same worker; with partitions, all earlier work is complete at this point.
         self._work.append(
             [
                 self._workers[(keys[number][1] + number) % _WORKERS].submit(work, rows)
@@ -197,7 +202,7 @@ class _Writer:
         self._wait(at_most=0)
         files = list(self._files.values())
         if self._workers and len(files) > 1:
-            # Concurrently, since each close waits for the disk.
+            # Close the files concurrently, because each close waits for the disk.
             with ThreadPoolExecutor(_CLOSED_AT_ONCE) as pool:
                 for done in pool.map(OpenFile.close, files):
                     self._added += done
@@ -208,7 +213,7 @@ class _Writer:
         return self._added
 
     def _open(self, keys: list[tuple[Partition, int]], *, others: int) -> list[OpenFile]:
-        """Return the file of each partition; record intents for new ones.
+        """Return the open file of each key; record intents for new files.
 
         If more than `others` other files are open, they are closed first.
         """
@@ -228,9 +233,10 @@ class _Writer:
         return [self._files[key] for key in keys]
 
     def _file_number(self, values: Partition) -> int:
-        """Return which of several files takes the rows.
+        """Return the number of the open file that the rows are written to.
 
-        Without partitions, once a file was filled, chunks alternate between several files.
+        Without partitions, once a file was filled, chunks alternate between one file per worker,
+        unless the order of the rows must be kept. Otherwise the number is always 0.
         """
         if self._plan.options.keeps_order:
             return 0

@@ -42,11 +42,12 @@ import scala.collection.immutable.Seq;
 /**
  * A FileIndex of the files of one snapshot.
  *
- * Spark compiles this source when a table is first read, with Janino, the compiler that it uses
- * for its own queries: no lambdas, no type inference. file_index.py packs the data that is unpacked here.
+ * Spark compiles this source when a table is first read, with Janino, the compiler that Spark uses
+ * for its own queries. Janino supports neither lambdas nor type inference. The class unpacks the
+ * data that file_index.py packs.
  */
 public final class SnapshotFiles implements FileIndex {
-    /** Number of files from which unpacking in parallel is faster. */
+    /** Minimum number of files for which unpacking in parallel is faster. */
     private static final int MANY = 5000;
 
     private String name;
@@ -158,7 +159,7 @@ public final class SnapshotFiles implements FileIndex {
         return name;
     }
 
-    /** Return for which partitions all filters are true: Spark does not evaluate them again. */
+    /** Return for which partitions all filters are true. Spark does not evaluate these filters again. */
     private boolean[] matching(Seq filters) {
         boolean[] kept = new boolean[values.length];
         Arrays.fill(kept, true);
@@ -224,7 +225,7 @@ public final class SnapshotFiles implements FileIndex {
         return found;
     }
 
-    /** Unpack partition values: each value with its length, row by row; length -1 is null. */
+    /** Unpack partition values, row by row. Each value has its length before it; -1 means null. */
     private Object[][] unpackedValues(ByteBuffer buffer) {
         Object[][] found = new Object[buffer.getInt()][schema.length()];
         for (int row = 0; row < found.length; row++) {

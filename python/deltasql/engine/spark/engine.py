@@ -1,4 +1,4 @@
-"""The engine that runs operations on Spark: executors process rows, the driver only file names."""
+"""The engine that runs operations on Spark: executors process rows, the driver file names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _LOCAL_BYTES = 1024**3
 _FEW_ROWS = 1_000
-_FEW_WIDE_ROWS = 10  # with values of unlimited size
+_FEW_WIDE_ROWS = 10  # limit for rows with values of unlimited size
 _WIDE = ("binary", "array", "map", "struct", "variant")
 _SMALL_BYTES = 64 * 1024**2
 
@@ -60,28 +60,31 @@ class SparkRelation:
     """Rows as a Spark DataFrame."""
 
     frame: DataFrame
-    """A DataFrame of the user's session, which computes it."""
+    """A DataFrame of the user's session, which computes the rows."""
     columns: tuple[str, ...] = field(init=False)
     view: str | None = None
-    """The name of its view in the session copy, once a query has used it."""
+    """The name of the relation's view in the session copy; None before the first query uses it."""
     size: int | None = None
     """Bytes of the files that the rows come from, if known."""
     is_small: bool = False
-    """Whether the rows are computed, and small enough to broadcast."""
+    """Whether the rows are already computed and small enough to broadcast."""
     sorted_ranges: Callable[[int], tuple[DataFrame, list[str]]] | None = None
-    """For sorted rows: returns them in a number of ranges, and the columns to sort each by."""
+    """For a sorted query: a function of the number of ranges to divide the rows into.
+
+    It returns the DataFrame, and the columns by which each range has to be sorted.
+    """
 
     def __post_init__(self) -> None:
         self.columns = tuple(self.frame.columns)
 
 
 class SparkEngine:
-    """Runs queries on a Spark session, classic or Connect; needs no jar."""
+    """Runs queries on a Spark session, classic or Connect. It needs no jar."""
 
     name = "spark"
     dialect = "spark"
-    streams_full_joins = False  # it shuffles both sides, which mixes the rows of all files
-    writes_at_once = 8  # one write of a compaction is one task, which uses one core
+    streams_full_joins = False  # Spark shuffles both sides, which mixes the rows of all files
+    writes_at_once = 8  # a write of a compaction is often a single task, which uses one core
 
     def __init__(self, config: Config, session: SparkSession | None = None) -> None:
         require_pyspark()
@@ -110,7 +113,10 @@ class SparkEngine:
             return SparkRelation(scan(self.spark, files, positions=positions), size=size)
 
     def delta_rows(self, location: str, version: int) -> SparkRelation | None:
-        """Return a published table as delta-spark reads it; None without delta-spark."""
+        """Return a published table as delta-spark reads it.
+
+        Return None if delta-spark is not installed in the session.
+        """
         from pyspark.errors import AnalysisException
 
         options = bucket_options(self.spark, location, self._config.storage)
@@ -126,7 +132,10 @@ class SparkEngine:
         return SparkRelation(frame)
 
     def rows(self, data: object) -> SparkRelation:
-        """Return a DataFrame of this session, or Arrow data that fits the driver, as a relation."""
+        """Return a DataFrame of this session, or Arrow data, as a relation.
+
+        Arrow data is read into the driver's memory.
+        """
         if is_spark_frame(data):
             frame: Any = data
             if not is_same_session(frame.sparkSession, self.spark):
@@ -153,7 +162,10 @@ class SparkEngine:
             return SparkRelation(frame, is_small=plain.nbytes <= _SMALL_BYTES)
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> SparkRelation:
-        """Return the result of a query, which does not depend on the session's settings."""
+        """Return the result of a query as a relation.
+
+        The result does not depend on the settings of the user's session.
+        """
         used = {name: cast("SparkRelation", each) for name, each in relations.items()}
 
         def type_of(relation: str, column: str) -> DataType | None:
@@ -176,7 +188,8 @@ class SparkEngine:
     ) -> tuple[DataFrame, list[str]]:
         """Return the rows of a sorted query in `parts` ranges, and the columns to sort each by.
 
-        Spark would drop the sort of a query whose result is coalesced.
+        The ranges replace the sort of the query, because Spark would drop that sort if the result
+        were coalesced.
         """
         order = [
             each.this if isinstance(each, exp.Ordered) else each
@@ -205,7 +218,11 @@ class SparkEngine:
         return relation.view
 
     def keep(self, relation: Relation) -> SparkRelation:
-        """Compute rows once: every read gets the same rows, even random ones, or fails."""
+        """Compute the rows now and store them on the executors.
+
+        Every read returns the same rows, even if they contain random values. A read fails if an
+        executor with stored rows was lost.
+        """
         rows = cast("SparkRelation", relation)
         with spark_errors("compute rows"):
             kept = rows.frame.localCheckpoint(eager=True)
@@ -230,8 +247,8 @@ class SparkEngine:
         import pyarrow as pa
 
         def pack(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            """Serialize each batch to one value: single rows would be slow to send."""
-            # A nested function, so that executors do not need this package.
+            """Serialize each batch to one value, because sending single rows would be slow."""
+            # The function is nested, so that executors do not need the package deltasql.
             import pyarrow as pa
 
             for batch in given:
@@ -262,7 +279,7 @@ class SparkEngine:
         return self.keep(self._with_columns(relation, {name: number}))
 
     def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
-        """Add the rank of each key, estimated from a sample of the rows."""
+        """Add a column with the rank of each key, estimated from a sample of the rows."""
         keyed = self._with_columns(relation, keys)
         frame = keyed.frame
         with spark_errors("compute ranks"):
@@ -271,7 +288,7 @@ class SparkEngine:
             return SparkRelation(ranks, size=keyed.size)
 
     def _with_columns(self, relation: Relation, added: Mapping[str, exp.Expr]) -> SparkRelation:
-        """Add columns with the values of expressions."""
+        """Add columns, which are computed by expressions."""
         columns = [exp.column(exp.to_identifier(each, quoted=True)) for each in relation.columns]
         named = [exp.alias_(each.copy(), name, quoted=True) for name, each in added.items()]
         return self.query(exp.select(*columns, *named).from_("r"), r=relation)
@@ -279,14 +296,14 @@ class SparkEngine:
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics.
 
-        The driver writes a few rows itself: a job that writes files takes several times as long as
-        one that returns rows.
+        If there are only a few rows, the driver writes them itself, because a Spark job that writes
+        files takes several times as long as a job that returns rows.
         """
         if self._are_few(relation):
             try:
                 return write_batches(self.collect(relation).to_reader(), plan)
             except TxnLogEngineError as error:
-                if not is_result_too_large(error.__cause__):  # others would fail on executors too
+                if not is_result_too_large(error.__cause__):  # other errors recur on executors
                     raise
                 telemetry.log(_log, logging.INFO, "rows written by executors", reason=str(error))
         with (
@@ -303,9 +320,10 @@ class SparkEngine:
             return write_files(self.spark, frame, plan, self._config.storage, keys)
 
     def _are_few(self, relation: Relation) -> bool:
-        """Return whether the plan alone guarantees that there are only a few rows.
+        """Return whether Spark's plan guarantees that there are only a few rows.
 
-        An explicit repartition by the user decides the files, so executors write those rows.
+        Return False if the user repartitioned the DataFrame: executors then write the rows, so that
+        the partitions determine the files.
         """
         if self._connect:
             return False
@@ -338,15 +356,15 @@ def _read_into_memory(reader: pa.RecordBatchReader) -> pa.Table:
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the Arrow types of Delta; Spark's own have the session's time zone."""
+    """Return the Arrow schema of Delta; in Spark's own, timestamps have the session's time zone."""
     return schema_to_arrow(schema_from_any(frame.schema))
 
 
 def _release(frame: Any) -> None:
     """Free the memory and disk of checkpointed rows.
 
-    `RDD.unpersist` does the same after a warning that the rows cannot be computed again, which
-    does not apply here: nobody reads them any more.
+    `RDD.unpersist` does the same, but logs a warning that the rows cannot be computed again. The
+    warning would be misleading, because nobody reads the rows any more.
     """
     rows = _checkpointed_rdd(frame)
     if rows is not None:

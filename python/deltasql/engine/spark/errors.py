@@ -51,7 +51,7 @@ def spark_exceptions() -> tuple[type[Exception], ...]:
 
 
 def root_message(error: Any) -> str:
-    """Return the first line of the root cause, which Spark wraps in several other errors."""
+    """Return the first line of the root cause's message; Spark wraps it in several errors."""
     root = None
     for cause in _causes(getattr(error, "java_exception", None)):
         # A cause without a message, such as an EOFException, explains less than its wrapper.
@@ -62,10 +62,10 @@ def root_message(error: Any) -> str:
 
 
 def is_result_too_large(error: Any) -> bool:
-    """Return whether the driver refused a result above `spark.driver.maxResultSize`.
+    """Return whether a result exceeded `spark.driver.maxResultSize`.
 
-    Spark has no error condition for it. A failed task has its own error among the causes; here
-    all causes are errors of the driver, which cancelled the stage.
+    Spark has no error condition for this case. It is recognized by its causes: all are errors of
+    the driver, which cancelled the stage. A failed task would have an error of its own among them.
     """
     causes = _causes(getattr(error, "java_exception", None))
     kinds = {str(cause.getClass().getName()) for cause in causes}
@@ -73,7 +73,10 @@ def is_result_too_large(error: Any) -> bool:
 
 
 def _unread_file(error: Any) -> tuple[str | None, str]:
-    """Return the condition and the path if a data file could not be read, else None."""
+    """Return the condition and the path of a data file that could not be read.
+
+    For any other error, return None and an empty string.
+    """
     for name, parameters in _named_conditions(error):
         if name is not None and name.startswith(_FILE_NOT_READ):
             return name, parameters.get("path", "")
@@ -81,7 +84,7 @@ def _unread_file(error: Any) -> tuple[str | None, str]:
 
 
 def _conditions(error: Any) -> list[str | None]:
-    """Return the conditions of an error and its causes; None for one without a condition."""
+    """Return the condition of an error and of each cause; None where there is no condition."""
     return [name for name, _ in _named_conditions(error)]
 
 

@@ -39,7 +39,7 @@ _SAFE = "^[A-Za-z0-9_.~:/%=-]+$"
 def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) -> DataFrame:
     """Return rows as files store them: physical names and field ids, partition values as strings.
 
-    `keys` are additional columns that the caller sorts by and then drops.
+    `keys` are additional columns to keep; the caller sorts by them and then drops them.
     """
     from pyspark.sql import functions as F
 
@@ -96,15 +96,19 @@ def partition_of(folders: list[str], plan: WritePlan) -> dict[str, str | None]:
 
 
 def has_encoded_value(folder: str) -> bool:
-    """Return whether a folder name has an encoded value, so that the folder must be renamed."""
+    """Return whether a folder name contains a value that `stored_frame` encoded.
+
+    Such a folder must be renamed.
+    """
     return f"={_ENCODED}" in folder
 
 
 def _folder_text(column: Column, data_type: DataType) -> Column:
-    """Return a partition value as a folder name that is the same in every session and file system.
+    """Return a partition value as a string for the folder name.
 
-    Spark does not escape letters outside ASCII in folder names, and a JVM without a locale replaces
-    them by question marks. Such a value is encoded here, and its folder is renamed afterwards.
+    The string does not depend on the session or the file system. Spark does not escape non-ASCII
+    characters in folder names, and a JVM without a locale replaces them by question marks. Values
+    with such characters are encoded here, and their folders are renamed after the write.
     """
     from pyspark.sql import functions as F
 
@@ -124,7 +128,7 @@ def _folder_text(column: Column, data_type: DataType) -> Column:
 
 
 def _utc(timestamp: Column) -> Column:
-    """Return a timestamp as UTC without a zone: a cast would use the session's time zone."""
+    """Convert a timestamp to UTC without a zone; a cast would use the session's time zone."""
     from pyspark.sql import functions as F
 
     seconds = F.unix_micros(timestamp).cast("decimal(20,0)") * F.lit("0.000001").cast(
@@ -136,7 +140,7 @@ def _utc(timestamp: Column) -> Column:
 
 
 def _is_stored_form(given: StructType, wanted: StructType) -> bool:
-    """Return whether rows already have the columns of files."""
+    """Return whether rows already have exactly the columns that files store."""
     plain = [_stored_field(field, None) for field in wanted.fields]
     return not any(f.metadata for f in given.fields) and plain == [
         _stored_field(field, None) for field in given.fields
@@ -151,7 +155,7 @@ def _stored_field(field: StructField, mode: str | None) -> StructField:
 
 
 def _check_members(given: DataType, wanted: DataType, path: str) -> None:
-    """Raise if structs have other members: Spark would match them by position."""
+    """Raise if structs have different members; Spark would match members by position."""
     if isinstance(given, StructType) and isinstance(wanted, StructType):
         if [name.casefold() for name in given.names] != [n.casefold() for n in wanted.names]:
             raise TxnLogSchemaError(

@@ -1,10 +1,12 @@
 """A `FileIndex` of a snapshot's files for the planner of classic Spark.
 
-Spark plans a scan over a `FileIndex`. Ours returns the files from the database, without listing
-folders or requesting file status. Partition values have the types of the log, and filters that are
-applied later in the query still skip files. It is a JVM class (SnapshotFiles.java), which Janino,
-the compiler that Spark uses for its queries, compiles at run time, so no jar is needed. The whole
-list of files is sent in one call, a long one in a file.
+Spark plans a scan over a `FileIndex`. Our index returns the files that the database lists, so that
+Spark neither lists folders nor requests the status of files. Partition values have the types of the
+table's schema. Filters that the user applies to the DataFrame later still skip files.
+
+The index is a JVM class (SnapshotFiles.java). No jar is needed, because Janino, the compiler that
+Spark uses for its queries, compiles the class at run time. The whole list of files is sent to the
+JVM in one call; a long list is sent as a file.
 """
 
 from __future__ import annotations
@@ -72,9 +74,9 @@ class IndexedScan:
     stored: StructType
     """The columns that the files store."""
     numbered: bool
-    """Whether rows have the position of their file in the column FILE."""
+    """Whether rows have the column FILE, with the position of their file."""
     prune: Callable[[str], pa.ChunkedArray] | None
-    """Returns the paths of files that may have rows that match a condition."""
+    """A function that returns the paths of the files that may have rows that match a condition."""
     required: bool = False
     """Whether partition columns that may not be null are marked as not nullable."""
 
@@ -82,9 +84,10 @@ class IndexedScan:
 def indexed_frame(
     spark: SparkSession, scan: IndexedScan, schema: Any, options: Mapping[str, str]
 ) -> DataFrame:
-    """Return the rows of files under physical names, partition columns under `partition_name`.
+    """Return the rows of files.
 
-    Only for a session for which `has_index` is true.
+    Columns have their physical names, and partition columns have names from `partition_name`.
+    `has_index` must be true for the session.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.utils import to_scala_map
@@ -144,8 +147,9 @@ def _index(session: Any, scan: IndexedScan) -> Any:
 def _send(session: Any, index: Any, parts: Sequence[_Part]) -> None:
     """Send packed data to the JVM, which runs on this machine.
 
-    The gateway encodes bytes as text, which takes ten times as long as a file. The file goes to
-    Spark's folder for data from Python, but not if the session demands encryption.
+    Large data is sent as a file in Spark's folder for data from Python: the py4j gateway encodes
+    bytes as text, which takes ten times as long. If the session requires encryption, no file is
+    written.
     """
     context = session._sc
     size = sum(memoryview(part).nbytes for part in parts)
@@ -157,7 +161,10 @@ def _send(session: Any, index: Any, parts: Sequence[_Part]) -> None:
 
 
 def _send_as_file(index: Any, folder: str, parts: Sequence[_Part]) -> bool:
-    """Return whether the JVM read a file; the folder may be full or not visible to the JVM."""
+    """Send data as a file, and return whether the JVM read the file.
+
+    It fails if the folder is full or not visible to the JVM.
+    """
     name = None
     failed: tuple[type[Exception], ...] = (OSError, *spark_exceptions())
     try:
@@ -205,7 +212,7 @@ def _partitions(scan: IndexedScan, partitions: pa.Array) -> tuple[Any, bytes, pa
 
 
 def _encoded_values(values: pa.Array) -> list[bytes | None]:
-    """Return values in the encoding that the JVM class reads: dates and timestamps as numbers."""
+    """Return values as strings for the JVM class, with dates and timestamps as numbers."""
     kind = values.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         number = pa.int32() if pa.types.is_date(kind) else pa.int64()
@@ -245,14 +252,14 @@ def _packed_files(listed: pa.Table, partition_numbers: pa.Array, uris: pa.Array)
 
 
 def _content(numbers: pa.Array | pa.ChunkedArray) -> _Part:
-    """Return the bytes of an array of numbers without nulls, not copied."""
+    """Return the bytes of an array of numbers without nulls, without copying the bytes."""
     whole = numbers.combine_chunks() if isinstance(numbers, pa.ChunkedArray) else numbers
     content, width = whole.buffers()[1], whole.type.bit_width // 8
     return memoryview(content)[whole.offset * width : (whole.offset + len(whole)) * width]
 
 
 def _characters(texts: pa.Array) -> _Part:
-    """Return the concatenated bytes of an array of strings without nulls, not copied."""
+    """Return the concatenated bytes of an array of strings without nulls, without copying."""
     _, offsets, characters = texts.buffers()
     if characters is None:
         return b""
@@ -264,7 +271,7 @@ def _characters(texts: pa.Array) -> _Part:
 
 
 def _uris(session: Any, location: str, paths: pa.ChunkedArray) -> tuple[str, pa.Array]:
-    """Return the common prefix of all URIs of files, and the rest of each."""
+    """Return a common prefix of the files' URIs, and the rest of each URI."""
     texts = paths.cast(pa.string()).combine_chunks()
     if _are_plain(texts) or _are_uris(texts):
         return f"{_as_uris(session, [root_address(location).rstrip('/')])[0]}/", texts
@@ -276,9 +283,10 @@ def _uris(session: Any, location: str, paths: pa.ChunkedArray) -> tuple[str, pa.
 
 
 def _are_plain(paths: pa.Array) -> bool:
-    """Return whether paths have only plain characters, with one check of all of them.
+    """Return whether paths are relative and contain no characters that have to be encoded.
 
-    It may return False for plain paths, since the check sees them concatenated.
+    All paths are checked at once, as one concatenated string. The result may therefore be False
+    although each path is plain.
     """
     content = bytes(_characters(paths))
     if content.translate(None, _PLAIN_BYTES) or _ODD.search(content):
@@ -300,7 +308,7 @@ def _are_uris(paths: pa.Array) -> bool:
 
 
 def _as_uris(session: Any, addresses: Sequence[str]) -> list[str]:
-    """Return addresses as URIs; host and user of a bucket are not encoded."""
+    """Return decoded paths or URLs as URIs. Everything but the scheme and the host is encoded."""
     found = []
     for path in spark_paths(session, addresses):
         scheme, _, rest = path.partition("://")
@@ -311,12 +319,12 @@ def _as_uris(session: Any, addresses: Sequence[str]) -> list[str]:
 
 
 def has_index(session: Any) -> bool:
-    """Return whether this JVM supports our index; compiles its class on the first call.
+    """Return whether this JVM supports our index. The first call compiles the class.
 
-    A distribution of Spark may relocate the compiler or change the `FileIndex` interface.
+    A vendor's Spark may have the compiler in another package or a different `FileIndex` interface.
     """
     gateway = session._sc._gateway
-    # py4j returns a package for a class that does not exist; calling it is a TypeError.
+    # For a class that does not exist, py4j returns a package; calling it raises a TypeError.
     failed: tuple[type[Exception], ...] = (*spark_exceptions(), TypeError)
     with _lock:
         if gateway not in _classes:
@@ -362,10 +370,10 @@ class _Pruner:
         self._scan, self._paths = scan, paths
 
     def apply(self, filters: Any) -> bytearray | None:
-        """Return a byte per file, 1 if it may match; None to read all files.
+        """Return one byte per file, 1 if the file may match; None to read all files.
 
-        An error here does not fail the query, which may read all files instead: the catalog may
-        be closed by now, or its database unreachable.
+        An error here does not fail the query; Spark reads all files instead. For example, the
+        catalog may have been closed, or its database may be unreachable.
         """
         try:
             return self._matching(filters)

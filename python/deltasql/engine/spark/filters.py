@@ -1,7 +1,8 @@
 """Translate the filters that Spark pushes down to a scan into SQL for data skipping.
 
-Spark prints timestamps in the session's time zone, so its own text is ambiguous. The expression
-tree is read node by node through py4j. A filter that cannot be translated skips no file.
+Spark's own SQL for a filter is ambiguous, because it has timestamps in the session's time zone. The
+expression tree is therefore read node by node through py4j. A filter that cannot be translated
+skips no file.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _COMPARISONS = {
 }
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_VALUES = 1_000
-# Spark turns `_metadata.file_name` and the like into plain columns; only these metadata keys
-# distinguish them from columns of the files that have the same names.
+# Spark replaces `_metadata.file_name` and similar columns by plain columns. Only these metadata
+# keys distinguish them from columns of the table with the same names.
 _HIDDEN = frozenset(
     {
         "__metadata_col",
@@ -40,9 +41,10 @@ _NUMBERS = ("byte", "short", "integer", "long", "float", "double")
 
 
 def pruning_sql(filters: Iterable[Any], schema: StructType, mode: str | None) -> str | None:
-    """Return a condition that all rows that pass the filters satisfy; None if there is none.
+    """Return a SQL condition that is true for every row that passes the filters.
 
-    `schema` has the columns of the files; Spark uses their physical names.
+    Return None if no filter can be translated. `schema` has the columns of the files. The filters
+    use their physical names.
     """
     translator = _Translator(schema, mode)
     parts = [part for each in filters if (part := translator.condition(each)) is not None]

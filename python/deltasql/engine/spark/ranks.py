@@ -1,9 +1,9 @@
 """Rank values without a window function, which would send all rows to one task.
 
 A sample of the rows gives the bounds of ranges with about the same number of rows. The rank of a
-value is the number of its range, found by binary search. The bounds are one row that is broadcast,
-so they keep Spark's own types and sort order. Only a prefix of strings and binary values is
-compared, which limits the size of the sample.
+value is the number of its range, found by binary search. The bounds are a single row of a
+DataFrame, which is broadcast, so that values are compared with Spark's own types and sort order.
+Only a prefix of strings and binary values is compared, which limits the size of the sample.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PREFIX = 64
 
 
 def range_bounds(frame: DataFrame, names: Sequence[str], bits: int) -> DataFrame:
-    """Return one row: for each column, the bounds between its ranges in ascending order."""
+    """Return a DataFrame with one row: for each column, an array of the bounds of its ranges."""
     from pyspark.sql import functions as F
 
     ranges = _ranges(bits)
@@ -56,7 +56,7 @@ def with_ranks(frame: DataFrame, bounds: DataFrame, names: Sequence[str], bits: 
 
 
 def _compared(frame: DataFrame, name: str) -> str:
-    """Return SQL for the part of a key that is compared; a prefix keeps the order."""
+    """Return SQL for the part of a key that is compared: a prefix of strings and binary values."""
     from pyspark.sql.types import BinaryType, StringType
 
     is_long = isinstance(frame.schema[name].dataType, BinaryType | StringType)
@@ -74,6 +74,6 @@ def _range_of(value: str, bounds: str, bits: int) -> str:
     'aggregate(array(2, 1), 0, (r, s) -> CASE WHEN v > b[r + s - 1] THEN r + s ELSE r END)'
     """
     steps = ", ".join(str(2**bit) for bit in reversed(range(min(bits, _MOST_BITS))))
-    # A decision tree of all comparisons would exceed the size limit of a JVM method.
+    # Not a nested CASE of all comparisons, which would exceed the size limit of a JVM method.
     step = f"CASE WHEN {value} > {bounds}[r + s - 1] THEN r + s ELSE r END"
     return f"aggregate(array({steps}), 0, (r, s) -> {step})"

@@ -1,9 +1,9 @@
-"""Options with which Spark accesses the S3 buckets of tables like this process does.
+"""Options that let Spark access the S3 buckets of tables in the same way as this process.
 
-Hadoop's S3 client supports options per bucket. They are passed to one read or write and never set
-on the session. Options that the session has for a bucket (`fs.s3a.bucket.…`, also with the prefix
-`spark.hadoop.`) take precedence. A bucket has one set of credentials per process: Hadoop caches the
-client that it created first.
+Hadoop's S3 client supports options per bucket. They are passed to a single read or write, and never
+set on the session. Options that the session has for a bucket (`fs.s3a.bucket.…`, also with the
+prefix `spark.hadoop.`) take precedence. Within one process, a bucket always has the same
+credentials, because Hadoop caches the first client that it creates for a bucket.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TRUE = ("1", "true", "on", "yes", "y")
 _first_credentials: dict[str, int] = {}
 """For each bucket, the hash of the credentials that were used first."""
 _warned: set[str] = set()
-"""Buckets for which a warning about other credentials was logged."""
+"""Buckets for which a warning about different credentials was logged."""
 
 
 def bucket_options(spark: SparkSession, location: str, storage: StorageSettings) -> dict[str, str]:
@@ -60,7 +60,7 @@ def bucket_options(spark: SparkSession, location: str, storage: StorageSettings)
         for name in (*_CREDENTIALS, *options)
         if not settings.keys().isdisjoint((f"{prefix}.{name}", f"spark.hadoop.{prefix}.{name}"))
     }
-    # Parts of two sets of credentials must not be combined.
+    # If the session sets a part of the credentials, use none of ours: parts must not be combined.
     if in_session.intersection(_CREDENTIALS):
         in_session.update(_CREDENTIALS)
     passed = {name: value for name, value in options.items() if name not in in_session}
@@ -73,7 +73,7 @@ def bucket_options(spark: SparkSession, location: str, storage: StorageSettings)
 def files_options(spark: SparkSession, files: LiveFiles) -> dict[str, str]:
     """Return the options of a read from all buckets that hold files of a table."""
     paths = files.listed["path"]
-    # All other files are below the table's own location.
+    # Files with a relative path are below the table's own location.
     elsewhere = paths.filter(pc.match_substring_regex(paths, "^s3a?://")).to_pylist()
     roots = {path[: path.find("/", path.find("//") + 2)] for path in elsewhere}
     found: dict[str, str] = {}
@@ -106,7 +106,7 @@ def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _warn(bucket: str) -> None:
-    """Log once per bucket that it is accessed with other credentials than before."""
+    """Log, once per bucket, that the bucket is accessed with different credentials than before."""
     if bucket in _warned:
         return
     _warned.add(bucket)

@@ -1,12 +1,12 @@
 """Read the live files of a table with Spark's own Parquet scan.
 
 The schema and the partition values come from the log, never from files or folders. Exactly the
-files of the snapshot are read: a name that Spark would skip or expand as a glob pattern raises an
-error, since rows would be missing. Only the driver has the list of files; executors read them.
+files of the snapshot are read: if Spark would skip a file because of its name, an error is raised.
+The driver has the list of files, and executors read the files.
 
-Classic Spark gets the files from our own `FileIndex`, so it lists no folders, and filters that are
-applied later still skip files. Spark Connect, which has no py4j, gets the file names, and so does a
-Spark that cannot compile the index.
+Classic Spark gets the files from our own `FileIndex`. It lists no folders, and filters that the
+user applies to the DataFrame later still skip files. The index needs py4j and compiles a class in
+the JVM. Where this is not possible, as in Spark Connect, Spark gets the file names.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _BROADCAST_ROWS = 5_000_000
 _PATH = "__deltasql_path"
 _OPTIONS = {
     "mergeSchema": "false",
-    # Dates and timestamps are in the Gregorian calendar, whatever the session's rebase mode.
+    # Read dates and timestamps in the Gregorian calendar, whatever the session's rebase mode is.
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
-    # A session that ignores missing files must not lose rows of a table.
+    # Fail for a missing or damaged file, even if the session ignores such files.
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
 }
@@ -66,7 +66,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class _ScanSettings:
-    """What the groups of files of one scan have in common; the arguments of `scan`."""
+    """The arguments of `scan`, which apply to all groups of files."""
 
     spark: SparkSession
     files: LiveFiles
@@ -84,11 +84,12 @@ def scan(
     prune: Prune | None = None,
     required: bool = False,
 ) -> DataFrame:
-    """Return the rows of these files, with the columns of the table in their order.
+    """Return the rows of these files, with the columns in the order of the table.
 
-    With `positions`, the columns FILE and ROW follow. `prune` returns the paths of files that may
-    match a condition; classic Spark calls it with filters that are applied later. With `required`,
-    classic Spark knows which columns are not nullable.
+    With `positions`, the columns FILE and ROW are added at the end. `prune` returns the paths of
+    files that may match a condition; classic Spark calls it for filters that the user applies later
+    to the DataFrame. With `required`, the schema in classic Spark says which columns are not
+    nullable.
     """
     require_pyspark()
     groups = _groups(files)
@@ -104,7 +105,7 @@ def scan(
 
 
 def _groups(files: LiveFiles) -> list[tuple[StructType, pa.Array]]:
-    """Return groups of files that are read in the same way: a schema and the files' positions.
+    """Group files that are read in the same way; return the schema and the positions of each group.
 
     Files with a deletion vector and files without one are in different groups.
     """
@@ -163,7 +164,7 @@ def _read_indexed(settings: _ScanSettings, schema: StructType, numbers: pa.Array
 
 
 def _read_by_name(settings: _ScanSettings, schema: StructType, numbers: pa.Array) -> DataFrame:
-    """Read a group by its file names, and join positions and partition values to the rows."""
+    """Read a group by its file names, and join the positions and partition values of the files."""
     from pyspark.sql import functions as F
 
     spark, files, positions = settings.spark, settings.files, settings.positions
@@ -172,7 +173,7 @@ def _read_by_name(settings: _ScanSettings, schema: StructType, numbers: pa.Array
     listed = [file for _, file in group]
     partitions = {field.name for field in files.partition_fields()}
     stored = stored_columns(schema, partitions)
-    # Without recursive lookup, Spark would add columns for folders such as day=….
+    # Without recursive lookup, Spark would add partition columns for folders such as day=….
     reader = spark.read.schema(spark_schema(stored, mode))
     reader = reader.options(recursiveFileLookup="true", **settings.options)
     frames = [reader.parquet(*paths) for paths in _listings(spark, _patterns(spark, listed))]
@@ -193,7 +194,8 @@ def _read_by_name(settings: _ScanSettings, schema: StructType, numbers: pa.Array
     rows = _union(frame.select([*named, *_row_positions(frame)]) for frame in frames)
     known = _known_files(spark, files, group, _spark_names(rows, listed), with_values=not constant)
     found = rows.join(F.broadcast(known), _PATH, "left").where(
-        # A path that differs from Spark's must raise an error, and never lose rows silently.
+        # If Spark reports a path that is not in `known`, raise an error. An inner join would drop
+        # the rows of that file silently.
         F.when(F.col(FILE).isNotNull(), F.lit(True)).otherwise(
             F.raise_error(F.concat(F.lit("deltasql does not know the file "), F.col(_PATH)))
         )
@@ -216,8 +218,8 @@ def _row_positions(frame: DataFrame) -> list[Column]:
 def _listings(spark: SparkSession, paths: list[str]) -> list[list[str]]:
     """Split the paths of local files into lists that the driver can list itself.
 
-    For a longer list Spark starts a job with a task per file, which takes much longer. On an object
-    store the job is faster.
+    For a longer list, Spark starts a job with one task per file. For local files, the job takes
+    much longer. For an object store, the job is faster, so the list is not split.
     """
     if not paths[0].startswith("file:"):
         return [paths]
@@ -226,7 +228,10 @@ def _listings(spark: SparkSession, paths: list[str]) -> list[list[str]]:
 
 
 def _patterns(spark: SparkSession, listed: Sequence[LiveFile]) -> list[str]:
-    """Return glob patterns that match exactly one file each, since Spark expands file names."""
+    """Escape each path as a glob pattern that matches only this file: Spark expands file names.
+
+    Raise for a file name that Spark would not read.
+    """
     addresses = [file.address for file in listed]
     for address in addresses:
         name = address.rpartition("/")[2]
@@ -239,10 +244,10 @@ def _patterns(spark: SparkSession, listed: Sequence[LiveFile]) -> list[str]:
 
 
 def _spark_names(frame: DataFrame, group: Sequence[LiveFile]) -> list[str]:
-    """Return the files as Spark encodes them in `_metadata.file_path`.
+    """Return the paths of files as Spark encodes them in `_metadata.file_path`.
 
-    They come from Spark's own list of files, so its encoding rules are not repeated here, and
-    files that Spark skips are detected.
+    The paths come from Spark's own list of files, so its encoding rules need not be repeated here.
+    Raise if the list differs from the group, for example because Spark skipped a file.
     """
     names = {_address(name): name for name in frame.inputFiles()}
     different = names.keys() ^ {file.address for file in group}
@@ -252,12 +257,12 @@ def _spark_names(frame: DataFrame, group: Sequence[LiveFile]) -> list[str]:
             engine="spark",
             help="Spark misinterprets the name of a file; rewrite the file under another name.",
         )
-    # The list has three slashes where the column has one.
+    # Local paths start with `file:///` in the list and with `file:/` in `_metadata.file_path`.
     return [names[file.address].replace("file:///", "file:/", 1) for file in group]
 
 
 def _address(name: str) -> str:
-    """Return the address that Spark encoded as this name."""
+    """Decode a name from Spark's list of files to a path or URL, as in `LiveFile.address`."""
     scheme, _, rest = name.partition(":")
     if scheme == "file":
         return unquote("/" + rest.lstrip("/"))
@@ -272,7 +277,7 @@ def _known_files(
     *,
     with_values: bool,
 ) -> DataFrame:
-    """Return a row per file: its path, its position and its partition values."""
+    """Return one row per file: its path, its position and, optionally, its partition values."""
     import pyarrow as pa
 
     fields = [StructField(_PATH, "string"), StructField(FILE, "long")]
@@ -299,7 +304,7 @@ def _deleted_rows(spark: SparkSession, files: LiveFiles, group: _Group) -> DataF
 
 
 def _named(field: StructField, mode: str | None) -> Column | str:
-    """Return a column under its logical name; as a string if possible, which saves py4j calls."""
+    """Return a column under its logical name; if possible as a string, which saves py4j calls."""
     is_mapped = field.physical_name(mode) != field.name or _has_mapped_members(field.type, mode)
     if not is_mapped and not has_void(field.type):
         return quoted(field.name)
@@ -307,7 +312,7 @@ def _named(field: StructField, mode: str | None) -> Column | str:
 
 
 def _renamed(field: StructField, mode: str | None) -> Column:
-    """Return a column under its logical name; a cast renames members of structs by position."""
+    """Return a column with the logical names of struct members; a cast renames by position."""
     from pyspark.sql import functions as F
 
     column = F.col(quoted(field.physical_name(mode)))
@@ -333,10 +338,10 @@ def _has_mapped_members(data_type: DataType, mode: str | None) -> bool:
 
 
 def _literal(value: Any, data_type: DataType) -> Column:
-    """Return a literal of exactly this type, cast from a string: Python types lose zones."""
+    """Return a literal of exactly this type, cast from a string: Python types lose time zones."""
     from pyspark.sql import functions as F
 
-    # A type object, since settings of the session change the meaning of some type names.
+    # Use a type object, because settings of the session change the meaning of some type names.
     kind = spark_type(data_type)
     if value is None or isinstance(value, bytes):
         return F.lit(value).cast(kind)

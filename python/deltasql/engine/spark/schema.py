@@ -1,4 +1,4 @@
-"""Translate schemas, names and addresses to Spark's."""
+"""Convert schemas, column names and file paths to the form that Spark uses."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NAME_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 def spark_schema(
     schema: StructType, column_mapping_mode: str | None = None, *, required: bool = False
 ) -> Any:
-    """Return a schema as a Spark `StructType`; with a mapping mode, under physical names.
+    """Return a schema as a Spark `StructType`, with physical names if a mapping mode is given.
 
-    With `required`, columns that may not be null are marked as not nullable.
+    With `required`, NOT NULL columns are marked as not nullable; otherwise all are nullable.
     """
     refuse_nanoseconds(schema)
     plain = [_plain_field(field, column_mapping_mode) for field in schema.fields]
@@ -63,7 +63,7 @@ def _parsed(*fields: StructField) -> Any:
 
 
 def exact_type(data_type: DataType) -> Any:
-    """Return a type as Spark's `DataType`, with the metadata of its members."""
+    """Return a type as Spark's `DataType`, including the metadata of struct members."""
     field = StructField("x", data_type)
     refuse_nanoseconds(StructType((field,)))
     return _parsed(field).fields[0].dataType
@@ -86,12 +86,12 @@ def spark_type(data_type: DataType) -> Any:
 
 
 def spark_path(spark: SparkSession, address: str) -> str:
-    """Return an address with the URL scheme that Spark uses for it."""
+    """Return a path or URL with the URL scheme that Spark uses."""
     return spark_paths(spark, [address])[0]
 
 
 def spark_paths(spark: SparkSession, addresses: Sequence[str]) -> list[str]:
-    """Return addresses with the URL schemes that Spark uses; reads a setting at most once."""
+    """Return paths or URLs with the URL schemes that Spark uses."""
     s3 = "s3"
     if any(address.startswith("s3://") for address in addresses):
         # Hadoop's own S3 client is registered for s3a.
@@ -116,7 +116,7 @@ def quoted(name: str) -> str:
 
 
 def name_parts(name: str) -> list[str]:
-    """Return the parts of a name as Spark's users write it, without quotes.
+    """Split a name, written as in Spark SQL, into its parts without quotes.
 
     >>> name_parts("crm.sales"), name_parts("`a.b`.`c``d`")
     (['crm', 'sales'], ['a.b', 'c`d'])
@@ -125,6 +125,6 @@ def name_parts(name: str) -> list[str]:
 
 
 def _plain_field(field: StructField, mode: str | None) -> StructField:
-    """Return a field that can read any file: nullable, without the metadata of the log."""
+    """Return a field for reading any file: nullable, and without the metadata of the log."""
     kind = with_members(field.type, lambda member: _plain_field(member, mode))
     return StructField(field.physical_name(mode), kind)

@@ -22,7 +22,7 @@ _JAVA_HELP = (
 
 
 def require_pyspark() -> None:
-    """Raise `MissingDriverError`, which says how to install it, if pyspark is not installed."""
+    """Raise `MissingDriverError`, which says how to install pyspark, if it is not installed."""
     try:
         import pyspark  # noqa: F401
     except ImportError as error:
@@ -46,9 +46,9 @@ def active_session() -> SparkSession:
 
 @contextmanager
 def started_session() -> Iterator[None]:
-    """Start a Spark session and stop it at the end, unless there is an active one.
+    """Start a Spark session, and stop it at the end of the block.
 
-    The settings come from Spark's own configuration.
+    If there is an active session, do nothing. The settings come from Spark's own configuration.
     """
     require_pyspark()
     from pyspark.sql import SparkSession
@@ -78,7 +78,7 @@ def _start() -> SparkSession:
             f"Spark did not start: {error}", engine="spark", help=_JAVA_HELP
         ) from error
     if not is_connect(session) and "PYSPARK_PYTHON" not in os.environ:
-        # Local workers use this Python, which has deltasql, not the first one on the path.
+        # Let local workers use this Python, which has deltasql, not the first Python on the PATH.
         context = session.sparkContext
         if (context.master or "").startswith("local"):
             context.pythonExec = sys.executable
@@ -91,7 +91,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def is_same_session(one: Any, other: Any) -> bool:
-    """Return whether two Python objects stand for the same session."""
+    """Return whether two Python objects represent the same Spark session."""
     if one is other:
         return True
     if is_connect(one) or is_connect(other):

@@ -1,13 +1,14 @@
 """Private copies of the user's Spark session, with settings of our own.
 
-Settings of the user's session (`session.py`) are never changed: other threads run queries in it at
-the same time. A copy shares the Spark context, its executors and cached data, and starts with the
-user's settings, functions and temporary views. Settings and views of the copy are invisible to the
-user.
+The settings of the user's session (`session.py`) are never changed, because other threads may run
+queries in it at the same time. A copy shares the Spark context, its executors and cached data, and
+starts with the user's settings, functions and temporary views. The user does not see the settings
+and views of the copy.
 
 Spark applies settings such as the time zone, ANSI mode and case sensitivity when it analyses a
-query. An analysed plan keeps them in every session. So our queries are analysed in a copy and run
-in the user's session, and a user's DataFrame keeps the settings of the user's session.
+query. The analysed plan keeps these settings, even if it runs in another session. Our queries are
+therefore analysed in a copy and run in the user's session. A user's DataFrame was analysed in the
+user's session and keeps the settings of that session.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUERY_SETTINGS = {
-    # A value that overflows is an error, never a null.
+    # With ANSI mode, a value that overflows is an error; without, it would become null.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "false",
@@ -42,7 +43,7 @@ WRITE_SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.fieldId.write.enabled": "true",
 }
-"""Settings that write files as Delta requires them."""
+"""Settings for writing files as Delta requires them."""
 
 
 class SessionCopy(Protocol):
@@ -55,12 +56,12 @@ class SessionCopy(Protocol):
     def sql(self, text: str) -> tuple[DataFrame, str | None]:
         """Analyse a query in the copy and return it as a DataFrame of the user's session.
 
-        The second value is the name of its view in the copy, when it has one.
+        The second value is the name of the query's view in the copy; None if it has no view.
         """
         ...
 
     def bring(self, frame: DataFrame) -> DataFrame:
-        """Return a DataFrame of the user's session as one that runs in the copy."""
+        """Convert a DataFrame of the user's session to a DataFrame that runs in the copy."""
         ...
 
     def close(self) -> None:
@@ -74,9 +75,9 @@ def copy_session(spark: SparkSession, settings: Mapping[str, str]) -> SessionCop
 
 
 class _ClassicCopy:
-    """A copy in the JVM; analysed plans move between the sessions.
+    """A copy in the JVM. Analysed plans are moved between the two sessions.
 
-    There is no Python SparkSession for the copy: its constructor would change `RDD.toDF`.
+    The copy has no Python `SparkSession`, because its constructor would change `RDD.toDF`.
     """
 
     def __init__(self, spark: Any, settings: Mapping[str, str]) -> None:
@@ -86,7 +87,7 @@ class _ClassicCopy:
             self._copy.conf().set(name, value)
 
     def view(self, frame: Any) -> str:
-        # Not dropped before the copy: dropping it would also uncache the user's DataFrame.
+        # The view exists until the copy is closed: dropping it would uncache the user's DataFrame.
         name = _new_name()
         self._moved(frame._jdf, self._copy).createTempView(name)
         return name
@@ -111,9 +112,9 @@ class _ClassicCopy:
 
 
 class _ConnectCopy:
-    """A copy on the server; plans move between the sessions as global temporary views.
+    """A copy on the Connect server. Plans are moved between the sessions as global temporary views.
 
-    A view holds the plan that was analysed by the session that created it.
+    A view contains the plan as analysed by the session that created the view.
     """
 
     def __init__(self, spark: Any, settings: Mapping[str, str]) -> None:
@@ -136,7 +137,7 @@ class _ConnectCopy:
         name = _new_name()
         frame.createGlobalTempView(name)
         full_name = f"{self._database}.{name}"
-        # Not with the catalog's method, which would also uncache the user's DataFrame.
+        # Use SQL: the method of the Spark catalog would also uncache the user's DataFrame.
         self._cleanup.callback(lambda: self._spark.sql(f"DROP VIEW IF EXISTS {full_name}"))
         return full_name
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from deltasql.model.schema.schema import DataType
 
 _STRUCT, _ARRAY, _MAP = exp.DType.STRUCT, exp.DType.ARRAY, exp.DType.MAP
-# The meaning of TIMESTAMP is a setting of the session; these two types are fixed.
+# A setting of the session decides what TIMESTAMP means; these two types are unambiguous.
 _TIMESTAMPS = {
     exp.DType.TIMESTAMPTZ: exp.DType.TIMESTAMPLTZ,
     exp.DType.TIMESTAMP: exp.DType.TIMESTAMPNTZ,
@@ -28,10 +28,10 @@ def spark_query(
     type_of: Callable[[str, str], DataType | None] | None = None,
     small: Collection[str] = (),
 ) -> str:
-    """Return the text of a query for `SparkSession.sql`.
+    """Return a query as a string for `SparkSession.sql`.
 
-    `view_of` returns the name of a relation's view, `type_of` the type of a relation's column.
-    `small` relations are broadcast when they are joined to others.
+    `view_of` returns the name of a relation's view, `type_of` the type of a relation's column. The
+    relations in `small` are broadcast in joins.
 
     >>> from sqlglot import parse_one
     >>> query, views = parse_one("SELECT a.x FROM a, b AS c"), {"a": "v", "b": "g.w"}
@@ -46,7 +46,7 @@ def spark_query(
         _cast_by_name(tree, relations, type_of)
     for window in list(tree.find_all(exp.Window)):
         if _is_unordered_row_number(window):
-            # Spark would send all rows to one task for this window.
+            # For this window, Spark would send all rows to one task.
             window.replace(exp.Anonymous(this="monotonically_increasing_id"))
     _broadcast_small(tree, small)
     for table in list(tree.find_all(exp.Table)):
@@ -61,7 +61,7 @@ def spark_query(
 
 
 def spark_text(tree: exp.Expr) -> str:
-    """Return the text of a query or an expression for Spark; changes the types in the tree."""
+    """Return a query or an expression as Spark SQL. The types in the tree are changed in place."""
     for kind in tree.find_all(exp.DataType):
         kind.set("this", _TIMESTAMPS.get(kind.this, kind.this))
     return tree.sql(dialect="spark", identify=True)
@@ -70,9 +70,9 @@ def spark_text(tree: exp.Expr) -> str:
 def _cast_by_name(
     tree: exp.Query, relations: Collection[str], type_of: Callable[[str, str], DataType | None]
 ) -> None:
-    """Replace casts of columns whose structs lack fields or have them in another order.
+    """Replace casts of structs with missing fields, or with fields in a different order.
 
-    Spark's own cast of a struct goes by the position of the fields.
+    Spark's own cast matches the fields of a struct by position.
     """
     names = {t.alias_or_name: t.name for t in tree.find_all(exp.Table) if t.name in relations}
     for cast in list(tree.find_all(exp.Cast)):
@@ -86,9 +86,9 @@ def _cast_by_name(
 
 
 def _broadcast_small(tree: exp.Query, small: Collection[str]) -> None:
-    """Add a broadcast hint for small relations, without which Spark would sort the large side.
+    """Add broadcast hints for small relations; without a hint, Spark would sort the large side.
 
-    A subquery over small relations gets no hint: a join of two may have any size.
+    A subquery over small relations gets no hint, because a join of two relations can be large.
     """
     for select in tree.find_all(exp.Select):
         broadcast = []

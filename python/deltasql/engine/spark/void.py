@@ -1,7 +1,7 @@
-"""Void columns on Spark: rows have them, files do not.
+"""Void columns on Spark: rows have void columns, but files do not store them.
 
-Spark cannot read a void column that a file stores as integers, as deltasql 0.1.0 wrote it. So void
-columns are never read: they are added as null literals.
+Files of deltasql 0.1.0 store void columns as integers, which Spark cannot read as void. Therefore
+void columns are never read; they are added to the rows as null literals.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def stored_columns(schema: StructType, partitions: Collection[str]) -> StructType:
-    """Return the columns to read from files: neither partition columns nor void ones.
+    """Return the columns to read from files: all except partition columns and void columns.
 
-    A void type in an array, in a map or as the only field of a struct is read as integers.
+    A void type is read as integer in an array, in a map, or as the only field of a struct.
     """
     kept = without_void(schema, tuple(partitions)).fields
     return StructType(
@@ -43,7 +43,7 @@ def stored_columns(schema: StructType, partitions: Collection[str]) -> StructTyp
 
 
 def with_void(column: Column, data_type: DataType, mode: str | None) -> Column:
-    """Return a column of a file with the void members and the logical names of the table."""
+    """Return a column from a file with void members added and with logical names."""
     from pyspark.sql import functions as F
 
     if data_type == "void":
@@ -72,14 +72,14 @@ def without_void_columns(
 ) -> tuple[StructType, DataFrame]:
     """Return the columns that files store, and the rows with only these columns.
 
-    A value other than null in a void column fails the query.
+    The query fails if a void column has a value other than null.
     """
     from pyspark.sql import functions as F
 
     kept = without_void(schema, partitions)
     for left in kept.fields:
         if has_void(left.type) and left.name not in partitions:
-            # Spark would write booleans, which other readers do not accept as void.
+            # Spark would write booleans here, which other readers do not accept as void.
             raise UnsupportedFeatureError(
                 f"column {left.name!r} is void where a file must store values: in an array, in "
                 "a map, or in a struct or a table with no other columns",
@@ -101,7 +101,7 @@ def without_void_columns(
         values.append(F.when(_has_value(column, field.type), F.raise_error(F.lit(message))))
         if field.name in kept.names:
             columns.append(_without_void(column, field.type).alias(name))
-    # `raise_error` runs while the filter is evaluated; the filter itself removes no row.
+    # These filters remove no rows: evaluating them calls `raise_error` for invalid rows.
     checked = reduce(lambda rows, value: rows.where(value.isNull()), values, frame)
     return kept, checked.select(columns)
 
@@ -127,7 +127,7 @@ def _without_void(column: Column, data_type: DataType) -> Column:
 
 
 def _has_value(column: Column, data_type: DataType) -> Column:
-    """Return whether a row has a value where its type is void."""
+    """Return a condition that is true for rows with a value where the type is void."""
     from pyspark.sql import functions as F
 
     if isinstance(data_type, StructType):

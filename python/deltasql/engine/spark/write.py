@@ -1,8 +1,8 @@
 """Write rows with Spark's own Parquet writer, and return the new files as actions.
 
-Files go into a new folder below the table's root, and belong to the table only once a commit adds
-them. Files of tasks that fail, are retried or run twice are covered by the intent for the folder.
-Statistics come from the footers, so that the rows are processed once.
+Files are written to a new folder below the table's root. They belong to the table only once a
+commit adds them. An intent for the folder also covers the files of tasks that fail, are retried or
+run twice. Statistics are read from the footers, so that the rows are computed only once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _THREADS_REMOTE = 64
 _FILES_PER_TASK = 200
 _FEWEST_ROWS = 1024
 _DEFAULT_WIDTH = 20
-_WIDTHS = {  # bytes of a value, for the estimate of rows in a file
+_WIDTHS = {  # bytes of a value by type, to estimate how many rows fit in a file
     "byte": 1,
     "boolean": 1,
     "short": 2,
@@ -83,7 +83,8 @@ def write_files(
     mode = column_mapping_mode(plan.configuration)
     partitions = [field.physical_name(mode) for field in _partition_fields(plan)]
     if keys:
-        # Spark sorts by partition column, and drops a sort that does not begin with those.
+        # Start with the partition columns: Spark sorts by them before it writes, and would drop a
+        # sort that does not start with them.
         stored = stored.sortWithinPartitions(*map(quoted, partitions), *keys).drop(*keys)
     bucket = bucket_options(spark, plan.location, storage)
     options = {**_FIXED, **_parquet_options(plan, shape), **bucket}
@@ -104,15 +105,16 @@ def write_files(
     if written:
         names = [file.name for file in written]
         plan.intend(names)
-        # Spark does not sync files to disk; it must happen before the commit.
+        # Spark does not sync files to disk, so do it here, before the commit.
         plan.storage.flush(names)
     return [file.add(read[file.name].stats, plan) for file in written]
 
 
 def target_file_count(plan: WritePlan, size: int | None) -> int | None:
-    """Return the number of files that a compaction should write; None for no preference.
+    """Return the number of files that a compaction should write.
 
-    Other writes keep the partitions of the DataFrame: fewer would leave executors idle.
+    Return None for other writes: they keep the partitions of the DataFrame, because with fewer
+    partitions executors would be idle.
     """
     if plan.data_change or size is None:
         return None
@@ -120,9 +122,9 @@ def target_file_count(plan: WritePlan, size: int | None) -> int | None:
 
 
 _FIXED = {
-    # The _SUCCESS file proves that the job is complete and that this process sees its files.
+    # If this process finds the _SUCCESS file, the job is complete and its files are visible here.
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
-    # Version 2 may leave files of a failed attempt.
+    # With version 2, files of a failed attempt could remain in the folder.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
 }
 
@@ -149,7 +151,10 @@ def _parquet_options(plan: WritePlan, shape: FileShape) -> dict[str, str]:
 
 
 def _most_rows(plan: WritePlan) -> int | None:
-    """Return the maximum rows of a file for a target size, estimated from the column types."""
+    """Return the maximum number of rows of a file, estimated from the column types.
+
+    Return None if no target size is set, or if the write is a compaction.
+    """
     size = plan.options.target_file_size or parse_size(
         plan.configuration.get("delta.targetFileSize")
     )
@@ -179,9 +184,10 @@ def _list_folder(plan: WritePlan, folder: str) -> tuple[list[FileInfo], list[str
 
 
 def _is_committer_file(name: str) -> bool:
-    """Return whether a file belongs to Hadoop's output committer, by names no partition has.
+    """Return whether a file belongs to Hadoop's output committer, judged by its name.
 
-    A speculative attempt may still write such files while the job commits.
+    Data files and partition folders never have such names. Speculative attempts may still write
+    committer files while the job commits.
 
     >>> names = ["_SUCCESS", "__magic_job-1/a.parquet", "_p=1/a.parquet"]
     >>> [_is_committer_file(name) for name in names]
@@ -205,12 +211,13 @@ class _Written:
 
     @classmethod
     def of(cls, info: FileInfo, folder: str, plan: WritePlan) -> _Written:
-        """Return a file with its partition values; rename an encoded folder to its Delta name."""
+        """Return a file with its partition values; move it if its folder name is encoded."""
         *folders, last = info.name[len(folder) + 1 :].split("/")
         values = partition_of(folders, plan)
         name = info.name
         if any(has_encoded_value(each) for each in folders):
-            # A task uses one file name in all partitions, and two values may share a folder.
+            # A Spark task uses the same file name in every partition. If two partition values map
+            # to the same folder, the files would collide, so add a random part to the name.
             own = last.replace("part-", f"part-{uuid.uuid4().hex[:8]}-", 1)
             name = f"{folder}/{partition_folder(values)}{own}"
             plan.storage.rename(info.name, name, flush_folder=False)

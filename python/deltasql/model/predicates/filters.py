@@ -40,9 +40,11 @@ _OPERATORS = ", ".join([*_COMPARISONS, "in", "not in", "is null", "is not null"]
 def filters_to_condition(
     filters: Filters, schema: StructType, partition_columns: Sequence[str]
 ) -> exp.Expr:
-    """Convert `[(column, operator, value), …]` (AND), or a list of such lists (OR), to SQL.
+    """Convert filters to a SQL condition.
 
-    None means NULL. For a partition column "" means NULL, too, as in deltalake.
+    The filters in a list `[(column, operator, value), …]` are joined by AND; if there are several
+    such lists, the lists are joined by OR. The value None means NULL. For a partition column, ""
+    also means NULL, as in deltalake.
 
     >>> from deltasql.model.schema.schema import StructField, StructType
     >>> table = StructType((StructField("day", "date"), StructField("n", "long")))
@@ -58,7 +60,7 @@ def filters_to_condition(
 
 
 def _is_one_group(filters: Filters) -> bool:
-    # A filter starts with the name of a column, a group starts with a filter.
+    # The first element of a filter is a column name; the first element of a group is a filter.
     return bool(filters) and len(filters[0]) > 0 and isinstance(filters[0][0], str)
 
 
@@ -165,13 +167,13 @@ def timestamp_text(timestamp: datetime, separator: str) -> str:
     """
     seconds = timestamp.timetuple()[:6]
     text = datetime(*seconds, timestamp.microsecond).isoformat(separator, "microseconds")
-    # pandas.Timestamp is a subclass of datetime with this attribute.
+    # Only pandas.Timestamp, a subclass of datetime, has this attribute.
     rest: int = getattr(timestamp, "nanosecond", 0)
     return f"{text}{rest:03d}" if rest else text
 
 
 def with_timestamp_texts(values: Mapping[str, Any], schema: StructType) -> dict[str, Any]:
-    """Return values by column, with datetimes for nanosecond columns as ISO text in UTC."""
+    """Return values by column; datetimes for nanosecond columns become ISO strings in UTC."""
     found = dict(values)
     for name, value in values.items():
         field = schema.find(name)

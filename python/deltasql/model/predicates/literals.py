@@ -1,9 +1,10 @@
 """Evaluate the literals of a predicate, and compare them with columns of Delta types.
 
-Integers, decimals, dates and timestamps are multiples of a unit (1, 10^-scale, a day, a microsecond
-or a nanosecond): the points of a grid. A literal between two points is replaced by the point with
-the same meaning: `x > 5.5` is `x >= 6` for a long. If engines disagree on a comparison, it becomes
-`unknown`, which skips no file. A timestamp without a time zone is UTC.
+Values of integers, decimals, dates and timestamps are multiples of a unit (1, 10^-scale, a day, a
+microsecond or a nanosecond). These multiples are called the grid of the type. If a literal is not
+on the grid, the comparison is replaced by an equivalent one: for a long, `x > 5.5` becomes
+`x >= 6`. If engines disagree on a comparison, it becomes `unknown`, which skips no file. A
+timestamp without a time zone is in UTC.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FALSE: Node = {"op": "false"}
 UNKNOWN: Node = {"op": "unknown"}
 
 DOUBTFUL = "doubtful"
-"""Marks a string literal with backslashes that engines interpret differently."""
+"""Marks a string literal with backslashes, which engines interpret differently."""
 _BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _EXACT_IN_DOUBLE = 2**53
 _EPOCH = datetime(1970, 1, 1)
@@ -62,7 +63,8 @@ _COLLATIONS = "__COLLATIONS"
 class Value:
     """A literal: its kind, and a Python value of that kind.
 
-    A `number` is a Decimal. `nanoseconds` are a timestamp, counted from 1970 in UTC.
+    A value of the kind `number` is a Decimal. A value of the kind `nanoseconds` is a timestamp: the
+    nanoseconds since 1970 in UTC.
     """
 
     kind: Kind
@@ -70,7 +72,7 @@ class Value:
 
 
 def literal_value(node: exp.Expr) -> Value | None:
-    """Evaluate a literal, also with a minus sign or a cast; None for any other expression.
+    """Evaluate a literal, which may have a minus sign or a cast; None for other expressions.
 
     >>> import sqlglot
     >>> literal_value(sqlglot.parse_one("-1.50"))
@@ -100,7 +102,7 @@ def literal_value(node: exp.Expr) -> Value | None:
 def in_one_type(data_type: DataType, values: Sequence[Value]) -> list[Value] | None:
     """Convert the values of an IN or BETWEEN to their common type, as engines do.
 
-    If one value is a double, all numbers become doubles. None if the common type is not clear.
+    If one value is a double, all numbers become doubles. Return None if the common type is unclear.
     """
     kinds = {value.kind for value in values} - {"null"}
     if kinds == {"number", "double"}:
@@ -113,7 +115,7 @@ def in_one_type(data_type: DataType, values: Sequence[Value]) -> list[Value] | N
 
 
 def leaf(column: LeafColumn, op: str, *, partition: bool, **fields: Any) -> Node:
-    """Return one leaf of the pruning tree."""
+    """Return a leaf of the pruning tree: a condition on one column."""
     node: Node = {"op": op, "column": list(column.physical_path), "type": column.type_name}
     if partition:
         node["partition"] = True
@@ -121,7 +123,7 @@ def leaf(column: LeafColumn, op: str, *, partition: bool, **fields: Any) -> Node
 
 
 def compare(column: LeafColumn, op: str, value: Value, *, partition: bool) -> Node:
-    """Return the pruning tree of `column op value`; `unknown` if the types do not match.
+    """Return the pruning tree of `column op value`; `unknown` if engines could disagree.
 
     >>> day = LeafColumn(("d",), ("d",), "date")
     >>> compare(day, "<", Value("string", "2024-05-01"), partition=False)["value"]
@@ -145,7 +147,7 @@ def compare(column: LeafColumn, op: str, value: Value, *, partition: bool) -> No
 
 
 def _compare_beyond(column: LeafColumn, op: str, number: float) -> Node:
-    """Compare a partition column with infinity or NaN; NaN is above infinity and equals itself."""
+    """Compare a partition column with infinity or NaN. NaN is above infinity and equals itself."""
     if not math.isnan(number):
         return leaf(column, op, partition=True, value=repr(number))
     if op == ">":
@@ -156,7 +158,10 @@ def _compare_beyond(column: LeafColumn, op: str, number: float) -> Node:
 
 
 def _compare_on_grid(column: LeafColumn, op: str, point: Fraction, *, partition: bool) -> Node:
-    """Compare with a value of the type; a literal outside its range decides the comparison."""
+    """Compare with the literal `point`, rounded to the grid if necessary.
+
+    If the literal is outside the range of the type, the result is the same for all values.
+    """
     assert isinstance(column.type, str)
     least, most = _range(column.type)
     on_grid = point.denominator == 1 and least <= point <= most
@@ -201,10 +206,10 @@ def _grid_point(data_type: str, value: Value) -> Fraction | None:
 
 def _integer_point(value: Value) -> Fraction | None:
     if value.kind == "number":
-        # Engines convert a long to decimal(20,0) here, and round beyond 38 digits.
+        # Engines compare a long as decimal(20,0), and round if more than 38 digits are needed.
         return Fraction(value.value) if _fits(20, 0, value.value) else None
     if value.kind == "double":
-        # Engines compare as doubles, which cannot distinguish all longs beyond 2^53.
+        # Engines compare doubles here. A double cannot represent all integers beyond 2^53.
         return Fraction(value.value) if abs(value.value) < _EXACT_IN_DOUBLE else None
     if value.kind == "string" and re.fullmatch(r"[+-]?\d{1,30}", value.value):
         return Fraction(int(value.value))
@@ -217,7 +222,7 @@ def _decimal_point(decimal: tuple[int, int], value: Value) -> Fraction | None:
         fits = _fits(precision, scale, value.value)
         return Fraction(value.value) * 10**scale if fits else None
     if value.kind == "string" and _NUMBER.fullmatch(value.value):
-        # An engine may convert to double: use only values that a double represents exactly.
+        # An engine may convert to double. Use only values that a double represents exactly.
         point = Fraction(value.value) * 10**scale
         return point if point.denominator == 1 and abs(point) < 10**15 else None
     return None
@@ -276,7 +281,7 @@ def _text(data_type: str, value: Value) -> str | None:
         return folded if folded in ("true", "false") else None
     if data_type in ("float", "double"):
         number = _float(value)
-        # Not NaN and infinity: the statistics may not include them.
+        # Do not compare with NaN and infinity: the statistics may not include such values.
         return repr(number) if number is not None and math.isfinite(number) else None
     return None
 
@@ -319,7 +324,7 @@ def _grid_text(data_type: str, point: int) -> str | None:
 
 
 def _fits(precision: int, scale: int, *numbers: Decimal) -> bool:
-    """Return whether one decimal type of 38 digits can represent the column and these numbers."""
+    """Return whether a decimal type with 38 digits can represent the column and these numbers."""
     exponents = [number.as_tuple().exponent for number in numbers]
     scales = [-exponent for exponent in exponents if isinstance(exponent, int)]
     digits = [len(str(abs(int(number)))) for number in numbers]
@@ -327,8 +332,8 @@ def _fits(precision: int, scale: int, *numbers: Decimal) -> bool:
 
 
 def has_byte_order(column: LeafColumn) -> bool:
-    """Return whether the column compares by its bytes: without padding and collation."""
-    # Spark pads both sides of a comparison with char(n), so 'ab' equals 'ab '.
+    """Return whether values of the column compare by their bytes, without padding or collation."""
+    # For a char(n) column, Spark pads both sides of a comparison, so that 'ab' equals 'ab '.
     padded = str(column.metadata.get(_CHAR_VARCHAR, "")).startswith("char(")
     return not padded and _COLLATIONS not in column.metadata
 
@@ -432,9 +437,9 @@ def _parse_date(text: str) -> date | None:
 
 
 def _parse_timestamp(text: str, *, zone_allowed: bool) -> tuple[datetime, int] | None:
-    """Return a naive datetime in UTC, and the nanoseconds below its microseconds.
+    """Return a naive datetime in UTC, and the nanoseconds that a datetime cannot represent.
 
-    None if not every engine accepts the text as a timestamp.
+    Return None if an engine may not accept the string as a timestamp.
     """
     match = _TIMESTAMP.fullmatch(text.strip())
     if match is None or (match[8] and not zone_allowed):

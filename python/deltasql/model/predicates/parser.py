@@ -1,15 +1,16 @@
 """Parse SQL expressions of users to sqlglot trees; no other module parses an expression.
 
-One grammar, Spark's, parses the SQL of deltalake (DataFusion) and of delta-spark: backquotes around
-names, single quotes around string literals, `''` for a quote in a literal. They differ in this:
+The SQL of deltalake (DataFusion) and the SQL of delta-spark are parsed with the same grammar, that
+of Spark: backquotes around names, single quotes around string literals, `''` for a quote in a
+literal. There are two differences:
 
-- A backslash is a normal character in DataFusion's SQL, and an escape character in Spark's.
-- Timestamp formats have percent signs in DataFusion's SQL.
+- A backslash is a normal character in DataFusion's SQL, and an escape character in Spark's SQL.
+- Timestamp formats in DataFusion's SQL have percent signs.
 
-`parse_expression` returns the tree of a text. `resolve` then replaces every column by one with its
-exact name and its type: names are case-insensitive, and double quotes enclose the name of a column
-if there is such a column, otherwise a string literal. Data skipping (`pruning`) and the SQL for
-engines (`operations.sql`) are derived from the resolved tree.
+`parse_expression` returns the tree of an expression. `resolve` then replaces each column reference
+by the exact name of the column, and adds the type. Names are case-insensitive. Double quotes
+enclose a column name if there is a column with that name, otherwise a string literal. Data skipping
+(`pruning`) and the SQL for engines (`operations.sql`) are derived from the resolved tree.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR, FIELD_ERROR, PARSER_ER
 from deltasql.model.schema.schema import LeafColumn, StructType, nearest, resolve_column
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
-"""Whose SQL a text is: deltalake's or delta-spark's."""
+"""The SQL flavour of an expression: `datafusion` for deltalake, `spark` for delta-spark."""
 
 
 class PredicateDialect(Spark):
-    """Spark's SQL with double-quoted names, `''` in literals and `~` for regular expressions."""
+    """Spark's SQL, extended by double-quoted names, `''` in literals, and `~` for RLIKE."""
 
     class Tokenizer(Spark.Tokenizer):
         QUOTES = ["'"]  # noqa: RUF012  (sqlglot's own form)
@@ -64,7 +65,7 @@ def _day(args: list[exp.Expr]) -> exp.Expr:
 
 
 class DataFusionDialect(PredicateDialect):
-    """The same without backslash escapes, and with percent signs in timestamp formats."""
+    """`PredicateDialect` without backslash escapes, and with percent signs in formats."""
 
     class Tokenizer(PredicateDialect.Tokenizer):
         STRING_ESCAPES = ["'"]  # noqa: RUF012
@@ -95,8 +96,8 @@ class DataFusionDialect(PredicateDialect):
 class Scope:
     """The columns that an expression may use.
 
-    `relations` has the schemas by the name in the query; `aliases` maps aliases of the user to
-    these names.
+    `relations` maps the names of relations in the query to their schemas. `aliases` maps the user's
+    aliases to these names.
     """
 
     relations: Mapping[str, StructType]
@@ -108,7 +109,10 @@ class Scope:
         return cls({relation: schema})
 
     def find(self, path: list[str]) -> tuple[str, LeafColumn, list[str]] | None:
-        """Return the relation and the column of a path, and the rest of the path: keys of a map."""
+        """Return the relation and the column that a path refers to, and the rest of the path.
+
+        The rest are keys of a map column. Return None if there is no such column.
+        """
         by_alias = {alias.casefold(): name for alias, name in self.aliases.items()}
         named = by_alias.get(path[0].casefold()) if len(path) > 1 else None
         if named is not None and named in self.relations:
@@ -168,8 +172,9 @@ def parse_expression(
 ) -> exp.Expr:
     """Parse one SQL expression without resolving its columns.
 
-    With `escapes` a backslash is an escape character. An operation needs the same text several
-    times, to find files, to find rows and for the history, so trees are cached and copied.
+    With `escapes`, a backslash is an escape character. Trees are cached, because an operation
+    parses the same expression several times: to find files, to find rows, and for the history. The
+    caller gets a copy.
 
     >>> try:
     ...     parse_expression("id >")
@@ -188,18 +193,18 @@ def parse_expression(
 
 
 def nested_too_deeply() -> TxnLogSchemaError:
-    """Return the error for a text that exceeds the depth of Python's stack."""
+    """Return the error for an expression that exceeds Python's recursion limit."""
     return TxnLogSchemaError(
         "the expression is nested too deeply", help="Write it with fewer brackets and NOTs."
     )
 
 
 def resolve(parsed: exp.Expr, scope: Scope, text: str = "") -> exp.Expr:
-    """Replace every column by one with its relation, its exact name and its type.
+    """Replace each column reference by the column's relation and exact name, and add its type.
 
-    The type is in the node's meta as `delta_type`. `text` is the text that was parsed, without
-    which double quotes enclose names only. Names in a subquery belong to the tables of the
-    subquery and stay unchanged.
+    The type is stored in the node's meta as `delta_type`. `text` is the string that was parsed. If
+    it is missing, double quotes always enclose names, never string literals. Names in a subquery
+    belong to the tables of the subquery and are not changed.
 
     >>> from deltasql.model.schema.schema import StructField
     >>> table = StructType((StructField("Id", "long"),))
@@ -227,7 +232,7 @@ def resolve(parsed: exp.Expr, scope: Scope, text: str = "") -> exp.Expr:
 
 
 def references(expression: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield every reference to a column, as the outermost node of its path."""
+    """Yield each column reference: the outermost node of the column's path."""
     for node in expression.walk(prune=lambda inner: isinstance(inner, exp.Query)):
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             reference: exp.Expr = node
@@ -260,7 +265,7 @@ def field_of(path: Sequence[str], relation: str = "") -> exp.Expr:
 
 
 def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the parts that are joined by AND, also inside parentheses."""
+    """Yield the conditions that are joined by AND, including those inside parentheses."""
     plain = condition.unnest()
     if isinstance(plain, exp.And):
         for part in plain.flatten():
@@ -283,7 +288,7 @@ def _parser_message(text: str, error: SqlglotError) -> str:
 
 
 def _column_or_outer(schema: StructType, path: list[str]) -> LeafColumn | None:
-    """Return a column, or the map or array column that a path goes into."""
+    """Return the column of a path, or the map or array column that contains its value."""
     for length in range(len(path), 0, -1):
         found = resolve_column(schema, path[:length])
         if found is not None:

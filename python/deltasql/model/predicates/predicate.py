@@ -1,11 +1,11 @@
-"""Predicates on the rows of one table: SQL text or filter lists, for data skipping and for engines.
+"""Predicates on the rows of one table: SQL or filter lists, for data skipping and for engines.
 
-`parse_predicate` parses a text once (`parser`) and derives the pruning tree (`pruning`) from the
-resolved tree; engines evaluate the same tree. If the caller does not say whose SQL a text is, a
-backslash is a normal character, as in DataFusion, unless the text can only be parsed with Spark's
-escapes. Data skipping then does not use a literal whose meaning depends on this.
+`parse_predicate` parses a predicate once (`parser`). The pruning tree (`pruning`) is derived from
+the resolved tree, which engines evaluate. If the caller does not give the SQL flavour, a backslash
+is a normal character, as in DataFusion, unless the predicate can only be parsed with Spark's
+escapes. Data skipping then ignores literals whose meaning depends on the flavour.
 
-A timestamp without a time zone is UTC.
+A timestamp without a time zone is in UTC.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ _EXAMPLE = "Write a SQL condition such as: day >= '2024-05-01' AND amount > 10."
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A range that every matching file overlaps: maximum >= low and minimum <= high, as keys.
+    """A range of a column's values that every matching file overlaps.
 
-    `b""` is below and `b"\\xff"` is above every key.
+    For such a file, maximum >= low and minimum <= high. The values are encoded as keys that sort in
+    the same order. `b""` is below and `b"\\xff"` is above every key.
     """
 
     path: tuple[str, ...]
@@ -73,7 +74,7 @@ class Predicate:
         return json.dumps(self.tree, separators=(",", ":"), ensure_ascii=False)
 
     def bounds(self) -> list[Bound]:
-        """Return the ranges that AND-ed conditions give for data columns, one per column."""
+        """Return a range for each data column that the AND-ed conditions restrict."""
         parts = self.tree["args"] if self.tree["op"] == "and" else [self.tree]
         found: dict[tuple[str, ...], Bound] = {}
         for part in parts:
@@ -95,7 +96,7 @@ def parse_predicate(
     *,
     flavour: Flavour | None = None,
 ) -> Predicate:
-    """Parse a predicate, SQL or filters, with the columns of a table.
+    """Parse a predicate on a table, given as SQL or as filters.
 
     >>> from deltasql.model.schema.schema import StructField, StructType
     >>> table = StructType((StructField("day", "date"), StructField("n", "integer")))
@@ -150,7 +151,7 @@ def _parse(text: str, flavour: Flavour | None) -> exp.Expr:
 
 
 def _parse_either(text: str) -> exp.Expr:
-    """Parse a text with backslashes: as normal characters, or as escapes if that is not valid."""
+    """Parse SQL with backslashes as normal characters; if that fails, as escape characters."""
     try:
         parsed = parse_expression(text, help=_EXAMPLE)
     except TxnLogSchemaError:
@@ -179,7 +180,7 @@ def _key_range(part: Node) -> tuple[bytes, bytes]:
         return LOWEST, high
     if op == "=":
         return low, high
-    # NaN is above every number, and a maximum in the statistics may not include it.
+    # NaN is above every number, and the maximum in the statistics may not include NaN.
     return (LOWEST if data_type in ("float", "double") else low), HIGHEST
 
 

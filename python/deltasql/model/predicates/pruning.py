@@ -1,7 +1,8 @@
 """Convert a resolved condition to a pruning tree, which is evaluated on the statistics of a file.
 
 The tree decides whether the condition can be TRUE for a row of the file. NOT is pushed down to the
-leaves by the rules of three-valued logic. A part that statistics cannot decide becomes `unknown`.
+leaves by the rules of three-valued logic. A part for which statistics are no help becomes
+`unknown`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Compiler:
         self._mode = column_mapping_mode
 
     def tree(self, node: exp.Expr, *, negated: bool = False) -> Node:
-        """Return the pruning tree of the condition, or of its negation."""
+        """Return the pruning tree of a condition; with `negated`, of its negation."""
         if isinstance(node, exp.Paren):
             return self.tree(node.this, negated=negated)
         if isinstance(node, exp.Not):
@@ -79,7 +80,7 @@ class Compiler:
         if isinstance(node, exp.Between):
             return self._between(node, negated=negated)
         if isinstance(node, exp.Is):
-            # The parsed form of IS NOT depends on the dialect.
+            # Depending on the dialect, IS NOT is parsed as NOT … IS or with the argument `negate`.
             return self._is(node, negated=negated != bool(node.args.get("negate")))
         if isinstance(node, exp.Like | exp.Escape | exp.StartsWith):
             return UNKNOWN if negated else self._like(node)
@@ -176,7 +177,7 @@ class Compiler:
         if isinstance(like, exp.StartsWith):
             prefix = text.partition("\\")[0]
         else:
-            # A backslash is an escape in some engines only, so the prefix ends before it.
+            # A backslash is an escape character only in some engines, so end the prefix before it.
             prefix = re.split(f"[{re.escape(stops)}]", text, maxsplit=1)[0]
             if prefix == text:
                 return self._compare(column, "=", Value("string", text))
@@ -194,8 +195,8 @@ class Compiler:
     def _compare(self, column: LeafColumn, op: str, value: Value) -> Node:
         node = compare(column, op, value, partition=self.is_partition(column))
         if column.type == "boolean" and not self.is_partition(column) and "column" in node:
-            # Some old writers wrote wrong bounds for booleans, and the log does not say which
-            # writer wrote a file: use only the null count.
+            # Use only the null count: some old writers wrote wrong bounds for booleans, and the
+            # log does not say which writer wrote a file.
             return self._null_test(column, is_null=False)
         return node
 
@@ -217,10 +218,11 @@ class Compiler:
 
 
 def conjunction(parts: Sequence[Node]) -> Node:
-    """Combine with AND: drop `unknown`, and replace two bounds of a float by one `between`.
+    """Combine conditions with AND.
 
-    NaN is above every number and may be missing from the statistics. A lower bound alone can skip
-    no file on a float column; together with an upper bound it can.
+    Drop `unknown`. Replace a lower and an upper bound of a float column by one `between`: a lower
+    bound alone can skip no file, because NaN is above every number and the maximum in the
+    statistics may not include NaN. With an upper bound, NaN does not match.
     """
     flat = list(_flattened(parts, "and"))
     if FALSE in flat:

@@ -1,7 +1,8 @@
 """Extract the conditions of a query that can be used for data skipping.
 
-A part is used only if its meaning is the same in every engine: it compares columns, in their exact
-spelling, with literals of their type. The engine that runs the query evaluates all parts.
+A condition is used only if it has the same meaning in every engine: it compares columns, in their
+exact spelling, with literals of their type. Other conditions do not skip files. The engine that
+runs the query evaluates all conditions.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ _LONGEST = 18  # digits that fit into a 64-bit integer in every engine
 
 
 def condition_on(query: exp.Expr, table: str, schema: StructType) -> exp.Expr | None:
-    """Return a condition that is true for all rows of a table that a query uses; None if unclear.
+    """Return a condition that is true for every row of a table that can affect a query's result.
+
+    Return None if no such condition is found.
 
     >>> import sqlglot
     >>> from deltasql.model.schema.schema import StructField, StructType
@@ -67,10 +70,10 @@ def condition_on(query: exp.Expr, table: str, schema: StructType) -> exp.Expr | 
 
 
 def named_columns(query: exp.Expr) -> frozenset[str] | None:
-    """Return a set of lower-case names that contains all columns that a query needs.
+    """Return a set of lower-case names that includes all columns that a query needs.
 
-    None if the query can use columns without their names: by a star, a pattern or a position, or
-    as a whole row.
+    Return None if the query can use a column without its name: with a star, a pattern or a
+    position, or as part of a whole row.
 
     >>> import sqlglot
     >>> sorted(named_columns(sqlglot.parse_one("SELECT a FROM t WHERE B > 1")))
@@ -98,7 +101,7 @@ def named_columns(query: exp.Expr) -> frozenset[str] | None:
 
 
 def plain_condition(condition: exp.Expr, schema: StructType, *, alias: str = "") -> exp.Expr | None:
-    """Return the AND-ed parts that mean the same in every engine; None if there are none."""
+    """Return the AND-ed conditions that mean the same in every engine; None if there are none."""
     kinds = {field.name: field.type for field in schema.fields}
     kept = [_unqualified(part) for part in conjuncts(condition) if _is_plain(part, alias, kinds)]
     return exp.and_(*kept, copy=False) if kept else None

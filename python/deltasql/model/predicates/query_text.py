@@ -1,9 +1,9 @@
-"""Parse SQL queries over tables of the catalog, and reject everything that does not only read them.
+"""Parse SQL queries over tables of the catalog, and reject everything that does more than read.
 
-The SQL dialect is DuckDB's. A table is `sales` or `crm.sales`. `sales@3` is its version 3, the same
-as `sales AT (VERSION => 3)`; `sales@'2024-05-01'` is the table at that timestamp. Allowed are
-queries, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES. The engine runs SQL that is generated from
-the parsed tree, so it runs nothing that was not checked here.
+The SQL dialect is DuckDB's. A table is written `sales` or `crm.sales`. `sales@3` is version 3 of
+the table, the same as `sales AT (VERSION => 3)`; `sales@'2024-05-01'` is the table at that
+timestamp. Queries, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES are allowed. The engine runs SQL
+that is generated from the parsed tree, so it runs only what was checked here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DIALECT = "duckdb"
-# Table functions that only use their arguments.
+# Table functions that read nothing but their arguments.
 _TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Explode)
 _FILE_FUNCTIONS = (exp.ReadCSV, exp.ReadParquet)
 # Functions that expose or change the state of this process, or run other queries.
@@ -46,10 +46,10 @@ _LEADING = re.compile(r"\s*(explain)(\s+analyze)?\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class AskedTable:
-    """A table that a query uses: its latest version, a version, or a timestamp."""
+    """A table that a query uses: at the latest version, at a version, or at a timestamp."""
 
     place: str
-    """Its unique name in `QueryText.tree`; every occurrence has its own."""
+    """The unique name in `QueryText.tree`; each occurrence of a table has a different name."""
     namespace: str | None
     name: str
     is_quoted: bool
@@ -98,7 +98,8 @@ def parse_query(sql: str) -> QueryText:
         _check_node(node)
     found = list(_catalog_tables(parsed))
     _name_without_namespaces(parsed, found)
-    # Not a name in the query: a WITH clause with that name would replace the table.
+    # Use names that do not occur in the query: a WITH clause with the same name would hide the
+    # table.
     taken = {each.name.casefold() for each in parsed.find_all(exp.Identifier)}
     places = (place for place in map("asked_{}".format, count()) if place not in taken)
     tables = tuple(_place(node, place) for node, place in zip(found, places, strict=False))
@@ -106,7 +107,7 @@ def parse_query(sql: str) -> QueryText:
 
 
 def limited(query: exp.Query, rows: int) -> exp.Query:
-    """Return the query with at most `rows` rows, in the same order."""
+    """Limit the result of a query to `rows` rows, in the same order."""
     given = query.args.get("limit")
     if given is None and not query.args.get("fetch"):
         return query.limit(rows)
@@ -117,7 +118,7 @@ def limited(query: exp.Query, rows: int) -> exp.Query:
 
 
 def number_of_rows(clause: exp.Expr | None) -> int | None:
-    """Return the number of a LIMIT or OFFSET; None if it is a percentage or an expression."""
+    """Return the number in a LIMIT or OFFSET; None for a percentage or an expression."""
     if not isinstance(clause, exp.Limit | exp.Offset) or clause.args.get("limit_options"):
         return None
     amount = clause.expression
@@ -206,7 +207,7 @@ def _function_name(node: object) -> str:
 
 def _is_statement(node: object) -> bool:
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-        # Here sqlglot parses `(SHOW TABLES)` as a table SHOW with the alias TABLES.
+        # In a subquery, sqlglot parses `(SHOW TABLES)` as a table SHOW with the alias TABLES.
         return node.name.upper() == "SHOW" and not node.this.args.get("quoted") and bool(node.alias)
     return isinstance(node, exp.Describe | exp.Summarize | exp.Show)
 
@@ -225,7 +226,7 @@ def _is_defined(table: exp.Table) -> bool:
         defined = scope.args.get("with_") if isinstance(scope, exp.Query) else None
         if isinstance(scope, exp.With):
             defined = scope
-        # A query in a WITH clause sees only the queries before it.
+        # A query in a WITH clause sees only the queries that are defined before it.
         if defined is not None and defined is not inside and _defines(defined, table, inside):
             return True
         inside, scope = scope, scope.parent
@@ -244,7 +245,7 @@ def _defines(given: exp.With, table: exp.Table, inside: exp.Expr) -> bool:
 
 
 def _name_without_namespaces(query: exp.Query, tables: Sequence[exp.Table]) -> None:
-    """Give every table an alias without a namespace, and use it in qualified columns."""
+    """Give every table an alias without a namespace, and qualify its columns with the alias."""
     by_select: dict[int, list[exp.Table]] = {}
     for table in tables:
         if not table.alias:
@@ -259,7 +260,8 @@ def _name_without_namespaces(query: exp.Query, tables: Sequence[exp.Table]) -> N
             if matching:
                 column.set(first, None)
                 column.set(second, exp.to_identifier(_short_name(matching[0], beside)))
-            # Another table in this SELECT has the name: the query itself must use an alias.
+            # If another table in this SELECT has this name, do not look at outer queries: the user
+            # has to write an alias.
             names = {each.alias_or_name.casefold() for each in _sources(select)}
             if matching or named[1] in names:
                 break
@@ -282,7 +284,7 @@ def _full_name(table: exp.Table) -> tuple[str, str]:
 
 
 def _short_name(table: exp.Table, beside: Sequence[exp.Table]) -> str:
-    """Return the name of a table, with its namespace if another table has the same name."""
+    """Return a table's name, with the namespace if another table in the SELECT has this name."""
     namespace, name = _full_name(table)
     others = (each for each in beside if _full_name(each)[0] != namespace)
     if namespace and any(_full_name(each)[1] == name for each in others):

@@ -1,4 +1,4 @@
-"""Column mapping: the name of a column in data files is independent of its name in the schema."""
+"""Column mapping: a column can have another name in data files than in the schema."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def with_column_mapping(
 def with_new_columns_mapped(
     schema: StructType, configuration: Mapping[str, str]
 ) -> tuple[StructType, dict[str, str]]:
-    """Give new columns of a table with column mapping a unique id and physical name.
+    """Give new columns of a table with column mapping a unique id and a physical name.
 
-    Without column mapping nothing changes.
+    If the table has no column mapping, nothing changes.
     """
     if column_mapping_mode(configuration) is None:
         return schema, dict(configuration)
@@ -56,7 +56,7 @@ def with_new_columns_mapped(
 
 
 def check_mapping(schema: StructType, configuration: Mapping[str, str]) -> None:
-    """Raise TxnLogProtocolError if a column has no physical name or id, but mapping needs it.
+    """Raise TxnLogProtocolError if a column lacks the physical name or id that mapping needs.
 
     >>> try:
     ...     check_mapping(StructType((StructField("id", "long"),)), {MODE: "id"})

@@ -6,7 +6,7 @@ import re
 
 
 def split_column_list(text: str) -> list[str]:
-    """Split a comma-separated list of column paths; commas in backquotes do not count.
+    """Split a comma-separated list of column paths; ignore commas in backquotes.
 
     >>> split_column_list("a, b.c, `d,e`")
     ['a', 'b.c', '`d,e`']
@@ -15,7 +15,7 @@ def split_column_list(text: str) -> list[str]:
 
 
 def split_column_path(text: str) -> tuple[str, ...]:
-    """Split a column path at its dots; dots in backquotes do not count.
+    """Split a column path at its dots; ignore dots in backquotes.
 
     >>> split_column_path("a.`b.c`")
     ('a', 'b.c')

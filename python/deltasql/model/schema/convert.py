@@ -48,7 +48,7 @@ def schema_to_arrow(schema: StructType) -> pa.Schema:
     >>> schema_to_arrow(StructType((StructField("id", "long"),))).field("id").type
     DataType(int64)
     """
-    # Importing pyarrow takes 0.1 s, and a commit does not need it.
+    # Import pyarrow late: the import takes 0.1 s, and a commit does not need pyarrow.
     import pyarrow as pa
 
     delta: Any = deltalake.Schema.from_json(schema.to_json())
@@ -83,8 +83,8 @@ def nanoseconds_enabled() -> bool:
 
 
 def _delta_type(arrow_type: Any) -> Any:
-    # In Delta, timestamps with a time zone are in UTC and have microseconds, or nanoseconds if
-    # enabled. Data is cast on write.
+    # In Delta, timestamps with a time zone are in UTC, with microseconds, or with nanoseconds if
+    # they are enabled. Data is cast when it is written.
     import pyarrow as pa
 
     types = pa.types
@@ -111,9 +111,9 @@ def _delta_type(arrow_type: Any) -> Any:
 
 
 def _changes_in_delta(storage: Any) -> bool:
-    """Return whether Delta lacks the storage type of an extension type such as UUID.
+    """Return whether Delta does not have the storage type of an extension type, such as UUID.
 
-    Such an extension type could not be read back.
+    Data of such a type could not be read back with its extension type.
     """
     import pyarrow as pa
 

@@ -1,7 +1,8 @@
 """A Delta schema: the `schemaString` as frozen classes, and its columns.
 
-A primitive type is the str with its Delta name (`"long"`, `"decimal(10,2)"`); only nested types
-have classes. The metadata of fields is kept unchanged, so a schema survives a round trip.
+A primitive type is a str with the Delta name (`"long"`, `"decimal(10,2)"`); only nested types have
+classes. The metadata of fields is stored unchanged, so that a schema can be parsed and written
+again without loss.
 
 >>> schema = StructType.from_json(
 ...     '{"type":"struct","fields":[{"name":"id","type":"long","nullable":false,"metadata":{}}]}'
@@ -37,7 +38,7 @@ PRIMITIVE_TYPES = frozenset(
     }
 )
 NANOSECOND_TYPES = frozenset({"timestamp_nanos", "timestamp_nanos_ntz"})
-# More than real schemas have, and far below Python's recursion limit.
+# Maximum nesting of a schema: more than real schemas have, and far below Python's recursion limit.
 _DEEPEST = 100
 _UNORDERED = frozenset({"binary", "variant", "void"})
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)")
@@ -53,7 +54,7 @@ class ArrayType:
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """A map with keys and values of one type each."""
+    """A map: all keys have one type, and all values have one type."""
 
     key_type: DataType
     value_type: DataType
@@ -91,7 +92,10 @@ class StructType:
         return tuple(f.name for f in self.fields)
 
     def find(self, name: str) -> StructField | None:
-        """Return the field with this exact name, otherwise with this name in any case."""
+        """Return the field with this exact name, otherwise a field whose name differs only in case.
+
+        Return None if there is no such field.
+        """
         folded = name.casefold()
         loose = None
         for candidate in self.fields:
@@ -102,7 +106,7 @@ class StructType:
         return loose
 
     def to_json(self) -> str:
-        """Return the `schemaString` of this schema, in the same form as other writers."""
+        """Return the `schemaString` of this schema, formatted like that of other writers."""
         return json.dumps(_type_to_json(self), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -135,7 +139,7 @@ DataType: TypeAlias = "str | StructType | ArrayType | MapType"
 
 @dataclass(frozen=True, slots=True)
 class LeafColumn:
-    """A column that is not a struct: its paths and its Delta type."""
+    """A column that is not a struct: its logical path, its physical path and its Delta type."""
 
     path: tuple[str, ...]
     physical_path: tuple[str, ...]
@@ -144,7 +148,7 @@ class LeafColumn:
 
     @property
     def type_name(self) -> str:
-        """The Delta type as one word: `long`, `decimal(10,2)`, `array`, `map`."""
+        """The name of the Delta type: `long`, `decimal(10,2)`, `array`, `map`."""
         return type_name(self.type)
 
 
@@ -191,7 +195,7 @@ def has_nanoseconds(data_type: DataType) -> bool:
 
 
 def has_order(data_type: DataType) -> bool:
-    """Return whether columns of this type have a minimum and a maximum."""
+    """Return whether columns of this type have a minimum and a maximum in the statistics."""
     return isinstance(data_type, str) and data_type not in _UNORDERED and is_primitive(data_type)
 
 
@@ -213,7 +217,9 @@ def leaf_columns(schema: StructType, column_mapping_mode: str | None = None) -> 
 def resolve_column(
     schema: StructType, path: Sequence[str], column_mapping_mode: str | None = None
 ) -> LeafColumn | None:
-    """Return the column of a case-insensitive logical path, which can also be a struct.
+    """Return the column with a logical path, ignoring case; it may be a struct.
+
+    Return None if there is no such column.
 
     >>> schema = StructType((StructField("Day", "date"),))
     >>> resolve_column(schema, ["day"]).path
@@ -240,9 +246,9 @@ def skipping_columns(
 ) -> list[tuple[tuple[str, ...], str]]:
     """Return the columns with minimum and maximum in the statistics: (physical path, type).
 
-    `delta.dataSkippingStatsColumns` lists them. Without it, they are the first
-    `delta.dataSkippingNumIndexedCols` leaf columns (32; -1 = all), not counting partition columns.
-    Arrays and maps count, but have no minimum and maximum.
+    The property `delta.dataSkippingStatsColumns` lists these columns. If it is not set, they are
+    the first `delta.dataSkippingNumIndexedCols` leaf columns (default 32; -1 means all), not
+    counting partition columns. Arrays and maps count, but have no minimum and maximum.
 
     >>> schema = StructType((StructField("day", "date"), StructField("id", "long")))
     >>> skipping_columns(schema, ["day"], {})
@@ -255,7 +261,7 @@ def skipping_columns(
 def indexed_columns(
     schema: StructType, partition_columns: Sequence[str], configuration: Mapping[str, str]
 ) -> list[LeafColumn]:
-    """Return the columns with statistics; those without an order have only a null count."""
+    """Return the columns with statistics; columns without an order have only a null count."""
     partitions = set(partition_columns)
     leaves = [
         leaf
@@ -274,7 +280,10 @@ def indexed_columns(
 
 
 def known_columns(schema: StructType, names: Sequence[str] | None, table: str) -> list[str]:
-    """Return the requested columns, or all for None; raise TxnLogSchemaError for an unknown one."""
+    """Return the requested columns, or all columns if `names` is None.
+
+    Raise TxnLogSchemaError for an unknown column.
+    """
     known = list(schema.names)
     if names is None:
         return known
@@ -309,7 +318,7 @@ def nested_types(data_type: DataType) -> Iterator[DataType]:
 
 
 def with_elements(data_type: DataType, change: Callable[[DataType], DataType]) -> DataType:
-    """Return an array or a map with its inner types changed; any other type as it is."""
+    """Apply `change` to the inner types of an array or a map; return other types unchanged."""
     if isinstance(data_type, ArrayType):
         return replace(data_type, element_type=change(data_type.element_type))
     if isinstance(data_type, MapType):
@@ -319,9 +328,9 @@ def with_elements(data_type: DataType, change: Callable[[DataType], DataType]) -
 
 
 def with_members(data_type: DataType, change: Callable[[StructField], StructField]) -> DataType:
-    """Return a type with `change` applied to every field of its outermost structs.
+    """Apply `change` to every field of the outermost structs in a type.
 
-    Elements of arrays and values of maps are nullable in the result.
+    In the result, elements of arrays and values of maps are nullable.
     """
     if isinstance(data_type, StructType):
         return StructType(tuple(change(member) for member in data_type.fields))
@@ -334,10 +343,10 @@ def with_members(data_type: DataType, change: Callable[[StructField], StructFiel
 
 
 def without_void(schema: StructType, partition_columns: Sequence[str] = ()) -> StructType:
-    """Return the columns that data files contain: by the protocol, all but void columns.
+    """Return the columns that data files contain: according to the protocol, all but void columns.
 
-    Void columns stay if a table or a struct has no other columns, and in arrays and maps, for which
-    the protocol defines nothing.
+    Void columns remain if a table or a struct has no other columns. They also remain in arrays and
+    maps, for which the protocol does not define this.
 
     >>> without_void(StructType((StructField("id", "long"), StructField("v", "void")))).names
     ('id',)
@@ -363,7 +372,7 @@ def _stored_type(data_type: DataType) -> DataType:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Return `Did you mean 'x'? ` for the nearest known name, or an empty string.
+    """Return `Did you mean 'x'? ` for the most similar known name, or an empty string.
 
     >>> nearest("amuont", ["amount", "day"])
     "Did you mean 'amount'? "

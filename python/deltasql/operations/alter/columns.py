@@ -42,7 +42,8 @@ _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 def add_columns(stage: TableStage, columns: StructType) -> None:
     """Add columns at the end of the table, and fields at the end of existing structs.
 
-    Column mapping in the given metadata is ignored: the table assigns its own.
+    Column mapping in the metadata of the given columns is ignored, because the table assigns its
+    own ids and physical names.
     """
     columns = without_mapping(columns)
     for column in columns.fields:
@@ -53,7 +54,7 @@ def add_columns(stage: TableStage, columns: StructType) -> None:
             )
         if column.nullable or stage.schema.find(column.name) is not None:
             continue
-        stage.read(whole_table=True)  # concurrent appends do not have the column either
+        stage.read(whole_table=True)  # rows of a concurrent append would not have the column
         if len(stage.files()):
             raise TxnLogSchemaError(
                 f"column {column.name!r} cannot be NOT NULL: the table has rows without it",
@@ -80,7 +81,7 @@ def drop_column_not_null(stage: TableStage, column: str) -> None:
 
 
 def set_column_metadata(stage: TableStage, column: str, metadata: Mapping[str, str]) -> None:
-    """Add entries to a column's metadata, or replace entries."""
+    """Add entries to a column's metadata; existing entries with the same key are replaced."""
     path = _existing(stage, column, "No field with the provided name in the schema")
     present = _at(stage.schema, path).metadata
     for key in (COLUMN_ID, PHYSICAL_NAME):
@@ -130,8 +131,8 @@ def rename_column(stage: TableStage, column: str, new_name: str) -> None:
 def drop_columns(stage: TableStage, columns: Sequence[str]) -> None:
     """Remove columns or struct fields from the schema, without rewriting files.
 
-    The table gets column mapping by name if it has no column mapping, so that a column of the
-    same name that is added later does not show the old values.
+    The table gets column mapping by name if it has no column mapping. Without column mapping, a
+    column with the same name that is added later would show the old values.
     """
     paths = [
         _existing(stage, name, f"No column with the name '{name}' in the schema")
@@ -161,7 +162,7 @@ def drop_columns(stage: TableStage, columns: Sequence[str]) -> None:
 
 
 def _is_inside(path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether a path is a field of another path in the list.
+    """Return whether a path is inside a struct whose path is in the list.
 
     >>> _is_inside(("s", "x"), [("s",), ("s", "x")]), _is_inside(("s",), [("s",), ("s", "x")])
     (True, False)
@@ -197,7 +198,7 @@ def _stage_schema(
 
 
 def _existing(stage: TableStage, column: str, problem: str) -> tuple[str, ...]:
-    """Return the path of a column, found by its exact name or by its path through structs."""
+    """Return the path of a column, which is given by its exact name or by a dotted path."""
     schema = stage.schema
     if any(member.name == column for member in schema.fields):
         return (column,)
@@ -315,7 +316,7 @@ def _names_column(stage: TableStage, text: str, path: tuple[str, ...]) -> bool:
     used: Sequence[Any]
     try:
         used = stage.predicate(text).columns
-    except TxnLogError:  # cannot be parsed: any mention of the name counts
+    except TxnLogError:  # cannot be parsed: any occurrence of the name counts
         return path[-1].casefold() in text.casefold()
     wanted = [name.casefold() for name in path]
     return any([p.casefold() for p in each.path][: len(path)] == wanted for each in used)

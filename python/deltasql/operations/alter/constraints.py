@@ -29,9 +29,9 @@ _MAY_BE_BOOLEAN = (exp.DType.BOOLEAN, exp.DType.NULL, exp.DType.UNKNOWN)
 
 @adds_table_to_errors
 def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
-    """Add CHECK constraints; the existing rows must meet them.
+    """Add CHECK constraints; raise if an existing row violates one of them.
 
-    A constraint that already exists with the same condition is left unchanged.
+    A constraint that already exists with the same condition is skipped.
     """
     if not constraints:
         raise TxnLogError(
@@ -66,7 +66,10 @@ def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
 
 
 def drop_constraint(stage: TableStage, name: str, *, raise_if_not_exists: bool = True) -> None:
-    """Drop a constraint; without `raise_if_not_exists`, a missing one changes nothing."""
+    """Drop a constraint.
+
+    If it does not exist, raise; without `raise_if_not_exists`, do nothing.
+    """
     key = CONSTRAINT_PREFIX + name
     if key not in stage.configuration:
         if not raise_if_not_exists:

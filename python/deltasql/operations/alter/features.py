@@ -34,7 +34,7 @@ FEATURE_NAMES = {
     "VariantType": "variantType",
     "VariantTypePreview": "variantType-preview",
 }
-"""Names of deltalake's TableFeatures, with the names in Delta's protocol."""
+"""Maps the names of deltalake's TableFeatures to the names in Delta's protocol."""
 
 
 def add_feature(

@@ -26,7 +26,7 @@ _LONGEST_DESCRIPTION = 4000
 def set_table_properties(
     stage: TableStage, properties: Mapping[str, str], *, raise_if_not_exists: bool = True
 ) -> None:
-    """Set table properties, and upgrade the protocol if they need it."""
+    """Set table properties, and upgrade the protocol if the properties require it."""
     if raise_if_not_exists:
         _refuse_unknown(properties)
     check_values(properties)
@@ -55,7 +55,7 @@ def set_table_properties(
 
 
 def set_table_name(stage: TableStage, name: str) -> None:
-    """Set the name in the metadata; `catalog.rename` changes the name in the catalog."""
+    """Set the name in the metadata. To change the name in the catalog, use `catalog.rename`."""
     if not 1 <= len(name) <= _LONGEST_NAME:
         raise TxnLogError(
             "Table metadata is invalid: name: Table name cannot be empty and cannot exceed "

@@ -1,7 +1,7 @@
 """Write change data files: the rows that a commit changed, for the change data feed.
 
-If a commit has change data, readers ignore its add and remove actions. Its change data must
-therefore contain every changed row.
+If a commit has change data, readers of the feed ignore its add and remove actions. The change data
+must therefore contain every changed row of the commit.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ def keeps_change_data(stage: TableStage) -> bool:
 
 
 def write_change_data(stage: TableStage, changes: Relation, options: WriteOptions | None) -> None:
-    """Write changed rows, which have the table's columns and CHANGE_TYPE.
+    """Write changed rows, which have the table's columns and CHANGE_TYPE, as change data.
 
-    The first call in a transaction also writes the rows that it added and removed before.
+    The first call in a transaction also writes the rows that the transaction added and removed
+    before, because the change data of a commit must be complete.
     """
     if not stage.staged.cdc:
         _record_earlier_changes(stage, options)
@@ -43,9 +44,9 @@ def write_change_data(stage: TableStage, changes: Relation, options: WriteOption
 def record_whole_files(
     stage: TableStage, files: pa.Table, kind: str, options: WriteOptions | None = None
 ) -> None:
-    """Write all rows of listed files as change data, if the commit already has change data.
+    """If the commit already has change data, write all rows of listed files as change data.
 
-    Otherwise readers derive the changes from the add and remove actions.
+    If it has none, do nothing: readers derive the changes from the add and remove actions.
     """
     if stage.staged.cdc and len(files):
         _write(stage, _whole(stage, files, kind), options)

@@ -37,7 +37,7 @@ def has_action(*numbers: int, relation: str | None = None) -> exp.Expr:
 
 
 def checked_rows(stage: TableStage, rows: Relation) -> Relation:
-    """Return the rows after checking the updated and inserted ones against the table's rules."""
+    """Return the rows; raise if an updated or inserted row breaks a rule of the table."""
     if not rules_of(stage):
         return rows
     kept = stage.engine.keep(rows)
@@ -49,7 +49,7 @@ def checked_rows(stage: TableStage, rows: Relation) -> Relation:
 def write_new_rows(
     stage: TableStage, rows: Relation, options: WriteOptions | None
 ) -> list[AddFile]:
-    """Write inserted rows; they are change data only if the commit already has change data."""
+    """Write inserted rows; also write them as change data if the commit already has some."""
     final = checked_rows(stage, rows)
     query = select(*_columns(stage), source="r")
     added = stage.engine.write(stage.engine.query(query, r=final), stage.plan(options))
@@ -62,9 +62,9 @@ def write_new_rows(
 def write_changed_rows(
     stage: TableStage, before: Relation | None, after: Relation, options: WriteOptions | None
 ) -> list[AddFile]:
-    """Write the rows that are not deleted, and change data if `before` is given.
+    """Write the rows of `after` that are not deleted; write change data if `before` is given.
 
-    `before` has the rows as they were, with the same ACTION.
+    `before` has the rows before the change, with the same ACTION.
     """
     engine = stage.engine
     left = select(*_columns(stage), source="r", where=exp.Not(this=has_action(DELETED)))

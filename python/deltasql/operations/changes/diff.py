@@ -1,7 +1,7 @@
-"""Compare two versions: the rows that only one of them has.
+"""Compare two versions of a table, and return the rows that only one of them has.
 
-Only files that are not in both versions are read. A row that was rewritten into another file is
-in both and cancels out. Equal rows are counted, and the difference of the counts is reported.
+Only files that are not in both versions are read. A row that was copied to another file is in both
+versions and cancels out. If a row occurs several times, the difference of the counts is reported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RowDifference:
 def row_difference(
     engine: Engine, config: Config, old: Snapshot, new: Snapshot, *, limit: int
 ) -> RowDifference:
-    """Compare two versions of a table by the columns that both have; `old` is the earlier one."""
+    """Compare two versions of a table by their common columns; `old` is the earlier version."""
     names = [name for name in new.schema.names if name in old.schema.names]
     removed_ids = {row[0] for row in _removed_ids(old, new)}
     before = old.scan().arrow
@@ -101,7 +101,10 @@ def _signed(relation: str, names: Sequence[str], sign: int) -> exp.Select:
 def _some(
     engine: Engine, kept: Relation, comparison: type[exp.Binary], limit: int
 ) -> list[dict[str, Any]]:
-    """Return rows that one version has more often, each repeated by the difference."""
+    """Return up to `limit + 1` rows that one version has more often than the other.
+
+    Each row is repeated according to the difference of the counts.
+    """
     zero = exp.Literal.number(0)
     query = exp.select(exp.Star()).from_(exp.to_table("t")).limit(limit + 1)
     chosen = query.where(comparison(this=column(_COUNT), expression=zero))

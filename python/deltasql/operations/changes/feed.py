@@ -1,8 +1,8 @@
 """Read the change feed: the rows that versions inserted, updated and deleted, for any table.
 
-If a version has change data files, its changes are read from them. Otherwise rows of added files
-are inserts and rows of removed files are deletes; a row that is in both, as after a copy-on-write
-update, cancels out.
+If a version has change data files, its changes are read from these files. Otherwise, rows of added
+files are inserts and rows of removed files are deletes. A row that is in added and in removed
+files, because an update copied it, cancels out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FEED_FIELDS = (
     StructField(COMMIT_VERSION, "long"),
     StructField(COMMIT_TIMESTAMP, "timestamp"),
 )
-# Small versions are read by one query, up to a size that is cheap to sort.
+# Several small versions are read by one query, up to a size that is cheap to sort.
 _GROUP_BYTES = 32 * 1024 * 1024
 _GROUP_VERSIONS = 500
 _TOTAL, _COPY, _SIDE = "__deltasql_total", "__deltasql_copy", "__deltasql_side"
@@ -68,9 +68,9 @@ class ChangeFeed:
         cancel_out: bool = True,
         in_file_order: bool = False,
     ) -> None:
-        """`cancel_out` leaves out rows that a version both removed and added.
+        """`cancel_out` omits rows that a version both removed and added.
 
-        `in_file_order` sorts the rows of a version by file and position, deletes first.
+        `in_file_order` sorts the rows of a version: deletes first, then by file and position.
         """
         self.snapshot, self._settings, self._cancel_out = snapshot, config.storage, cancel_out
         self._in_file_order = in_file_order
@@ -82,17 +82,17 @@ class ChangeFeed:
 
     @cached_property
     def log(self) -> ChangeLog:
-        """The files that versions added and removed; only this queries the database."""
+        """The files that versions added and removed. Only this object queries the database."""
         return ChangeLog(self.snapshot.store, self.snapshot.table, self._settings)
 
     def between(self, engine: Engine, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of versions in order, first and last included."""
+        """Yield the changes of the versions from `first` to `last`, inclusive, in order."""
         for group in self._groups(self.log.versions(first, last)):
             self.log.require(group, last)
             yield from self.read(engine, group)
 
     def read(self, engine: Engine, group: Sequence[VersionChanges]) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of some versions, ordered by version."""
+        """Yield the changes of a group of versions, ordered by version."""
         parts = [part for each in self._split_by_query(group) for part in self._parts(engine, each)]
         if not parts:
             return
@@ -132,7 +132,7 @@ class ChangeFeed:
             yield group
 
     def _pruned(self, changes: VersionChanges) -> VersionChanges:
-        """Skip files that cannot hold a row for which the predicate is true."""
+        """Skip files that cannot contain a row for which the predicate is true."""
         if self._predicate is None:
             return changes
         tree = _core.Predicate(self._predicate.to_pruning_json())
@@ -150,7 +150,7 @@ class ChangeFeed:
         )
 
     def _split_by_query(self, group: Sequence[VersionChanges]) -> Iterator[list[VersionChanges]]:
-        """Group the versions that one query can read."""
+        """Split a group into lists of versions that one query can read."""
         plain: dict[tuple[object, ...], list[VersionChanges]] = {}
         for each in group:
             if self._cancel_out and each.added and each.removed and not each.change_data:
@@ -179,7 +179,7 @@ class ChangeFeed:
     def _scans(
         self, engine: Engine, marked: Sequence[MarkedFile], partitioned_by: tuple[str, ...]
     ) -> Iterator[Relation]:
-        """Yield scans of files; a path that occurs twice, as after a restore, needs two scans."""
+        """Yield scans of files; if a path occurs twice, as after a restore, yield two scans."""
         left = marked
         while left:
             once: dict[str, MarkedFile] = {}
@@ -311,7 +311,7 @@ class ChangeFeed:
 
 
 def _nullable(field: pa.Field) -> pa.Field:
-    """Make a field nullable at every level: results of an engine do not carry NOT NULL."""
+    """Make a field nullable at every level, because results of an engine lose NOT NULL."""
     kind = field.type
     if pa.types.is_struct(kind):
         kind = pa.struct([_nullable(member) for member in kind])

@@ -1,4 +1,4 @@
-"""The files that each version added, removed or wrote as change data, read from SQL."""
+"""The files that each version added, removed or wrote as change data, read from the database."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ChangedFile:
     size: int
     stats: str | None
     may_be_gone: bool
-    """The file is not live, so a vacuum may have deleted it."""
+    """Whether a vacuum may have deleted the file, because it is not live any more."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class VersionChanges:
         return sum(file.size for file in self.files())
 
     def files(self) -> list[ChangedFile]:
-        """Return the files to read: the change data alone if there is any."""
+        """Return the files to read: if there is change data, only the change data."""
         return self.change_data or [*self.added, *self.removed]
 
 
@@ -70,9 +70,10 @@ class ChangeLog:
         self._store, self.table, self._settings = store, table, settings
 
     def bounds(self) -> tuple[int, int]:
-        """Return the first version whose changes are in the log, and the last."""
+        """Return the first version whose changes are in the log, and the latest version."""
         low, high = self._store.query("version_bounds", table_id=self.table.table_id)[0]
-        # A log that was imported from a checkpoint begins with the whole table as its first commit.
+        # If the log was imported from a checkpoint, the first commit adds the whole table. The
+        # changes of that version are not known.
         return (low if low == 0 else low + 1), high
 
     def metadata_between(self, first: int, last: int) -> list[tuple[int, Metadata]]:
@@ -81,7 +82,7 @@ class ChangeLog:
         return [(row[0], metadata_from_row(row)) for row in rows]
 
     def versions(self, first: int, last: int) -> Iterator[VersionChanges]:
-        """Yield the versions in order; they are fetched in pages."""
+        """Yield the changes of each version in order; they are fetched in pages."""
         start = first
         while start <= last:
             page = self._page(start, last)
@@ -91,7 +92,10 @@ class ChangeLog:
             start = page[-1].version + 1
 
     def require(self, changes: Iterable[VersionChanges], last: int) -> None:
-        """Raise if files of a version were deleted; the error names the first readable version."""
+        """Raise if files of these versions are missing; the error names the first readable version.
+
+        Versions up to `last` are checked to find that version.
+        """
         for each in changes:
             missing = self._missing(each)
             if missing:
@@ -118,7 +122,7 @@ class ChangeLog:
         return storage.exists(name)
 
     def _page(self, first: int, last: int) -> list[VersionChanges]:
-        # One version before the first: its row has the file id at which the first begins.
+        # Include the version before `first`: its row has the first file id of version `first`.
         rows = self._query("versions_between", first=first - 1, last=last, limit=_PAGE + 1)
         first_file_id = rows.pop(0)[2] if rows and rows[0][0] < first else 0
         if not rows:
@@ -158,7 +162,7 @@ class ChangeLog:
 
 
 def changed_files(listed: pa.Table, *, may_be_gone: bool) -> list[ChangedFile]:
-    """Return the files of a scan in the order they were added."""
+    """Return the files of a scan in the order in which they were added."""
     names = ("path", "partition", "deletion_vector", "size", "stats")
     columns = [listed.sort_by("file_id")[name].to_pylist() for name in names]
     return [

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _WHOLE = {"byte", "short", "integer", "long"}
 _ORDERED = {"string", "date", "timestamp", "timestamp_ntz", *NANOSECOND_TYPES}
 _LISTED = 1000
-"""Up to this many values of a partition column are listed; more become a range."""
+"""Maximum number of values of a partition column to list; if there are more, use a range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class SourceFacts:
 
 
 def source_facts(engine: Engine, plan: MergePlan, source: Relation) -> SourceFacts:
-    """Compute the facts with one query over the source."""
+    """Compute the number of source rows and the range of each key with one query."""
     keys = list(_keys(plan.on))
     bounds = [
         alias(bound(this=key.value.copy()), f"{name}{n}")
@@ -59,9 +59,10 @@ def source_facts(engine: Engine, plan: MergePlan, source: Relation) -> SourceFac
 def matching_predicate(
     target: TableStage, plan: MergePlan, source: Relation, facts: SourceFacts
 ) -> Predicate | None:
-    """Return a predicate that is true for every target row that matches; None if there is none.
+    """Return a predicate that is true for every target row that can match a source row.
 
-    It is false if no source row can match.
+    The predicate is false if no row can match. Return None if the merge condition does not restrict
+    the target rows.
     """
     parts = [part for part in conjuncts(plan.on) if relations_of(part) == {TARGET}]
     conditions: list[exp.Expr] = [_unqualified(part) for part in parts]
@@ -93,7 +94,7 @@ def _distinct(target: TableStage, key: _Key, source: Relation) -> list[Any] | No
 
 
 def _keys(on: exp.Expr) -> Iterator[_Key]:
-    """Yield the target columns that must be equal to an expression of the source."""
+    """Yield the target columns that must equal an expression of the source, with the expression."""
     for part in conjuncts(on):
         if not isinstance(part, exp.EQ):
             continue
@@ -109,7 +110,7 @@ def _keys(on: exp.Expr) -> Iterator[_Key]:
 
 
 def _same_order(mine: DataType | None, other: DataType | None) -> bool:
-    """Return whether both types order their values alike, so that minimum and maximum agree."""
+    """Return whether both types have the same sort order, so that a range applies to both."""
     if not isinstance(mine, str) or not isinstance(other, str):
         return False
     if mine in _WHOLE and other in _WHOLE:

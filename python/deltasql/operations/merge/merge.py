@@ -1,7 +1,8 @@
 """MERGE: update, delete and insert rows of a table from the rows of a source.
 
-The keys of the target are read once, to find the pairs of rows that match. Files with rows that
-change are then read completely and rewritten. If rows are only inserted, no file is rewritten.
+First the columns of the merge condition are read, to find the pairs of rows that match. Then files
+with rows that change are read completely and rewritten. If the merge only inserts rows, no file is
+rewritten.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class _Metrics:
 def source_rows(target: TableStage, source: object) -> Relation:
     """Return the rows of a merge's source as a relation of the engine.
 
-    Unless nanoseconds are enabled, timestamps are truncated to microseconds, as in deltalake; if
-    the table itself has nanoseconds, this is an error.
+    As in deltalake, timestamps with nanoseconds are truncated to microseconds, unless nanoseconds
+    are enabled. If the table itself has nanoseconds, an error is raised instead.
     """
     is_arrow = is_rows(source) and not is_spark_frame(source)
     if not is_arrow or nanoseconds_enabled():
@@ -130,7 +131,7 @@ def stage_merge(
 
 
 class _Merge:
-    """One run of a merge: find the matching pairs, decide for each row, write the files."""
+    """One run of a merge: find the pairs that match, choose a clause per row, write the files."""
 
     def __init__(
         self,
@@ -145,17 +146,17 @@ class _Merge:
         self.engine, self.source = target.engine, source
         self.metrics, self.options = metrics, options
         self.pairs: Relation | None = None
-        """The pairs of rows that match; None if the target has no files to match."""
+        """The pairs of rows that match; None if no file of the target can match."""
         self.decided: Relation | None = None
         """The clause of each target row that changes; None if no row changes."""
         self.by_key = self.engine.streams_full_joins and plan.has_key and plan.wants_every_pair
-        """Whether one join by the merge condition gives the new rows, without stored pairs.
+        """Whether one join by the merge condition computes the new rows, without stored pairs.
 
-        Each pair then has a clause, and each target row has at most one pair.
+        This is possible if a clause applies to each pair and each target row has at most one pair.
         """
 
     def run(self, clock: Stopwatch) -> None:
-        """Find the rows that change, write their files again, and stage the result."""
+        """Find the rows that change, rewrite their files, and stage the result."""
         files = self.list_files()
         scan = self.engine.scan(self.target.live(files), positions=True) if len(files) else None
         affected: pa.Table = files.slice(0, 0)
@@ -199,7 +200,10 @@ class _Merge:
         return pairs if self.by_key else self.engine.keep(pairs)
 
     def _decide(self, files: pa.Table, scan: Relation, pairs: Relation) -> list[int]:
-        """Count the rows of each clause; return the indexes of the files that change."""
+        """Choose the clause of each target row; return the indexes of the files that change.
+
+        The updated and deleted rows are counted for the metrics.
+        """
         plan, metrics, engine = self.plan, self.metrics, self.engine
         if not plan.matched and not plan.not_matched_by_source:
             return []
@@ -207,7 +211,8 @@ class _Merge:
         several = any(most > 1 for *_, most in counts)
         if several and not self.spec.deletes_whatever_matches:
             raise self._ambiguous(files, pairs)
-        # If each row has one pair and each pair has a clause, the pairs are the decisions.
+        # If each target row has one pair and a clause applies to each pair, the pairs already have
+        # the clause of each row.
         if plan.wants_every_pair and not several:
             self.decided = pairs
         else:
@@ -225,7 +230,10 @@ class _Merge:
         return sorted({file for file, *_ in counts})
 
     def _counted(self, rows: exp.Select, **relations: Relation) -> list[tuple[int, int, int, int]]:
-        """Count rows by file and clause: (file, clause, rows, most source rows of one row)."""
+        """Count rows by file and clause.
+
+        Return tuples (file, clause, number of rows, maximum of source rows for one target row).
+        """
         found = self.engine.collect(self.engine.query(by_file(rows), **relations))
         return list(zip(*(found.column(index).to_pylist() for index in range(4)), strict=True))
 
@@ -243,7 +251,10 @@ class _Merge:
             return write_new_rows(self.target, self.engine.query(query, **relations), self.options)
 
     def _rewrite(self, affected: pa.Table, indexes: list[int]) -> list[AddFile]:
-        """Rewrite the affected files with the inserted rows; `indexes` are those in the scan."""
+        """Rewrite the affected files, and write the inserted rows.
+
+        `indexes` are the indexes of the affected files in the scan of all files.
+        """
         target, plan, engine = self.target, self.plan, self.engine
         scan = engine.scan(target.live(affected), positions=True)
         generated = rules_of(target).generated
@@ -284,11 +295,11 @@ class _Merge:
         return joined(self.source.columns, moved=moved), relations
 
     def _inserted(self) -> tuple[exp.Select, dict[str, Relation]] | None:
-        """Return the query for new rows, over the source and the pairs."""
+        """Return the query for the inserted rows and its relations; None if none are inserted."""
         if not self.plan.not_matched:
             return None
         relations = {"n": self.source}
-        # With `by_key`, a merge that rewrites no file has no pairs.
+        # With `by_key`, this is called only if no file is rewritten, and then there are no pairs.
         pairs = None if self.by_key else self.pairs
         if pairs is not None:
             relations["m"] = pairs

@@ -1,4 +1,4 @@
-"""The request of a MERGE, and the plan: the request resolved against table and source."""
+"""The request of a MERGE, and the plan: the request with all columns resolved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltasql.operations.table_stage import TableStage
 
 TARGET, SOURCE = "t", "s"
-"""Names of the two sides in every query of a merge."""
+"""Names of the target and the source in every query of a merge."""
 Kind = Literal["update", "delete", "insert"]
 
 
@@ -71,7 +71,7 @@ class MergeSpec:
     def parameters(self) -> dict[str, str]:
         """Return the operation parameters of the commit."""
         escapes = self.flavour == "spark"
-        # Only deltalake records the part of the condition that skipped files.
+        # Only deltalake records the part of the merge condition that was used to skip files.
         skipped_files = self.flavour == "datafusion" and not self.not_matched_by_source
         part = normal_part(self.predicate, self.target_alias or "target") if skipped_files else None
         return {
@@ -102,21 +102,21 @@ class MergePlan:
     not_matched: tuple[Branch, ...]
     not_matched_by_source: tuple[Branch, ...]
     has_key: bool
-    """Whether a value of the target must be equal to a value of the source."""
+    """Whether the merge condition requires that a target value equals a source value."""
 
     def numbers(self, kind: Kind) -> set[int]:
-        """Return the numbers of the branches of one kind."""
+        """Return the numbers of the clauses of one kind."""
         every = (*self.matched, *self.not_matched, *self.not_matched_by_source)
         return {branch.number for branch in every if branch.kind == kind}
 
     @property
     def wants_every_pair(self) -> bool:
-        """Whether a clause applies to each pair of rows that match."""
+        """Whether a clause applies to every pair of rows that match."""
         return any(branch.condition is None for branch in self.matched)
 
 
 def evolve_schema(target: TableStage, source: StructType, spec: MergeSpec) -> bool:
-    """Add columns and struct fields that clauses set and only the source has to the table.
+    """Add to the table the columns and struct fields that clauses set and only the source has.
 
     Return whether the schema changed.
     """
@@ -144,8 +144,9 @@ def evolve_schema(target: TableStage, source: StructType, spec: MergeSpec) -> bo
 def resolve_merge(schema: StructType, source: StructType, spec: MergeSpec) -> MergePlan:
     """Resolve all columns of a merge.
 
-    Plans are cached: a process that repeats a merge, as a stream does, saves a sixth of the CPU
-    time at 1,000 rows. A plan is never modified; queries copy the parts they use.
+    Plans are cached, because a process may repeat the same merge, for example in a stream. With
+    1,000 rows, the cache saves a sixth of the CPU time. A plan is never modified; queries copy the
+    parts that they use.
     """
     return _resolved(
         schema,
@@ -206,12 +207,12 @@ def _resolved(
 
 
 def relations_of(part: exp.Expr) -> set[str]:
-    """Return the sides whose columns an expression uses."""
+    """Return the relations (target, source) whose columns an expression uses."""
     return {relation for relation, _ in columns_of(part)}
 
 
 def _compares_sides(part: exp.Expr) -> bool:
-    """Return whether a condition is that a value of one side is equal to one of the other."""
+    """Return whether a condition requires that a target value equals a source value."""
     if not isinstance(part, exp.EQ):
         return False
     sides = [relations_of(part.this), relations_of(part.expression)]
@@ -219,7 +220,7 @@ def _compares_sides(part: exp.Expr) -> bool:
 
 
 def _aliases(spec: MergeSpec) -> dict[str, str]:
-    """Return the names of the sides by alias; the default aliases are `target` and `source`."""
+    """Map the user's aliases to TARGET and SOURCE; the defaults are `target` and `source`."""
     if spec.target_alias is not None and spec.target_alias == spec.source_alias:
         raise TxnLogSchemaError(
             "Schema contains duplicate qualified field name: both sides have the alias "

@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     from deltasql.model.schema.schema import StructField, StructType
 
 NUMBER = "__deltasql_source"
-"""Number of a source row."""
+"""Column: the number of a source row."""
 BRANCH = "__deltasql_branch"
-"""Number of the clause that applies to a row; null if none does."""
+"""Column: the number of the clause that applies to a row; null if no clause applies."""
 MATCHES = "__deltasql_matches"
-"""Number of source rows that would change one target row."""
+"""Column: the number of source rows that would change the target row."""
 NEW_FILE = "__deltasql_new_file"
-"""Index of a file in the scan of the affected files."""
+"""Column: the index of a file in the scan of the affected files."""
 _ACTIONS = {"update": UPDATED, "delete": DELETED, "insert": INSERTED}
 
 
 def matches(plan: MergePlan, *, only_changes: bool) -> exp.Select:
     """Return the query for the pairs of rows that match, with the clause that applies to each.
 
-    `only_changes` leaves out pairs to which no clause applies.
+    `only_changes` omits pairs to which no clause applies.
     """
     where = None
     if only_changes and all(each.condition is not None for each in plan.matched):
@@ -73,7 +73,10 @@ def matches(plan: MergePlan, *, only_changes: bool) -> exp.Select:
 
 
 def matched_sources(plan: MergePlan) -> exp.Select:
-    """Return the query for the source rows that match; it suffices if rows are only inserted."""
+    """Return the query for the source rows that match a target row.
+
+    It replaces `matches` for a merge that only inserts rows.
+    """
     return select(
         column(NUMBER, SOURCE),
         source=TARGET,
@@ -85,7 +88,7 @@ def matched_sources(plan: MergePlan) -> exp.Select:
 def decisions() -> exp.Select:
     """Return the query for every target row that matches: its clause and its source row.
 
-    `m` has the pairs; a pair without a clause is not counted.
+    `m` has the pairs. In the number of matches, a pair to which no clause applies does not count.
     """
     wanting = case([(is_not_null(column(BRANCH)), column(NUMBER))])
     return select(
@@ -113,7 +116,8 @@ def not_in_decisions(branches: Sequence[Branch]) -> exp.Select:
 def by_file(rows: exp.Select) -> exp.Select:
     """Return the query that counts rows by file and clause.
 
-    Its columns are the file, the clause, the rows, and the most source rows of one of them.
+    Its columns are the file, the clause, the number of rows, and the maximum number of source rows
+    for one of these rows.
     """
     counts_matches = MATCHES in rows.named_selects
     most = exp.Max(this=column(MATCHES)) if counts_matches else number(1)
@@ -129,10 +133,10 @@ def by_file(rows: exp.Select) -> exp.Select:
 
 
 def joined_by_key(plan: MergePlan, *columns: exp.Expr) -> exp.Select:
-    """Return columns of the rows to rewrite and the source rows, joined by the merge condition.
+    """Return the query that joins the rows to rewrite and the source by the merge condition.
 
-    `t` has the rows of the files, `s` the source. Source rows without a target row are included
-    if the merge inserts rows.
+    It selects `columns`. `t` has the rows of the files to rewrite, `s` the source. If the merge
+    inserts rows, source rows without a target row are included.
     """
     side = "FULL" if plan.not_matched else "LEFT"
     source = exp.Join(this=table(SOURCE), on=plan.on.copy(), side=side)
@@ -148,7 +152,10 @@ def joined_by_key(plan: MergePlan, *columns: exp.Expr) -> exp.Select:
 def merged_by_key(
     plan: MergePlan, schema: StructType, generated: Mapping[str, exp.Expr]
 ) -> exp.Select:
-    """Return the rows of `joined_by_key` after the merge: the table's columns and ACTION."""
+    """Return the query for the rows of `joined_by_key` after the merge.
+
+    Its columns are the table's columns and ACTION.
+    """
     branches = (*plan.matched, *plan.not_matched, *plan.not_matched_by_source)
     rows = {
         each.number: row_values(
@@ -168,16 +175,17 @@ def merged_by_key(
 
 
 def unchanged_by_key(plan: MergePlan, schema: StructType) -> exp.Select:
-    """Return the rows of `joined_by_key` before the merge, with ACTION."""
+    """Return the query for the rows of `joined_by_key` before the merge, with ACTION."""
     columns = (column(name, TARGET) for name in schema.names)
     return joined_by_key(plan, *columns, _action_by_clause(plan))
 
 
 def joined(source_columns: Sequence[str], *, moved: bool) -> exp.Select:
-    """Return the rows of the files to rewrite, each with its source row if it has one.
+    """Return the query for the rows of the files to rewrite, each with its source row, if any.
 
-    `t` has the rows of the files, `d` the decisions, `x` the source. If the files in `t` have
-    other indexes than in `d`, set `moved`: `f` maps the indexes.
+    `t` has the rows of the files, `d` the result of `decisions`, `x` the source. Set `moved` if the
+    files have different indexes in `t` than in `d`; then `f` maps the indexes of `d` to those of
+    `t`.
     """
     joins = [join("x", same(NUMBER, "d", "x"), left=True)]
     if moved:
@@ -211,7 +219,7 @@ def rewritten(
     plan: MergePlan,
     generated: Mapping[str, exp.Expr],
 ) -> exp.Select:
-    """Return the joined rows after the merge: the table's columns and ACTION."""
+    """Return the query for the joined rows after the merge: the table's columns and ACTION."""
     branches = (*plan.matched, *plan.not_matched_by_source)
     values = _values(
         schema,
@@ -224,7 +232,7 @@ def rewritten(
 
 
 def unchanged(joined_rows: exp.Select, schema: StructType, plan: MergePlan) -> exp.Select:
-    """Return the joined rows before the merge, with ACTION."""
+    """Return the query for the joined rows before the merge, with ACTION."""
     branches = (*plan.matched, *plan.not_matched_by_source)
     return _with_columns(
         joined_rows,
@@ -241,9 +249,9 @@ def inserted(
     *,
     all_new: bool,
 ) -> exp.Select:
-    """Return the rows of the source `n` that are not in the pairs `m`, as rows of the table.
+    """Return the query for the inserted rows: source rows `n` that are not in the pairs `m`.
 
-    With `all_new` there are no pairs, and the query does not use `m`.
+    With `all_new`, there are no pairs, and the query does not use `m`.
     """
     new = select(
         *(column(name, SOURCE) for name in source_columns),
@@ -270,7 +278,7 @@ def inserted(
 
 
 def _with_columns(rows: exp.Select, *columns: exp.Expr) -> exp.Select:
-    """Return the joined rows with columns; the query is copied, because it is used again."""
+    """Return a copy of the query `rows` that selects these columns."""
     found = rows.copy()
     found.set("expressions", list(columns))
     return found
@@ -285,7 +293,11 @@ def _values(
     *,
     is_new: bool = False,
 ) -> Iterator[exp.Expr]:
-    """Yield the columns of the table after the clause that `decided` returns."""
+    """Yield the new value of each column, depending on the clause that applies to the row.
+
+    `decided` returns an expression for the number of that clause, and `old` the value of a column
+    that the clause does not change.
+    """
     rows = [
         (each, row_values(schema, each.assigned, generated, old, is_new=is_new))
         for each in branches
@@ -329,7 +341,10 @@ def _target_column(member: StructField) -> exp.Expr:
 
 
 def _branch(branches: Sequence[Branch]) -> exp.Expr:
-    """Return the number of the first clause whose condition is true, else null."""
+    """Return an expression for the number of the first clause whose condition is true.
+
+    It is null if there is no such clause.
+    """
     null = exp.Cast(this=exp.null(), to=exp.DataType(this=exp.DType.INT))
     return _first(branches, lambda branch: number(branch.number), null)
 
@@ -337,7 +352,7 @@ def _branch(branches: Sequence[Branch]) -> exp.Expr:
 def _first(
     branches: Sequence[Branch], value: Callable[[Branch], exp.Expr], default: exp.Expr
 ) -> exp.Expr:
-    """Return the value of the first clause whose condition is true."""
+    """Return an expression for the value of the first clause whose condition is true."""
     conditional: list[tuple[exp.Expr, exp.Expr]] = []
     for branch in branches:
         if branch.condition is None:

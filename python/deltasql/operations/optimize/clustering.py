@@ -1,7 +1,8 @@
-"""OPTIMIZE of a clustered table: write rows with near values of some columns to the same files.
+"""OPTIMIZE of a clustered table: write rows with similar values of some columns to the same files.
 
-Appended rows are not sorted. OPTIMIZE rewrites files that are not clustered yet and small clustered
-files. It sets clusteringProvider on the files it writes, so that it can skip large clustered files.
+Appends do not sort rows. OPTIMIZE rewrites files that are not clustered yet, and clustered files
+that are small. It sets clusteringProvider on the files that it writes, so that the next OPTIMIZE
+can skip large clustered files.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def plan_optimize(
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
 ) -> tuple[Compaction, Rewrite | None]:
-    """Plan to cluster the unclustered files of a table; a table without clustering is compacted."""
+    """Plan to cluster the unclustered files of a table, and return the function to rewrite a bin.
+
+    For a table without clustering columns, plan a compaction and return None as the function.
+    """
     options: Any = {"partition_filters": partition_filters, "target_size": target_size}
     physical = stage.clustered_by()
     if not physical:
@@ -53,7 +57,10 @@ def plan_optimize(
 
 
 def _unclustered(files: pa.Table, plan: Compaction) -> pa.Table:
-    """Return the files that are not clustered or small; a single small clustered one is skipped."""
+    """Return the files that are not clustered, and those that are clustered but small.
+
+    A single small file is skipped if all files are clustered.
+    """
     clustered = pc.equal(pc.coalesce(files["clustering_provider"], ""), _PROVIDER)
     whole = pc.equal(pc.coalesce(files["deletion_vector"], ""), "")
     done = pc.and_(clustered, whole)

@@ -70,7 +70,7 @@ class Compaction:
         }
 
     def forecast(self) -> dict[str, Any]:
-        """Return the numbers of a dry run: what rewriting the remaining bins would remove."""
+        """Return the metrics of a dry run: what a rewrite of the remaining bins would remove."""
         return {
             "numFilesRemoved": sum(len(each) for each in self.bins),
             "bytesRemoved": sum(pc.sum(each["size"]).as_py() for each in self.bins),
@@ -88,8 +88,8 @@ def plan_compaction(
 ) -> Compaction:
     """Plan a compaction: put the files of each partition into bins of about the target size.
 
-    Files of at least the target size are skipped, and so is a file that is alone in its bin,
-    except if it has a deletion vector.
+    Files of at least the target size are skipped. A file that is alone in its bin is skipped, too.
+    Files with a deletion vector are never skipped.
     """
     wanted = file_size(stage, target_size)
     files, predicate = _chosen(stage, partition_filters)
@@ -130,8 +130,9 @@ def stage_bins(
 ) -> None:
     """Rewrite bins and stage the result, until no bin is left or `is_enough` returns True.
 
-    At least one bin is rewritten. The next commit of the same plan must use the same snapshot of
-    the table. `on_progress` gets the number of finished bins and of all bins.
+    If there are bins, at least one is rewritten. A plan can be executed by several commits; all of
+    them must use the same snapshot of the table. `on_progress` is called with the number of
+    finished bins and the number of all bins.
     """
     written = rewrite_options(stage, options, plan.target_size)
     step = replace(plan, added=[], removed=[], rewritten=[])
@@ -143,7 +144,7 @@ def stage_bins(
         del plan.bins[: len(bins)]
         for files in bins:
             stage.read(files=files)
-        # On an error, wait for all writes to end, so that their files can be deleted.
+        # After an error, wait until all writes have ended, so that their files can be deleted.
         with closing(_side_by_side(work, bins, written)) as done_bins:
             for files, adds in zip(bins, done_bins, strict=True):
                 stage.remove(files, data_change=False)
@@ -180,7 +181,7 @@ def _side_by_side(
 
 
 def rewrite_rows(stage: TableStage, files: pa.Table, options: WriteOptions) -> list[AddFile]:
-    """Rewrite the live rows of files in their order."""
+    """Write the live rows of files to new files, in the same order."""
     rows = stage.engine.scan(stage.live(files))
     return stage.engine.write(rows, stage.plan(options, data_change=False))
 
@@ -194,7 +195,10 @@ def rewrite_options(stage: TableStage, options: WriteOptions | None, size: int) 
 
 
 def file_size(stage: TableStage, requested: int | None) -> int:
-    """Return the target file size in bytes: as requested, from the table property, or default."""
+    """Return the target file size in bytes.
+
+    This is the requested size, otherwise the table property, otherwise the default.
+    """
     if requested is not None:
         if requested < 0:
             raise OverflowError("can't convert negative int to unsigned")
@@ -222,9 +226,10 @@ def wanted_file_size(configuration: Mapping[str, str]) -> int:
 
 
 def _chosen(stage: TableStage, filters: Sequence[Any] | str | None) -> tuple[pa.Table, list[str]]:
-    """Return the files that the filters select, and the filters as text for the commitInfo.
+    """Return the files that the filters select, and the filters as strings for the commitInfo.
 
-    Files of this transaction are left out: a rewritten file would not count as new data.
+    Files that this transaction added are omitted: after a rewrite, their rows would not count as
+    new data.
     """
     predicate = None
     if isinstance(filters, str):
@@ -246,7 +251,10 @@ def _by_partition(files: pa.Table) -> Iterable[list[int]]:
 
 
 def _taken(files: pa.Table, indexes: Sequence[list[int]]) -> list[pa.Table]:
-    """Return the files of each bin; one take and many slices, because bins can be very many."""
+    """Return the files of each bin.
+
+    There can be very many bins, so this calls `take` once for all bins and slices the result.
+    """
     taken = files.take(pa.array([index for each in indexes for index in each], pa.int64()))
     starts = accumulate((len(each) for each in indexes), initial=0)
     return [taken.slice(start, len(each)) for start, each in zip(starts, indexes, strict=False)]
@@ -255,7 +263,7 @@ def _taken(files: pa.Table, indexes: Sequence[list[int]]) -> list[pa.Table]:
 def _bins(
     sizes: Sequence[int], vectors: Sequence[str | None], indexes: Sequence[int], wanted: int
 ) -> list[list[int]]:
-    """Fill one bin after the other, so that neighbouring files stay together."""
+    """Fill one bin after the other, so that adjacent files stay together."""
     bins: list[list[int]] = []
     filled = 0
     for index in indexes:

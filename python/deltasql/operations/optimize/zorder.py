@@ -1,7 +1,7 @@
-"""OPTIMIZE ZORDER BY: write rows with near values of several columns to the same files.
+"""OPTIMIZE ZORDER BY: write rows with similar values of several columns to the same files.
 
-Each column is ranked over the rows of a partition, nulls first. The bits of the ranks are
-interleaved, and rows are sorted by the resulting number. Every type that has an order works.
+The values of each column are ranked within a partition, nulls first. The bits of the ranks are
+interleaved, and rows are sorted by the resulting number. Every type that has an order is supported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from deltasql.operations.optimize.optimize import Compaction
     from deltasql.operations.table_stage import TableStage
 
-# Bits of all columns together, so that they fit in a signed 64-bit integer.
+# Maximum bits of all columns together. They must fit in a signed 64-bit integer.
 _ALL_BITS = 60
 _MOST_BITS = 16
 _ORDER = "__deltasql_z"
@@ -41,7 +41,7 @@ def plan_z_order(
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
 ) -> tuple[Compaction, Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]]]:
-    """Plan to sort every partition along a Z-curve; also return the function to rewrite a bin."""
+    """Plan to sort every partition along a Z-curve, and return the function to rewrite a bin."""
     paths = _checked(stage, columns)
     plan = plan_rewrite(
         stage, "zOrder", partition_filters=partition_filters, target_size=target_size

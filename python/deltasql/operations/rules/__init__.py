@@ -1,1 +1,1 @@
-"""What a write must meet: the table's schema and types, NOT NULL, constraints."""
+"""The rules that written rows must meet: the table's schema and types, NOT NULL, constraints."""

@@ -37,7 +37,7 @@ _NAMES = {
 
 @lru_cache(maxsize=256)
 def arrow_schema(schema_string: str) -> pa.Schema:
-    """Return the Arrow schema of a table's rows; all fields are nullable, checks look for nulls.
+    """Return the Arrow schema of a table's rows. All fields are nullable; nulls are checked later.
 
     >>> arrow_schema('{"type":"struct","fields":[]}')
     <BLANKLINE>
@@ -49,7 +49,7 @@ def arrow_schema(schema_string: str) -> pa.Schema:
 def check_names(
     given: pa.Schema, wanted: pa.Schema, *, optional: Collection[str] = (), table: str
 ) -> None:
-    """Raise if the rows have other columns than the table; `optional` columns may be missing."""
+    """Raise if the rows do not have the columns of the table; `optional` columns may be missing."""
     missing = [name for name in wanted.names if name not in given.names and name not in optional]
     _check_members(given, wanted, missing, optional, table)
     for field in given:
@@ -57,13 +57,16 @@ def check_names(
 
 
 def check_types(given: StructType, wanted: StructType) -> None:
-    """Raise for columns that an engine would cast to text, or that have no Delta type."""
+    """Raise for columns without a Delta type, and for casts between nested and other types.
+
+    An engine would cast a nested value to a string without an error.
+    """
     validate_schema(given)
     for field in given.fields:
         known = wanted.find(field.name)
         if known is None or "void" in (field.type, known.type):
             continue
-        if type(field.type) is not type(known.type):  # one is nested, or both differently
+        if type(field.type) is not type(known.type):  # for example a struct and a string
             raise TxnLogSchemaError(
                 f"Cannot cast field {field.name} from {type_name(field.type)} "
                 f"to {type_name(known.type)}",
@@ -75,9 +78,9 @@ def check_types(given: StructType, wanted: StructType) -> None:
 def conformer(
     given: pa.Schema, wanted: pa.Schema
 ) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-    """Return a function that casts batches to the wanted schema, or None if nothing is to do.
+    """Return a function that casts batches to the wanted schema; None if no cast is needed.
 
-    A missing column becomes null.
+    The function adds missing columns as nulls.
     """
     if given.equals(wanted):
         return None
@@ -96,7 +99,7 @@ def conformer(
 
 
 def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
-    """Cast values as deltalake does: fractions are truncated, values that do not fit are errors.
+    """Cast values as deltalake does: truncate fractions, and raise for values that do not fit.
 
     >>> cast_column(pa.array(["7"]), pa.int64(), "n").to_pylist()
     [7]
@@ -120,7 +123,7 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
 
 
 def nanosecond_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns that are or hold timestamps with nanoseconds.
+    """Return the columns that are or contain timestamps with nanoseconds.
 
     >>> nanosecond_columns(pa.schema([("a", pa.date32()), ("b", pa.list_(pa.timestamp("ns")))]))
     ['b']
@@ -157,7 +160,10 @@ def _to_microseconds(kind: pa.DataType) -> pa.DataType:
 
 
 def _failed_cast(column: pa.Array, wanted: pa.DataType) -> str:
-    """Return a message with the first value that cannot be cast; Arrow names the last one."""
+    """Return a message with the first value that cannot be cast.
+
+    Arrow's own message has the last such value.
+    """
     good, bad = 0, len(column)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -168,7 +174,7 @@ def _failed_cast(column: pa.Array, wanted: pa.DataType) -> str:
             bad = middle
     try:
         value = column[good].as_py()
-    except (OverflowError, ValueError):  # a timestamp outside of Python's calendar
+    except (OverflowError, ValueError):  # a timestamp outside the range of Python's datetime
         value = column[good].value
     if isinstance(value, str):
         return f"Cannot cast string {value!r} to value of {arrow_name(wanted)} type"
@@ -180,7 +186,7 @@ def _part(column: pa.Array, start: int, end: int) -> pa.Array:
     types = pa.types
     views = types.is_list_view(column.type) or types.is_large_list_view(column.type)
     if types.is_nested(column.type) and not views:
-        # Arrow casts all values of a sliced list, also values outside of the slice.
+        # Copy the values: for a sliced list, Arrow also casts the values outside the slice.
         return column.take(pa.array(range(start, end)))
     return column.slice(start, end - start)
 
@@ -188,7 +194,7 @@ def _part(column: pa.Array, start: int, end: int) -> pa.Array:
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     types = pa.types
     if types.is_list_view(column.type) or types.is_large_list_view(column.type):
-        # Arrow's cast of a list view ignores the offsets.
+        # Do not use Arrow's cast of list views, which ignores the offsets.
         return pa.array(column.to_pylist(), wanted)
     if has_void(wanted):
         found = as_void(column, wanted)
@@ -198,14 +204,14 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if types.is_floating(column.type) and types.is_integer(wanted):
         return pc.trunc(column).cast(wanted)
     if types.is_decimal(wanted) and types.is_integer(column.type):
-        # Arrow needs a precision that fits every value of the integer type.
+        # Arrow requires a precision that fits every value of the integer type.
         return column.cast(pa.decimal128(38, wanted.scale)).cast(wanted)
     if types.is_timestamp(wanted) and wanted.tz is not None and _is_text(column.type):
         try:
             return column.cast(wanted)
         except pa.ArrowInvalid:
             return column.cast(pa.timestamp(wanted.unit)).cast(wanted)  # no zone means UTC
-    # A process that enabled nanoseconds does not want them truncated.
+    # If nanoseconds are enabled in this process, do not truncate them.
     loses_nanoseconds = _has_unit(column.type, "ns") and _has_unit(wanted, "us")
     truncates = not (loses_nanoseconds and nanoseconds_enabled())
     options = pc.CastOptions(target_type=wanted, allow_time_truncate=truncates)
@@ -213,7 +219,7 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _has_unit(kind: pa.DataType, unit: str) -> bool:
-    """Return whether a type is or contains a timestamp of a unit."""
+    """Return whether a type is or contains a timestamp with this unit."""
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == unit)
     return any(_has_unit(kind.field(index).type, unit) for index in range(kind.num_fields))

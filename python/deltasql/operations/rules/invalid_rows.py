@@ -1,4 +1,4 @@
-"""The error for rows that break a rule of the table, with some of the rows as text."""
+"""The error for rows that break a rule of the table, which shows some of the rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTH = 60
 
 
 def invalid_data_error(table: str, count: int, rows: pa.Table, advice: str) -> InvalidDataError:
-    """Return the error for `count` invalid rows; `rows` are all or the first of them."""
+    """Return the error for `count` invalid rows; `rows` are all or the first of these rows."""
     return InvalidDataError(
         f"Invalid data found: {count} rows failed validation check.\n"
         f"Preview of invalid data:\n\n{preview(rows.slice(0, PREVIEW_ROWS))}",

@@ -1,4 +1,4 @@
-"""NOT NULL: the columns and nested fields that must not be null, and the rows that break this."""
+"""NOT NULL: find the columns and nested fields that must not be null, and rows with such nulls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ELEMENTS, VALUES = "[]", "{}"
-"""Path steps for the elements of an array and the values of a map."""
+"""Steps of a path for the elements of an array and the values of a map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _paths(data_type: DataType, path: tuple[str, ...]) -> Iterator[tuple[str, ..
 
 
 def _broken(column: pa.Array, path: list[str]) -> pa.Array | None:
-    """Return the positions of rows with a null at the end of the path."""
+    """Return the positions of rows with a null at the end of the path; None if there are none."""
     if not path:
         return pc.indices_nonzero(column.is_null()).cast(pa.int64()) if column.null_count else None
     step, *rest = path

@@ -1,7 +1,7 @@
 """Check new rows against the table's rules: NOT NULL, constraints, generated columns.
 
-Rows are Arrow batches or a relation of an engine. NOT NULL needs no engine for Arrow batches.
-Expressions are evaluated by DuckDB, or by the engine that has the relation.
+Rows are Arrow batches or a relation of an engine. For Arrow batches, NOT NULL is checked without an
+engine, and expressions are evaluated by DuckDB. A relation is checked by its own engine.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 INVARIANTS = "delta.invariants"
 _ROWS = 100_000
-"""Rows that one query checks; a query for each small batch would cost more."""
+"""Minimum rows that one query checks; a query for each small batch would be slower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules that a table's schema and properties set for each row."""
+    """The rules for each row that a table's schema and properties define."""
 
     not_null: tuple[NotNull, ...]
     conditions: Mapping[str, exp.Expr]
@@ -53,13 +53,13 @@ class Rules:
 
 
 def rules_of(stage: TableStage) -> Rules:
-    """Return the rules of a table, staged changes included."""
+    """Return the rules of a table, including staged changes."""
     constraints = TableProperties(stage.configuration).constraints
     return _rules(stage.metadata.schema_string, tuple(sorted(constraints.items())))
 
 
 def refuse_append_only(stage: TableStage) -> None:
-    """Raise if the table is append-only, before any file is written."""
+    """Raise if the table is append-only. Operations call this before they write files."""
     if TableProperties(stage.configuration).append_only:
         raise TxnLogTransactionError(
             "The transaction includes Remove action with data change but "
@@ -81,9 +81,9 @@ def checked(
     engine: Engine | None = None,
     predicate: exp.Expr | None = None,
 ) -> Relation:
-    """Return the same rows; raise an error that shows some of the rows that break a rule.
+    """Return the same rows; raise if rows break a rule. The error shows some of these rows.
 
-    `predicate` is one more condition that must be true. The rows are computed once.
+    `predicate` is an additional condition that must be true. The rows are computed only once.
     """
     rules = rules_of(stage)
     broken = _broken_condition(rules, predicate, frozenset(), in_sql=True)
@@ -103,7 +103,7 @@ def checked(
 def with_generated(
     stage: TableStage, relation: Relation, *, engine: Engine | None = None
 ) -> Relation:
-    """Add the generated columns that the rows lack."""
+    """Add generated columns that are missing in the rows."""
     rules = rules_of(stage)
     missing = [name for name in rules.generated if name not in relation.columns]
     if not missing:
@@ -122,7 +122,7 @@ def checked_batches(
     generate: Sequence[str] = (),
     predicate: exp.Expr | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches after checking them; `generate` names columns to compute first."""
+    """Yield batches after checking their rows; `generate` names columns to compute first."""
     rules = rules_of(stage)
     needs_engine = bool(rules.conditions or rules.generated or predicate is not None)
     for batch in _combined(batches) if needs_engine else batches:
@@ -130,8 +130,8 @@ def checked_batches(
             _refuse_nulls(stage, rules, batch)
             yield batch
             continue
-        # A separate engine: the transaction's engine may be waiting for this very batch, and
-        # would keep it in memory until the transaction ends.
+        # Use a separate engine. The engine of the transaction may be waiting for this batch, and
+        # it would hold the batch in memory until the transaction ends.
         with open_engine(stage.config, name="duckdb") as engine:
             whole = _generated(stage, rules, batch, generate, engine) if generate else batch
             _refuse_nulls(stage, rules, whole)
@@ -170,7 +170,7 @@ def _refuse_broken(
 def _generated(
     stage: TableStage, rules: Rules, batch: pa.RecordBatch, missing: Sequence[str], engine: Engine
 ) -> pa.RecordBatch:
-    """Compute generated columns; in the batch they are present, but null."""
+    """Compute the values of generated columns, which are null in the batch."""
     schema = stage.schema
     columns = [
         _computed(schema, rules, name) if name in missing else column(name)
@@ -185,7 +185,7 @@ def _generated(
 def _broken_condition(
     rules: Rules, predicate: exp.Expr | None, computed: frozenset[str], *, in_sql: bool
 ) -> exp.Expr | None:
-    """Return the condition for rows that break a rule; a null result counts as broken."""
+    """Return the condition for rows that break a rule; a rule that is null counts as broken."""
     parts = [is_not_true(condition) for condition in rules.conditions.values()]
     parts += [
         exp.NullSafeNEQ(this=column(name), expression=exp.paren(value.copy()))
@@ -245,7 +245,7 @@ def _rules(schema_string: str, constraints: tuple[tuple[str, str], ...]) -> Rule
 
 
 def _invariant(text: object) -> str:
-    """Return the SQL of an invariant, which is wrapped twice in JSON."""
+    """Return the SQL of an invariant from its JSON, in which it is nested twice."""
     try:
         return str(json.loads(str(text))["expression"]["expression"])
     except (ValueError, KeyError, TypeError) as error:

@@ -23,7 +23,7 @@ def merge_schemas(current: StructType, given: StructType) -> StructType:
     """Return the current columns, followed by the columns that only the given schema has.
 
     Structs are merged field by field, also in arrays and maps. A column that both schemas have
-    keeps its current type, and rows are cast to it.
+    keeps its current type, and the rows are cast to this type.
 
     >>> merge_schemas(StructType((StructField("a", "long"),)), StructType((
     ...     StructField("b", "string"), StructField("a", "integer")))).names
@@ -36,12 +36,13 @@ def merge_schemas(current: StructType, given: StructType) -> StructType:
     ]
     present = {field.name for field in current.fields}
     new = StructType(tuple(f for f in given.fields if f.name not in present))
-    # Rows that were read from a table with column mapping carry its mapping: drop it.
+    # Remove the column mapping of another table: rows that were read from it have it in their
+    # schema.
     return StructType((*kept, *without_mapping(new).fields))
 
 
 def nullable(given: StructType, current: StructType) -> StructType:
-    """Make columns nullable that the current schema lacks: existing rows have no value for them."""
+    """Make new columns nullable, because existing rows have no value for them."""
     known = set(current.names)
     return StructType(
         tuple(f if f.name in known else replace(f, nullable=True) for f in given.fields)
@@ -49,7 +50,7 @@ def nullable(given: StructType, current: StructType) -> StructType:
 
 
 def refuse_generated(current: StructType, given: StructType) -> None:
-    """Raise for new generated columns: existing rows do not have their values."""
+    """Raise for new generated columns, because existing rows do not have their values."""
     known = set(current.names)
     for each in given.fields:
         if each.name not in known and GENERATED in each.metadata:

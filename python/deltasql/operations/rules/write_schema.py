@@ -38,7 +38,7 @@ def refuse_other_partitions(
     schema_mode: str | None,
     partition_by: Sequence[str] | str | None,
 ) -> None:
-    """Raise for other partition columns than the table's, unless the whole table is replaced."""
+    """Raise if `partition_by` differs from the table's, unless the whole table is replaced."""
     if partition_by is None:
         return
     wanted = [partition_by] if isinstance(partition_by, str) else list(partition_by)
@@ -64,7 +64,7 @@ def check_or_change_schema(
     *,
     cast_by_engine: bool,
 ) -> None:
-    """Check the columns of the rows, or stage a schema change if `schema_mode` allows it.
+    """Check the columns of the rows; if `schema_mode` is set, stage a schema change instead.
 
     `cast_by_engine` adds checks for types that an engine would cast without an error.
     """
@@ -102,9 +102,10 @@ def check_or_change_schema(
 
 
 def move_partition_columns_last(stage: TableStage) -> None:
-    """After a schema change, order columns as deltalake does.
+    """After a schema change, order the columns as deltalake does.
 
-    Partition columns come after the other columns of the old schema, and new columns come last.
+    The order is: the old columns that are not partition columns, the partition columns, the new
+    columns.
     """
     before = stage.snapshot
     if before is None or stage.staged.metadata is None or not stage.partition_columns:
@@ -123,10 +124,10 @@ def move_partition_columns_last(stage: TableStage) -> None:
 
 
 def _overwritten(known: StructType, given: StructType) -> StructType:
-    """Return the schema after an overwrite of the schema.
+    """Return the schema of the table after it is overwritten by the schema of the rows.
 
-    A column with only nulls keeps the table's type, and a different column order alone keeps the
-    table's schema.
+    A column of the null type keeps the table's type. If only the order of the columns differs, the
+    table's schema is unchanged.
     """
     typed = StructType(tuple(_typed(known.find(each.name), each) for each in given.fields))
     is_known = len(typed.fields) == len(known.fields) and all(

@@ -1,4 +1,4 @@
-"""Assignments of UPDATE and MERGE: resolve them, and compute the new value of every column."""
+"""Assignments of UPDATE and MERGE: resolve them and compute the new value of every column."""
 
 from __future__ import annotations
 
@@ -106,8 +106,9 @@ def assignments(
 ) -> dict[tuple[str, ...], Assignment]:
     """Resolve `{column: expression}`: columns in the scope `target`, expressions in `values`.
 
-    Unknown columns are ignored in deltalake's SQL, and are an error in Spark's. With
-    `copies_may_be_unknown` they are also ignored if the value is the column of the same name.
+    If the table does not have a column, the assignment is ignored in deltalake's SQL and an error
+    in Spark's. With `copies_may_be_unknown`, it is also ignored if the expression is a column of
+    the same name.
     """
     found: dict[tuple[str, ...], Assignment] = {}
     for name, text in updates.items():
@@ -138,7 +139,10 @@ def assignments(
 def new_value(
     data_type: DataType, path: tuple[str, ...], assigned: Assignments, old: exp.Expr
 ) -> exp.Expr:
-    """Return a column after the assignments: unchanged, a new value, or a struct of new fields."""
+    """Return an expression for a column's value after the assignments.
+
+    This is `old`, the assigned value, or a struct in which some fields have new values.
+    """
     whole = assigned.get(path)
     if whole is not None:
         return whole.cast
@@ -156,7 +160,7 @@ def new_value(
 def generated_value(
     expression: exp.Expr, values: Mapping[str, exp.Expr], data_type: DataType
 ) -> exp.Expr:
-    """Return a generated column, computed from the new values of the other columns."""
+    """Return an expression that computes a generated column from new values of other columns."""
 
     def replaced(node: exp.Expr) -> exp.Expr:
         return exp.paren(values[node.name].copy()) if isinstance(node, exp.Column) else node
@@ -172,10 +176,10 @@ def row_values(
     *,
     is_new: bool = False,
 ) -> dict[str, exp.Expr]:
-    """Return the new value of every column; `old` returns the value of a column that is not set.
+    """Return expressions for the new values of all columns.
 
-    A generated column that is not set is computed if a column that it uses is set, and in a new
-    row always.
+    `old` returns the value of a column to which nothing is assigned. A generated column without an
+    assignment is computed if the row is new, or if a column that it uses has an assignment.
     """
     values = {
         member.name: new_value(member.type, (member.name,), assigned, old(member))
@@ -191,13 +195,13 @@ def row_values(
 
 
 def sets_column(assigned: Assignments, name: str) -> bool:
-    """Return whether a column, or a field in it, is set."""
+    """Return whether there is an assignment to a column or to a field in it."""
     return any(path[0] == name for path in assigned)
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """Assignments, with the query and the relations that their values are computed from."""
+    """Assignments, and the query and the relations from which their values are computed."""
 
     assigned: Assignments
     source: exp.Select
@@ -206,7 +210,7 @@ class Computed:
 
 @contextmanager
 def explained_casts(engine: Engine, *computed: Computed) -> Iterator[None]:
-    """After an error of the engine, raise one that names a value that does not fit its column."""
+    """If a query fails because a value does not fit its column, raise an error with the value."""
     try:
         yield
     except TxnLogEngineError as error:

@@ -1,4 +1,4 @@
-"""Semantics of DataFusion's SQL, expressed so that DuckDB and Spark give the same results."""
+"""Rewrite expressions so that DuckDB and Spark evaluate them as DataFusion does."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ _IS_VALID: dict[object, Callable[[str], bool]] = {
     exp.DType.DECIMAL: _accepts(float),
     exp.DType.BOOLEAN: lambda text: text.strip().lower() in _BOOLEANS,
     _DATE: lambda text: _DAY.match(text) is not None,
-    # The engine reports a text that is long enough but not a timestamp.
+    # If a string is long enough but not a timestamp, the engine reports it.
     **{kind: lambda text: len(text) > 9 for kind in _TIMESTAMPS},
 }
-"""Return whether a text can be compared with a value of a type, by type."""
+"""By type: a function that returns whether a string can be cast to the type."""
 _CAST_ERRORS: dict[object, str] = {
     **{
         kind: f"Cast error: Cannot cast string '{{}}' to value of {name} type"
@@ -105,7 +105,10 @@ def apply_datafusion_semantics(node: exp.Expr) -> None:
 
 
 def cast_date_number(node: exp.Expr) -> exp.Expr | None:
-    """Return a cast between a date and the number of days since 1970, which engines lack."""
+    """Replace a cast between a date and an integer (days since 1970) by date arithmetic.
+
+    Engines do not have such casts. Return None for any other node.
+    """
     given = node.this.type if isinstance(node, exp.Cast) else None
     if not isinstance(node, exp.Cast) or given is None:
         return None
@@ -127,7 +130,7 @@ def _first_day() -> exp.Expr:
 
 
 def _compare_as_text(node: exp.Expr) -> None:
-    """Make number literals text if they are compared with text."""
+    """Convert number literals to strings if they are compared with a string."""
     sides = list(node.iter_expressions())
     if any(side.type is not None and side.type.this == _TEXT for side in sides):
         for side in sides:
@@ -138,7 +141,7 @@ def _compare_as_text(node: exp.Expr) -> None:
 
 
 def _refuse_invalid_text(node: exp.Expr) -> None:
-    """Raise for a text literal that cannot be cast to the type it is compared with."""
+    """Raise for a string literal that cannot be cast to the type that it is compared with."""
     sides = list(node.iter_expressions())
     kinds = [side.type.this for side in sides if side.type is not None]
     kind = next((kind for kind in kinds if kind in _IS_VALID), None)
@@ -151,7 +154,7 @@ def _refuse_invalid_text(node: exp.Expr) -> None:
 
 
 def _map_of_lists(node: exp.VarMap) -> None:
-    """Unpack `map([keys], [values])`: Spark would take each list as one key or value."""
+    """Unpack `map([keys], [values])`; Spark would treat each list as a single key or value."""
     for name in ("keys", "values"):
         held = node.args[name].expressions
         if len(held) == 1 and isinstance(held[0], exp.Array):
@@ -159,7 +162,7 @@ def _map_of_lists(node: exp.VarMap) -> None:
 
 
 def _binary_as_text(node: exp.Encode | exp.Decode) -> None:
-    """Rewrite `encode` and `decode` with hex, or with base64, which DataFusion does not pad."""
+    """Rewrite `encode` and `decode` of hex and base64; DataFusion does not pad base64."""
     encoding = node.args["charset"].name.lower() if node.args.get("charset") else ""
     value = node.this
     if encoding not in ("base64", "hex"):
@@ -194,9 +197,10 @@ def _binary_as_text(node: exp.Encode | exp.Decode) -> None:
 
 
 def _start_before_text(node: exp.Substring) -> None:
-    """Rewrite a negative start of `substr`: in DataFusion it is before the text, not from its end.
+    """Rewrite a negative start of `substr`.
 
-    The characters before the text count towards the length.
+    In DataFusion, it is a position before the first character, not a position from the end. The
+    positions before the first character count towards the length.
     """
     start, length = node.args.get("start"), node.args.get("length")
     if not (isinstance(start, exp.Neg) and _is_integer_literal(start.this)):
@@ -210,9 +214,10 @@ def _start_before_text(node: exp.Substring) -> None:
 
 
 def timestamp_to_text(node: exp.Expr) -> exp.Expr | None:
-    """Return a cast of a timestamp to text in DataFusion's format, such as 2024-05-01T10:00:00Z.
+    """Replace a cast of a timestamp to a string by an expression with DataFusion's format.
 
-    Fractions of a second have 0, 3, 6 or 9 digits. Any other node returns None.
+    An example of the format is 2024-05-01T10:00:00Z. Fractions of a second have 0, 3, 6 or 9
+    digits. Return None for any other node.
     """
     if not isinstance(node, exp.Cast) or node.to.this not in exp.DataType.TEXT_TYPES:
         return None
@@ -242,7 +247,8 @@ def _timestamp_text(timestamp: exp.Expr) -> exp.Expr | None:
 def _timestamp_type(node: exp.Expr) -> exp.DType | None:
     """Return the type of a timestamp, with or without a zone; None for other types."""
     if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
-        # sqlglot does not infer the type: that of the argument, or without a zone for a date.
+        # sqlglot does not infer this type. It is the type of the argument, or a timestamp without
+        # a zone if the argument is a date.
         is_date = node.this.type is not None and node.this.type.this == _DATE
         return exp.DType.TIMESTAMPNTZ if is_date else _timestamp_type(node.this)
     kind = None if node.type is None else node.type.this
@@ -251,7 +257,10 @@ def _timestamp_type(node: exp.Expr) -> exp.DType | None:
 
 
 def _has_zone(timestamp: exp.Expr) -> bool:
-    """Return whether nanoseconds come from a column with a zone; the SQL type does not say it."""
+    """Return whether a nanosecond timestamp comes from a column with a zone.
+
+    The SQL type of nanoseconds never has a zone.
+    """
     columns = timestamp.find_all(exp.Column)
     return any(each.meta.get("delta_type") == "timestamp_nanos" for each in columns)
 

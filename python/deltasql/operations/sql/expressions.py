@@ -1,10 +1,10 @@
-"""Expressions of users as engines evaluate them: predicates, values to set, constraints.
+"""Convert users' expressions (predicates, assigned values, constraints) for engines.
 
-`model.predicates.parser` parses a text and resolves its columns. Here every node gets its type, and
-the parts that engines would evaluate differently are rewritten. The `flavour` of a text decides
-where deltalake's SQL (DataFusion) and delta-spark's differ: `/` of integers, `concat` with a null,
-the first index of an array. A timestamp without a zone is UTC. Every engine renders the resulting
-sqlglot tree in its own SQL.
+`model.predicates.parser` parses an expression and resolves its columns. This module adds the type
+of every node, and rewrites the parts that engines would evaluate differently. The `flavour` matters
+where deltalake's SQL (DataFusion) and delta-spark's SQL differ: `/` of integers, `concat` with a
+null, the first index of an array. A timestamp without a zone is in UTC. Every engine renders the
+resulting sqlglot tree in its own SQL.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 _TIMESTAMP = exp.DType.TIMESTAMPTZ
 _CONDITIONS = (exp.DType.BOOLEAN, exp.DType.NULL, exp.DType.UNKNOWN)
-# Engines accept numbers as conditions, so these are checked; types of functions are uncertain.
+# Nodes whose type is checked where a condition is expected, because engines accept numbers as
+# conditions. Functions are not checked, because their inferred types are not reliable.
 _ARITHMETIC = (exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 _VALUES = (exp.Column, exp.Literal, *_ARITHMETIC, exp.Cast, exp.Case, exp.Coalesce)
 
@@ -54,10 +55,10 @@ def scalar(
     flavour: Flavour = "datafusion",
     escapes: bool = False,
 ) -> exp.Expr:
-    """Parse an expression; its columns are qualified by the relations of the scope.
+    """Parse an expression, and qualify its columns by the relations of the scope.
 
-    With `escapes` a backslash is an escape character also in DataFusion's SQL, as in expressions
-    that are stored in a table's metadata.
+    With `escapes`, a backslash is an escape character in DataFusion's SQL, too. This is the case
+    for expressions that are stored in a table's metadata.
 
     >>> from deltasql.model.schema.schema import StructField
     >>> table = StructType((StructField("Id", "long"), StructField("at", "timestamp")))
@@ -86,7 +87,7 @@ def parse_condition(text: str, scope: Scope, *, flavour: Flavour = "datafusion")
 def condition_of(predicate: Predicate, relation: str = "") -> exp.Expr:
     """Return a predicate as a condition for engines; raise if it is not boolean.
 
-    Its columns are qualified by the relation, if one is given.
+    If a relation is given, the columns are qualified by it.
 
     >>> from deltasql.model.predicates.predicate import parse_predicate
     >>> from deltasql.model.schema.schema import StructField
@@ -102,7 +103,7 @@ def condition_of(predicate: Predicate, relation: str = "") -> exp.Expr:
 
 
 def with_semantics(resolved: exp.Expr, flavour: Flavour) -> exp.Expr:
-    """Return a resolved expression with types, rewritten so that every engine gives one result."""
+    """Add types to a resolved expression; rewrite it so that all engines return the same result."""
     kind = resolved.meta.get("delta_type")
     if isinstance(resolved, exp.Column) and kind is not None:  # common: every value of UPDATE SET *
         resolved.type = sql_type(kind)
@@ -163,7 +164,8 @@ def columns_of(expression: exp.Expr) -> Iterator[tuple[str, str]]:
 
 def _with_types(resolved: exp.Expr) -> exp.Expr:
     """Infer the types of all nodes from the types of the columns."""
-    # sqlglot takes column types from a query only, so casts stand in for the columns.
+    # sqlglot infers the types of columns only in a query. Here there is only an expression, so
+    # replace each column by a cast to its type, and put the columns back afterwards.
     holder = exp.Paren(this=resolved)
     for node in list(holder.walk()):
         kind: DataType | None = node.meta.get("delta_type")
@@ -208,7 +210,7 @@ def _with_explicit_semantics(expression: exp.Expr, flavour: Flavour) -> exp.Expr
 
 
 def _add_utc(literal: exp.Literal) -> None:
-    """Add UTC to a text without a zone that is compared with, or cast to, a timestamp."""
+    """Add UTC to a string without a zone if it is compared with, or cast to, a timestamp."""
     text = in_utc(literal.this)
     if text is None:
         return
@@ -226,7 +228,7 @@ def _add_utc(literal: exp.Literal) -> None:
 
 
 def _add_escape(like: exp.Expr) -> None:
-    """Add ESCAPE to a pattern with a backslash: some engines need it."""
+    """Add ESCAPE to a pattern with a backslash, because some engines have no default escape."""
     pattern = like.expression
     if isinstance(pattern, exp.Literal) and "\\" in pattern.this:
         inner = like.copy()

@@ -1,8 +1,8 @@
 """The normal form of a condition, as deltalake records predicates in commitInfo.
 
 Columns come before values, short lists and ranges become comparisons, NOT is moved inwards, and
-function names are in lower case. It is only for display: conditions are evaluated from
-`expressions`.
+function names are in lower case. The normal form is only for display. Engines evaluate the result
+of `expressions`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _History(PredicateDialect):
             return "true" if expression.this else "false"
 
         def is_sql(self, expression: exp.Is) -> str:
-            # TRUE and FALSE are part of the operator here, not values.
+            # In IS TRUE, TRUE is part of the operator, not a value.
             return f"{self.sql(expression, 'this')} IS {self.sql(expression, 'expression').upper()}"
 
         def not_sql(self, expression: exp.Not) -> str:
@@ -79,14 +79,14 @@ class _Constraint(_History):
 
 class _Unescaped(_Constraint):
     class Tokenizer(DataFusionDialect.Tokenizer):
-        """Writes a backslash unescaped."""
+        """A tokenizer without escapes, so that a backslash is written unchanged."""
 
 
 @lru_cache(maxsize=256)
 def normal(text: str, schema: StructType | None = None, *, escapes: bool = False) -> str:
-    """Return a condition in the form that goes into the commitInfo.
+    """Return a condition in the form that is recorded in the commitInfo.
 
-    With a schema, columns of different types keep their sides. Set `escapes` for Spark's SQL, in
+    With a schema, two columns of different types are not swapped. Set `escapes` for Spark's SQL, in
     which a backslash is an escape character.
 
     >>> normal("p='b' and 3 < x")
@@ -100,7 +100,7 @@ def normal(text: str, schema: StructType | None = None, *, escapes: bool = False
 
 @lru_cache(maxsize=256)
 def normal_part(text: str, alias: str) -> str | None:
-    """Return the conditions that use only columns of one alias; None if there are none.
+    """Return the AND-ed conditions that use only columns of one alias; None if there are none.
 
     >>> normal_part("s.id = t.id and t.p = 'a' and t.n between 1 and 2", "t")
     "p = 'a' AND n >= 1 AND n <= 2"
@@ -119,7 +119,7 @@ def normal_part(text: str, alias: str) -> str | None:
 def normal_constraint(text: str, schema: StructType | None = None, *, escapes: bool = False) -> str:
     """Return a CHECK constraint in its normal form, with double quotes as in deltalake.
 
-    Backslashes are escaped in the result; set `escapes` if they already are in the text.
+    Backslashes are escaped in the result. Set `escapes` if they are already escaped in `text`.
 
     >>> normal_constraint("not `Full Name` is null")
     '"Full Name" IS NOT NULL'
@@ -169,7 +169,7 @@ def _kept_together(plain: exp.Expr) -> exp.Expr:
 
 
 def _sides(comparison: exp.Expr, schema: StructType | None) -> exp.Expr:
-    """Put columns before values; of two columns, the one whose name sorts last comes first."""
+    """Put columns before values; sort two columns by name in descending order."""
     left, right = comparison.this.unnest(), comparison.expression.unnest()
     kind = type(comparison)
     if (_is_value(left) and not _is_value(right)) or _is_later(right, left, schema):
@@ -180,7 +180,7 @@ def _sides(comparison: exp.Expr, schema: StructType | None) -> exp.Expr:
 
 
 def _is_later(one: exp.Expr, other: exp.Expr, schema: StructType | None) -> bool:
-    """Return whether both are columns of one type, and the name of `one` sorts after `other`."""
+    """Return whether both are columns of the same type and `one` sorts after `other` by name."""
     columns = [side for side in (other, one) if isinstance(side, exp.Column)]
     return len(columns) == 2 and columns[0].sql() < columns[1].sql() and _same_type(columns, schema)
 

@@ -1,7 +1,8 @@
 """Builders for sqlglot queries that do not copy their arguments.
 
-sqlglot's own builders copy every argument: a merge would copy 1,500 nodes. A node that is passed
-to a builder here becomes part of the new node, so callers copy a node that they use twice.
+sqlglot's own builders copy every argument, so a merge would copy 1,500 nodes. A node that is passed
+to a builder of this module becomes part of the new node. Callers must copy a node that they use
+twice.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def select(
     distinct: bool = False,
     limit: int | None = None,
 ) -> exp.Select:
-    """Return a SELECT from a relation, given as a node or by its name.
+    """Return a SELECT from a relation, which is given as a node or by name.
 
     >>> select(column("id", "t"), source="t", where=equal(column("id"), number(1))).sql("duckdb")
     'SELECT "t"."id" FROM t WHERE "id" = 1'
@@ -95,7 +96,7 @@ def alias(value: exp.Expr, name: str) -> exp.Alias:
 def case(
     branches: Iterable[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None = None
 ) -> exp.Expr:
-    """Return a CASE over (condition, value) pairs; without pairs, the default or null."""
+    """Return a CASE over (condition, value) pairs; if there are no pairs, the default or null."""
     whens = [exp.If(this=condition, true=value) for condition, value in branches]
     if not whens:
         return exp.Null() if default is None else default
@@ -126,12 +127,12 @@ def is_not_null(value: exp.Expr) -> exp.Not:
 
 
 def is_true(condition: exp.Expr) -> exp.Expr:
-    """Return a condition that is false where the given one is null."""
+    """Return a condition that is false, not null, where the given condition is null."""
     return exp.Coalesce(this=condition.copy(), expressions=[exp.false()])
 
 
 def is_not_true(condition: exp.Expr) -> exp.Expr:
-    """Return the condition that the given one is false or null."""
+    """Return a condition that is true where the given condition is false or null."""
     return exp.Not(this=is_true(condition))
 
 

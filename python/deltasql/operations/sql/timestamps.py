@@ -1,6 +1,6 @@
-"""Timestamps in SQL expressions: UTC for texts without a zone, numbers since 1970, nanoseconds.
+"""Timestamps in SQL expressions: UTC for strings without a zone, numbers since 1970, nanoseconds.
 
-DuckDB computes with microseconds in some places where DataFusion keeps nanoseconds.
+In some places DuckDB computes with microseconds, where DataFusion computes with nanoseconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NANOSECOND_DIGITS = re.compile(r"\.\d{6}\d*[1-9]")
 
 
 def in_utc(text: str) -> str | None:
-    """Add UTC to the text of a timestamp without a zone; return None for any other text.
+    """Add UTC to a timestamp string without a zone; return None for any other string.
 
     >>> in_utc("2024-05-01"), in_utc("2024-05-01T10:00:00+02:00")
     ('2024-05-01T00:00:00Z', None)
@@ -45,10 +45,10 @@ def in_utc(text: str) -> str | None:
 
 
 def text_since_epoch(expression: exp.Expr, data_type: DataType) -> str | None:
-    """Return the date or timestamp that an integer literal counts to from 1970, as text.
+    """Convert an integer literal, counted from 1970, to a date or timestamp string.
 
-    The unit is that of the type: days, microseconds or nanoseconds. Any other expression or type
-    returns None, and so does a number outside of Python's calendar.
+    The unit is that of the type: days, microseconds or nanoseconds. Return None for any other
+    expression or type, and for a number outside the range of Python's datetime.
     """
     node = expression.unnest()
     sign = 1
@@ -76,7 +76,7 @@ def keep_nanoseconds(expression: exp.Expr, *, always: bool = False) -> exp.Expr:
     """Return an expression that keeps the nanoseconds of its columns, as DataFusion does.
 
     Values that are compared with nanoseconds get the same type, and intervals are added without
-    a loss of digits. An expression without such a column is unchanged, unless `always` is set.
+    loss of digits. An expression without nanosecond columns is unchanged, unless `always` is set.
     """
     holder = exp.Paren(this=expression)
     nodes = list(holder.walk())
@@ -102,7 +102,7 @@ def nanosecond_value(expression: exp.Expr) -> exp.Expr:
 
 
 def timestamp_literal(expression: exp.Expr) -> exp.Expr | None:
-    """Return the text literal of a timestamp, also from inside a cast; None for other values."""
+    """Return the string literal of a timestamp, also from inside a cast; None for other values."""
     plain = expression.unnest()
     if isinstance(plain, exp.Cast) and plain.to.this in _MICROSECONDS:
         plain = plain.this.unnest()
@@ -114,7 +114,8 @@ def _compare(node: exp.Expr) -> None:
     sides = list(node.iter_expressions())
     if any(map(_is_nanoseconds, sides)):
         for side in sides:
-            # sqlglot does not know the type of functions such as now(): they are timestamps here.
+            # sqlglot does not know the type of functions such as now(). A function that is
+            # compared with nanoseconds returns a timestamp.
             unknown = side.type is None or side.type.this == exp.DType.UNKNOWN
             is_call = isinstance(side, exp.Func) and unknown
             if (is_call or _is_timestamp(side)) and not _is_nanoseconds(side):
@@ -122,7 +123,10 @@ def _compare(node: exp.Expr) -> None:
 
 
 def _add_interval(node: exp.Expr) -> None:
-    """Add or subtract an interval: DuckDB does it in microseconds, so add the remainder again."""
+    """Add or subtract an interval without loss of nanoseconds.
+
+    DuckDB computes the result in microseconds, so the remaining nanoseconds are added afterwards.
+    """
     timestamp, other = node.this, node.expression
     if isinstance(node, exp.Add) and _is_nanoseconds(other):
         timestamp, other = other, timestamp
@@ -168,7 +172,7 @@ def _is_timestamp(node: exp.Expr) -> bool:
 
 
 def _has_nanosecond_digits(cast: exp.Cast) -> bool:
-    """Return whether a cast to a timestamp has a text with more digits than microseconds."""
+    """Return whether a cast to a timestamp has a string with more digits than microseconds."""
     text = cast.this
     is_text = isinstance(text, exp.Literal) and text.is_string
     has_digits = is_text and _NANOSECOND_DIGITS.search(text.this) is not None

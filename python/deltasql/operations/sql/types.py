@@ -37,11 +37,12 @@ _TYPES = {
     "date": _KINDS.DATE,
     "timestamp": _KINDS.TIMESTAMPTZ,
     "timestamp_ntz": _KINDS.TIMESTAMPNTZ,
-    # No engine has nanoseconds with a zone: both types have none, and the first one is in UTC.
+    # No engine has a nanosecond type with a zone. Both types have no zone, and the values of the
+    # first type are in UTC.
     "timestamp_nanos": _KINDS.TIMESTAMP_NS,
     "timestamp_nanos_ntz": _KINDS.TIMESTAMP_NS,
     "variant": _KINDS.VARIANT,
-    "void": _KINDS.INT,  # DuckDB and Spark have no common name for it; all values are null
+    "void": _KINDS.INT,  # DuckDB and Spark have no common name for void; all values are null
 }
 _SHOWN = 40  # characters of an unknown type in an error message
 _INTEGERS = {"byte", "short", "integer", "long"}
@@ -80,15 +81,15 @@ def sql_type(data_type: DataType) -> exp.DataType:
 def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) -> exp.Expr:
     """Cast a value to a column's type; a value that does not fit is an error, or null if `safe`.
 
-    As in deltalake, a fraction is truncated to an integer, and an integer becomes the timestamp
-    that many units after 1970.
+    As in deltalake, a cast to an integer truncates a fraction, and an integer that is cast to a
+    timestamp counts units since 1970.
 
     >>> cast_to(exp.Literal.number(0), "timestamp").sql(dialect="duckdb")
     "CAST('1970-01-01T00:00:00.000000Z' AS TIMESTAMPTZ)"
     """
     wanted = sql_type(data_type)
     known = expression.type
-    # Decimal arithmetic gives more digits than sqlglot infers.
+    # The result of decimal arithmetic can have more digits than the type that sqlglot infers.
     is_sure = decimal_type(data_type) is None or isinstance(expression, exp.Column | exp.Cast)
     if known is not None and known == wanted and is_sure:
         return expression
@@ -111,13 +112,13 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
 
 
 def drops_digits(cast: exp.Cast) -> bool:
-    """Return whether a cast makes an integer of a number that may have a fraction."""
+    """Return whether a cast converts a number that may have a fraction to an integer."""
     given = cast.this.type
     return cast.to.this in _WHOLE and given is not None and given.this in _FRACTIONS
 
 
 def truncated(expression: exp.Expr) -> exp.Expr:
-    """Truncate a number to an integer; casts alone round on some engines."""
+    """Truncate a number to an integer; on some engines, a cast would round the number."""
     value = exp.paren(expression)
     return exp.Sub(this=value, expression=exp.Mod(this=value.copy(), expression=_one()))
 
@@ -127,7 +128,7 @@ def conformed(
 ) -> exp.Expr:
     """Cast a value from one Delta type to another; struct fields are matched by name.
 
-    A field that the value lacks is null.
+    A field that is missing in the value becomes null.
 
     >>> from deltasql.model.schema.schema import StructField
     >>> wider = StructType((StructField("a", "long"), StructField("b", "long")))

@@ -1,7 +1,7 @@
-"""Find which files of a table are needed and which a vacuum may delete, from SQL.
+"""Query the database for the files of a table that are needed or that a vacuum may delete.
 
-Other tables of the catalog may need them too: a shallow clone reads files of its source table,
-and catalogs of earlier releases may have two tables in one folder.
+Other tables of the catalog may also need files of the table: a shallow clone reads files of its
+source table, and in catalogs of earlier releases two tables may share a folder.
 """
 
 from __future__ import annotations
@@ -42,9 +42,13 @@ if TYPE_CHECKING:
 
 MARK, RETAINED, KEPT = "vacuumedBefore", "vacuumRetained", "vacuumKept"
 SPARED = "vacuumSpared"
-"""Keys in the commitInfo of VACUUM END. All files that were removed before the time MARK, up to the
-version RETAINED, are deleted, except the files of the versions in KEPT. SPARED means that files
-were kept for other tables; MARK is then the time of the vacuum before."""
+"""Keys in the commitInfo of VACUUM END, which tell the next vacuum where to start.
+
+All files that were removed before the time MARK, up to version RETAINED, have been deleted, except
+the files of the versions in KEPT. SPARED means that the vacuum did not delete some files because
+other tables need them. The other values are then those of the previous vacuum, so that the next
+vacuum checks these files again.
+"""
 _PAGE = 100_000  # file ids that one query reads
 _NO_END = 2**62
 _MILLISECOND = timedelta(milliseconds=1)
@@ -52,13 +56,13 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class LastVacuum:
-    """How far earlier vacuums deleted everything except the files of kept versions."""
+    """The version and time up to which earlier vacuums deleted files, and the kept versions."""
 
     retained: int = -1
     before_ms: int = -1
     kept: tuple[int, ...] = ()
     spared: bool = False
-    """Whether a later vacuum deleted files, but kept some for other tables."""
+    """Whether a later vacuum deleted files, but did not delete some that other tables need."""
 
 
 class FileSearch:
@@ -84,7 +88,10 @@ class FileSearch:
                 )
 
     def tombstones(self) -> Iterator[tuple[str, int]]:
-        """Yield files that were removed before the retention period, and their deletion vectors."""
+        """Yield the name and size of files that were removed before the retention period.
+
+        Also yield the files of their deletion vectors.
+        """
         last = self.last_vacuum
         rows = self.store.query(
             "tombstones_between",
@@ -100,7 +107,7 @@ class FileSearch:
             yield from ((name, 0) for name in self._names(_vector_path(vector)))
 
     def change_data(self) -> Iterator[tuple[str, int]]:
-        """Yield the change data of versions that are not retained."""
+        """Yield the name and size of change data files of versions that are not retained."""
         first, last = self.last_vacuum.retained, self.first_retained
         spans = [(first, last), *((kept, kept + 1) for kept in self.last_vacuum.kept)]
         for start, end in spans:
@@ -112,7 +119,7 @@ class FileSearch:
                     yield from ((name, size) for name in self._names(path))
 
     def intents(self) -> list[tuple[str, str, str, int]]:
-        """Return (transaction, path, name, time) of the intents: files that await their commit."""
+        """Return (transaction, path, name, time) of the intents: files without a commit so far."""
         prefix = f"{self.snapshot.table.location}/"
         return [
             (txn_id, path, path.removeprefix(prefix), at_ms)
@@ -135,9 +142,9 @@ class FileSearch:
         return frozenset(name for path in self._needed_paths() for name in self._names(path))
 
     def needed_of(self, names: Set[str]) -> frozenset[str]:
-        """Return which of some names a retained or kept version references.
+        """Return those of `names` that a retained or kept version references.
 
-        Unlike `needed`, it does not hold the names of all files in memory.
+        Unlike `needed`, this does not hold the names of all files in memory.
         """
         found: set[str] = set()
         for path in self._needed_paths():
@@ -162,8 +169,8 @@ class FileSearch:
         yield from (path for (path,) in changes)
 
     def _files_since(self) -> Iterator[Row]:
-        """Yield the files of the first retained version and of all later ones, page by page."""
-        # The last page has no end, to include versions that were committed after the snapshot.
+        """Yield the files of the first retained version and of all later versions, in pages."""
+        # The last page has no upper bound, to include versions committed after the snapshot.
         pages = range(0, max(1, self.snapshot.next_file_id), _PAGE)
         for first in pages:
             yield from self.store.query(
@@ -175,7 +182,7 @@ class FileSearch:
             )
 
     def _version_at(self, timestamp_ms: int) -> int:
-        """Return the latest version at a time; -1 before the first version."""
+        """Return the version that was the latest at a time; -1 before the first version."""
         rows = self.store.query("head_at_time", table_id=self.table_id, timestamp_ms=timestamp_ms)
         return rows[0][1] if rows else -1
 
@@ -185,7 +192,8 @@ class FileSearch:
         info = (load(rows[0][1]) or {}) if rows else {}
         if MARK not in info:
             return LastVacuum()
-        # The version is recorded too: of several commits in one millisecond, some may be retained.
+        # Use the version and the time: if several commits have the same millisecond, some of them
+        # may be retained.
         return LastVacuum(
             int(info.get(RETAINED, -1)),
             int(info[MARK]),
@@ -194,7 +202,7 @@ class FileSearch:
         )
 
     def _names(self, path: str | None) -> tuple[str, ...]:
-        """Return the name below the table's location; nothing for a file outside of it."""
+        """Return the file's name below the table's location; empty for a file outside of it."""
         if path is None:
             return ()
         try:
@@ -209,7 +217,7 @@ def _vector_path(text: str) -> str | None:
 
 
 def partition_names(snapshot: Snapshot) -> set[str]:
-    """Return the logical and physical names of the partition columns, as in folder names."""
+    """Return the logical and physical names of the partition columns; folder names use either."""
     mode = column_mapping_mode(snapshot.metadata.configuration)
     columns = [snapshot.schema.find(name) for name in snapshot.partition_columns]
     physical = {column.physical_name(mode) for column in columns if column is not None}
@@ -217,13 +225,13 @@ def partition_names(snapshot: Snapshot) -> set[str]:
 
 
 def needed_elsewhere(snapshot: Snapshot, names: Set[str], before_ms: int) -> set[str]:
-    """Return which of a table's files other tables of the catalog need."""
+    """Return those of a table's files `names` that other tables of the catalog need."""
     if not names:
         return set()
     store, table = snapshot.store, snapshot.table
     key = location_key(table.location)
     outside = store.query("files_outside", table_id=table.table_id, before_ms=before_ms)
-    folder_key = functools.cache(location_key)  # it resolves links: once for each folder
+    folder_key = functools.cache(location_key)  # resolve links only once for each folder
     paths = (path for row in outside for path in (row[0], _vector_path(row[1])))
     keys = (_file_key(path, folder_key) for path in paths if path)
     found = {each[len(key) :] for each in keys if each.startswith(key)}
@@ -247,7 +255,7 @@ def needed_names(store: Store, cache: FileCache, other: TableRow, before_ms: int
 
 
 def _file_key(path: str, folder_key: Callable[[str], str]) -> str:
-    """Return an absolute path in the form of location keys; empty for other paths."""
+    """Convert an absolute path to the form of location keys; return "" for a relative path."""
     if not is_absolute(path):
         return ""
     is_url = not path.startswith("/")

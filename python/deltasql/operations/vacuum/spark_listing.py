@@ -1,7 +1,7 @@
 """List a table's folder on Spark executors, for tables with too many files for one process.
 
-The driver sends each executor a range and the needed names in it; the executor returns the names
-that may be deleted. If executors cannot list, the driver does.
+The driver sends each executor a range of names and the needed names in this range. The executor
+returns the names that may be deleted. If executors cannot list the folder, the driver lists it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ _TASKS = pa.schema(
 )
 _FOUND = "name string, size long"
 _OTHER_TABLE = -1
-"""Used as a size: the name is the folder of another table."""
+"""A special value for the size: the name is not a file but the folder of another table."""
 
 
 class SparkListing:
     """Finds unreferenced files on executors; a table with few folders is listed by the driver.
 
-    Without a Spark session it raises if `needs_spark` is set, and else the driver lists.
+    If there is no Spark session, it raises if `needs_spark` is set. Otherwise this process lists
+    the folder.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class SparkListing:
             return find_unreferenced(rule, storage, needed, meter)
         try:
             return self._on_executors(session, rule, ranges, sorted(needed), meter)
-        # Executors may lack this package or Python, and file names may not be valid UTF-8.
+        # Executors may not have this package or Python, and file names may be invalid UTF-8.
         except (TxnLogEngineError, UnicodeEncodeError) as error:
             telemetry.log(
                 _log,

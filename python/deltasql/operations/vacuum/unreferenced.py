@@ -26,15 +26,18 @@ class UnreferencedFiles:
     sizes: dict[str, int] = field(default_factory=dict)
     """Names of files that may be deleted, with their sizes."""
     tables: set[str] = field(default_factory=set)
-    """Folders, with a slash at the end, that contain a `_delta_log` and so are other tables, even
-    if no catalog lists them; and folders that a link named `_delta_log` points to."""
+    """Folders of other tables, with a slash at the end.
+
+    These are folders that contain a `_delta_log`, even if the table is not in a catalog. If a
+    `_delta_log` is a link, the folder that the link points to is also included.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class VacuumRule:
     """Decides which listed files below a location a full vacuum may delete.
 
-    It is sent to Spark executors, so it holds plain values only.
+    It is sent to Spark executors, so it contains only plain values.
     """
 
     location: str
@@ -42,9 +45,10 @@ class VacuumRule:
     partition_columns: tuple[str, ...] = ()
 
     def collect(self, files: Iterable[FileInfo], needed: Set[str], into: UnreferencedFiles) -> None:
-        """Add the old files that are not needed, and other tables, to `into`."""
-        # In an object store, other tables are known only after the whole listing: callers use
-        # `UnreferencedFiles.tables`. On a disk, `Deletable` looks at the folders themselves.
+        """Add old files that are not needed, and folders of other tables, to `into`."""
+        # On a local disk, `Deletable` checks whether a folder belongs to another table. In an
+        # object store, this is known only after the whole listing, so callers use
+        # `UnreferencedFiles.tables`.
         on_disk = None
         if parse_location(self.location).is_local:
             on_disk = Deletable(open_storage(self.location), partition_columns=None)
@@ -63,10 +67,10 @@ class VacuumRule:
 
 
 FindUnreferenced: TypeAlias = "Callable[[VacuumRule, Storage, Set[str], Meter], UnreferencedFiles]"
-"""Lists the files below a location: (rule, storage, needed names, progress meter) -> result."""
+"""A function that finds unreferenced files: (rule, storage, needed names, meter) -> result."""
 
 Range: TypeAlias = tuple[str, str]
-"""The names after the first one and before the second; an empty string is no bound."""
+"""A range of file names, (start, end): names > start and < end. An empty string means no bound."""
 
 
 def find_unreferenced(
@@ -81,11 +85,12 @@ def find_unreferenced(
 def ranges_of(storage: Storage, at_most: int = _RANGES) -> list[Range]:
     """Divide all names into ranges with about the same number of folders.
 
-    Every name is in one range, also a name that is created after the folders were listed.
+    Every name is in exactly one range, even if its file is created later.
     """
     seen: list[str] = []
     level = [""]
-    # If the store cannot start a listing at a name, each range would be listed from the beginning.
+    # If the storage cannot start a listing at a name, return a single range: each range would be
+    # listed from the beginning.
     while storage.starts_anywhere and level and len(seen) < at_most:
         level = [each for folder in level for each in storage.folders(folder)]
         seen += level
@@ -96,14 +101,17 @@ def ranges_of(storage: Storage, at_most: int = _RANGES) -> list[Range]:
 
 
 def list_range(storage: Storage, wanted: Range) -> Iterable[FileInfo]:
-    """List the files of a range."""
+    """List the files whose names are in a range; stop at its end, because names are sorted."""
     first, end = wanted
     files = storage.list(start_after=first or None)
     return takewhile(lambda file: file.name < end, files) if end else files
 
 
 def linked_log(location: str, name: str) -> list[str]:
-    """Return the table and the log folder if a name is a link called `_delta_log`, else nothing."""
+    """Return the folders to protect if a name is a link called `_delta_log`, else an empty list.
+
+    These are the folder of the link and, if it is below the location, the folder it points to.
+    """
     if name.rpartition("/")[2] != LOG or not parse_location(location).is_local:
         return []
     root = os.path.realpath(local_path(location))

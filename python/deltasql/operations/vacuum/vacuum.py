@@ -1,9 +1,9 @@
-"""VACUUM: plan which files to delete, from SQL and without listing the folder.
+"""VACUUM: find the files to delete by querying the database, without listing the folder.
 
-A version is retained while it, or its successor, is younger than the retention period. Files that
-only older versions need are deleted: removed data files with their deletion vectors, change data,
-and files that a transaction wrote long ago and never committed. A full vacuum also lists the folder
-and deletes files that no version references.
+A version is retained while the version or its successor is younger than the retention period. Files
+that only older versions need are deleted: removed data files with their deletion vectors, and
+change data. Files that a transaction wrote long ago and never committed are also deleted. A full
+vacuum also lists the folder and deletes files that no version references.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from deltasql.storage import Storage
 
 _MILLISECOND = timedelta(milliseconds=1)
-# A transaction may still be writing the files of its intents, whatever the retention period is.
+# Intents younger than this are kept even if the retention period is shorter, because their
+# transactions may still be writing.
 INTENT_GRACE_MS = 3_600_000
-# Timestamps of commits in quick succession are ahead of the clock by less than this.
+# If commits follow each other quickly, their timestamps can be ahead of the clock, but by less
+# than this.
 _AHEAD = timedelta(minutes=1)
 
 
@@ -55,12 +57,14 @@ class VacuumPlan:
     sizes: dict[str, int] = field(default_factory=dict)
     """Names of files below the table's location, with their sizes; 0 if unknown."""
     intents: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
-    """Transaction and path of intents that were never committed, with the names of the files that
-    are deleted for this reason alone."""
+    """Intents that were never committed, by transaction and path.
+
+    The values are the names of the files that are deleted only because of the intent.
+    """
     keep_versions: tuple[int, ...] = ()
     first_retained: int = -1
     marked: LastVacuum | None = None
-    """How far everything is deleted, if files were kept for other tables."""
+    """The mark of the previous vacuum, if this vacuum keeps files that other tables need."""
     deletable: Deletable | None = None
     """Decides which of the files may be deleted."""
 
@@ -84,7 +88,7 @@ class VacuumPlan:
         return {MARK: done.before_ms, RETAINED: done.retained, **kept, **spared}
 
     def keep(self, intents: Iterable[tuple[str, str]]) -> None:
-        """Take the files of intents out of the plan that the vacuum could not take over."""
+        """Remove intents from the plan that the vacuum could not take over, with their files."""
         for intent in intents:
             for name in self.intents.pop(intent):
                 self.sizes.pop(name, None)
@@ -107,7 +111,7 @@ def plan_vacuum(
     find: FindUnreferenced = find_unreferenced,
     meter: Meter | None = None,
 ) -> VacuumPlan:
-    """Find the files that can be deleted; it deletes nothing.
+    """Find the files that a vacuum can delete. This function deletes nothing.
 
     `others` are location keys of other tables, and `databases` are catalog database files; both
     may be below the table's location. `find` lists the folder for a full vacuum.
@@ -123,15 +127,16 @@ def plan_vacuum(
             "if no reader or writer needs older files.",
         )
     now = now_ms()
-    # A commit timestamp can be ahead of the clock, because each is later than the one before. If it
-    # is far ahead, the clock was wrong, and it must not make all files look old.
+    # A commit timestamp can be ahead of the clock, because it is always later than the timestamp
+    # before. Limit the difference: a commit that was made with a wrong clock must not make all
+    # files look old.
     head_ms = min(max(now, snapshot.committed_at_ms), now + _AHEAD // _MILLISECOND)
     plan = VacuumPlan(wanted, default, enforce_retention_duration, head_ms - wanted // _MILLISECOND)
     plan.keep_versions = tuple(keep_versions)
     search = FileSearch(snapshot, plan.before_ms, keep_versions)
     plan.first_retained = search.first_retained
     for name, size in (*search.tombstones(), *search.change_data()):
-        # After a vacuum that kept files for other tables, most of these files are gone already.
+        # If the last vacuum kept files for other tables, it already deleted most of these files.
         if not search.last_vacuum.spared or storage.exists(name):
             plan.sizes.setdefault(name, size)
     intents = search.intents()
@@ -144,7 +149,7 @@ def plan_vacuum(
     )
     for txn_id, path, name, at_ms in intents:
         if at_ms <= min(plan.before_ms, now - INTENT_GRACE_MS):
-            # The intent of an engine may be a folder and all files that it writes there.
+            # An intent may be for a folder; it covers all files in the folder.
             inside = storage.list(name) if name.endswith("/") else ()
             found = {each.name: each.size for each in inside} or {name.rstrip("/"): 0}
             plan.intents[txn_id, path] = frozenset(found) - plan.sizes.keys()
@@ -152,7 +157,8 @@ def plan_vacuum(
     if full:
         before_ms = now - wanted // _MILLISECOND
         unreferenced = list(search.unreferenced(storage, before_ms, find, meter or Meter()))
-        # Intents that were made during the listing protect their files, however old they look.
+        # Do not delete files for which there is an intent, even if they look old. Query the intents
+        # again, to include those that were recorded during the listing.
         known = frozenset(name for _, _, name, _ in (*intents, *search.intents()))
         folders = tuple(name for name in known if name.endswith("/"))
         for name, size in unreferenced:
@@ -163,7 +169,7 @@ def plan_vacuum(
 
 
 def spare_needed(plan: VacuumPlan, snapshot: Snapshot) -> None:
-    """Take files out of the plan that commits restored after it was made."""
+    """Remove files from the plan that commits restored since the plan was made."""
     _spare(plan, FileSearch(snapshot, plan.before_ms, plan.keep_versions))
 
 
