@@ -1,4 +1,4 @@
-"""Rebuild a lost catalog: load every published log below some folders into SQL.
+"""Rebuild a lost catalog: load every published log below some folders into the database.
 
 A table stays hidden until its whole log is loaded, so an interrupted rebuild can be repeated.
 """
@@ -189,7 +189,7 @@ def _load_new(
 def _can_continue(
     store: Store, table: TableRow, storage: Storage, listing: LogListing, found: RebuiltTable
 ) -> bool:
-    """Return whether the log has commits to append after SQL's head; record why not."""
+    """Return whether the log has commits to append after the database's head; record why not."""
     head = store.head(table.table_id)
     assert head is not None
     if head.version >= listing.last_version:

@@ -228,7 +228,7 @@ def partition_ids(
     *,
     is_new_table: bool = False,
 ) -> tuple[dict[str, int], list[Row]]:
-    """Return the ids of partitions, and the rows of those that SQL does not have yet."""
+    """Return the ids of partitions, and the rows of those that the database does not have yet."""
     found = {values: known[values] for values in wanted if values in known}
     missing = [values for values in wanted if values not in found]
     if missing and not is_new_table:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 UNPARTITIONED = 0
-# The key of `extra` with the transaction id of the log, if SQL stores a derived id instead.
+# The key of `extra` with the transaction id of the log, if the database stores a derived id
+# instead.
 _LOG_TXN_ID = "txnId"
 _LONGEST_ID = 500
 # The namespace of derived ids: loading the same commit again gives the same id.
@@ -60,7 +61,7 @@ class TableRow:
 
     @property
     def is_following(self) -> bool:
-        """Whether its authority is the log, so that SQL only has a read-only index of it."""
+        """Whether its authority is the log, so that the database only has a read-only index of it."""
         return self.FOLLOWING in self.properties
 
     @property
@@ -212,13 +213,14 @@ class Commit:
 def derived_id(table: TableRow, version: int, source: object) -> str:
     """Return a transaction id for a commit from a log that has none, or one SQL cannot store.
 
-    `source` distinguishes it: the digest of the commit file, or the id that SQL cannot store.
+    `source` distinguishes it: the digest of the commit file, or the id that the database cannot
+    store.
     """
     return str(uuid.uuid5(_DERIVED_IDS, f"{table.table_uuid}/{version}/{source}"))
 
 
 def is_usable_id(txn_id: object) -> bool:
-    """Return whether SQL can store the transaction id of a log, which may be any JSON value."""
+    """Return whether the database can store the transaction id of a log, which may be any JSON value."""
     return isinstance(txn_id, str) and 0 < len(txn_id) <= _LONGEST_ID and "\0" not in txn_id
 
 

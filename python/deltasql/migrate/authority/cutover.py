@@ -1,11 +1,11 @@
-"""Cutover: move the authority of a table from its log to SQL.
+"""Cutover: move the authority of a table from its log to the database.
 
 Before a cutover the log decides which commits exist, so the cutover itself is a commit in the log.
 It enables in-commit timestamps, which block most other writers. The file is written with
-put-if-absent while the table's head in SQL is locked, and SQL ratifies the same commit in the
-transaction that makes SQL the authority. If another writer commits first, its commit is appended
-to SQL and the cutover is tried again. The next run finds the commit of a run that crashed by its
-transaction id, and finishes the cutover.
+put-if-absent while the table's head in the database is locked, and the database ratifies the same
+commit in the transaction that makes the database the authority. If another writer commits first,
+its commit is appended to the database and the cutover is tried again. The next run finds the commit
+of a run that crashed by its transaction id, and finishes the cutover.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def cutover(
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> CutoverReport:
-    """Make SQL the authority of a table; `publish` writes the versions its log lacks, or raises."""
+    """Make the database the authority of a table; `publish` writes the versions its log lacks, or raises."""
     work = _Cutover(store, table, publish, settings, on_progress)
     return work.preview(verify=verify) if dry_run else work.run(verify=verify)
 
@@ -148,10 +148,10 @@ class _Cutover:
                 report.warnings.append(unblocked_writers_warning(self._store, self._table))
             return report
 
-    # Step 1: SQL and the log have the same commits
+    # Step 1: the database and the log have the same commits
 
     def _catch_up(self) -> None:
-        """Append new commits of the log to SQL, and publish unpublished commits of SQL."""
+        """Append new commits of the log to the database, and publish unpublished commits of the database."""
         store, table = self._store, self._current()
         if table.is_following:
             found = refresh(store, table, settings=self._settings, on_progress=self._report_import)
@@ -187,7 +187,7 @@ class _Cutover:
         return found
 
     def _clear_unfinished(self) -> None:
-        """Remove the commit of a crashed cutover from the log, if SQL has committed since.
+        """Remove the commit of a crashed cutover from the log, if the database has committed since.
 
         The commit changes no data, and no other commit follows it.
         """
@@ -243,7 +243,7 @@ class _Cutover:
                 differences=tuple(str(each) for each in wrong),
             )
 
-    # Step 2: SQL becomes the authority
+    # Step 2: the database becomes the authority
 
     def _take_over(self, head: Head, state: TableState) -> None:
         store, table_id = self._store, self._table.table_id

@@ -1,4 +1,4 @@
-"""Follow a log: keep a read-only index in SQL of a table that other writers commit to.
+"""Follow a log: keep a read-only index in the database of a table that other writers commit to.
 
 The log stays the authority and is never written. A refresh appends its new commits with their own
 versions. If the log was replaced, or cleaned up before a refresh, the whole table is loaded again
@@ -210,7 +210,7 @@ class _Refresh:
         report_progress()
 
     def _reload_reason(self, listing: LogListing, head: Head) -> str | None:
-        """Return why the log does not continue the versions in SQL; None if it does."""
+        """Return why the log does not continue the versions in the database; None if it does."""
         version, commits = head.version, listing.commits
         if version in commits:
             data = self._storage.read(commits[version].name)
@@ -283,7 +283,7 @@ def _report(found: ImportReport) -> FollowReport:
 def _refuse_other(
     table: TableRow, storage: Storage, name: str | None, namespace: str | None
 ) -> None:
-    """Refuse a table whose authority is SQL, and one that is followed under another name."""
+    """Refuse a table whose authority is the database, and one that is followed under another name."""
     known = join_table_name(table.namespace, table.name)
     if not table.is_following:
         raise TableExistsError(

@@ -1,9 +1,10 @@
 """Adopt or reject foreign commits: commits that other writers put into a published log.
 
-A foreign commit after SQL's head is imported with its own version, and its file stays. If SQL has
-committed the same version, the foreign commit is committed again after SQL's head, if the conflict
-rules allow it, and SQL's commits replace it in the log. Files of the log are moved to `_aside`,
-never deleted. Both operations can be repeated after a crash.
+A foreign commit after the database's head is imported with its own version, and its file stays. If
+the database has committed the same version, the foreign commit is committed again after the
+database's head, if the conflict rules allow it, and the database's commits replace it in the log.
+Files of the log are moved to `_aside`, never deleted. Both operations can be repeated after a
+crash.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ForeignReport(Report):
-    """The result: adopted versions of the log with their versions in SQL, and rejected ones."""
+    """The result: adopted versions of the log with their versions in the database, and rejected ones."""
 
     table: str
     location: str
@@ -86,10 +87,11 @@ class ForeignReport(Report):
 
 
 def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage) -> ForeignReport:
-    """Commit the foreign commits of a table's log to SQL.
+    """Commit the foreign commits of a table's log to the database.
 
-    An error changes nothing, with one exception: if the commits are placed after those of SQL and
-    another SQL commit conflicts in between, the earlier ones stay; the next call continues there.
+    An error changes nothing, with one exception: if the commits are placed after those of the
+    database and another SQL commit conflicts in between, the earlier ones stay; the next call
+    continues there.
     """
     report = ForeignReport(table.full_name, storage.location)
     head = _head(store, table)
@@ -117,7 +119,7 @@ def reject(
     last: int | None = None,
     dry_run: bool = False,
 ) -> ForeignReport:
-    """Move the foreign commits out of a table's log, so that SQL can publish its own there.
+    """Move the foreign commits out of a table's log, so that the database can publish its own there.
 
     With `last`, nothing is done if the log has a later version.
     """
@@ -142,7 +144,7 @@ def foreign_version(store: Store, table: TableRow, storage: Storage) -> int | No
 
 
 def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
-    """Raise if the log may refer to data files that SQL does not know."""
+    """Raise if the log may refer to data files that the database does not know."""
     published = _published(store, table)
     listing = _list_end(storage, published)
     first = first_foreign(store, table, storage, listing)
@@ -168,7 +170,7 @@ def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
 def first_foreign(
     store: Store, table: TableRow, storage: Storage, listing: LogListing
 ) -> int | None:
-    """Return the first version after the published ones whose file is not SQL's commit."""
+    """Return the first version after the published ones whose file is not the database's commit."""
     head, version = _head(store, table), _published(store, table) + 1
     while version <= head.version and _is_sql_commit(store, table, storage, version):
         version += 1
@@ -206,7 +208,7 @@ def _commit_after_head(
     foreign: Sequence[LogCommit],
     report: ForeignReport,
 ) -> None:
-    """Commit foreign commits again, after the commits of SQL that have their versions."""
+    """Commit foreign commits again, after the commits of the database that have their versions."""
     before = foreign[0].version - 1
     with store.session() as session:
         winners = load_winners(session, table.table_id, before, head)
@@ -218,7 +220,7 @@ def _commit_after_head(
     for commit in foreign:
         staged = _staged(table, commit, before)
         check_conflicts(staged, others, staged.isolation(level))
-    # The committer checks the commits that SQL gets after this version.
+    # The committer checks the commits that the database gets after this version.
     checked = head.version
     for commit in foreign:
         txn_id = ids[commit.version]
@@ -280,7 +282,7 @@ def _resume_publishing(
 
 
 def _is_sql_commit(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
-    """Return whether the file of a version has the content of SQL's commit."""
+    """Return whether the file of a version has the content of the database's commit."""
     try:
         return has_same_content(store, table, version, storage.read(commit_file(version)))
     except (FileNotFoundError, LogParseError):

@@ -43,7 +43,8 @@ def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow 
     """Return the commit that enabled in-commit timestamps.
 
     That is the version in the metadata, or the first version without one. If it is older than the
-    versions in SQL, the latest commit is returned, which shows the writer of the log as well.
+    versions in the database, the latest commit is returned, which shows the writer of the log as
+    well.
     """
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     since = int(metadata.configuration.get(ENABLED_SINCE, low))
@@ -73,7 +74,7 @@ def unblocked_writers_warning(store: Store, table: TableRow) -> str:
 def is_published(
     store: Store, session: Session, table: TableRow, storage: Storage, version: int
 ) -> bool:
-    """Return whether the log has a version of SQL, by the published version or the file itself."""
+    """Return whether the log has a version of the database, by the published version or the file itself."""
     targets = [
         PublishTarget.from_row(row) for row in session.query("targets_of", table_id=table.table_id)
     ]

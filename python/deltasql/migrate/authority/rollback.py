@@ -1,10 +1,11 @@
-"""Rollback: move the authority of a table from SQL back to its log.
+"""Rollback: move the authority of a table from the database back to its log.
 
-First all versions of SQL are published, and the log is compared with SQL. Then the table is removed
-from the catalog while its head is locked, so no more commits go through SQL. Last, a commit in the
-log drops the in-commit timestamps that SQL enabled, so other writers can commit. Timestamps that
-another writer enabled stay, and a file in the log records that no catalog owns it. Each step checks
-whether it was done before, so a run that crashed can be repeated.
+First all versions of the database are published, and the log is compared with the database. Then
+the table is removed from the catalog while its head is locked, so no more commits go through the
+database. Last, a commit in the log drops the in-commit timestamps that the database enabled, so
+other writers can commit. Timestamps that another writer enabled stay, and a file in the log records
+that no catalog owns it. Each step checks whether it was done before, so a run that crashed can be
+repeated.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def refuse_undrop(store: Store, table: TableRow, settings: StorageSettings) -> N
         return
     head = store.head(table.table_id)
     first = foreign_version(store, table, open_storage(table.location, settings))
-    # If SQL has versions that the log lacks, undrop is needed to publish or adopt commits.
+    # If the database has versions that the log lacks, undrop is needed to publish or adopt commits.
     if first is not None and head is not None and first > head.version:
         raise MirrorDivergedError(
             f"{table.full_name} cannot be restored: its log continues with version {first}, which "
@@ -202,7 +203,7 @@ class _Rollback:
             target = named(targets_of(self._store, self._table), OWN)
 
     def _verify(self) -> VerifyReport:
-        """Compare SQL with the log up to SQL's head."""
+        """Compare the database with the log up to the database's head."""
         head, listing = self._head(), list_log(self._storage)
         log = listing.up_to(min(head.version, listing.last_version))
         return verify_by_size(
@@ -261,7 +262,7 @@ class _Rollback:
         self._table = self._store.find_table(known.namespace, known.name, fresh=True) or known
 
     def _flush(self, first: int = 0) -> None:
-        """Flush the log from a version on: after a power loss SQL will not write it again."""
+        """Flush the log from a version on: after a power loss the database will not write it again."""
         after = commit_file(first - 1) if first else None
         names = [each.name for each in self._storage.list(LOG_FOLDER, start_after=after)]
         self._storage.flush(self._meter.over("flushing", "files", names, len(names)))
@@ -311,7 +312,7 @@ class _Rollback:
         )
 
     def _timestamps_to_drop(self, listing: LogListing) -> tuple[Metadata, Protocol] | None:
-        """Return metadata and protocol of the log, if SQL enabled its in-commit timestamps."""
+        """Return metadata and protocol of the log, if the database enabled its in-commit timestamps."""
         head = self._head()
         metadata = self._store.metadata(self._table.table_id, head.metadata_version)
         protocol = self._store.protocol(self._table.table_id, head.protocol_version)

@@ -66,7 +66,7 @@ def choose_span(
     *,
     with_data: bool,
 ) -> ExportSpan:
-    """Return the versions to export, by default all versions in SQL; raise if one is missing."""
+    """Return the versions to export, by default all versions in the database; raise if one is missing."""
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     last = high if version is None else version
     first = low if from_version is None else from_version

@@ -75,8 +75,8 @@ def export_table(
 ) -> ExportReport:
     """Write the versions from_version..version of a table as a Delta table to an empty location.
 
-    The default is all versions in SQL. Without its data, the copy refers to the table's data files
-    by URL; with its data, the copy does not depend on the table.
+    The default is all versions in the database. Without its data, the copy refers to the table's
+    data files by URL; with its data, the copy does not depend on the table.
     """
     chosen = settings or StorageSettings()
     target = open_storage(directory, chosen)

@@ -1,4 +1,4 @@
-"""Check a log before a table shows it: its commits, their order after SQL's, and its data files.
+"""Check a log before a table shows it: its commits, their order after the database's, and its data files.
 
 What was loaded from it is compared with it.
 """
@@ -91,7 +91,7 @@ def refuse_diverged(
     head: Head,
     since: int | None,
 ) -> None:
-    """Refuse a log whose commits are not those of SQL, or in which both have new commits."""
+    """Refuse a log whose commits are not those of the database, or in which both have new commits."""
     own = named(targets_of(store, table), OWN)
     last = listing.last_version
     foreign = first_foreign(store, table, storage, listing)
@@ -99,7 +99,7 @@ def refuse_diverged(
         raise _diverged(table, listing, foreign, head.version)
     if last < own.published_version:
         if list_log(storage).last_version >= own.published_version:
-            raise VersionTakenError(table=table.full_name)  # SQL published it after the listing
+            raise VersionTakenError(table=table.full_name)  # the database published it after the listing
         raise MirrorDivergedError(
             f"the log at {listing.location} ends at version {last}; {table.full_name} was "
             f"published up to version {own.published_version}",
@@ -142,7 +142,7 @@ def check_new_commits(
     last: int,
     validator: ForeignValidator | None = None,
 ) -> None:
-    """Read the commits that SQL lacks before any is appended, since the table is visible."""
+    """Read the commits that the database lacks before any is appended, since the table is visible."""
     seen, live = LoadCounts(), LiveFiles()
     for commit in _read(run, listing, first, last, seen):
         if validator is not None:
@@ -273,7 +273,7 @@ def _page(files: list[tuple[str, str | None]]) -> pa.Table:
 
 
 def describe_table(run: ImportRun, table: TableRow) -> None:
-    """Put the latest state of a table in SQL into the report."""
+    """Put the latest state of a table in the database into the report."""
     head = run.store.head(table.table_id)
     assert head is not None
     state = SqlState(run.store, table, head.version)

@@ -1,4 +1,4 @@
-"""Import the log of a Delta table into SQL, version by version; its data files stay in place.
+"""Import the log of a Delta table into the database, version by version; its data files stay in place.
 
 A new table stays hidden until it is loaded and compared with its log. A table that exists is
 updated from its log after all new commits were checked. If a log is damaged, no part of it becomes
@@ -117,8 +117,8 @@ def import_table(
 
 
 def _import(run: ImportRun) -> None:
-    # The log is listed before SQL is read, so a commit that SQL publishes in between is not taken
-    # for a foreign one.
+    # The log is listed before the database is read, so a commit that the database publishes in
+    # between is not taken for a foreign one.
     listing = find_log(run.storage)
     if listing is None:
         raise no_table(run.storage)
@@ -189,7 +189,7 @@ def _check_continues(
 
 
 def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, head: Head) -> None:
-    """Append the commits that SQL lacks."""
+    """Append the commits that the database lacks."""
     first = head.version + 1
     check_new_commits(run, listing, first, last, _validator(run, table, head))
     if run.options.dry_run:
@@ -209,7 +209,7 @@ def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, h
 
 
 def _validator(run: ImportRun, table: TableRow, head: Head) -> ForeignValidator | None:
-    """Return the validator for foreign commits; None if SQL is not the authority of the table."""
+    """Return the validator for foreign commits; None if the database is not the authority of the table."""
     validator = ForeignValidator(run.store, table, head)
     return None if table.is_following or not validator.is_managed_by_sql else validator
 
@@ -219,7 +219,8 @@ def _resume_publishing(
 ) -> None:
     """Record the published version, and end the quarantine that a foreign commit caused.
 
-    The quarantine stays if the log has more commits than SQL, which publishing would overwrite.
+    The quarantine stays if the log has more commits than the database, which publishing would
+    overwrite.
     """
     if run.options.dry_run:
         return

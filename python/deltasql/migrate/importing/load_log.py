@@ -1,4 +1,4 @@
-"""Append the commits of a `_delta_log` to SQL, with the same versions, timestamps and fields."""
+"""Append the commits of a `_delta_log` to the database, with the same versions, timestamps and fields."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class LogLoader:
         """Compute all rows before the transaction begins, to keep it short."""
         table_id, head = self._table.table_id, position.head
         if head is not None and commits[0].version != head.version + 1:
-            # Another process committed after the log was compared with SQL.
+            # Another process committed after the log was compared with the database.
             raise self._moved(commits[0].version - 1, head.version)
         columns, partition_columns = position.columns.copy(), position.partition_columns
         files = LogFiles(1 if head is None else head.next_file_id)

@@ -81,7 +81,7 @@ class LoadCounts:
         self.unknown.update(kind for action in commit.actions.unknown for kind in action)
 
     def notes(self) -> list[str]:
-        """Return a note about the actions that SQL does not store."""
+        """Return a note about the actions that the database does not store."""
         if not self.unknown:
             return []
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unknown.items()))

@@ -1,8 +1,8 @@
 """Read and parse a log, in this process or on Spark executors.
 
 Spark is for logs that are too large for one process. The driver gets the same result in the same
-order as if it had parsed the log itself, so SQL gets the same rows. This package must be installed
-on the executors.
+order as if it had parsed the log itself, so the database gets the same rows. This package must be
+installed on the executors.
 """
 
 from __future__ import annotations
