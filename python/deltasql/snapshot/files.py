@@ -106,7 +106,7 @@ class FileCache:
     def files(
         self, store: Store, columns: Columns, *, table_id: int, version: int, next_file_id: int
     ) -> pa.Table:
-        """Return the files of a version: from the cache, refreshed, or fetched."""
+        """Return the files of a version; the cache is updated or filled if needed."""
         key: tuple[int, Columns] = (table_id, columns)
         entry, whole = self._get(key), self._get((table_id, "files_all"))
         if entry is not None and entry.version == version:

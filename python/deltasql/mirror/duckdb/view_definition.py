@@ -139,7 +139,7 @@ class ViewFiles:
         ]
 
     def deleted(self, without: list[str]) -> pa.Table:
-        """Return the deleted rows as (filename, row_number), except those of some files."""
+        """Return the deleted rows as (filename, row_number), except for the files in `without`."""
         skipped = set(without)
         return self.live.deleted([f for f in self.live.files if f.address not in skipped])
 

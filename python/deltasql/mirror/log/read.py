@@ -278,7 +278,7 @@ class _Replay:
         return LogState(*self._facts(), files, left)
 
     def stream(self, read: Callable[[str, Kind], Iterator[pa.Table]]) -> StateStream:
-        """Return the state; the files of the checkpoint are read with `read` when needed."""
+        """Return the state as a stream; `read` reads the checkpoint's files when needed."""
         base = self._base
 
         def pieces(kind: Kind) -> Iterator[pa.Table]:

@@ -97,7 +97,7 @@ def advanced(target: PublishTarget, versions: int) -> PublishTarget:
 
 
 def all_targets(store: Store) -> list[PublishTarget]:
-    """Return the targets of all tables; of dropped tables, those with unpublished versions."""
+    """Return the targets of all tables; for dropped tables, only those with versions to publish."""
     return [PublishTarget.from_row(row) for row in store.query("targets_of_all")]
 
 
