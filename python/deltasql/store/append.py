@@ -253,7 +253,7 @@ def partition_ids(
 def _skipping_columns(
     session: Session, commit: Commit, first_file_id: int, plan: Plan
 ) -> list[tuple[int, tuple[str, ...], str]]:
-    """Return (id, path, type) of the indexed columns, and plan the changes of a new schema."""
+    """Return (id, path, type) of the indexed columns; plan the changes for a new schema."""
     if commit.metadata is None and not commit.adds:
         return []
     if commit.metadata is None:

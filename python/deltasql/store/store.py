@@ -66,7 +66,7 @@ class Store:
     # Life cycle
 
     def create(self) -> None:
-        """Create the catalog, with its database file, unless it exists."""
+        """Create the catalog and its database file, unless the catalog exists."""
         if not self.is_found:
             self.migrate()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class HandoverReport(Report, ABC):
-    """The common fields: the table, its version, and the comparison of the database with the log."""
+    """Common fields: the table, its version, and the comparison of the database with the log."""
 
     table: str
     location: str
@@ -52,8 +52,8 @@ class HandoverReport(Report, ABC):
 class CutoverReport(HandoverReport):
     """The result of a cutover, which makes the database the authority of a table.
 
-    `version` is the commit that blocks writes that bypass the catalog; `caught_up` is the number
-    of commits that were new in the log.
+    `version` is the commit that blocks writers that bypass the catalog. `caught_up` is the number
+    of commits of the log that the database lacked.
     """
 
     state: Literal["cut over", "was cut over", "would cut over"] = "cut over"
@@ -77,9 +77,9 @@ class CutoverReport(HandoverReport):
 class RollbackReport(HandoverReport):
     """The result of a rollback, which makes the log the authority of a table.
 
-    `version` is the latest version of the log; `published` is the number of versions that the log
-    lacked; `timestamps_dropped` is whether the latest commit allows writers without the database
-    again.
+    `version` is the latest version of the log. `published` is the number of versions that the log
+    lacked. `timestamps_dropped` is whether the latest commit dropped in-commit timestamps, so that
+    other writers can commit again.
     """
 
     state: Literal["rolled back", "was rolled back", "would roll back"] = "rolled back"
@@ -107,8 +107,8 @@ class RollbackReport(HandoverReport):
 def differences_from_log(found: VerifyReport) -> list[Difference]:
     """Return the differences between the database and the commits of the log.
 
-    Commits of other writers after the database's head do not count, nor does a checkpoint that
-    contradicts its log.
+    Commits of other writers after the latest version in the database are ignored. A checkpoint that
+    contradicts its log is ignored too.
     """
     in_sql, _ = split_by_cause(found.differences)
     return [each for each in in_sql if each.kind != "foreign-version"]
@@ -117,9 +117,9 @@ def differences_from_log(found: VerifyReport) -> list[Difference]:
 def differences_for_readers(found: VerifyReport) -> list[Difference]:
     """Return the differences that a reader of the log would see after a rollback.
 
-    Readers start from checkpoints, so differences in checkpoints count too. Commits of other
-    writers after the database's head do not count, nor does a table that stock deltalake cannot
-    read at all.
+    Readers start from checkpoints, so differences in checkpoints are included. Commits of other
+    writers after the latest version in the database are ignored, and so are tables that deltalake
+    cannot read at all.
     """
 
     def is_ignored(each: Difference) -> bool:

@@ -140,7 +140,7 @@ class CatalogFile:
             self._db.execute(f"DROP VIEW IF EXISTS {_name(schema, shown.name)}")
 
     def hide(self, shown: ShownTable) -> None:
-        """Drop the view of a table that gets another name, but keep the metadata of its files."""
+        """Drop the view of a table but keep its metadata, for a view with another name."""
         self.drop_view(shown)
         self._db.execute(
             "UPDATE deltasql.tables SET is_shown = false WHERE table_id = $id",

@@ -28,7 +28,7 @@ _inherited: list[object] = []
 
 
 class ArrowReader:
-    """Runs bulk reads on one connection, opened by the first read and reopened if it is lost."""
+    """Runs bulk reads on one connection, opened on first use and reopened if it is lost."""
 
     def __init__(self, conninfo: str, pool: PostgresPool) -> None:
         self._conninfo, self._pool = conninfo, pool

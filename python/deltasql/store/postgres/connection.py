@@ -81,7 +81,7 @@ class SessionSettings:
         return numbered("apply_settings", {**self.values, **options})
 
     def state(self, row: Row, *, is_pooled: bool) -> SessionState:
-        """Return the settings in force on a connection, from the row of its statement."""
+        """Return the effective settings of a connection, from the row its statement returned."""
         schema, search_path, lock_timeout, statement_timeout, idle_timeout = row
         wanted = self.search_path
         if wanted is not None and (schema or "").lower() != wanted.lower():
@@ -114,7 +114,7 @@ class SessionState:
     bulk_timeout: str
 
     def begin(self, *, is_bulk: bool) -> str:
-        """Return the text that begins a transaction, with its settings if it needs its own."""
+        """Return the SQL that begins a transaction and, if needed, applies settings to it."""
         begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
         if not (is_bulk or self.is_pooled):
             return begin

@@ -62,7 +62,7 @@ class Pool(Generic[T]):
         fork.register(self)
 
     def connection(self) -> AbstractContextManager[T]:
-        """Return a healthy connection for a block; it is closed if the block breaks it."""
+        """Return a working connection for a block; it is closed if the block breaks it."""
         return _ConnectionContext(self)
 
     def _acquire(self) -> _Entry[T]:
