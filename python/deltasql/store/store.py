@@ -76,7 +76,7 @@ class Store:
         return self._database_id is not None
 
     def exists(self) -> bool:
-        """Return whether the catalog exists; once found, the database is not queried again."""
+        """Return whether the catalog exists; the database is not queried again once it is found."""
         return self.is_found or self.ledger() is not None
 
     def check_exists(self) -> None:

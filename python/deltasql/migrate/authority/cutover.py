@@ -87,7 +87,10 @@ def cutover(
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> CutoverReport:
-    """Make the database the authority of a table; `publish` writes the versions its log lacks, or raises."""
+    """Make the database the authority of a table.
+
+    `publish` writes the versions that the table's log lacks, or raises an error.
+    """
     work = _Cutover(store, table, publish, settings, on_progress)
     return work.preview(verify=verify) if dry_run else work.run(verify=verify)
 
@@ -330,7 +333,7 @@ class _Cutover:
         )
 
     def _claim(self) -> str:
-        """Return the id of the commit; it is stored before the commit, so that a retry finds it."""
+        """Return the id for the commit, which is stored first so that a retry finds the commit."""
         with self._store.change([self._table.table_id]) as (session, _):
             properties = properties_of(session, self._table)
             token = properties.setdefault(CUTOVER, str(uuid.uuid4()))

@@ -3,10 +3,10 @@
 A catalog owns a log that has in-commit timestamps and, since these were enabled, a commit of
 deltasql. Three operations change this:
 
-- A rollback disables the timestamps, or writes a file which says that the ownership ended. - An
-export writes a file which says that the log is a copy. No catalog owns a copy before its first new
-commit. - An import with `force` writes a file with the new owner, because no commit shows the
-change.
+- A rollback disables the timestamps, or writes a file which says that the ownership ended.
+- An export writes a file which says that the log is a copy. No catalog owns a copy before its first
+  new commit.
+- An import with `force` writes a file with the new owner, because no commit shows the change.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def find_owner(storage: Storage, listing: LogListing) -> LogOwner | None:
     released, taken_by = _last_version(copied), None
     if recorded.get("takenBy") is None:
         released = max(released, _last_version(recorded))
-    elif _last_version(recorded) >= since:  # otherwise a later cutover replaced it
+    elif _last_version(recorded) >= since:  # otherwise a rollback and a new cutover came later
         taken_by = str(recorded["takenBy"])
     version, info = latest
     if version <= released and taken_by is None:

@@ -1,10 +1,11 @@
 """Rollback: move the authority of a table from the database back to its log.
 
-1. All versions are published, and the log is compared with the database. 2. The table is removed
-from the catalog while its head is locked, so that no more commits go through the database. 3. A
-commit in the log drops the in-commit timestamps that deltasql enabled, so that other writers can
-commit. Timestamps that another writer enabled stay. In that case a file in the log records that no
-catalog owns it.
+1. All versions are published, and the log is compared with the database.
+2. The table is removed from the catalog while its head is locked, so that no more commits go
+   through the database.
+3. A commit in the log drops the in-commit timestamps that deltasql enabled, so that other writers
+   can commit. Timestamps that another writer enabled stay. In that case a file in the log records
+   that no catalog owns it.
 
 Each step checks whether it was already done, so a run that crashed can be repeated.
 """
