@@ -81,7 +81,7 @@ class Storage(Protocol):
         """Create the folder of the location and its parents, and flush their names to disk."""
 
     def flush(self, names: Iterable[str]) -> None:
-        """Flush files of another writer to disk with their names; ignore missing files."""
+        """Flush files of another program, and their names, to disk; ignore missing files."""
 
     def writer(
         self, name: str, *, small: bool = False, flush_folder: bool = True

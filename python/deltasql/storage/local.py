@@ -83,7 +83,7 @@ class LocalStorage:
             make_folders(self._root)
 
     def flush(self, names: Iterable[str]) -> None:
-        """Flush files of another writer to disk with their names; ignore missing files."""
+        """Flush files of another program, and their names, to disk; ignore missing files."""
         folders: set[str] = set()
         for name in names:
             path = self._path(name, "flush")

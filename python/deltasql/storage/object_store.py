@@ -314,7 +314,7 @@ class _Reader(io.RawIOBase):
 
 
 class _Sink(io.RawIOBase):
-    """Writes one object in pieces; the end of the `writer` block completes it, not `close()`."""
+    """Writes one object in pieces; it is completed by the end of `writer`, not by `close()`."""
 
     def __init__(self, upload: Any, location: str, name: str) -> None:
         super().__init__()

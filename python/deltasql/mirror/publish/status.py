@@ -157,10 +157,10 @@ def _unrecorded(target: PublishTarget, version: int, is_claimed: bool) -> str:
 def record_published(
     store: Store, table_id: int, target: str, *, after: int, first: int, last: int
 ) -> int | None:
-    """Record first..last as published, if `after` is still the last published version.
+    """Record first..last as published, if `after` is published and `last` is not yet.
 
     Return the number of the table's other targets. Return None if nothing was recorded, because
-    another process recorded or reset versions, or quarantined the target.
+    another process recorded these versions, reset the published version, or quarantined the target.
     """
     params: dict[str, Any] = {
         "table_id": table_id,
