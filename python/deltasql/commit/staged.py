@@ -74,7 +74,7 @@ class Staged:
     table: TableRow
     creates: bool = False
     must_be_new: bool = True
-    """If another commit creates the table first: raise TableExistsError, or else a conflict."""
+    """Raise TableExistsError if another commit creates the table first; if False, a conflict."""
     allows_nested: bool = False
     """Whether a new table may be inside another table's location, or contain it."""
     read_version: int | None = None

@@ -54,7 +54,7 @@ class Step:
 
 
 class Reconciler:
-    """Publishes the tables of a catalog until every target has the latest version."""
+    """Publishes the unpublished versions of all tables of a catalog, to every target."""
 
     def __init__(
         self,

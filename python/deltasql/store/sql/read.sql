@@ -104,7 +104,7 @@ SELECT partition_id, partition_values FROM dl_partitions WHERE table_id = $table
 
 -- part: size_sum
 -- The high and low 32 bits are summed separately, because SQLite raises an error for integer sums of 2^63 or more.
--- Combining them gives a floating-point number there.
+-- Totals this large become floating-point numbers there.
 coalesce(sum(f.size >> 32) * 4294967296 + sum(f.size & 4294967295), 0)
 
 -- name: live_totals
