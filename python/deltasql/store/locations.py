@@ -43,7 +43,7 @@ def keys_inside(query: Query, location: str) -> list[str]:
 def refuse_shared_location(
     query: Query, location: str, *, allow_nested: bool, also_dropped: bool = True
 ) -> None:
-    """Raise if another table uses the location, or if it is nested with another table's.
+    """Raise if another table uses the location or, without `allow_nested`, one in or above it.
 
     Raises:
         TableExistsError: It names the other table and its location.

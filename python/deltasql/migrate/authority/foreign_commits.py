@@ -196,7 +196,7 @@ def _import(
 
 
 def _flush(storage: Storage, foreign: Sequence[LogCommit]) -> None:
-    """Flush foreign commits and their data files to disk, because their writer may not have."""
+    """Flush foreign commits and their data files to disk; their writer may have omitted this."""
     for commit in foreign:
         paths = [each.path for each in files_named(commit.data)]
         relative = [path for path in paths if not path.startswith("/") and "://" not in path]

@@ -254,7 +254,7 @@ def _import_new(
         since=since,
         last=last,
         log=run.log,
-        # For a followed log, commits before a gap are skipped.
+        # A followed log may have a gap. Then the commits before the gap are left out.
         skip_gaps=TableRow.FOLLOWING in run.options.properties,
     )
     while True:

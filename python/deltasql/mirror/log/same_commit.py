@@ -79,8 +79,8 @@ def same_content(ours: bytes, theirs: bytes) -> bool:
     """Return whether another writer's commit file has the same actions as our own.
 
     An imported or adopted commit keeps the file that its writer wrote. That file has the same
-    actions as the database, but in any order and formatting. It may lack the transaction id,
-    because the database gives an id to every commit.
+    actions as the database, but in any order and formatting. It may lack the transaction id that
+    the database gives to every commit.
 
     >>> ours = b'{"commitInfo":{"operation":"WRITE","txnId":"1"}}'
     >>> same_content(ours, b'{"commitInfo":{"operation":"WRITE"}}')

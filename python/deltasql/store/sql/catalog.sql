@@ -9,7 +9,8 @@ WHERE dropped_at_ms IS NULL AND lower(name) = $name AND lower(namespace) = $name
 ORDER BY namespace, name;
 
 -- name: names_alike [postgres]
--- COLLATE "C" limits lower() to ASCII letters. For other letters, it depends on the collation of the database.
+-- COLLATE "C" limits lower() to ASCII letters. Without it, the result for other letters depends on the collation of the
+-- database.
 SELECT namespace, name FROM dl_tables
 WHERE dropped_at_ms IS NULL AND lower(name COLLATE "C") = $name AND lower(namespace COLLATE "C") = $namespace
 ORDER BY namespace, name;
