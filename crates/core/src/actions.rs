@@ -1,7 +1,8 @@
 //! Delta's actions as Rust types, and their JSON form.
 //!
-//! Unknown fields are kept in `extra`, and unknown kinds of actions in `Unknown`. Other keys on the
-//! line of an action, which readers must ignore, are kept in its `extra` under `BESIDE`.
+//! Unknown fields are stored in `extra`, and unknown kinds of actions in `Unknown`. If the line of
+//! an action has other keys beside the action, which readers must ignore, they are stored in
+//! `extra` under the key `BESIDE`.
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use serde_json::{Map, Value};
 use crate::json::Json;
 use crate::{field_type, field_value, for_each_action};
 
-/// Partition values, tags or properties: a map from string to string or null that keeps its order.
+/// Partition values, tags or properties: an ordered map from strings to strings or null.
 pub type StringMap = IndexMap<String, Option<String>>;
 pub type StringList = Vec<String>;
 
-/// The key of `extra` for the other keys on the action's line.
+/// The key in `extra` under which the other keys on the action's line are stored.
 pub const BESIDE: &str = "deltasql.beside";
 
 macro_rules! define_actions {
@@ -96,7 +97,7 @@ macro_rules! write_field {
 
 for_each_action!(define_actions);
 
-/// A value that can be read from a field; null and a missing field are the same.
+/// A value that can be read from a field. Null means the same as a missing field.
 trait Field<'de>: Sized {
     fn read<A: MapAccess<'de>>(map: &mut A) -> Result<Option<Self>, A::Error>;
 }
@@ -140,7 +141,7 @@ pub enum Action {
     CommitInfo(Box<CommitInfo>),
     Sidecar(Box<Sidecar>),
     CheckpointMetadata(Box<CheckpointMetadata>),
-    /// An unknown kind of action. Readers may ignore it; it is kept for other programs.
+    /// An unknown kind of action. Readers may ignore it, but it is preserved for other programs.
     Unknown {
         kind: String,
         body: Value,
@@ -148,7 +149,7 @@ pub enum Action {
 }
 
 impl DeletionVector {
-    /// Return the unique id of the deletion vector, which with the path identifies a logical file.
+    /// Return the unique id of the deletion vector. With the path, it identifies a logical file.
     pub fn unique_id(&self) -> String {
         let base = format!("{}{}", self.storage_type, self.path_or_inline_dv);
         match self.offset {
@@ -220,7 +221,8 @@ impl Action {
         }
     }
 
-    /// Return the other keys on the action's line, except names of actions: a line has one action.
+    /// Return the other keys on the action's line. Names of actions are left out, because a line
+    /// has only one action.
     fn beside(&self) -> impl Iterator<Item = (&String, &Value)> {
         let kept = self.extra().and_then(|extra| extra.get(BESIDE));
         let kept = kept.and_then(Value::as_object).into_iter().flatten();
@@ -283,7 +285,7 @@ impl<'de> Visitor<'de> for ActionVisitor {
         let mut found: Option<Action> = None;
         let mut others: Vec<(String, Value)> = Vec::new();
         while let Some(JsonKey(kind)) = map.next_key()? {
-            // Some writers write the other kinds as null.
+            // Some writers write all other kinds of actions as null on the same line.
             match (Action::read(&kind, &mut map)?, &found) {
                 (None, _) => {}
                 (Some(Action::Unknown { kind, body }), _) => others.push((kind, body)),

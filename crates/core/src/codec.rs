@@ -2,9 +2,10 @@
 use crate::actions::Action;
 use crate::error::Error;
 
-/// Columns are never nested this deep, and deeper JSON overflows the stack of some readers.
+/// The maximum nesting of statistics. Columns are never nested this deep, and deeper JSON overflows
+/// the stack of some readers.
 const MAX_STATS_DEPTH: usize = 500;
-/// The maximum length of a line: a schema of ten thousand columns takes a few megabytes.
+/// The maximum length of a line. A schema with ten thousand columns takes only a few megabytes.
 pub const MAX_LINE: usize = 64 << 20;
 
 /// Parse the actions of a commit file; empty lines are skipped.
@@ -65,7 +66,7 @@ fn check_stats(action: &Action, line: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Return true if the JSON text of statistics is nested too deep; brackets in strings do not count.
+/// Return true if the JSON of statistics is nested too deep; brackets in strings do not count.
 pub fn nests_too_deep(stats: &str) -> bool {
     if stats.len() <= MAX_STATS_DEPTH {
         return false;

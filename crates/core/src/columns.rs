@@ -11,7 +11,8 @@ use crate::actions::{AddFile, StringMap};
 use crate::error::Error;
 use crate::object_writer::ObjectWriter;
 
-/// The columns that a list of files may have; only `path` is required. Other columns are kept.
+/// The columns that a list of files may have. Only `path` is required. Unknown columns are passed
+/// through.
 const COLUMNS: [(&str, DataType); 13] = [
     ("path", DataType::Utf8),
     ("partition", DataType::Utf8),
@@ -83,7 +84,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Return the text of a row; an empty string means NULL, since some columns are NOT NULL.
+    /// Return the string of a row. An empty string means NULL, because some columns are NOT NULL.
     pub fn get(&self, row: usize) -> Option<&'a str> {
         let value = match self {
             Self::Small(texts) => texts.is_valid(row).then(|| texts.value(row)),
@@ -172,7 +173,7 @@ pub fn files_error(error: impl std::fmt::Display) -> Error {
     Error::Files(error.to_string())
 }
 
-/// Return compact JSON; this cannot fail, because all keys of `value` must be strings.
+/// Return compact JSON. This cannot fail, because the keys of `value` are strings.
 pub fn json_text(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! Parse decimal text as an integer at a fixed scale, rounded down and up.
+//! Parse decimal numbers from strings as integers at a fixed scale, rounded down and up.
 
-/// A number rounded down and up to a scale; both are equal if the number is exact at that scale.
+/// A number rounded down and up to a scale. Both are equal if the number is exact at that scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaled {
     pub floor: i128,
@@ -9,7 +9,7 @@ pub struct Scaled {
 
 /// Parse `[-]digits[.digits][e±n]` as a multiple of 10^-scale.
 ///
-/// Returns `None` if the text is not a number or the number is too large.
+/// Returns `None` if the string is not a number or the number is too large.
 pub fn parse_scaled(text: &str, scale: i32) -> Option<Scaled> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -34,7 +34,7 @@ pub fn parse_scaled(text: &str, scale: i32) -> Option<Scaled> {
         let digit = i128::from(byte - b'0');
         let is_fraction = index >= whole.len();
         match value.checked_mul(10).and_then(|v| v.checked_add(digit)) {
-            // The digit does not fit: record whether it makes the result inexact.
+            // There is no room for the digit, so only record whether it makes the result inexact.
             None => {
                 inexact |= digit != 0;
                 shift = shift.checked_add(i32::from(!is_fraction))?;

@@ -22,7 +22,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Return the error for one line: the position in `serde_json`'s message becomes fields.
+    /// Return the error for one line; the position is taken out of `serde_json`'s message.
     pub fn of_line(line: usize, error: &serde_json::Error) -> Self {
         let text = error.to_string();
         let message = text.split(" at line ").next().unwrap_or(&text).to_owned();

@@ -1,4 +1,4 @@
-//! A list of files as Arrow columns, without one object per file.
+//! A list of files as Arrow columns, so that no object per file is needed.
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::json::Json;
 use crate::predicate::Predicate;
 use crate::prune::PartitionFacts;
 
-/// Small enough that the strings of a batch stay below Arrow's limit of 2 GB.
+/// The rows of one batch, few enough that its strings stay below Arrow's limit of 2 GB.
 const BATCH_ROWS: usize = 65_536;
 /// From this number of files on, several threads are faster.
 const PARALLEL_ROWS: usize = 20_000;
@@ -265,7 +265,8 @@ fn remove_of(
 ) -> Result<RemoveFile, Error> {
     let owned = |name| Texts::of(batch, name).get(row).map(str::to_owned);
     let extended_file_metadata = boolean(batch, "extended_file_metadata", row);
-    // Some writers write the values without `extendedFileMetadata`. Missing values are `{}`.
+    // Some writers write partition values without `extendedFileMetadata`. `{}` means that there are
+    // no values.
     let told = parsed::<StringMap>(batch, "partition", row)?.unwrap_or_default();
     let partition_values = (extended_file_metadata == Some(true) || !told.is_empty()).then(|| {
         let mut values: StringMap = partition_columns

@@ -7,7 +7,8 @@ use std::collections::HashSet;
 use crate::keys::{cut_high, cut_low, Key, KeyType, HIGHEST, LOWEST};
 use crate::stats::{FileStats, StatsColumns};
 
-/// Files are sorted by a column if a file covers at most this part of the column's range.
+/// Files are sorted by a column if one file covers on average at most this part of the column's
+/// range.
 const CLUSTERED_WIDTH: f64 = 0.5;
 
 /// From this number of files on, a second thread is faster.
@@ -199,7 +200,7 @@ impl Run {
     }
 }
 
-/// Add two counts of a log; a sum that overflows is unknown.
+/// Add two counts from a log; return `None` if the sum overflows.
 fn add((a, b): (i64, i64)) -> Option<i64> {
     a.checked_add(b)
 }
@@ -317,7 +318,7 @@ fn file_order(
     match clustered(by_column) {
         Some(column) => order.sort_by(|&a, &b| {
             let low = |file: usize| low_of(&column.extents[file]);
-            // The values come first, because partitions have an index of their own.
+            // Sort by values before partitions, because partitions have an index of their own.
             (low(a), rank[files[a].partition]).cmp(&(low(b), rank[files[b].partition]))
         }),
         None if partitions.len() > 1 => order.sort_by_key(|&file| rank[files[file].partition]),
@@ -333,7 +334,7 @@ fn low_of(extent: &Extent) -> &[u8] {
     }
 }
 
-/// Return the column on which a point query reads the fewest files, if any is selective enough.
+/// Return the column for which a point query reads the fewest files, if any is selective enough.
 fn clustered(by_column: &[ColumnExtents]) -> Option<&ColumnExtents> {
     by_column
         .iter()

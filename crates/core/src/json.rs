@@ -1,8 +1,8 @@
 //! Parse JSON values without interpreting the private keys of `serde_json`.
 //!
-//! `serde_json` represents a number, and raw text, as an object with one private key. A log may
-//! contain such a key. If it were parsed as a plain `Value`, that object would become a number, or
-//! its text would be parsed again, recursively, until the stack overflows.
+//! `serde_json` represents a number, and raw JSON, as an object with one private key. A log may
+//! contain such a key. If the log were parsed as a plain `Value`, that object would become a
+//! number, or its string would be parsed again, recursively, until the stack overflows.
 use std::cell::Cell;
 use std::fmt;
 
@@ -10,7 +10,8 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Seq
 use serde_json::{Map, Number, Value};
 
 const NUMBER: &str = "$serde_json::private::Number";
-/// Below Python's limit of 4300 digits: converting longer integers takes quadratic time.
+/// The maximum number of digits of an integer. It is below Python's limit of 4300 digits, because
+/// converting longer integers takes quadratic time.
 const MAX_DIGITS: usize = 4000;
 
 /// Any JSON value, parsed from text.
@@ -32,8 +33,9 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Parses one value. After the private key of a number, `marked` is set if the value is a number
-/// of `serde_json`: only `serde_json` passes an owned string; a string in the text is borrowed.
+/// Parses one value. If the key before it is the private key of a number, `marked` records whether
+/// `serde_json` itself created the number. It did if it passes an owned string, because a string in
+/// the input is borrowed.
 struct Reader<'a> {
     marked: Option<&'a Cell<bool>>,
 }
@@ -115,7 +117,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// Parses the key of an object; `None` is the key of a number, which is frequent and not copied.
+/// Parses the key of an object. `None` stands for the key of a number, which is frequent and
+/// therefore not copied.
 struct ObjectKey;
 
 impl<'de> DeserializeSeed<'de> for ObjectKey {

@@ -21,7 +21,7 @@ const MAX_KEY_BYTES: usize = 64;
 const CUT_MICROS: i64 = 999;
 /// The maximum offset from UTC of a timestamp that was written without a time zone.
 const ZONE_MICROS: i64 = 14 * 3600 * 1_000_000;
-/// From this size on, a decimal that was converted to a double may have changed.
+/// From this size on, a decimal may have changed when it was converted to a double.
 const EXACT_IN_DOUBLE: u128 = 1_000_000_000_000_000;
 
 /// Nine digits distinguish any two 32-bit floats, so no writer prints a float with more.
@@ -83,12 +83,13 @@ impl KeyType {
         }
     }
 
-    /// Return true if statistics of the type may leave out NaN, which is above the maximum.
+    /// Return true if the statistics of the type may ignore NaN, which is larger than every
+    /// maximum.
     pub fn has_nan(self) -> bool {
         matches!(self, Self::Float | Self::Double)
     }
 
-    /// Return the key of a value; `None` if the text is not an exact value of the type.
+    /// Return the key of a value; `None` if the string is not an exact value of the type.
     pub fn encode(self, text: &str) -> Option<Key> {
         match self {
             Self::Float => text.parse::<f32>().ok().map(|v| double_key(f64::from(v))),
@@ -107,7 +108,7 @@ impl KeyType {
     pub fn literal(self, text: &str) -> Option<Bounds> {
         match self {
             Self::Float => {
-                // 1.1 may be a float or a double, which are different values.
+                // 1.1 may mean a float or a double, which have different values.
                 let narrow = self.encode(text)?;
                 let wide = double_key(text.parse().ok()?);
                 Some(Bounds {
@@ -184,7 +185,8 @@ impl KeyType {
     }
 
     fn stat_decimal(self, text: &str, quoted: bool) -> Option<Scaled> {
-        // delta-rs writes integral decimals as 64-bit integers and clamps larger values to these.
+        // delta-rs writes integral decimals as 64-bit integers. Larger values become one of these
+        // two numbers.
         if !quoted && matches!(text, "9223372036854775807" | "-9223372036854775808") {
             return None;
         }
@@ -200,8 +202,8 @@ impl KeyType {
         })
     }
 
-    /// Return the bounds of a double in the statistics. A short text may have been written when the
-    /// column was still a float: 0.1 then means 0.10000000149.
+    /// Return the bounds of a double in the statistics. A number with few digits may have been
+    /// written when the column was still a float. Then 0.1 means 0.10000000149.
     fn stat_double(self, text: &str) -> Option<(Key, Key)> {
         let wide: f64 = text.parse().ok()?;
         let key = double_key(wide);
@@ -345,8 +347,8 @@ fn local_path(path: &str) -> Option<&str> {
     .filter(|rest| rest.starts_with('/'))
 }
 
-/// Return the keys that earlier releases gave to a file with an absolute local path: they did not
-/// make the path canonical first.
+/// Return the keys that earlier releases used for a file with an absolute local path. They did not
+/// make the path canonical before hashing it.
 pub fn older_path_keys(path: &str, dv_unique_id: Option<&str>) -> Vec<[u8; 16]> {
     if local_path(path).is_none() {
         return Vec::new();
@@ -360,8 +362,8 @@ pub fn older_path_keys(path: &str, dv_unique_id: Option<&str>) -> Vec<[u8; 16]> 
 }
 
 /// Return the key of a logical file: 4 bytes of the SHA-256 of its folder, then 12 bytes of the
-/// SHA-256 of its path and deletion vector id. Files of one folder are adjacent in an index, and
-/// so are most files of one commit.
+/// SHA-256 of its path and deletion vector id. So the files of a folder, and most files of one
+/// commit, are adjacent in an index.
 pub fn path_key(path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
     PathKeys::default().key(path, dv_unique_id)
 }

@@ -19,7 +19,7 @@ type ByKey<T> = IndexMap<FileKey, T, BuildHasherDefault<KeyHasher>>;
 /// The number of files that one row of the data skipping index describes.
 const RANGE_SIZE: usize = 256;
 
-/// A file from the version that adds it to the version that removes it.
+/// A file with the version that adds it and the version that removes it, if any.
 #[derive(Debug)]
 pub struct LoadedFile {
     pub file_id: i64,
@@ -60,7 +60,7 @@ pub struct Load {
     partitions: Partitions,
     steps: Vec<Step>,
     names: PathKeys,
-    // Maps keys of earlier releases to the keys that the same files have now.
+    // Maps the keys that earlier releases used to the current keys of the same files.
     older: HashMap<FileKey, FileKey>,
     // Reused for every commit, since many commits are small.
     told: ByKey<Arc<AddFile>>,
@@ -135,7 +135,7 @@ impl Load {
         key
     }
 
-    /// Keep `remove` actions without removing files, with ordinals that start at `ordinal`.
+    /// Store `remove` actions without removing files, with ordinals that start at `ordinal`.
     pub fn keep_removes(
         &mut self,
         version: i64,
@@ -151,7 +151,7 @@ impl Load {
             }));
     }
 
-    /// Add files that fit into one range of the index, so that they keep their order.
+    /// Add files that fit into one range of the index. They keep their order.
     fn add_one_run(&mut self, version: i64, adds: &mut ByKey<Arc<AddFile>>) {
         let mut num_records = std::mem::take(&mut self.num_records);
         let stats = adds.values().map(|add| add.stats.as_deref());
@@ -171,7 +171,7 @@ impl Load {
             .values()
             .map(|add| self.partitions.position(add, &self.partition_columns))
             .collect();
-        // One commit has few of all partitions, so only these are sorted.
+        // A commit uses only a few partitions, so sort only these.
         let mut here = partitions.clone();
         here.sort_unstable();
         here.dedup();
@@ -232,7 +232,7 @@ impl Load {
         let added = self.files.iter().map(|file| &file.key);
         let wanted = |key: &&FileKey| seen.is_none_or(|seen| seen.may_have(key));
         let mut keys: Vec<FileKey> = removed.chain(added).filter(wanted).copied().collect();
-        // `seen` has only keys of this release.
+        // `seen` contains only keys of the current form.
         if seen.is_none() {
             keys.extend(self.older.keys());
         }
@@ -241,10 +241,11 @@ impl Load {
         keys
     }
 
-    /// Find the files that the commits remove, given the live files before the first commit.
+    /// Find the files that the commits remove, given the files that are live before the first
+    /// commit.
     ///
-    /// Returns the ids of files of earlier commits, with the versions that remove them. A log may
-    /// remove a file that is not live; this has no effect.
+    /// Returns the ids of removed files that were added before these commits, with the versions
+    /// that remove them. If a log removes a file that is not live, this has no effect.
     pub fn resolve(&mut self, live: impl IntoIterator<Item = (FileKey, i64)>) -> Vec<(i64, i64)> {
         let mut living: HashMap<FileKey, Life, BuildHasherDefault<KeyHasher>> = live
             .into_iter()

@@ -1,4 +1,4 @@
-//! Write a JSON object of strings without building a tree first.
+//! Write a JSON object with string values, without building a tree in memory first.
 use crate::columns::json_text;
 
 /// Writes a JSON object whose values are strings or nulls, in the order of the calls.

@@ -1,7 +1,7 @@
 //! Predicates for data skipping, compiled from JSON.
 //!
-//! Python sends the predicate tree with every NOT already pushed down to the leaves. A file may
-//! match unless it is certain that none of its rows makes the predicate TRUE.
+//! Python sends the predicate tree with every NOT already pushed down to the leaves. A file is
+//! skipped only if it is certain that none of its rows makes the predicate TRUE.
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ pub(crate) enum Test {
     In(Vec<Bounds>),
     Between(Bounds, Bounds),
     StartsWith(Key),
-    /// A comparison that statistics cannot decide; it is still never TRUE for null.
+    /// A comparison that statistics cannot decide. It is not TRUE for null, like every comparison.
     Undecided,
     IsNull,
     IsNotNull,
@@ -96,7 +96,8 @@ impl Predicate {
         })
     }
 
-    /// Compile nodes with partition tests first: they are cheap and may avoid parsing statistics.
+    /// Compile nodes and put partition tests first. They are cheap and may make it unnecessary to
+    /// parse statistics.
     fn compile_all(&mut self, nodes: Vec<Node>) -> Result<Vec<Expr>, Error> {
         let compiled = nodes.into_iter().map(|node| self.compile(node));
         let mut exprs = compiled.collect::<Result<Vec<_>, _>>()?;
@@ -182,7 +183,7 @@ impl Test {
     }
 }
 
-/// Return the bounds of a literal; `None` also for NaN, which statistics may leave out.
+/// Return the bounds of a literal; `None` also for NaN, because statistics may ignore NaN.
 fn literal(key_type: KeyType, value: &Value) -> Option<Bounds> {
     let text = match value {
         Value::String(text) => text.clone(),

@@ -23,7 +23,7 @@ enum PartitionValue {
 struct Facts<'a> {
     no_nulls: bool,
     all_null: bool,
-    /// The maximum may leave out NaN, which is larger.
+    /// Whether the maximum may ignore NaN, which is larger than every other value.
     max_ignores_nan: bool,
     low: &'a dyn Fn() -> Option<Key>,
     high: &'a dyn Fn() -> Option<Key>,

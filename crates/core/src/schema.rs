@@ -91,7 +91,8 @@ macro_rules! for_each_action {
                 [required] configuration: String = "configuration",
                 [or false] removed: bool = "removed",
             }
-            /// Information about a commit. Writers may store any JSON: fields have no fixed type.
+            /// Information about a commit. Writers may store any JSON here, so the fields have no
+            /// fixed type.
             CommitInfo {
                 [optional] timestamp: Value = "timestamp",
                 [optional] in_commit_timestamp: Value = "inCommitTimestamp",
@@ -128,7 +129,8 @@ macro_rules! field_type {
     ([$($mode:tt)+] $type:ty) => { $type };
 }
 
-/// The value of a field that was read as an `Option`; a missing required field gives `$missing`.
+/// The value of a field that was read as an `Option`. If a required field is missing, it is
+/// `$missing`.
 #[macro_export]
 macro_rules! field_value {
     ([optional] $read:expr, $missing:expr) => {

@@ -4,7 +4,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::load::FileKey;
 
-/// The maximum number of keys in memory; above it, every file counts as possibly added before.
+/// The maximum number of keys in memory. Above it, every file is treated as possibly added before.
 const LIMIT: usize = 3_500_000;
 
 /// Hashes of the keys of all files that were ever added; false positives are rare.
@@ -34,9 +34,10 @@ impl SeenKeys {
     }
 }
 
-/// The live files after some commits: for each a hash, the version that added it, and its size.
+/// The live files after some commits: for each file a hash, the version that added it, and its
+/// size.
 ///
-/// Millions of them fit in memory; other fields of the files are read again when needed.
+/// Millions of them fit in memory. Other fields of the files are read again when needed.
 #[derive(Debug, Default)]
 pub struct LiveKeys {
     files: HashMap<u64, (i64, i64), BuildHasherDefault<KeyHasher>>,
@@ -72,7 +73,7 @@ impl LiveKeys {
     }
 }
 
-/// Return the last eight bytes of a key, which are a hash of the file and not of its folder.
+/// Return the last eight bytes of a key. They depend on the whole path, not only on the folder.
 fn short(key: &FileKey) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&key[8..]);

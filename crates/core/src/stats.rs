@@ -21,7 +21,7 @@ struct Node {
     children: Vec<Node>,
 }
 
-/// The statistics of one file for the requested columns, borrowed from the JSON text.
+/// The statistics of one file for the requested columns, borrowed from the JSON string.
 #[derive(Debug, Default)]
 pub struct FileStats<'a> {
     pub num_records: Option<i64>,
@@ -30,7 +30,7 @@ pub struct FileStats<'a> {
     null_count: Vec<Option<&'a RawValue>>,
 }
 
-/// One leaf value of the statistics: its text, and whether it was a JSON string.
+/// One leaf value of the statistics: the value as a string, and whether it was a JSON string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatValue<'a> {
     pub text: Cow<'a, str>,
@@ -59,7 +59,8 @@ impl StatsColumns {
         slot
     }
 
-    /// Parse the statistics of the requested columns; text that is not a JSON object is ignored.
+    /// Parse the statistics of the requested columns. A string that is not a JSON object is
+    /// ignored.
     pub fn read<'a>(&self, stats: Option<&'a str>) -> FileStats<'a> {
         let mut found = FileStats::default();
         self.read_into(stats, &mut found);
@@ -276,7 +277,7 @@ impl<'a> Visitor<'a> for Collect<'_, '_, 'a> {
         Ok(())
     }
 
-    // The statistics of a struct column may be null or not an object: they are ignored.
+    // The statistics of a struct column may be null or not an object. Such values are ignored.
     fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }

@@ -3,7 +3,7 @@
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// A timestamp in microseconds since the epoch, and the kind of time zone that the text had.
+/// A timestamp in microseconds since the epoch, and the kind of time zone in the string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp {
     pub micros: i64,

@@ -43,7 +43,7 @@ const DELTA_TYPES: [&str; 13] = [
     "decimal(5,0)",
 ];
 
-/// Unusual texts in the place of a value.
+/// Unusual strings in the place of a value.
 fn odd() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -207,8 +207,8 @@ fn json_with_a_million_levels_is_rejected() {
     assert!(Predicate::parse(&tree).is_err());
 }
 
-/// The text after the private key contains it again: parsing it recursively would overflow the
-/// stack.
+/// The string after the private key contains the private key again. Parsing it recursively would
+/// overflow the stack.
 #[test]
 fn text_after_a_private_key_of_the_parser_is_not_parsed() {
     let mut body = "1".to_owned();

@@ -44,7 +44,8 @@ macro_rules! bind_actions {
                 })
             }
 
-            /// Passes the fields by position: the action and the dataclass have the same order.
+            /// Passes the fields by position, because the action and the dataclass have the same
+            /// order.
             fn to_python<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
                 let class = CLASS.import(py, "deltasql.model.actions", stringify!($name))?;

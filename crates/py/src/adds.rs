@@ -12,7 +12,7 @@ use crate::errors::invalid_action;
 use crate::files::File;
 use crate::json::{for_each_item, to_object};
 
-/// One `AddFile`; values that the row needs unchanged stay Python objects.
+/// One `AddFile`. Values that are passed to the row unchanged stay Python objects.
 pub struct Row<'py> {
     pub path: Bound<'py, PyString>,
     pub partition: usize,

@@ -10,7 +10,8 @@ use pyo3::types::{PyBytes, PyCapsule, PyFloat, PyInt, PyList, PyString, PyTuple}
 
 use crate::stream::{arrow_error, stream_capsule};
 
-/// The rows of one chunk. The allocator reuses the memory of a chunk's buffers for the next chunk.
+/// The number of rows of one chunk. The allocator reuses the memory of a chunk's buffers for the
+/// next chunk.
 const CHUNK_ROWS: usize = 16_384;
 
 /// Collects rows of int, str, bytes, float or None; a column has one type in all rows.
@@ -93,7 +94,7 @@ impl ArrowRows {
         }
     }
 
-    /// Append one row; `value` returns the value of a column number.
+    /// Append one row; `value` returns the value for a column number.
     pub fn push_row<'a>(&mut self, value: impl Fn(usize) -> PyResult<Value<'a>>) -> PyResult<()> {
         for (number, column) in self.growing.iter_mut().enumerate() {
             column.push(value(number)?)?;
@@ -214,7 +215,7 @@ impl Column {
         Ok(())
     }
 
-    /// Create a column for its first value, after `nulls` nulls.
+    /// Create a column for its first non-null value, after `nulls` nulls.
     fn of(value: Value<'_>, nulls: usize) -> Self {
         match value {
             Value::Null => Self::Nulls(nulls),

@@ -58,7 +58,7 @@ pub fn parse_commits(
     read.map_err(|(error, path)| core_error(py, &error, Some(path)))
 }
 
-/// Return false for a file with an empty string: a `FileList` would read it as NULL.
+/// Return false for a file with an empty string, because a `FileList` would read it as NULL.
 fn has_columns(add: &AddFile) -> bool {
     let texts = [&add.stats, &add.clustering_provider];
     !texts.into_iter().flatten().any(String::is_empty)
@@ -78,7 +78,7 @@ pub fn encode_commit<'py>(
     Ok(PyBytes::new(py, &data))
 }
 
-/// Return True if statistics are nested deeper than a log may have them.
+/// Return True if statistics are nested deeper than a log may contain.
 #[pyfunction]
 pub fn nests_too_deep(stats: Option<&str>) -> bool {
     stats.is_some_and(codec::nests_too_deep)

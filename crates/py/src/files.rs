@@ -209,7 +209,7 @@ impl FileList {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Return the files of database rows; `columns` has the name and type of every column.
+    /// Return the files in rows of a database; `columns` has the name and type of every column.
     #[classmethod]
     fn from_rows(
         _class: &Bound<'_, PyType>,

@@ -136,7 +136,7 @@ impl IndexedFiles {
 }
 
 impl IndexedFiles {
-    /// Return a tuple for each file, which `made` creates from its row of `dl_add_files`.
+    /// Return a tuple for each file; `made` creates it from the file's row of `dl_add_files`.
     fn each_row<'py>(
         &self,
         py: Python<'py>,
@@ -182,7 +182,8 @@ fn too_few_ids() -> PyErr {
     PyValueError::new_err("every partition needs an id")
 }
 
-/// Return the order-preserving key of a value; None if the text is not an exact value of the type.
+/// Return the order-preserving key of a value; None if the string is not an exact value of the
+/// type.
 #[pyfunction]
 pub fn encode_key<'py>(
     py: Python<'py>,
@@ -193,7 +194,7 @@ pub fn encode_key<'py>(
     Some(PyBytes::new(py, &key))
 }
 
-/// Return two keys between which the literal is; None if its type has no order.
+/// Return a lower and an upper key for a literal; None if its type has no order.
 #[pyfunction]
 pub fn key_bounds<'py>(
     py: Python<'py>,
@@ -218,7 +219,7 @@ pub fn path_key<'py>(
     PyBytes::new(py, &hash_path(path, dv_unique_id))
 }
 
-/// Return the keys that earlier releases gave to a file with an absolute local path.
+/// Return the keys that earlier releases used for a file with an absolute local path.
 #[pyfunction]
 #[pyo3(signature = (path, dv_unique_id=None))]
 pub fn older_path_keys<'py>(

@@ -59,7 +59,7 @@ impl LogFiles {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Append the files of commits; each commit may have a list with more added files.
+    /// Append the files of commits. Each commit may come with a list of further added files.
     ///
     /// Returns for each commit the next file id after it.
     fn append_commits(
@@ -81,7 +81,7 @@ impl LogFiles {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Keep tombstones from before the first commit, with ordinals that start at `ordinal`.
+    /// Store tombstones from before the first commit, with ordinals that start at `ordinal`.
     fn append_tombstones(
         &mut self,
         py: Python<'_>,
@@ -109,7 +109,8 @@ impl LogFiles {
         PyList::new(py, keys.iter().map(|key| PyBytes::new(py, key)))
     }
 
-    /// Find the files that the commits remove, given key and id of the files that are live already.
+    /// Find the files that the commits remove, given keys and ids of the files that are live
+    /// before.
     ///
     /// Returns the ids of those files that are removed, and the versions that remove them.
     fn resolve(&mut self, live: Vec<(PyBackedBytes, i64)>) -> PyResult<(Vec<i64>, Vec<i64>)> {
@@ -204,7 +205,7 @@ fn append(
     Ok(())
 }
 
-/// The files that were ever loaded into a table; above a limit, it reports every file as seen.
+/// The files that were ever loaded into a table. Above a limit, every file is reported as seen.
 #[pyclass(module = "deltasql._core")]
 #[derive(Default)]
 pub struct SeenFiles {

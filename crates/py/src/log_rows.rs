@@ -246,7 +246,7 @@ enum Value<'a> {
     Json(&'a dyn JsonText),
 }
 
-/// A value that is stored as JSON; the text is created only when it is needed.
+/// A value that is stored as JSON; the string is created only when it is needed.
 trait JsonText {
     fn json_text(&self) -> String;
 }
@@ -289,8 +289,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Return int for bool and bytearray for bytes: for those, SQLite's driver would search an
-    /// adapter for each value.
+    /// Return int for bool and bytearray for bytes, because SQLite's driver would search an adapter
+    /// for each bool or bytes value.
     fn to_plain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self {
             Self::Flag(value) => i64::from(*value).into_bound_py_any(py),

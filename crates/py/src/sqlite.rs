@@ -19,10 +19,10 @@ const INTEGER: c_int = 1;
 const FLOAT: c_int = 2;
 const TEXT: c_int = 3;
 const BLOB: c_int = 4;
-/// `SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX`: only one thread uses a connection, and closing
-/// it may have to clean up.
+/// `SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX`: only one thread uses a connection. Closing it may
+/// write, because the last connection cleans up the write-ahead log.
 const OPEN_FLAGS: c_int = 0x2 | 0x8000;
-/// Do not load the library: open it only if it is already in the process.
+/// Do not load the library; open it only if the process has already loaded it.
 const RTLD_NOLOAD: c_int = if cfg!(target_os = "macos") { 0x10 } else { 0x4 };
 
 type Database = *mut c_void;
@@ -52,7 +52,7 @@ pub struct SqliteLibrary {
     column_text: unsafe extern "C" fn(Statement, c_int) -> *const c_uchar,
     column_blob: unsafe extern "C" fn(Statement, c_int) -> *const c_void,
     column_bytes: unsafe extern "C" fn(Statement, c_int) -> c_int,
-    // Keeps the library loaded as long as its functions can be called.
+    // The library stays loaded as long as its functions can be called.
     _library: Library,
 }
 

@@ -19,7 +19,8 @@ pub struct Table {
 }
 
 impl Table {
-    // A poisoned lock is usable: a panic leaves only actions that were applied completely.
+    // A poisoned lock can still be used, because a panic leaves only actions that were applied
+    // completely.
     fn state(&self) -> MutexGuard<'_, TableState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

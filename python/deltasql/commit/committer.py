@@ -1,9 +1,11 @@
 """Ratify staged commits: one SQL transaction over all tables, retried until the outcome is known.
 
-The heads of all tables are locked in id order, the conflict rules run against the commits that
-were ratified first, and everything is written and committed together. A transaction id is unique
-in SQL, so a commit whose acknowledgement was lost is looked up under the same locks and never
-applied twice.
+A commit locks the heads of all its tables in the order of their ids. Under these locks it checks
+the conflict rules against the commits that were ratified since the transaction read the tables.
+Then it writes the rows of all tables and commits them together.
+
+A transaction id is unique in the database. After a lost acknowledgement, the commit is looked up by
+its transaction id under the same locks, so it is never applied twice.
 """
 
 from __future__ import annotations
@@ -64,35 +66,36 @@ if TYPE_CHECKING:
 
 ENGINE_INFO = "deltasql"
 _log = logging.getLogger(__name__)
-# A commit fails after this many lock or statement timeouts. With the default settings their sum is
-# longer than the server keeps the transaction of a suspended process open.
+# A commit fails after this many lock or statement timeouts. With the default settings, the sum of
+# these timeouts is longer than the time for which the server keeps the transaction of a suspended
+# process open.
 _MAX_TIMEOUTS = 3
-_MAX_PARTICIPANTS = 100  # listed in the log of each table
+_MAX_PARTICIPANTS = 100  # the most tables that each commitInfo lists
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """The state of one commit across its attempts."""
+    """The state of one commit, shared by all its attempts."""
 
     check_duplicates: bool
-    """Whether added files that are already live are looked up before the insert."""
+    """Whether to look up before the insert which added files are already live."""
     intents: int
     number: int = 0
     sent: bool = False
     was_sent: bool = False
-    """Whether this or an earlier attempt sent a change."""
+    """Whether this attempt or an earlier one sent a change to the database."""
     is_unknown: bool = False
     duplicates: int = 0
     timeouts: int = 0
 
     def mark_sent(self) -> None:
-        """Record that from now on the database may commit before its answer reaches us."""
+        """Record that a change is being sent: the database may commit it without us knowing."""
         self.sent = self.was_sent = True
         reached("sending")
 
 
 class Committer:
-    """Commits to one store."""
+    """Ratifies commits in one store."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store, self._config = store, config
@@ -108,10 +111,10 @@ class Committer:
     ) -> list[Ratified]:
         """Ratify the changes of all tables or none; return one entry per staged table, in order.
 
-        `intents` is the number of intents recorded for this transaction. If some are missing, the
-        commit is refused when a vacuum ran since. `discard` deletes the transaction's data files;
-        it is called when the database failed before anything was sent, since the intents may be
-        lost too.
+        `intents` is the number of intents recorded for this transaction. If some of them are
+        missing and a vacuum ran in the meantime, the commit fails. `discard` deletes the data files
+        of the transaction. It is called if the database failed before any change was sent: the
+        intents may be lost too, and then no vacuum would find these files.
         """
         for each in staged:
             validate_staged(each)
@@ -144,7 +147,7 @@ class Committer:
         return ratified
 
     def isolation_level(self, table: TableState | TableProperties) -> str:
-        """Return the isolation level of a table: its own property, else the configuration."""
+        """Return the isolation level of a table: its table property, or else the configured one."""
         return table.isolation_level or self._config.table.isolation_level
 
     def _until_certain(
@@ -166,7 +169,7 @@ class Committer:
                 lost_now = fault is Fault.LOST and attempt.sent
                 attempt.is_unknown |= lost_now
                 attempt.timeouts += fault is Fault.BUSY
-                # A lost acknowledgement gets one more attempt, beyond the limit, to look it up.
+                # After a lost acknowledgement, one attempt beyond the limit looks up the outcome.
                 if attempt.number >= limit + lost_now or attempt.timeouts >= _MAX_TIMEOUTS:
                     raise self._final_error(staged, txn_id, attempt, error) from error
                 telemetry.count("commit_retries_total", kind=fault.name.lower())
@@ -176,10 +179,10 @@ class Committer:
                 time.sleep(self._backoff_s(attempt.number))
 
     def _fault(self, error: BaseException, attempt: _Attempt) -> Fault:
-        """Classify a failure; raise it if another attempt cannot succeed either."""
+        """Return the kind of failure; raise the error if another attempt would fail too."""
         if isinstance(error, TxnLogStoreError):
             if attempt.sent:
-                return Fault.LOST  # still no connection to look up the outcome of the COMMIT
+                return Fault.LOST  # the outcome of the COMMIT could not be looked up yet
             raise error
         fault = self._store.classify(error)
         if fault is Fault.OTHER:
@@ -200,10 +203,12 @@ class Committer:
                 if done is not None:
                     return done
                 if ids:
-                    # Not ratified, and the lock on the heads keeps it so.
+                    # The earlier attempt was not ratified. It cannot be ratified any more, because
+                    # this attempt now holds the locks on the heads.
                     attempt.sent = attempt.is_unknown = False
             timestamp_ms = max([now_ms(), *(head.committed_at_ms + 1 for head in heads.values())])
-            # Every commit inserts new names in the same order, as it locks heads: no deadlocks.
+            # Every commit inserts the names of new tables in the same order, so that two commits
+            # that create tables cannot deadlock.
             built = {
                 each.table.table_uuid: self._build(
                     session, each, heads, timestamp_ms, txn_id, len(staged)
@@ -213,23 +218,25 @@ class Committer:
             commits = [built[each.table.table_uuid] for each in staged]
             _add_group(commits)
             reached("checked")
-            # Before the first statement that changes something: if the connection is lost from
-            # here on, the outcome is looked up before a retry.
+            # Call this before the first statement that changes data. If the connection is lost
+            # after this point, the outcome is looked up before the next attempt.
             attempt.mark_sent()
-            # With heads and names locked: no earlier attempt can have deleted the intents.
+            # The heads and the names are locked, so an earlier attempt of this commit cannot have
+            # deleted the intents.
             if attempt.intents and store.complete_intents(session, txn_id) < attempt.intents:
                 refuse_vacuumed(session, staged, heads, txn_id, self._config.storage)
             store.append_commits(session, commits, check_duplicates=attempt.check_duplicates)
         reached("ratified")
         for commit in commits:
-            # Without the check for duplicates, a unique index refused files that were live.
+            # Without `check_duplicates`, a unique index rejects files that are already live. So a
+            # commit that succeeded replaced none.
             commit.replaces_nothing = not (attempt.check_duplicates or commit.removes)
         return [Ratified(c.table, c.version, c.committed_at_ms, c) for c in commits]
 
     def _append_one(
         self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt
     ) -> Ratified | None:
-        """Ratify a blind append of one file on the fast path; None if it does not apply."""
+        """Ratify a blind append of one file on the fast path; return None if it is not possible."""
         only = staged[0]
         if not self._store.has_append_one:
             return None
@@ -267,7 +274,7 @@ class Committer:
         return Ratified(one.table, *done, one.ratified(*done))
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
-        """Return the commitInfo without its timestamps."""
+        """Return the commitInfo of a commit, without its timestamps."""
         level = self.isolation_level(state)
         return replace(
             staged.info,
@@ -307,7 +314,7 @@ class Committer:
                 version=head.version + 1,
                 timestamp_ms=timestamp_ms,
             )
-            # Physical names: renaming a partition column does not change the files.
+            # Compare physical names: renaming a partition column does not change the files.
             if state.partition_columns != before.partition_columns:
                 _refuse_mixed_partitions(session, staged, head)
         validate_against(staged, state)
@@ -369,7 +376,8 @@ class Committer:
             refuse_location_of_other(self._store.query, each, error)
         if attempt.check_duplicates and attempt.duplicates > 2:
             raise self._store.translate(error) from error
-        # An added file is already live: the next attempt looks it up and ends its earlier row.
+        # An added file is already live. The next attempt looks it up and marks its earlier row as
+        # removed.
         attempt.duplicates += 1
         attempt.check_duplicates = True
 
@@ -377,7 +385,7 @@ class Committer:
         self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt, error: BaseException
     ) -> TxnLogError:
         names = ", ".join(each.table.full_name for each in staged)
-        if attempt.is_unknown:  # whatever failed after that
+        if attempt.is_unknown:  # also if a later attempt failed in another way
             return CommitOutcomeUnknownError(
                 "the connection was lost during COMMIT, and the outcome could not be looked up in "
                 f"{attempt.number} attempts",
@@ -403,8 +411,9 @@ class Committer:
 def _add_group(commits: list[Commit]) -> None:
     """Record in every commitInfo which tables and versions belong to the same transaction.
 
-    The list is quadratic in the number of tables over all logs. With many tables, each log lists
-    only its own table and their number; the id is the same in all.
+    Each table's log lists all tables, so the total size grows with the square of their number. With
+    many tables, each log lists only its own table and the number of tables. The id of the
+    transaction is the same in all logs.
     """
     if len(commits) < 2:
         return
@@ -430,7 +439,7 @@ def _created_state(staged: Staged) -> TableState:
 
 
 def _refuse_mixed_partitions(session: Session, staged: Staged, head: Head) -> None:
-    """Refuse new partition columns unless every file that has the old ones is removed."""
+    """Reject new partition columns unless the commit removes every file that has the old ones."""
     at = {"table_id": head.table_id, "version": head.version}
     if session.query("live_totals", **at)[0][0] != len(staged.removes):
         raise InvalidActionError(

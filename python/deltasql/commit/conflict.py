@@ -1,8 +1,8 @@
-"""Delta's conflict rules: may our commit follow the commits that were ratified first?
+"""Delta's conflict rules: can our commit be applied after the commits that were ratified first?
 
-Each rule compares one aspect of our commit with one winning commit, and raises an error that
-names the table, both versions and the winner. A commit that passes every rule is rebased: it
-keeps its actions and takes the next version.
+A commit that was ratified after the version we read is called a winner. Each rule compares one
+aspect of our commit with one winner, and raises an error that names the table, both versions and
+the winner. If every rule passes, our commit keeps its actions and gets the next version.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Session
     from deltasql.store.records import Head
 
-# deltalake's messages for the same conflicts: existing code matches these phrases.
+# These are deltalake's messages for the same conflicts, because existing code matches these
+# phrases.
 _FAILED = "Failed to commit transaction"
 _DELETED = f"{_FAILED}: Commit failed: a concurrent transaction deleted data this operation read"
 
@@ -57,10 +58,10 @@ class Winner:
 
     @property
     def computed_from(self) -> int:
-        """The version whose rows this commit may depend on, -1 for none.
+        """The version whose rows this commit may depend on; -1 if it depends on none.
 
-        The log does not record what a commit read, so this is the version it was staged on. A
-        commit that only moves rows to other files depends on no rows.
+        The log does not record what a commit read, so this is the version on which the commit was
+        staged. A commit that only moves rows to other files depends on no rows.
         """
         added = any(file.data_change for file in self.adds)
         removed = any(file.data_change for file in self.removes)
@@ -71,14 +72,14 @@ class Winner:
 
 
 def may_conflict(staged: Staged, read_version: int, head: Head) -> bool:
-    """Return whether the conflict rules must run; most commits are appends and skip them."""
+    """Return whether the conflict rules must run. Most commits are appends and skip them."""
     if staged.is_plain_append and read_version >= max(head.metadata_version, head.protocol_version):
         return False
     return read_version < head.version
 
 
 def load_winners(session: Session, table_id: int, read_version: int, head: Head) -> list[Winner]:
-    """Return the commits after a version in order; the number of statements is constant."""
+    """Return the commits after a version in order, with a constant number of statements."""
     span = {"table_id": table_id, "after": read_version, "last": head.version}
     rows = session.query(
         "history",
@@ -110,9 +111,9 @@ def load_winners(session: Session, table_id: int, read_version: int, head: Head)
 
 
 def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolation) -> None:
-    """Raise the first conflict with a winning commit, in the order they were ratified."""
+    """Raise the first conflict with a winning commit; winners are checked in version order."""
     head_version = winners[-1].row.version if winners else staged.read_version
-    # For each winner, the newest version that a later one was computed from.
+    # For each winner, find the newest version that any later winner was computed from.
     from_last = (winner.computed_from for winner in reversed(winners))
     *read_later, _ = accumulate(from_last, max, initial=-1)
     read_later.reverse()
@@ -124,13 +125,13 @@ def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolat
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Our commit and one winning commit."""
+    """Our commit and the winning commit it is compared with."""
 
     ours: Staged
     winner: Winner
     head_version: int
     read_later: int = -1
-    """The newest version that a commit after the winner was computed from."""
+    """The newest version that any commit after the winner was computed from."""
 
     def error(
         self, kind: type[CommitConflictError], message: str, **fields: str
@@ -149,21 +150,21 @@ class Conflict:
 
 
 def protocol_unchanged(c: Conflict, _: Isolation) -> None:
-    """A commit conflicts with a protocol change: it was validated against the old protocol."""
+    """Raise if the winner changed the protocol: our commit was checked against the old one."""
     if c.winner.changes_protocol:
         raise c.error(ProtocolChangedError, f"{_FAILED}: Protocol changed since last commit")
 
 
 def metadata_unchanged(c: Conflict, _: Isolation) -> None:
-    """A commit conflicts with a metadata change: its files were written for the old metadata."""
+    """Raise if the winner changed the metadata: our files were written for the old metadata."""
     if c.winner.changes_metadata:
         raise c.error(MetadataChangedError, f"{_FAILED}: Metadata changed since last commit")
 
 
 def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
-    """A commit conflicts with added files that its reads would have included.
+    """Raise if the winner added files that our reads would have included.
 
-    WriteSerializable tolerates a blind append that can be ordered after our commit.
+    With WriteSerializable, a blind append is no conflict if it can be ordered after our commit.
     """
     reads = c.ours.reads
     predicates = reads.predicates + reads.listed
@@ -173,7 +174,7 @@ def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
         return
     overwrites = reads.whole_table and c.ours.info.operation == "WRITE"
     if overwrites and _removed_by_both(c) is not None:
-        return  # `no_delete_twice` reports it, with deltalake's message for this case
+        return  # `no_delete_twice` raises this conflict, with deltalake's message
     tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in predicates]
     for add in c.winner.adds:
         if not add.data_change:
@@ -190,9 +191,10 @@ def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
 def _may_come_after_us(c: Conflict) -> bool:
     """Return whether the winner is a blind append that can be ordered after our commit.
 
-    It cannot if we change the metadata or the protocol, since its files were written for the old
-    ones. Nor can it if a later winner was computed from it: that winner read the append but not
-    our commit, so it would have to be ordered after the append and before our commit.
+    This is not possible if our commit changes the metadata or the protocol, because the files of
+    the append were written for the old ones. It is not possible either if a later winner was
+    computed from the append. That later winner read the append but not our commit, so our commit
+    cannot be ordered before the append.
     """
     if not c.winner.is_blind_append or c.ours.metadata or c.ours.protocol:
         return False
@@ -200,7 +202,7 @@ def _may_come_after_us(c: Conflict) -> bool:
 
 
 def no_delete_of_read(c: Conflict, _: Isolation) -> None:
-    """A commit conflicts with the removal of a file that it read."""
+    """Raise if the winner removed a file that our commit read."""
     reads = c.ours.reads
     tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]
     removed_by_us = {_core.canonical_path(remove.path) for remove in c.ours.removes}
@@ -222,7 +224,7 @@ def no_delete_of_read(c: Conflict, _: Isolation) -> None:
 
 
 def no_vacuum_of_restored(c: Conflict, _: Isolation) -> None:
-    """A restore conflicts with a vacuum, which may have deleted the files it adds again."""
+    """Raise if the winner is a vacuum: it may have deleted files that our restore adds again."""
     restores = c.ours.info.operation in ("RESTORE", "UNDO") and bool(c.ours.adds)
     if restores and (c.winner.row.info.operation or "").startswith("VACUUM"):
         raise c.error(
@@ -231,7 +233,7 @@ def no_vacuum_of_restored(c: Conflict, _: Isolation) -> None:
 
 
 def no_delete_twice(c: Conflict, _: Isolation) -> None:
-    """A commit conflicts with the removal of a file that it removes too."""
+    """Raise if the winner removed a file that our commit removes too."""
     path = _removed_by_both(c)
     if path is not None:
         raise c.error(
@@ -246,7 +248,7 @@ def _removed_by_both(c: Conflict) -> str | None:
 
 
 def no_same_application(c: Conflict, _: Isolation) -> None:
-    """A commit conflicts with one that sets the version of the same application."""
+    """Raise if the winner set the version of the same application."""
     for txn in c.ours.txns:
         if txn.app_id in c.winner.app_ids:
             raise c.error(
@@ -258,7 +260,7 @@ def no_same_application(c: Conflict, _: Isolation) -> None:
 
 
 def no_same_domain(c: Conflict, _: Isolation) -> None:
-    """A commit conflicts with one that changes the same metadata domain."""
+    """Raise if the winner changed the same metadata domain."""
     for domain in c.ours.domains:
         if domain.domain in c.winner.domains:
             raise c.error(

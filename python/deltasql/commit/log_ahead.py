@@ -1,11 +1,13 @@
 """Detect a log that is ahead of its database, before the next commit.
 
-A database that was restored from a backup, or that lost its last commits in a power failure
-(`synchronous = normal`, `synchronous_commit = off`), lacks versions that it had published. A new
-commit would use such a version number a second time. The log is checked before the first commit
-to a table in a process, and again after a new connection to the database: two requests to the
-storage, no listing. Later commits are not checked: if one reuses a published version, put-if-absent
-refuses to overwrite the commit file.
+A database may lack versions that it had published: it was restored from a backup, or it lost its
+last commits in a power failure (`synchronous = normal`, `synchronous_commit = off`). A new commit
+would use such a version number a second time.
+
+The log is checked before the first commit to a table in a process, and again after a new connection
+to the database. The check needs two requests to the storage and no listing. Other commits are not
+checked. If one of them reuses a published version, publishing it fails, because put-if-absent never
+overwrites a commit file.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class LogAheadCheck:
     def check(self, table: TableRow) -> None:
         """Raise LogAheadError if the log has commits of this catalog that the database lost.
 
-        A log that cannot be read does not stop the commit: it is checked before the next one.
+        If the log cannot be read, the commit continues, and the next commit checks the log again.
         """
         connections = self._store.dialect.connections_opened
         if self._checked.get(table.table_id) == connections or table.is_following:
@@ -61,12 +63,13 @@ class LogAheadCheck:
     def _refuse_ahead(self, table: TableRow, storage: Storage) -> None:
         head = self._store.head(table.table_id)
         if head is None:
-            return  # the table was dropped: the commit raises the error
+            return  # the table was dropped, and the commit will raise the error
         found = self._lost_version(table, storage, head.version)
         if found is None:
             return
-        # Another process may have published it since the head was read. A commit is ratified
-        # before it is published, so by now SQL has it, unless the database lost it.
+        # Another process may have published this version after the head was read. A commit is
+        # ratified before it is published, so the database has it by now, unless the database lost
+        # it.
         latest = self._store.head(table.table_id)
         if latest is None or found <= latest.version:
             return
@@ -88,7 +91,7 @@ class LogAheadCheck:
             return hint if is_ahead else None
         if self._is_lost(table, data):
             return head + 1
-        # A power failure may have left this file empty: check the files after it.
+        # A power failure may have left this commit file empty, so check the files after it.
         after = storage.list(LOG_FOLDER, start_after=commit_file(head + 1))
         later = sort_files(storage.location, after).commits
         for version, file in sorted(later.items()):
@@ -97,7 +100,7 @@ class LogAheadCheck:
         return None
 
     def _is_lost(self, table: TableRow, data: bytes) -> bool:
-        """Return whether a commit file was published by this catalog and is missing in SQL."""
+        """Return whether this catalog published a commit file and the database lacks the commit."""
         try:
             info = parse_commit(data).commit_info
         except LogParseError:
@@ -105,5 +108,5 @@ class LogAheadCheck:
         if info is None or info.txn_id is None or ENGINE_INFO not in (info.engine_info or ""):
             return False
         if info.txn_id in table.properties.values():
-            return False  # an interrupted cutover wrote it, and will resume from it
+            return False  # an interrupted cutover wrote it and will continue from it
         return not self._store.query("group_members", txn_id=info.txn_id)

@@ -1,4 +1,4 @@
-"""Ratified commits: as they were written, or as looked up by transaction id."""
+"""The result of a commit: written by this call, or found by its transaction id."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Ratified:
     table: TableRow
     version: int
     committed_at_ms: int
-    commit: Commit | None = None  # what was written; None if it was looked up
+    commit: Commit | None = None  # the written commit; None if it was looked up by its id
 
 
 def already_ratified(
     query: Callable[..., list[Row]], staged: Sequence[Staged], txn_id: str
 ) -> list[Ratified] | None:
-    """Look up a transaction by its id; None if it is not ratified."""
+    """Look up a transaction by its id; return None if it is not ratified."""
     rows = query("group_members", txn_id=txn_id)
     if not rows:
         return None
-    # By UUID: the table may have been renamed since.
+    # Tables are matched by UUID, because they may have been renamed.
     by_uuid = {table_uuid: found for table_uuid, *found in rows}
     out = []
     for each in staged:

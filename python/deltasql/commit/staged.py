@@ -1,4 +1,4 @@
-"""The staged actions of a transaction for one table, its read set, and checks of both."""
+"""The staged actions of a transaction for one table, its read set, and the checks of both."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Isolation(Enum):
-    """Delta's isolation levels: which concurrent commits a commit tolerates."""
+    """Delta's isolation levels. They define which concurrent commits are no conflict."""
 
     SERIALIZABLE = "Serializable"
     WRITE_SERIALIZABLE = "WriteSerializable"
@@ -52,7 +52,7 @@ class ReadSet:
     predicates: tuple[Predicate, ...] = ()
     paths: frozenset[str] = frozenset()
     listed: tuple[Predicate, ...] = ()
-    """Predicates whose matching files are all in `paths`: only files added later can conflict."""
+    """Predicates whose files are all in `paths`, so only files added later can conflict."""
 
     def __bool__(self) -> bool:
         return self.whole_table or bool(self.predicates or self.paths or self.listed)
@@ -74,12 +74,12 @@ class Staged:
     table: TableRow
     creates: bool = False
     must_be_new: bool = True
-    """Whether a table that another commit creates first is TableExistsError, or a conflict."""
+    """Raise TableExistsError if another commit creates the table first; if False, a conflict."""
     allows_nested: bool = False
-    """Whether the location of a new table may be inside that of another table, or contain it."""
+    """Whether a new table may be inside another table's location, or contain it."""
     read_version: int | None = None
     must_be_next: bool = False
-    """Whether it conflicts with any commit after `read_version` (`max_commit_retries=0`)."""
+    """Whether any commit after `read_version` is a conflict (`max_commit_retries=0`)."""
     reads: ReadSet = field(default_factory=ReadSet)
     adds: list[AddFile] = field(default_factory=list)
     removes: list[RemoveFile] = field(default_factory=list)
@@ -91,10 +91,10 @@ class Staged:
     info: CommitInfo = field(default_factory=CommitInfo)
 
     def extend(self, actions: Iterable[Action]) -> None:
-        """Add actions; a second, different metaData or protocol action is refused."""
+        """Add actions; raise if they contain a second, different metaData or protocol action."""
         given = list(actions)
         if {type(action) for action in given} == {AddFile}:
-            self.adds += cast("list[AddFile]", given)  # fast for appends of many files
+            self.adds += cast("list[AddFile]", given)  # faster for appends of many files
             return
         for action in given:
             match action:
@@ -144,14 +144,14 @@ class Staged:
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it only adds files and read nothing from the table."""
+        """Whether the commit only adds files and read nothing from the table."""
         return bool(self.adds) and not (
             self.removes or self.reads or self.metadata or self.protocol
         )
 
     @property
     def is_plain_append(self) -> bool:
-        """Whether it is a blind append that conflicts only with metadata and protocol changes."""
+        """Whether this is a blind append that conflicts only with metadata and protocol changes."""
         return self.is_blind_append and not (self.txns or self.domains or self.must_be_next)
 
     @property
@@ -159,16 +159,17 @@ class Staged:
         return any(f.data_change for f in self.adds) or any(f.data_change for f in self.removes)
 
     def isolation(self, level: str) -> Isolation:
-        """Return the level that applies; a commit that changes no data needs snapshot isolation."""
+        """Return the level to use; for a commit that changes no data, it is snapshot isolation."""
         if not self.changes_data and (self.adds or self.removes):
             return Isolation.SNAPSHOT
-        # A table may be set to snapshot isolation. It would let an overwrite be rebased over rows
-        # that it did not see, so commits that change data use WriteSerializable at least.
+        # A table may be set to snapshot isolation. With that level, an overwrite could be applied
+        # after commits whose rows it did not see. So commits that change data use at least
+        # WriteSerializable.
         return max(Isolation(level), Isolation.WRITE_SERIALIZABLE, key=_STRICTNESS.index)
 
 
 def actions_from(items: object) -> list[Action]:
-    """Convert to actions: our own, Delta JSON dicts, JSON lines, deltalake's AddAction.
+    """Convert to actions: from Action objects, Delta JSON as dicts or lines, deltalake's AddAction.
 
     >>> actions_from('{"txn": {"appId": "etl", "version": 1}}')
     [SetTransaction(app_id='etl', version=1, last_updated=None, extra={})]
@@ -229,7 +230,8 @@ def _action(item: Any) -> Action:
 
 
 def _is_add_action(item: object) -> bool:
-    # By name and fields, not isinstance: importing deltalake takes half a second.
+    # Checked by name and fields instead of isinstance, because importing deltalake takes half a
+    # second.
     return type(item).__name__ == "AddAction" and hasattr(item, "partition_values")
 
 
@@ -238,7 +240,7 @@ def _is_remove_action(item: object) -> bool:
 
 
 def validate_staged(staged: Staged) -> None:
-    """Check the actions of a commit by themselves, without the table."""
+    """Check the actions of a commit on their own, without the state of the table."""
     table = staged.table.full_name
     _refuse(table, "adds a file without a path", ("''" for f in staged.adds if not f.path))
     _refuse(
@@ -257,7 +259,7 @@ def validate_staged(staged: Staged) -> None:
     paths = {canonical_path(f.path) for f in staged.adds}
     paths.update(canonical_path(f.path) for f in staged.removes)
     if len(paths) < len(staged.adds) + len(staged.removes):
-        _refuse_repeated(staged)  # one path may occur twice, with different deletion vectors
+        _refuse_repeated(staged)  # a path may repeat if its deletion vectors differ
     apps = Counter(txn.app_id for txn in staged.txns)
     _refuse(table, "sets an application's version twice", (a for a, n in apps.items() if n > 1))
     domains = Counter(domain.domain for domain in staged.domains)
@@ -279,7 +281,7 @@ def _refuse_repeated(staged: Staged) -> None:
 
 
 def validate_against(staged: Staged, state: TableState) -> None:
-    """Check the commit against the protocol, schema and properties that the table will have."""
+    """Check a commit against the protocol, schema and properties that the table has after it."""
     table = staged.table.full_name
     expected = state.partition_keys
     for add in staged.adds:

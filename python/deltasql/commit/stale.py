@@ -1,8 +1,8 @@
-"""Refuse a transaction whose table or data files changed since it was staged.
+"""Reject a transaction whose table or data files changed since it was staged.
 
-These checks run under the locks of the commit. They cover what the conflict rules do not: the
-table was renamed or dropped, its authority is its log, another commit created it or took its
-location, or a vacuum took its uncommitted files.
+These checks run while the commit holds its locks. They cover what the conflict rules do not: the
+table was renamed or dropped, the log manages the table, another commit created the table or uses
+its location, or a vacuum may have deleted the files that the transaction wrote.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
 
 def refuse_following(session: Session, staged: Staged) -> None:
-    """Refuse to change a table that follows its log, unless a cutover ended that since.
+    """Raise if the catalog only follows the table's log; a cutover may have ended that.
 
-    A table starts to follow before it is visible and never later. So a cached row can say
-    "following" when the table no longer is, but never the reverse: only that case is read again.
+    A table follows its log from its creation on, or never. So a cached row may still say
+    "following" after a cutover, but never the reverse. Only a row that says "following" is read
+    again.
     """
     table = staged.table
     if not table.is_following:
@@ -47,7 +48,7 @@ def refuse_following(session: Session, staged: Staged) -> None:
 
 
 def follows_another_log(table: TableRow) -> TableFollowsError:
-    """Return the error of a change to a table whose authority is its log."""
+    """Return the error for a change to a table whose log other writers manage."""
     return TableFollowsError(
         f"{table.full_name} cannot be changed: it follows the log at {table.location}",
         table=table.full_name,
@@ -55,7 +56,7 @@ def follows_another_log(table: TableRow) -> TableFollowsError:
 
 
 def does_not_follow(table: TableRow) -> TxnLogTransactionError:
-    """Return the error of a call that needs a following table, for one whose authority is SQL."""
+    """Return the error for a call that needs a followed table; the database manages this one."""
     return TxnLogTransactionError(
         f"{table.full_name} does not follow a log: its authority is SQL",
         table=table.full_name,
@@ -64,7 +65,7 @@ def does_not_follow(table: TableRow) -> TxnLogTransactionError:
 
 
 def table_changed(staged: Staged, head: Head | None) -> CommitConflictError:
-    """Return the conflict of a table that is not the one that was opened."""
+    """Return the conflict for a name that no longer belongs to the table that was opened."""
     return TableChangedError(
         "the table was renamed, dropped or replaced since it was opened",
         table=staged.table.full_name,
@@ -74,7 +75,7 @@ def table_changed(staged: Staged, head: Head | None) -> CommitConflictError:
 
 
 def version_taken(staged: Staged, head: Head) -> CommitConflictError:
-    """Return the conflict of a commit that must get the version after the one it read."""
+    """Return the conflict for a commit that needs the version after the one it read."""
     return VersionTakenError(
         "Failed to commit transaction: 0 retries are allowed, and the next version is taken",
         table=staged.table.full_name,
@@ -84,11 +85,11 @@ def version_taken(staged: Staged, head: Head) -> CommitConflictError:
 
 
 def refuse_used_location(session: Session, staged: Staged) -> None:
-    """Refuse a location that another table got after this one was staged."""
+    """Raise if another table got the same location after this table was staged."""
     table = staged.table
     for other in tables_at(session.query, table.location):
-        # A live table of the same name is not a shared location: the insert fails on its name, or
-        # it is our own table from an earlier attempt.
+        # A live table with the same name does not share the location. Either the insert fails
+        # because the name exists, or the table is our own from an earlier attempt.
         if other.dropped_at_ms is not None or other.full_name != table.full_name:
             raise shared_location(other, table.location)
     if not staged.allows_nested:
@@ -103,7 +104,7 @@ def refuse_location_of_other(query: Query, staged: Staged, error: BaseException)
 
 
 def created_by_other(query: Query, name: str, found: TableRow) -> CommitConflictError:
-    """Return the conflict of a write to a missing table that another commit created first."""
+    """Return the conflict for a write to a missing table that another commit created first."""
     first, last = query("version_bounds", table_id=found.table_id)[0]
     rows = query("history", table_id=found.table_id, first=first, last=first, limit=1)
     winner = VersionRow.from_row(rows[0])
@@ -127,11 +128,12 @@ def refuse_vacuumed(
     txn_id: str,
     settings: StorageSettings,
 ) -> None:
-    """Refuse a commit with missing intents if a vacuum may have deleted its data files.
+    """Reject a commit with missing intents if a vacuum may have deleted its data files.
 
-    A vacuum commits to the history of the table before it deletes anything. Without such a commit
-    the intents were lost in another way (a server crash, or a statement that never arrived) and
-    the files exist. A new table has no history, so its files are looked up in the storage.
+    A vacuum writes a commit to the history of the table before it deletes anything. If there is no
+    such commit, the intents were lost in another way (a server crash, or a statement that never
+    arrived) and the files exist. A new table has no history, so its files are looked up in the
+    storage.
     """
     for each in staged:
         if each.creates:

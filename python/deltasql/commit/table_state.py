@@ -1,4 +1,8 @@
-"""The metadata and protocol of a table as a commit needs them, with what follows from both."""
+"""The state of a table that a commit is checked against.
+
+It consists of the metadata, the protocol, and values derived from both, such as features, partition
+columns and table properties.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """Metadata and protocol in force, with their features and properties decoded."""
+    """The current metadata and protocol of a table, with values derived from them."""
 
     metadata: Metadata
     protocol: Protocol
@@ -38,7 +42,7 @@ class TableState:
 def table_state(
     metadata: Metadata, protocol: Protocol, active_columns: tuple[SkippingColumn, ...] = ()
 ) -> TableState:
-    """Derive the state of a table; raises if its protocol needs a feature we cannot write."""
+    """Derive the state of a table; raise if the protocol needs a feature we cannot write."""
     schema = StructType.from_json(metadata.schema_string)
     check_writable(protocol, schema, metadata.configuration)
     properties = TableProperties(metadata.configuration)
@@ -61,16 +65,19 @@ def table_state(
 
 
 class TableStates:
-    """The states of the tables of a store, cached: metadata and protocol of a version are fixed."""
+    """A cache of the states of a store's tables.
+
+    Entries never become invalid: the metadata and the protocol that a version wrote do not change.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._states: dict[tuple[int, int, int], TableState] = {}
         self.latest: dict[int, tuple[int, int, TableState]] = {}
-        """For each table id: (metadata version, protocol version, state) at its last commit."""
+        """For each table id: (metadata version, protocol version, state) as last read."""
 
     def read(self, session: Session, head: Head) -> TableState:
-        """Return the state of a table at its head."""
+        """Return the state of a table at its latest version."""
         store, table_id = self._store, head.table_id
         key = (table_id, head.metadata_version, head.protocol_version)
         state = self._states.get(key)
@@ -93,7 +100,7 @@ def state_after(
     version: int,
     timestamp_ms: int,
 ) -> TableState:
-    """Return the state after a commit that changes the metadata or the protocol, if any."""
+    """Return the state after a commit; `metadata` and `protocol` are None if unchanged."""
     if metadata is None and protocol is None:
         return before
     if metadata is None:
@@ -120,7 +127,7 @@ def enable_timestamps(
 
 
 def physical_partition_columns(metadata: Metadata, schema: StructType) -> tuple[str, ...]:
-    """Return the physical names of the partition columns, as partition values use them."""
+    """Return the physical names of the partition columns, as used in partition values."""
     mode = column_mapping_mode(metadata.configuration)
     fields = {field.name: field for field in schema.fields}
     unknown = next((name for name in metadata.partition_columns if name not in fields), None)
@@ -134,7 +141,7 @@ def physical_partition_columns(metadata: Metadata, schema: StructType) -> tuple[
 
 
 def validate_table(metadata: Metadata, protocol: Protocol) -> None:
-    """Check new metadata and protocol: valid schema, valid properties, all required features."""
+    """Check new metadata and protocol: the schema, the properties and the required features."""
     schema = StructType.from_json(metadata.schema_string)
     validate_schema(schema, metadata.partition_columns)
     check_values(metadata.configuration)

@@ -1,1 +1,1 @@
-"""Move tables between their logs and SQL: import, export, rebuild, follow, cutover, rollback."""
+"""Move tables between logs and the database: import, export, rebuild, follow, cutover, rollback."""

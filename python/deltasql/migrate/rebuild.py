@@ -1,4 +1,4 @@
-"""Rebuild a lost catalog: load every published log below some folders into SQL.
+"""Rebuild a lost catalog: load every published log below some folders into the database.
 
 A table stays hidden until its whole log is loaded, so an interrupted rebuild can be repeated.
 """
@@ -90,7 +90,7 @@ def rebuild_catalog(
     dry_run: bool = False,
     on_progress: Callable[[RebuiltTable], None] | None = None,
 ) -> RebuildReport:
-    """Load the tables below the roots that the catalog does not have, or not completely."""
+    """Load the tables below the roots that the catalog lacks, completely or in part."""
     report = RebuildReport()
     on_progress = on_progress or (lambda _: None)
     unnamed: list[tuple[RebuiltTable, TableRow, str]] = []
@@ -113,7 +113,8 @@ def rebuild_catalog(
                 if table is not None:
                     unnamed.append((found, table, folder))
             on_progress(found)
-    # Of several tables with the same name the newest gets it; the others were dropped before.
+    # If several tables have the same name, the newest one gets it. The others had been dropped
+    # before.
     for found, table, folder in sorted(unnamed, key=lambda each: -_last_commit_ms(store, each[1])):
         _give_name(store, table, folder, found)
         on_progress(found)
@@ -129,7 +130,7 @@ def _load(
     dry_run: bool,
     on_progress: Callable[[RebuiltTable], None],
 ) -> TableRow | None:
-    """Load the missing versions; return the table if it has no name yet."""
+    """Load the missing versions of a table; return the table if it still needs a name."""
     listing = list_log(storage)
     found.first_version, found.last_version = listing.first_version, listing.last_version
     known = tables_at(store.query, storage.location)
@@ -166,7 +167,7 @@ def _load_new(
     found: RebuiltTable,
     on_progress: Callable[[RebuiltTable], None],
 ) -> TableRow:
-    """Load a whole log into a hidden table; delete the table if the log is refused."""
+    """Load a whole log into a hidden table; delete the table if the log cannot be loaded."""
     state = stream_state(storage, listing.first_version, listing=listing)
     name, token = name_in_log(state.metadata, storage.location), str(uuid.uuid4())
     table = begin_loading(store, storage, state.metadata, name, listing.last_version, token=token)
@@ -189,7 +190,7 @@ def _load_new(
 def _can_continue(
     store: Store, table: TableRow, storage: Storage, listing: LogListing, found: RebuiltTable
 ) -> bool:
-    """Return whether the log has commits to append after SQL's head; record why not."""
+    """Return whether the log has commits that the database lacks; if not, record the reason."""
     head = store.head(table.table_id)
     assert head is not None
     if head.version >= listing.last_version:
@@ -237,7 +238,7 @@ def _last_commit_ms(store: Store, table: TableRow) -> int:
 
 
 def _give_name(store: Store, table: TableRow, folder: str, found: RebuiltTable) -> None:
-    """Make a loaded table visible, with a number after its name if that is taken."""
+    """Make a loaded table visible; append a number to its name if the name is in use."""
     wanted = restored_name(store, table, folder)
     number, namespace, name = 1, *wanted
     while True:

@@ -1,4 +1,4 @@
-"""Produce the next item of an iterator in a thread, while the current one is used."""
+"""Read the next item of an iterator in a thread, while the current one is used."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Item = TypeVar("Item")
 
 
 def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield items; a thread produces the next one while the caller uses the current one.
+    """Yield items, while a thread reads the next item from the iterator.
 
-    At most two items are in memory. An error of the iterator is raised to the caller.
+    At most two items are in memory. An error of the iterator is raised in the caller's thread.
 
     >>> list(read_ahead(range(3)))
     [0, 1, 2]

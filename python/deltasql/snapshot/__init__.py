@@ -1,1 +1,1 @@
-"""A table at one version: its definition, its files, and the scan of a predicate."""
+"""A table at one version: its metadata, its files, and scans for a predicate."""

@@ -1,4 +1,4 @@
-"""Live files as Arrow tables and file lists, with the same schema from every database; cached."""
+"""Read and cache the live files of a version, with the same Arrow schema from every database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 Columns = Literal["files_all", "files_brief", "files_to_read"]
-# The statements return '' for a NULL text, since SQLite columns get their types from the values.
+# The statements return '' instead of NULL for strings, because SQLite columns get their types from
+# the values.
 _FULL = {
     "file_id": "int64",
     "path": "string",
@@ -45,7 +46,8 @@ SCHEMAS = {
     statement: pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
     for statement, columns in COLUMNS.items()
 }
-# Every refresh of the cache appends a chunk; beyond this number they are combined into one.
+# Every refresh of the cache appends a chunk. If there are more than this, they are combined into
+# one.
 _MAX_CHUNKS = 64
 
 
@@ -58,7 +60,7 @@ def read_files(
     first_file_id: int,
     next_file_id: int,
 ) -> pa.Table:
-    """Read the files of a version with ids in a range: a few as rows, many as Arrow."""
+    """Read the files of a version in a range of ids: as rows if they are few, else as Arrow."""
     params = {
         "table_id": table_id,
         "version": version,
@@ -94,7 +96,7 @@ class _Entry:
 
 
 class FileCache:
-    """Live files of recently used tables, at most `max_bytes` in all."""
+    """A cache of the live files of recently used tables, limited to `max_bytes` in total."""
 
     def __init__(self, max_bytes: int, max_entries: int) -> None:
         self._max_bytes, self._max_entries = max_bytes, max_entries
@@ -104,7 +106,7 @@ class FileCache:
     def files(
         self, store: Store, columns: Columns, *, table_id: int, version: int, next_file_id: int
     ) -> pa.Table:
-        """Return the files of a version: from the cache, refreshed, or fetched."""
+        """Return the files of a version; the cache is updated or filled if needed."""
         key: tuple[int, Columns] = (table_id, columns)
         entry, whole = self._get(key), self._get((table_id, "files_all"))
         if entry is not None and entry.version == version:
@@ -117,7 +119,7 @@ class FileCache:
         else:
             files = read_files(store, columns, first_file_id=0, **at)
             if entry is not None:
-                return files  # an older version: keep the newer entry
+                return files  # this version is older than the cached one, so keep the entry
         self._put(key, _Entry(version, next_file_id, files))
         return files
 
@@ -132,7 +134,7 @@ class FileCache:
         with self._guard:
             present = self._entries.get(key)
             if present is not None and present.version > entry.version:
-                return  # another thread stored a later version
+                return  # another thread has already cached a later version
             self._entries[key] = entry
             self._entries.move_to_end(key)
             while len(self._entries) > self._max_entries or (
@@ -156,13 +158,13 @@ def _refresh(
     version: int,
     next_file_id: int,
 ) -> pa.Table:
-    """Apply the changes between the cached version and this one."""
+    """Return the cached files with the changes between the cached version and this one."""
     removed = store.query(
         "removed_ids_between", table_id=table_id, after=entry.version, last=version
     )
     files = entry.files
     if removed:
-        import pyarrow.compute as pc  # here: it loads slowly, and a first read does not need it
+        import pyarrow.compute as pc  # late: slow, and not needed for a first read
 
         gone = pa.array([row[0] for row in removed], pa.int64())
         files = files.filter(pc.invert(pc.is_in(files["file_id"], value_set=gone)))

@@ -40,7 +40,7 @@ class Ranges:
         return [first for first, _ in self._ranges], [last for _, last in self._ranges]
 
     def add_outside(self, first: int, end: int, next_id: int) -> Ranges:
-        """Return the ranges with all ids below `first`, and from `end` to before `next_id`.
+        """Return the ranges plus all ids below `first`, and those from `end` to before `next_id`.
 
         >>> Ranges([(5, 6)]).add_outside(4, 8, 10)
         Ranges([(1, 3), (5, 6), (8, 9)])
@@ -51,7 +51,7 @@ class Ranges:
         return Ranges([*self._ranges, *extra])
 
     def intersect(self, other: Ranges) -> Ranges:
-        """Return the ids that are in both."""
+        """Return the ids that are in both sets."""
         out, mine, theirs = [], list(self._ranges), list(other._ranges)
         i = j = 0
         while i < len(mine) and j < len(theirs):

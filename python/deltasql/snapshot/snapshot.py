@@ -1,6 +1,6 @@
-"""Snapshot: a table at a version. Scan: its files that can contain a row of a predicate.
+"""Snapshot: a table at a version. Scan: the files of a snapshot that can match a predicate.
 
-Opening a snapshot is cheap: its content is fetched on first use.
+Opening a snapshot is cheap, because its content is fetched on first use.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 HISTORY_PAGE = 1000
-_TABLE_COLUMNS = 8  # the first columns of a row, which make up its TableRow
-# Above this share of all files, one sequential read beats many index lookups.
+_TABLE_COLUMNS = 8  # the columns of TableRow, which come first in a row
+# If more than this share of all files is needed, one sequential read is faster than index lookups.
 _FETCH_ALL_SHARE = 0.3
 _BULK_FILES = 10_000
 
@@ -73,12 +73,12 @@ class Snapshot:
 
     @property
     def metadata(self) -> Metadata:
-        """Schema, partitioning and properties in force."""
+        """Schema, partitioning and properties of the table at this version."""
         return self.store.metadata(self.table.table_id, self._metadata_version)
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol versions and table features in force."""
+        """The protocol versions and table features at this version."""
         return self.store.protocol(self.table.table_id, self._protocol_version)
 
     @cached_property
@@ -100,12 +100,12 @@ class Snapshot:
         return self.store.skipping_columns(self.table.table_id, self._metadata_version)
 
     def transactions(self) -> dict[str, SetTransaction]:
-        """Return the latest transaction of every application, by its id."""
+        """Return the latest transaction of every application, by application id."""
         rows = self.store.query("txn_versions", **self._at())
         return {row[0]: txn_from_row(row) for row in rows}
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the latest version that an application committed."""
+        """Return the latest version that an application committed; None if there is none."""
         rows = self.store.query("txn_version_of", app_id=app_id, **self._at())
         return rows[0][0] if rows else None
 
@@ -141,8 +141,8 @@ class Snapshot:
         return Scan(self, parsed)
 
     def predicate(self, text: object, *, flavour: Flavour | None = None) -> Predicate:
-        """Parse SQL text or deltalake's filter lists against this schema."""
-        # Here, since sqlglot loads slowly and a list of all files needs no parser.
+        """Parse an SQL expression or deltalake's filter lists, for the schema of this version."""
+        # Imported here, because sqlglot loads slowly and reading all files does not need it.
         from deltasql.model.predicates.predicate import Predicate, parse_predicate
 
         if isinstance(text, Predicate):
@@ -188,9 +188,9 @@ class Snapshot:
 class Scan:
     """The files of a snapshot that can contain a row for which a predicate is true.
 
-    They are found on first use. Data skipping has three steps, each more exact than the one before:
-    the distinct partition values, the indexed bounds of ranges of files, and the statistics of each
-    remaining file. None of them drops a file that could match.
+    The files are found on first use, in three steps that each drop more files: by the distinct
+    partition values, by the indexed bounds of ranges of files, and by the statistics of each
+    remaining file. No step drops a file that could match.
     """
 
     def __init__(self, snapshot: Snapshot, predicate: Predicate | None) -> None:
@@ -201,7 +201,7 @@ class Scan:
 
     @cached_property
     def files(self) -> _core.FileList:
-        """The files; their partition values are JSON in the column `partition`."""
+        """The files that can match; the column `partition` has their partition values as JSON."""
         with telemetry.span("plan", table=self.snapshot.table.full_name):
             if self.predicate is None:
                 return self._listed(self.snapshot.files())
@@ -214,14 +214,14 @@ class Scan:
 
     @cached_property
     def to_read(self) -> pa.Table:
-        """The files as Arrow, for an engine; with statistics only if there is a predicate."""
+        """The files as Arrow for an engine; statistics are included only with a predicate."""
         if self.predicate is not None:
             return self.arrow
         with telemetry.span("plan", table=self.snapshot.table.full_name):
             return to_arrow(self._listed(self.snapshot.files_to_read()))
 
     def paths(self) -> list[str]:
-        """Return the paths of the files as in the log."""
+        """Return the paths of the files as they are written in the log."""
         return self.files.paths()
 
     def files_among(self, file_ids: Sequence[int]) -> _core.FileList:
@@ -281,14 +281,15 @@ class Scan:
                     low=bound.low,
                     high=bound.high,
                 )
-                # Files added while the column was not indexed have no bounds: keep them all.
+                # Files that were added while the column was not indexed have no bounds, so all of
+                # them remain candidates.
                 end = column.end_file_id or snapshot.next_file_id
                 kept = Ranges(rows).add_outside(column.first_file_id, end, snapshot.next_file_id)
                 found = kept if found is None else found.intersect(kept)
         return found
 
     def _fetch(self, partition_ids: list[int] | None, ranges: Ranges | None) -> _core.FileList:
-        """Fetch the candidates by the more selective index, or all files."""
+        """Fetch the candidates with the more selective index, or fetch all files."""
         snapshot, store = self.snapshot, self.snapshot.store
         at = {"table_id": snapshot.table.table_id, "version": snapshot.version}
         share = partition_share = 1.0
@@ -342,7 +343,7 @@ def open_snapshot(
     version: int | None = None,
     timestamp: datetime | None = None,
 ) -> Snapshot:
-    """Open a table at its head, at a version, or at a timestamp."""
+    """Open a table at a version or at a timestamp, by default at its latest version."""
     if version is None and timestamp is None:
         head = store.head(table.table_id)
         if head is None or head.live_name is None:

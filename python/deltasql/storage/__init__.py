@@ -1,16 +1,16 @@
 """Files at a location: one interface for the local disk and object stores.
 
-The guarantees of every storage:
+Every storage guarantees:
 
-- `put_if_absent` creates a file atomically; of several concurrent callers, one succeeds.
-- `put` and `writer` replace a file atomically: no reader sees a part of it.
+- `put_if_absent` creates a file atomically. If several callers try at the same time, one succeeds.
+- `put` and `writer` replace a file atomically, so that no reader sees a part of it.
 - The content of a file is flushed to disk before the file gets its name, so an existing file is
   complete even after a power loss. The name is flushed when the call returns or, for several files
-  at once, by `flush_folder`.
-- A missing file raises `FileNotFoundError`, any other failure `TxnLogStorageError`. Neither
-  contains a secret.
-- A storage is thread-safe. After a fork, a local storage works in the child; an object store works
-  only if the parent made no request before the fork.
+  together, by `flush_folder`.
+- A missing file raises `FileNotFoundError`, and any other failure raises `TxnLogStorageError`.
+  Neither error contains a secret.
+- A storage is thread-safe. After a fork, a local storage works in the child. An object store works
+  in the child only if the parent made no request before the fork.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()
@@ -51,7 +51,7 @@ _DEFAULTS = StorageSettings()
 
 
 def open_storage(location: str, settings: StorageSettings | None = None) -> Storage:
-    """Return the storage of a location; the call is cheap because clients are shared.
+    """Return the storage of a location. The call is cheap, because clients are shared.
 
     >>> open_storage("file:///data/sales%20eu")
     LocalStorage('file:///data/sales%20eu')

@@ -17,7 +17,7 @@ _CHUNK = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file in a listing; its name is relative to the root and has `/` as separator."""
+    """A file in a listing; its name is relative to the root, with `/` as separator."""
 
     name: str
     size: int
@@ -34,7 +34,7 @@ class Sink(Protocol):
         """Return the number of bytes written."""
 
 
-# Only log files and deletion vectors are read as a whole; they are much smaller.
+# Only log files and deletion vectors are read as a whole, and they are much smaller than this.
 LONGEST_READ = 2 << 30
 
 
@@ -55,8 +55,9 @@ class Storage(Protocol):
     """The files below one location.
 
     The content of a file is flushed to disk before the file gets its name, so an existing file is
-    complete even after a power loss. The name is flushed when the call returns; with
-    `flush_folder=False` only by a later `flush_folder()`, once for several files.
+    complete even after a power loss. The name is flushed when the call returns. With
+    `flush_folder=False`, it is flushed only by a later call of `flush_folder()`, which is faster
+    for several files.
     """
 
     @property
@@ -66,8 +67,8 @@ class Storage(Protocol):
     def put_if_absent(self, name: str, data: bytes, *, flush_folder: bool = True) -> bool:
         """Create a file atomically; return False and change nothing if it exists.
 
-        If the response of an object store is lost, the existing file may be the new one: compare
-        its content.
+        If the response of an object store was lost, False may be returned although this call
+        created the file. To find out, compare the content.
         """
 
     def put(self, name: str, data: bytes, *, flush_folder: bool = True) -> None:
@@ -80,14 +81,14 @@ class Storage(Protocol):
         """Create the folder of the location and its parents, and flush their names to disk."""
 
     def flush(self, names: Iterable[str]) -> None:
-        """Flush files of another writer to disk with their names; ignore missing files."""
+        """Flush files of another program, and their names, to disk; ignore missing files."""
 
     def writer(
         self, name: str, *, small: bool = False, flush_folder: bool = True
     ) -> AbstractContextManager[Sink]:
         """Write a file as a stream; it gets its name when the block ends without an error.
 
-        `small` is a hint about the expected size.
+        `small` says that little data is expected.
         """
 
     def read(self, name: str) -> bytes:
@@ -128,7 +129,7 @@ class Storage(Protocol):
         """Rename a file; an existing file with the new name is replaced."""
 
     def data_name(self, path: str) -> str:
-        """Return the name of the file for the `path` of an action."""
+        """Return the name of the file to which the `path` of an action refers."""
 
 
 def stream_from(

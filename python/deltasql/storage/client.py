@@ -1,6 +1,6 @@
-"""Clients of object stores: one per bucket and options, shared by all its tables.
+"""Clients of object stores. All tables with the same bucket and options share one client.
 
-The options have the names of deltalake's `storage_options`.
+The options have the same names as deltalake's `storage_options`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from deltasql.storage.location import Location
 
 _log = logging.getLogger(__name__)
-# Options for the locks of deltalake; the database replaces these locks.
+# Options for deltalake's locks, which are not needed because the database takes their place.
 _NOT_OURS = re.compile(
     r"(aws_)?(s3_)?(locking_provider|allow_unsafe_rename)|mount_allow_unsafe_rename"
     r"|(delta_)?dynamo(db)?_.*|aws_endpoint_url_dynamodb"
 )
-# The bucket is part of the location.
+# Options for the bucket are ignored, because the location contains the bucket.
 _BUCKET = re.compile(r"(aws_|google_)?bucket(_name)?|(azure_)?container(_name)?")
 _RETRY = re.compile(r"max_retries|retry_timeout|backoff_config\..*")
 _CONNECTION = re.compile(
@@ -38,7 +38,7 @@ _CONNECTION = re.compile(
 )
 _DURATION = re.compile(r"([0-9.]+) ?(ms|s|m|h|)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
-# A request is signed once: its signature must not expire while it is retried.
+# A request is signed only once, so retries must end before its signature expires.
 _LONGEST_RETRY_S = 240.0
 _clients: dict[object, Client] = {}
 
@@ -58,9 +58,10 @@ class Client:
 
     @property
     def store(self) -> Any:
-        """The driver's object for the bucket, to be used for one request."""
+        """The driver's object for the bucket. Get it again for each request."""
         check_fork()
-        # No lock, because a fork could leave it locked; a second object does no harm.
+        # There is no lock, because a fork could leave it locked. Creating a second object does no
+        # harm.
         if self._store is None:
             self._store = self._make()
         return self._store
@@ -83,7 +84,7 @@ class Client:
         except driver().exceptions.UnknownConfigurationKeyError:
             return False
         except driver().exceptions.BaseError:
-            pass  # the option is known, but not sufficient alone
+            pass  # the option is valid, but other options are missing
         return True
 
     def _build(self, config: dict[str, str]) -> Any:
@@ -107,7 +108,7 @@ class Client:
 
 
 def client_for(place: Location, settings: StorageSettings) -> Client:
-    """Return the client of a location's bucket; equal options share one client."""
+    """Return the client for a location's bucket; equal options share one client."""
     options = settings.plain_options(place.text)
     key = (place.root, settings.timeout_s, settings.retries, frozenset(options.items()))
     found = _clients.get(key)
@@ -130,7 +131,8 @@ def split_options(
         "timeout": f"{milliseconds}ms",
         "connect_timeout": f"{min(milliseconds, 5000)}ms",
     }
-    # If it gets a connection option, the driver ignores the environment variables for the others.
+    # Read the environment variables here: if the driver gets any connection option, it ignores the
+    # variables for the others.
     for name, value in [*os.environ.items(), *options.items()]:
         lower = name.lower()
         found = _CONNECTION.fullmatch(lower)

@@ -1,7 +1,7 @@
-"""Decide which files in a table's folder may be deleted; all data files are deleted through here.
+"""Decide which files in a table's folder may be deleted. All data files are deleted through here.
 
-A log can contain any path, and a listing finds any file in the folder: neither proves that a file
-belongs to the table. `Deletable.refusal` decides by the name and the folders of the file.
+A log can contain any path, and a listing finds any file in the folder, so neither proves that a
+file belongs to the table. `Deletable.refusal` decides by the name and the folders of the file.
 tests/storage/test_deletion.py lists all callers of functions that delete files.
 """
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 CHANGE_DATA = "_change_data"
 LOG = "_delta_log"
 _THREADS = 16
-_MAX_LOGGED = 20  # refused names in one log line
+_MAX_LOGGED = 20  # the most protected files named in one log line
 _log = logging.getLogger(__name__)
 
 
 class Deletable:
     """Decides which files below one location may be deleted.
 
-    `partition_columns` are columns whose folders may start with `_` or a dot; None allows every
+    `partition_columns` are the columns whose folders may start with `_` or a dot; None allows every
     folder `name=value`. `engine_folders` are folders (with a slash at the end) that an engine
     created for one write; files there may have hidden names. `others` are the location keys of
-    other tables. `databases` are database files of catalogs; files whose names start with theirs
-    (`-wal`, `-shm`) are protected, too.
+    other tables. `databases` are database files of catalogs. Files whose names start with the name
+    of a database file (`-wal`, `-shm`) are protected, too.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Deletable:
         return next(iter(self._storage.list(f"{folder}/{LOG}")), None) is not None
 
     def _look_for_logs(self, names: Sequence[str]) -> None:
-        """Look for logs in an object store concurrently: every folder needs a request."""
+        """Look for logs in an object store in parallel, because every folder needs a request."""
         if self._is_local:
             return
         folders = {folder for name in names if is_inside(name) for folder in _folders_of(name)}
@@ -174,12 +174,12 @@ def _folders_of(name: str) -> list[str]:
 
 
 def _file_keys(path: str) -> set[str]:
-    """Return the keys of a file: of its path, and of the target if it is a symbolic link."""
+    """Return the keys of a file: the key of its path and, for a symbolic link, of its target."""
     real = location_key(path).rstrip("/")
     folder, name = os.path.split(path)
     return {real, f"{location_key(folder)}{name}"}
 
 
 def _is_beside(file_key: str, database: str) -> bool:
-    """Return whether a file is a database or one of its files: `-wal`, `-shm`, `.wal` …"""
+    """Return whether a file is a database or one of its files (`-wal`, `-shm`, `.wal`, …)."""
     return file_key == database or file_key.startswith((f"{database}-", f"{database}."))

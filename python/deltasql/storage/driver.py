@@ -1,8 +1,8 @@
 """obstore, the driver for object stores: load it, check its use after a fork, convert its errors.
 
-Its threads start with the first request. They do not exist in a forked child, where a request would
-wait forever. Importing obstore and creating clients starts no threads, so a child is rejected only
-if its parent made a request before the fork.
+The driver starts its threads with the first request. These threads do not exist in a forked child,
+where a request would wait forever. Importing obstore and creating clients starts no threads. So
+requests in a child fail only if its parent made a request before the fork.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _was_used_before_fork = False
 
 @cache
 def driver() -> Any:
-    """Return the module obstore; it is imported by the first call."""
+    """Return the module obstore, which is imported on first use."""
     try:
         return import_module("obstore")
     except ImportError as error:
@@ -79,7 +79,8 @@ def storage_errors(location: str, operation: str, name: str) -> Iterator[None]:
             raise _fault(location, operation, name, errors.NotFoundError(str(error))) from None
         raise missing(location, name) from None
     except (errors.BaseError, OSError, ValueError, NotImplementedError) as error:
-        # The driver's message may contain a signed URL: use a cause without it.
+        # The driver's message may contain a signed URL, so the cause gets a message without
+        # secrets.
         raise _fault(location, operation, name, error) from type(error)(summary(error))
 
 

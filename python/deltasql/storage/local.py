@@ -1,7 +1,8 @@
 """Files on a local disk.
 
-A file is flushed to disk before it gets its name. Its folder is flushed before the call returns,
-unless the caller flushes it later for several files (`flush_folder=False`, then `flush_folder()`).
+A file is flushed to disk before it gets its name. Its folder is flushed before the call returns.
+With `flush_folder=False`, the caller flushes the folder later for several files, with
+`flush_folder()`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class LocalStorage:
             make_folders(self._root)
 
     def flush(self, names: Iterable[str]) -> None:
-        """Flush files of another writer to disk with their names; ignore missing files."""
+        """Flush files of another program, and their names, to disk; ignore missing files."""
         folders: set[str] = set()
         for name in names:
             path = self._path(name, "flush")
@@ -98,7 +99,7 @@ class LocalStorage:
     ) -> AbstractContextManager[Sink]:
         """Write a file as a stream; it gets its name when the block ends without an error.
 
-        `small` is a hint about the expected size.
+        `small` says that little data is expected.
         """
         return _Writer(self, name, small=small, flush_folder=flush_folder)
 
@@ -114,7 +115,7 @@ class LocalStorage:
             return self._open(name, "open_input")
 
     def _open(self, name: str, operation: str) -> BinaryIO:
-        """Open a regular file; reading from a pipe or a device could block forever."""
+        """Open a regular file; raise for others, because reading a pipe or device could block."""
         file = os.open(self._path(name, operation), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         mode = os.fstat(file).st_mode
         if stat.S_ISREG(mode):
@@ -209,7 +210,7 @@ class LocalStorage:
                 self.flush_folder(os.path.dirname(each))
 
     def data_name(self, path: str) -> str:
-        """Return the name of the file for the `path` of an action."""
+        """Return the name of the file to which the `path` of an action refers."""
         return data_name(self._place, path)
 
     def _path(self, name: str, operation: str) -> str:
@@ -241,7 +242,7 @@ class LocalStorage:
 
     @contextmanager
     def _translated(self, operation: str, name: str) -> Iterator[None]:
-        """Convert an OSError to TxnLogStorageError, but not FileNotFoundError."""
+        """Convert an OSError to TxnLogStorageError; FileNotFoundError is raised unchanged."""
         try:
             yield
         except (FileNotFoundError, TxnLogStorageError):
@@ -261,7 +262,7 @@ class LocalStorage:
 
 
 class _Writer:
-    """The context manager of `writer`; a class, because a generator is slower for small files."""
+    """The context manager of `writer`. It is a class, because a generator is slower."""
 
     __slots__ = ("_file", "_flushes", "_name", "_path", "_sink", "_small", "_storage", "_target")
 
@@ -304,7 +305,7 @@ class _Writer:
             drop_incomplete(self._file, self._path)
 
     def _close(self, failure: BaseException | None) -> None:
-        """Close the file; raise TxnLogStorageError if the disk failed now or in the block."""
+        """Close the file; raise TxnLogStorageError if the disk failed now or during the block."""
         raised = failure
         try:
             self._sink.close()
@@ -314,21 +315,22 @@ class _Writer:
                 raise
         if isinstance(raised, TxnLogStorageError) or not isinstance(raised, OSError):
             return
-        # Other errors may come from files that the block reads.
+        # Other errors are raised unchanged, because they may come from files that the block reads.
         if raised.errno in _DISK_REFUSES:
             raise self._storage._fault("writer", self._name, raised) from raised
 
 
 def _walk(root: str, folder: str, after: str, seen: set[str]) -> Iterator[FileInfo]:
-    """Yield the files below a folder whose names sort after `after`, in the order of object stores.
+    """Yield the files below a folder with names after `after`, in the order of object stores.
 
-    `folder` is empty or ends with a slash. `seen` are the real paths of the folders read so far. A
-    symbolic link to one of them, to a folder inside it or to a folder above it is not followed,
-    because links can form a cycle. Such a link is yielded only if its name is `_delta_log`.
+    `folder` is empty or ends with a slash. `seen` has the real paths of the folders read so far.
+    Links can form a cycle, so a symbolic link to one of these folders, to a folder inside it or to
+    a folder above it is not followed. Such a link is yielded only if its name is `_delta_log`.
     """
     try:
         with os.scandir(f"{root}/{folder}") as entries:
-            # As in an object store, the slash of a folder counts for the order.
+            # As in an object store, the slash at the end of a folder's name is part of the sort
+            # key.
             found = sorted((f"{folder}{e.name}{'/' if e.is_dir() else ''}", e) for e in entries)
     except (FileNotFoundError, NotADirectoryError):
         return
@@ -347,7 +349,7 @@ def _walk(root: str, folder: str, after: str, seen: set[str]) -> Iterator[FileIn
 
 
 def _leads_on(link: os.DirEntry[str], seen: set[str]) -> bool:
-    """Return whether a link leads to a folder that was not read yet, and add it to `seen`."""
+    """Return whether a link leads to a folder that was not read yet; if so, add it to `seen`."""
     real = os.path.realpath(link.path).rstrip("/") + "/"
     for each in seen:
         known = each.rstrip("/") + "/"

@@ -1,7 +1,7 @@
 """Create local files that survive a power loss: the content is flushed before the file is named.
 
 All files of this package are created through `give_name`, which ensures this. A name survives a
-power loss once its folder is flushed by `sync_folder`; one flush is enough for several names.
+power loss once `sync_folder` has flushed its folder. One flush is enough for several names.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import pyarrow as pa
 
 TEMPORARY = ".deltasql-"
 """The prefix of the names of incomplete files."""
-# Unnamed files need O_TMPFILE, and /proc to give them a name.
+# Unnamed files need O_TMPFILE, and /proc to give them a name later.
 _UNNAMED = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
 _KNOWS_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-# Some network file systems cannot flush folders: their servers flush them.
+# Some network file systems cannot flush folders, because the server does it.
 _CANNOT_FLUSH_FOLDERS = (errno.EBADF, errno.EINVAL)
 _BUFFER = 64 * 1024
 # Folders that this process flushed together with their parents.
@@ -44,23 +44,23 @@ class _Descriptor:
         """Do nothing: there is no buffer."""
 
     def close(self) -> None:
-        """Keep the descriptor open: the file has no name yet."""
+        """Keep the descriptor open, because the file has no name yet."""
         self.closed = True
 
 
 def sink_to(file: int | None, path: str, *, small: bool) -> pa.NativeFile:
     """Return a buffered stream for Arrow's writers."""
     if small and file is not None:
-        # For little data, opening the file a second time costs more than writing through Python.
+        # For little data, opening the file a second time takes longer than writing through Python.
         return pa.BufferedOutputStream(pa.PythonFile(_Descriptor(file), "wb"), _BUFFER)
     # Arrow writes to its own file object without calling Python.
     return pa.output_stream(path, compression=None, buffer_size=_BUFFER)
 
 
 def open_incomplete(folder: str) -> tuple[int | None, str]:
-    """Open an unnamed file and return its descriptor and path.
+    """Open a file without a name; return its descriptor and path.
 
-    If the file system has no unnamed files, return None and the path of a temporary file.
+    If the file system does not support unnamed files, return None and the path of a temporary file.
     """
     try:
         file = _open_unnamed(folder)
@@ -83,10 +83,10 @@ def write_incomplete(file: int | None, path: str, data: bytes) -> None:
 
 
 def give_name(target: str, file: int | None, path: str, *, replace: bool) -> bool:
-    """Flush a complete file, then give it its name: a file with a name is always complete.
+    """Flush a complete file, then give it its name, so that a named file is always complete.
 
-    With `replace`, an existing file is replaced; otherwise return False if one exists. The name
-    survives a power loss after `sync_folder`.
+    With `replace`, an existing file is replaced. Otherwise return False if one exists. The name
+    survives a power loss only after `sync_folder`.
     """
     if file is not None:
         os.fsync(file)
@@ -137,8 +137,8 @@ def make_folders(folder: str) -> None:
 def sync_folder(folder: str, root: str) -> None:
     """Flush the names in a folder, and the folders above it up to the parent of `root`.
 
-    Another process may have created the folder and died before it flushed the parent, so every
-    process flushes the folders above once.
+    Another process may have created the folder and died before it flushed the parent folder. So
+    every process flushes the folders above once.
     """
     _flush_names(folder)
     if folder in _durable_folders:
@@ -148,7 +148,7 @@ def sync_folder(folder: str, root: str) -> None:
     above = folder
     while len(above) >= max(2, len(root)):
         above = os.path.dirname(above)
-        # This process may lack the permission to read the folders above the table.
+        # This process may not have the permission to read the folders above the table.
         with suppress(PermissionError):
             _flush_names(above)
     _durable_folders.add(folder)
@@ -174,7 +174,7 @@ def _flush_names(folder: str) -> None:
 def _open_unnamed(folder: str) -> int | None:
     """Open a file without a name; nothing remains of it if the process is killed.
 
-    None if the file system does not support such files.
+    Return None if the file system does not support such files.
     """
     if not _UNNAMED:
         return None
@@ -187,7 +187,7 @@ def _open_unnamed(folder: str) -> int | None:
 
 
 def _link(file: int, target: str) -> bool:
-    """Give an unnamed file a name; return False if the name exists."""
+    """Give an unnamed file a name; return False if a file with this name exists."""
     try:
         # With src_dir_fd, Python calls linkat(2), which follows the link in /proc to the file.
         os.link(_path_to(file), target, src_dir_fd=file, follow_symlinks=True)
@@ -197,7 +197,7 @@ def _link(file: int, target: str) -> bool:
 
 
 def _link_over(file: int, target: str) -> None:
-    """Give an unnamed file a name; an existing file is replaced."""
+    """Give an unnamed file a name; replace an existing file."""
     if _link(file, target):
         return
     temporary = _hidden_in(os.path.dirname(target))

@@ -1,6 +1,6 @@
 """Locations (the path or URL of the files of a table), and names of files below a location.
 
-Paths are used unchanged; URLs are percent-decoded, as in deltalake.
+Paths are used unchanged. URLs are percent-decoded, as in deltalake.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from urllib.parse import quote, unquote
 
 from deltasql.exceptions import RefusedFileError, TxnLogConfigError
 
-# Azure and Google use the same code, but are not tested.
+# Azure and Google use the same code as S3, but are not tested.
 _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "az", "azure", "adl", "abfs", "abfss")
-# Schemes of the same store.
+# Different schemes of the same store.
 _ONE_SCHEME = {"s3a": "s3", "s3n": "s3"}
 _ONE_SCHEME_IN_KEY = {"azure": "az", "adl": "az", "abfs": "abfss"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _KEPT = "/=-_.~!$&'()*+,;@:"
-# A part that is empty, "." or "..", or a NUL, which ends a name in the operating system.
+# A path with a part that is empty, "." or "..", or with a NUL character, at which the operating
+# system would end the name.
 _NOT_INSIDE = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")
 
 
@@ -50,7 +51,8 @@ def parse_location(text: str) -> Location:
     >>> parse_location("/data/sales 100%").path
     '/data/sales 100%'
     """
-    # A relative path must not be cached: the working directory may change.
+    # Make a relative path absolute before the cached call, because the working directory may
+    # change.
     is_fixed = text.startswith("/") or _URL.match(text)
     return _parse(text if is_fixed else str(Path(text).absolute()))
 
@@ -79,7 +81,7 @@ def absolute_location(text: str) -> str:
 
 
 def join_location(root: str, *names: str) -> str:
-    """Return the location of a subfolder; names are percent-encoded in a URL.
+    """Return the location of a subfolder. If the root is a URL, names are percent-encoded.
 
     >>> join_location("s3://lake/", "crm", "50% off"), join_location("/data", "50% off")
     ('s3://lake/crm/50%25%20off', '/data/50% off')
@@ -100,7 +102,7 @@ def location_url(text: str) -> str:
 
 
 def location_key(text: str) -> str:
-    """Return a normalized key of a folder: two locations are the same if their keys are equal.
+    """Return a normalized key of a folder. Two locations with the same key are the same folder.
 
     Symbolic links are resolved. The key ends with a slash, so the key of a subfolder starts with
     the key of its parent.
@@ -124,8 +126,8 @@ def is_same_location(one: str, other: str) -> bool:
 def location_keys(text: str) -> list[str]:
     """Return the keys that a catalog may have stored for a location, `location_key` first.
 
-    The second key, without resolved links, finds a folder that was moved and replaced by a
-    symbolic link after its key was stored.
+    In the second key, symbolic links are not resolved. It finds a folder that was moved and
+    replaced by a symbolic link after its key was stored.
     """
     place = parse_location(text)
     as_named = _key(place, os.path.normpath(place.path) if place.is_local else place.path)
@@ -133,7 +135,7 @@ def location_keys(text: str) -> list[str]:
 
 
 def keys_above(key: str) -> list[str]:
-    """Return the keys of all folders above the folder of a key.
+    """Return the keys of all parent folders of the folder with this key.
 
     >>> keys_above("s3://lake/crm/sales/")
     ['s3://lake/', 's3://lake/crm/']
@@ -152,7 +154,7 @@ def _key(place: Location, path: str) -> str:
 
 
 def data_name(place: Location, path: str) -> str:
-    """Return the name, relative to the root, of the file for the `path` of an action.
+    """Return the name of the file to which the `path` of an action refers, relative to the root.
 
     The path is percent-decoded once.
 
@@ -246,7 +248,7 @@ def _outside(place: Location, path: str) -> RefusedFileError:
 
 
 def _file_path(rest: str) -> str:
-    """Return the absolute path from the rest after `file:/`: `//host/path`, `/path` or `path`."""
+    """Return the absolute path from the part after `file:/`: `//host/path`, `/path` or `path`."""
     path = rest
     if path.startswith("/"):
         _, _, path = path[1:].partition("/")

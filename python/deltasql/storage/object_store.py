@@ -1,4 +1,4 @@
-"""Files in an object store: S3 and compatible stores; Azure and Google use the same code."""
+"""Files in an object store: S3 and compatible stores. Azure and Google use the same code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _READ_AHEAD = 1024 * 1024
 _PIECE = 8 * 1024 * 1024
 _PIECES = 4
 _BULK = 1000  # names per delete or list request
-_LARGEST_COPY = 5 * 1024**3  # the limit of S3 for a copy on the server
+_LARGEST_COPY = 5 * 1024**3  # S3's limit for a copy without a download
 _LONGEST_WAIT_S = 5.0
 _START_AFTER = ("s3", "gs")  # for other stores the driver lists all names and filters them
 
@@ -62,8 +62,8 @@ class ObjectStorage:
     def put_if_absent(self, name: str, data: bytes, *, flush_folder: bool = True) -> bool:
         """Create a file atomically; return False and change nothing if it exists.
 
-        If the response of the store is lost, the existing file may be the new one: compare its
-        content.
+        If the response of the store was lost, False may be returned although this call created the
+        file. To find out, compare the content.
         """
         key, errors = self._key(name, "put_if_absent"), driver().exceptions
         for attempt in count():
@@ -73,13 +73,15 @@ class ObjectStorage:
                         driver().put(self._store, key, data, mode="create", use_multipart=False)
                         return True
                     except errors.AlreadyExistsError:
-                        # S3 also reports this if a concurrent request conflicted and failed.
+                        # S3 also reports this if a concurrent request to create the file conflicted
+                        # with ours and failed.
                         if self.exists(name):
                             return False
                         raise
             except TxnLogStorageError as error:
-                # The driver retries requests that certainly had no effect. Here the request may
-                # have succeeded and only its response was lost: check whether the file exists.
+                # The driver itself retries requests that certainly had no effect. After this error,
+                # the request may have succeeded and only its response was lost, so check whether
+                # the file exists.
                 retried = isinstance(
                     error.__cause__, errors.GenericError | errors.AlreadyExistsError
                 )
@@ -116,7 +118,7 @@ class ObjectStorage:
         try:
             yield _Sink(upload, self.location, name)
         except BaseException as error:
-            # Abort the upload; if that fails, too, raise the original error.
+            # Abort the upload. If the abort fails, too, raise the original error.
             with suppress(driver().exceptions.BaseError, OSError):
                 check_fork()
                 upload.__exit__(type(error), error, error.__traceback__)
@@ -205,7 +207,8 @@ class ObjectStorage:
                     keys = [self._key(name, "delete_many") for name in some]
                     driver().delete(self._store, keys)
             except FileNotFoundError:
-                # Some stores fail on a missing file and do not delete the rest of the request.
+                # Some stores fail if a file is missing, and do not delete the other files of the
+                # request.
                 for name in some:
                     self.delete(name)
 
@@ -222,7 +225,7 @@ class ObjectStorage:
         self.delete(name)
 
     def data_name(self, path: str) -> str:
-        """Return the name of the file for the `path` of an action."""
+        """Return the name of the file to which the `path` of an action refers."""
         return data_name(self._place, path)
 
     @property
@@ -311,7 +314,7 @@ class _Reader(io.RawIOBase):
 
 
 class _Sink(io.RawIOBase):
-    """Writes one object in pieces; the end of the `writer` block completes it, not `close()`."""
+    """Writes one object in pieces; it is completed by the end of `writer`, not by `close()`."""
 
     def __init__(self, upload: Any, location: str, name: str) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""The catalog's database: the only package that runs SQL against it."""
+"""The catalog's database. Only this package runs SQL against it."""

@@ -1,9 +1,9 @@
-"""Turn commits into rows.
+"""Turn commits into rows of the database.
 
-For any commit, `prepare` reads what it needs under the lock of the head, and `write` sends all
-rows and COMMITs. For a blind append of one file, the most frequent commit, `plan_one` prepares
-everything that does not depend on the head before it is locked. Under the lock, PostgreSQL then
-runs one statement and SQLite a few short ones (`append_one_file` of their dialects).
+For any commit, `prepare` reads what it needs while the head is locked, and `write` sends all rows
+and commits. The most frequent commit is a blind append of one file. For it, `plan_one` prepares
+everything that does not depend on the head before the lock is taken. With the lock, PostgreSQL then
+runs one statement, and SQLite a few short ones (`append_one_file` of their dialects).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row, Session
     from deltasql.store.records import OneFile
 
-# From this many rows on, drivers use bulk inserts, which cannot be part of a batch.
+# From this many rows on, drivers use bulk inserts, which cannot be part of a batch of statements.
 BULK_ROWS = 64
 # The columns of `dl_add_files` after the file id, as `_core.index_files` returns them.
 _FILE_COLUMNS = (
@@ -81,8 +81,8 @@ def prepare(
 ) -> Plan:
     """Return the rows of a commit.
 
-    `known` holds the partition ids that the caller has cached. With `check_duplicates`, added
-    files that are already live replace their earlier rows.
+    `known` maps partition values to the ids that the caller has cached. With `check_duplicates`, if
+    an added file is already live, the new row replaces the earlier one.
     """
     table_id = commit.table.table_id
     first_file_id = commit.head.next_file_id if commit.head else 1
@@ -198,15 +198,16 @@ def _removed_ids(session: Session, commit: Commit) -> list[int]:
 
 
 def file_keys(files: Iterable[AddFile | RemoveFile]) -> dict[bytes, AddFile | RemoveFile]:
-    """Return files by their path keys."""
+    """Return a mapping from path keys to files."""
     return {_core.path_key(file.path, _vector_id(file)): file for file in files}
 
 
 def live_files(
     query: Callable[..., list[Row]], table_id: int, files: Mapping[bytes, AddFile | RemoveFile]
 ) -> dict[bytes, int]:
-    """Return the path keys of the files that are live, with their file ids."""
-    # Earlier releases computed the key of an absolute path from its spelling.
+    """Return the path keys and file ids of those files that are live."""
+    # Earlier releases computed the key of an absolute path from the path as it was written. So the
+    # same file may be stored under another key.
     older = {
         each: key
         for key, file in files.items()
@@ -228,7 +229,7 @@ def partition_ids(
     *,
     is_new_table: bool = False,
 ) -> tuple[dict[str, int], list[Row]]:
-    """Return the ids of partitions, and the rows of those that SQL does not have yet."""
+    """Return the ids of partitions, and rows for the partitions that the database lacks."""
     found = {values: known[values] for values in wanted if values in known}
     missing = [values for values in wanted if values not in found]
     if missing and not is_new_table:
@@ -252,7 +253,7 @@ def partition_ids(
 def _skipping_columns(
     session: Session, commit: Commit, first_file_id: int, plan: Plan
 ) -> list[tuple[int, tuple[str, ...], str]]:
-    """Return (id, path, type) of the indexed columns, and plan the changes of a new schema."""
+    """Return (id, path, type) of the indexed columns; plan the changes for a new schema."""
     if commit.metadata is None and not commit.adds:
         return []
     if commit.metadata is None:
@@ -289,7 +290,7 @@ def changed_columns(
 
 
 def plan_one(one: OneFile, known: dict[str, int]) -> OneFilePlan | None:
-    """Prepare an append; None if the id of the file's partition is not cached."""
+    """Prepare an append of one file; return None if the file's partition id is not cached."""
     columns = [column.key for column in one.active_columns]
     indexed = _core.index_files([one.add], columns, one.partition_columns, 0)
     _, path, key, partition, *rest = indexed.files[0]

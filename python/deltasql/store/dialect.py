@@ -1,4 +1,4 @@
-"""The interface of a database: sessions, column types, bulk reads and kinds of failure."""
+"""The interface to a database: sessions, column types, bulk reads and kinds of failure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARTIAL_INDEXES = {
     "removed_index": "CREATE INDEX dl_add_files_removed ON dl_add_files "
     "(table_id, removed_version) WHERE removed_version IS NOT NULL;",
 }
-"""For `Dialect.types` of a database that has partial indexes."""
+"""Entries of `Dialect.types` for databases with partial indexes."""
 
 
 class Fault(enum.Enum):
@@ -40,7 +40,7 @@ class Fault(enum.Enum):
 
 
 class Session(Protocol):
-    """A pooled connection in use: runs statements by name, inside or outside a transaction."""
+    """A connection from the pool, which runs statements by name, with or without a transaction."""
 
     def query(self, name: str, /, **params: Any) -> list[Row]: ...
 
@@ -48,18 +48,18 @@ class Session(Protocol):
         """Run one statement and return the number of rows it changed."""
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
-        """Insert rows in the column order of the statement, as one statement or in bulk."""
+        """Insert rows in the column order of the statement, with one statement or in bulk."""
 
     def insert_files(
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
     ) -> None:
-        """Insert the files of a commit with `insert_add_file`."""
+        """Insert the added files of a commit with the statement `insert_add_file`."""
 
     def insert_log(self, name: str, rows: LogRows) -> None:
         """Insert rows that the Rust core produces while they are sent."""
 
     def begin(self, *, is_bulk: bool = False) -> None:
-        """Start a write transaction; a bulk one has a longer statement timeout."""
+        """Start a write transaction; a bulk transaction has a longer statement timeout."""
 
     def commit(self) -> None: ...
 
@@ -70,15 +70,15 @@ class Session(Protocol):
         """Run several statements without parameters (migrations)."""
 
     def batch(self) -> AbstractContextManager[None]:
-        """Statements in the block may be sent together, so their results are not available."""
+        """Let the statements in the block be sent together; their results are not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneFilePlan:
-    """The values of one append, without the version, file id and time that the head decides."""
+    """The values of one append, except for the version, file id and time, which need the head."""
 
     guard: dict[str, Any]
-    """The table, and the name and versions that its head must still have."""
+    """The id of the table, and the name and versions that its head must have at the commit."""
     file: dict[str, Any]
     info: dict[str, Any]
     stats: list[Row]
@@ -95,7 +95,7 @@ class Appended(NamedTuple):
 
 
 class AppendOne(Protocol):
-    """Ratify a blind append of one file; None if the table changed since it was planned.
+    """Ratify a blind append of one file; return None if the table changed after the planning.
 
     `sending` is called before anything is written.
     """
@@ -106,33 +106,33 @@ class AppendOne(Protocol):
 
 
 class Dialect(Protocol):
-    """One kind of database."""
+    """What deltasql needs to know about one kind of database."""
 
     name: str
     oldest_version: tuple[int, ...]
     """The oldest version of the database that deltasql supports."""
     drivers: tuple[str, ...]
-    """The packages that connect to it, besides Python's own."""
+    """The packages that connect to the database, except Python's standard library."""
     lists_transactions: bool
     """Whether `longest_transaction` finds transactions that other connections left open."""
     types: dict[str, str]
-    """Column types and clauses, inserted into the text of the migrations."""
+    """Column types and clauses that are inserted into the migrations."""
     bulk_files: int
-    """The number of files from which `arrow` is faster than `query`."""
+    """From this number of files on, `arrow` is faster than `query`."""
     has_live_file_index: bool
-    """Whether a unique index refuses to add a file that is already live."""
+    """Whether a unique index rejects a file that is already live."""
     has_combined_writes: bool
-    """Whether `record_staged_files` and `record_published` exist, which write in one statement."""
+    """Whether the statements `record_staged_files` and `record_published` exist."""
     limits_idle_transactions: bool
     """Whether the database ends a transaction that sends no statement for a while."""
 
     @property
     def relaxes_durability(self) -> Literal["before begin", "after begin"] | None:
-        """When to run `relax_durability`; None if a commit cannot wait less for the disk."""
+        """When to run `relax_durability`; None if the database always waits for the disk."""
 
     @property
     def connections_opened(self) -> int:
-        """The number of connections opened to a server: a new one may mean that it restarted."""
+        """The number of connections opened so far; a new one may mean that the server restarted."""
 
     @property
     def append_one(self) -> AppendOne | None:
@@ -146,7 +146,7 @@ class Dialect(Protocol):
         """Create the database file if it is missing; does nothing on a server."""
 
     def session(self) -> AbstractContextManager[Session]:
-        """Take a connection from the pool for a block; a missing database is not created."""
+        """Take a connection from the pool for a block. This does not create a missing database."""
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         """Run a bulk read and return its rows as Arrow."""
@@ -160,16 +160,16 @@ class Dialect(Protocol):
         """Return the driver's exception classes, for `except`."""
 
     def usage(self) -> dict[str, int]:
-        """Return the number of connections in use ("lent"), idle, and at most open ("max")."""
+        """Return the number of connections in use ("lent"), idle ("idle") and allowed ("max")."""
 
     def write_turn(self) -> AbstractContextManager[None]:
-        """Hold this process's write lock, for databases that do not queue writers themselves."""
+        """Hold this process's write lock, if the database does not queue writers itself."""
 
     def close(self) -> None: ...
 
 
 def no_free_connection(timeout_s: float) -> StoreBusyError:
-    """Return the error of a call that waited for a connection of the pool."""
+    """Return the error for a call that got no connection from the pool in time."""
     return StoreBusyError(
         f"no connection became free within {timeout_s} s",
         help="Raise pool.max_size or pool.timeout_s, or close sessions that are no longer used.",

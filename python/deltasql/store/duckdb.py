@@ -1,4 +1,4 @@
-"""The dialect of DuckDB: one process opens the file, and its threads write one at a time."""
+"""The dialect of DuckDB: only one process can open the file, and its threads write in turn."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ TYPES = {
     "hot_rows": "",
     "table_id_sequence": "CREATE SEQUENCE dl_table_ids;",
     "table_id_key": "BIGINT PRIMARY KEY DEFAULT nextval('dl_table_ids')",
-    # DuckDB has no partial index; its scans skip row groups by their own min and max.
+    # DuckDB has no partial index. Instead, its scans skip row groups by their minimum and maximum.
     "live_path_index": "",
     "partition_index": "",
     "removed_index": "",
@@ -62,17 +62,18 @@ TYPES = {
 }
 
 _SHORT_LIST = 16
-_ARROW_FROM = 16  # from this many rows on, scanning an Arrow table beats an INSERT of values
+_ARROW_FROM = 16  # from this many rows on, an Arrow table is faster than an INSERT of values
 _PHYSICAL = {
     "BIGINT": pa.int64(),
     "VARCHAR": pa.string(),
     "BLOB": pa.binary(),
     "BOOLEAN": pa.bool_(),
 }
-# DuckDB may end the process if a COMMIT fills the disk. With less free space than this, no
-# transaction is started.
+# DuckDB may end the process if the disk becomes full during a COMMIT. If less space than this is
+# free, no transaction is started.
 _MIN_FREE_BYTES = 8 << 20
-# One lock per database file: without it, concurrent writers of this process conflict at COMMIT.
+# One lock per database file. Without it, concurrent writers of this process would conflict at
+# COMMIT.
 _write_locks: dict[str, threading.RLock] = {}
 _write_locks_guard = threading.Lock()
 
@@ -131,7 +132,7 @@ class DuckdbSession:
         self._in_transaction = True
 
     def commit(self) -> None:
-        # Set first: COMMIT may raise a conflict, and it ends the transaction in any case.
+        # Set this first: COMMIT may raise a conflict, and it ends the transaction in any case.
         self._in_transaction = False
         self._connection.execute("COMMIT")
 
@@ -186,7 +187,7 @@ class DuckdbDialect:
         self._open()
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        """Return the one connection, opened on first use; DuckDB creates a missing file."""
+        """Return the only connection, opened on first use; DuckDB creates a missing file."""
         try:
             with self._opening:
                 if self._opened is None:
@@ -279,13 +280,13 @@ def _parameters(name: str) -> frozenset[str]:
 
 
 def _bound(name: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    # DuckDB refuses parameters that the statement does not use.
+    # DuckDB rejects parameters that the statement does not use.
     wanted = _parameters(name)
     used = params if len(wanted) == len(params) else {k: params[k] for k in wanted}
     listed = list_parameter(name, "duckdb")
     if listed is None or len(used[listed]) > _SHORT_LIST:
         return _text(name), used
-    # DuckDB plans a few single values faster than a list.
+    # DuckDB plans a statement with a few single values faster than one with a list.
     few = {f"{listed}_{number}": value for number, value in enumerate(used[listed])}
     rest = {key: value for key, value in used.items() if key != listed}
     return _short_text(name, len(few)), {**rest, **few}

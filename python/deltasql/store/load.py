@@ -1,7 +1,7 @@
-"""Bulk load of an imported log: the rows of many commits at once.
+"""Load the rows of many commits at once, to import a log.
 
-A table without a head is not visible, so its rows may be written in several transactions. The
-last one writes the head.
+A table without a head is not visible, so its rows can be written in several transactions. The last
+transaction writes the head.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row, Session
     from deltasql.store.records import Commit
 
-# In this order, so that rows are inserted after the rows they refer to.
+# The order matters: rows are inserted after the rows they refer to.
 _INSERTS = (
     "insert_metadata",
     "insert_protocol",
@@ -33,7 +33,7 @@ _INSERTS = (
     "insert_domain_metadata",
     "insert_cdc_file",
 )
-# The rows that the transactions before the last one may have written.
+# Statements that delete what an unfinished load may have written.
 _DISCARDS = (
     "discard_files",
     "discard_file_stats",
@@ -45,7 +45,7 @@ _DISCARDS = (
 
 @dataclass(slots=True)
 class SkippingColumns:
-    """All columns that were ever indexed for a table, with the changes not written yet."""
+    """All columns that were ever indexed for a table, and the changes that are not written yet."""
 
     columns: list[SkippingColumn] = field(default_factory=list)
     added: list[SkippingColumn] = field(default_factory=list)
@@ -61,7 +61,7 @@ class SkippingColumns:
         return SkippingColumns(list(self.columns))
 
     def change(self, wanted: Iterable[tuple[tuple[str, ...], str]], first_file_id: int) -> None:
-        """Index exactly these columns from a file id on."""
+        """Index exactly these columns for files with `first_file_id` or a higher id."""
         new, ended = changed_columns(self.columns, wanted, first_file_id)
         self.columns = [
             replace(column, end_file_id=first_file_id) if column.column_id in ended else column
@@ -79,13 +79,13 @@ class SkippingColumns:
 
 @dataclass(slots=True)
 class LoadPlan:
-    """The rows of consecutive commits."""
+    """The rows of consecutive commits, to be written together."""
 
     table_id: int
     files: LogFiles
     rows: dict[str, list[Row]] = field(default_factory=dict)
     versions: list[tuple[Commit, int]] = field(default_factory=list)
-    """Each commit, with the next file id after its files."""
+    """Each commit, with the first file id after those of the commit."""
     columns: SkippingColumns = field(default_factory=SkippingColumns)
 
     def add(self, name: str, rows: Iterable[Row]) -> None:
@@ -94,9 +94,9 @@ class LoadPlan:
 
 
 def claim(session: Session, table_id: int, token: str) -> bool:
-    """Claim a table that is being loaded; False if it is visible or does not exist.
+    """Claim a table that is being loaded; return False if it is visible or does not exist.
 
-    The token identifies the process that loads it: see `is_claimed`.
+    The token identifies the process that loads the table (see `is_claimed`).
     """
     properties = _loading(session, table_id)
     if properties is None:
@@ -107,19 +107,19 @@ def claim(session: Session, table_id: int, token: str) -> bool:
 
 
 def clear(session: Session, table_id: int) -> None:
-    """Delete the rows of an earlier load of a table that did not finish."""
+    """Delete the rows of an earlier, unfinished load of a table."""
     for each in _DISCARDS:
         session.execute(each, table_id=table_id)
 
 
 def is_claimed(session: Session, table_id: int, token: str) -> bool:
-    """Lock the table, and return whether it is being loaded under this token."""
+    """Lock the table's row; return whether the table is being loaded with this token."""
     properties = _loading(session, table_id)
     return properties is not None and properties[TableRow.LOADING] == token
 
 
 def is_loading(session: Session, table_id: int) -> bool:
-    """Lock the table, and return whether it is being loaded under any token."""
+    """Lock the table's row; return whether the table is being loaded by any process."""
     return _loading(session, table_id) is not None
 
 
@@ -133,7 +133,7 @@ def write(
 ) -> None:
     """Write the rows of a plan; the ids of new partitions are added to `known`.
 
-    Files that `seen` rules out as duplicates of earlier ones are not looked up.
+    If `seen` shows that a file was never added before, the file is not looked up.
     """
     files, table_id = plan.files, plan.table_id
     keys = [] if is_first else files.keys(seen)
@@ -163,7 +163,7 @@ def write(
     if plan.versions:
         session.insert("insert_version", _version_rows(session, plan))
     if seen is not None:
-        # If the transaction fails later, these stay: that only causes needless lookups.
+        # If the transaction fails later, these entries stay. They only cause unnecessary lookups.
         seen.add(files)
 
 
@@ -175,9 +175,9 @@ def _loading(session: Session, table_id: int) -> dict[str, str] | None:
 
 
 def _version_rows(session: Session, plan: LoadPlan) -> list[Row]:
-    """Return the rows of commits, with derived ids in place of repeated transaction ids.
+    """Return the rows of commits; a repeated transaction id is replaced by a derived id.
 
-    A transaction id in a log is free text, so two commits may have the same one.
+    A log may contain any string as transaction id, so two commits may have the same one.
     """
     ids = [commit.txn_id for commit, _ in plan.versions]
     rows = session.query("taken_txn_ids", table_id=plan.table_id, txn_ids=ids)

@@ -1,4 +1,4 @@
-"""Insert and drop tables; refuse tables that share a location, or whose locations are nested."""
+"""Insert and drop tables; reject a location that is shared with another table or nested in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALLOW_NESTED = "allow_nested_location"
 
 
 def tables_at(query: Query, location: str) -> list[TableRow]:
-    """Return the tables at a location, in any spelling of it; live tables come first."""
+    """Return the tables at a location, however it is written; live tables come first."""
     rows = query("tables_at", location_keys=location_keys(location))
     return [TableRow.from_row(row) for row in rows]
 
@@ -36,14 +36,14 @@ def tables_around(query: Query, location: str) -> list[TableRow]:
 
 
 def keys_inside(query: Query, location: str) -> list[str]:
-    """Return the location keys of the tables inside a location, dropped tables included."""
+    """Return the location keys of the tables inside a location, including dropped tables."""
     return [row[0] for row in query("location_keys_inside", **_inside(location_key(location)))]
 
 
 def refuse_shared_location(
     query: Query, location: str, *, allow_nested: bool, also_dropped: bool = True
 ) -> None:
-    """Refuse a location that another table uses, or that is nested with that of another table.
+    """Raise if another table uses the location or, without `allow_nested`, one in or above it.
 
     Raises:
         TableExistsError: It names the other table and its location.
@@ -56,7 +56,7 @@ def refuse_shared_location(
 
 
 def refuse_nested_location(query: Query, location: str) -> None:
-    """Refuse a location inside that of a live table, or one that contains it."""
+    """Raise if the location is inside that of a live table, or contains one."""
     inside = query("live_tables_inside", **_inside(location_key(location)))
     around = tables_around(query, location)
     others = [(TableRow.from_row(row), "holds") for row in inside[:1]]
@@ -72,7 +72,7 @@ def refuse_nested_location(query: Query, location: str) -> None:
 
 
 def shared_location(other: TableRow, location: str) -> TableExistsError:
-    """Return the error of a location that another table uses."""
+    """Return the error for a location that another table uses."""
     name = join_table_name(other.namespace, other.name)
     place = f"{location} already"
     if other.location != location:
@@ -108,5 +108,6 @@ def drop_table(session: Session, table_id: int) -> None:
 
 
 def _inside(key: str) -> dict[str, str]:
-    # Keys end with a slash; "0" is the next character, so it ends the range of keys inside.
+    # Keys end with a slash. "0" is the character after the slash, so it ends the range of keys
+    # inside.
     return {"location_key": key, "end_key": f"{key[:-1]}0"}

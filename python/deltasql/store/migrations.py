@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from deltasql.store.dialect import Dialect, Row, Session
 
-_LOCATION_KEYS = 4  # the migration that needs values computed in Python
+_LOCATION_KEYS = 4  # the migration whose values are computed in Python
 _TOKEN = re.compile(r"\{(\w+)\}")
 _INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?(\w+)")
 
@@ -33,17 +33,18 @@ CREATE TABLE IF NOT EXISTS dl_migrations (
 
 
 def latest_version() -> int:
-    """Return the schema version of this release."""
+    """Return the schema version that this release needs."""
     return migration_files()[-1][0]
 
 
 def migrate(dialect: Dialect, *, up_to: int | None = None) -> list[int]:
-    """Apply pending migrations and return their numbers; refuse a newer or altered schema."""
+    """Apply pending migrations and return their numbers; raise for a newer or altered schema."""
     with dialect.write_turn(), dialect.session() as session:
         if up_to is None and _is_current(dialect.ledger(session)):
             return []
         session.begin(is_bulk=True)
-        # Of two processes that migrate at once, the second waits here and then has nothing to do.
+        # If two processes migrate at the same time, the second waits here and then has nothing to
+        # do.
         session.query("lock_schema")
         session.script(render(_CREATE_LEDGER, dialect))
         applied: dict[int, str] = dict(session.query("applied_migrations"))
@@ -74,8 +75,8 @@ def _apply(dialect: Dialect, session: Session, name: str, text: str) -> None:
 def _fill_location_keys(session: Session) -> None:
     """Insert the location key of every table; only one live table gets the unique key.
 
-    Earlier releases accepted several live tables at one location. Then the oldest one gets the
-    unique key, and `doctor` reports the others.
+    Earlier releases accepted several live tables at one location. In this case the oldest table
+    gets the unique key, and `doctor` reports the others.
     """
     taken: set[str] = set()
     rows: list[Row] = []
@@ -93,7 +94,7 @@ def _fill_location_keys(session: Session) -> None:
 
 
 def render(text: str, dialect: Dialect) -> str:
-    """Insert the type names and clauses of a database into the text of a migration."""
+    """Insert the type names and clauses of a database into a migration."""
     return _TOKEN.sub(lambda match: dialect.types[match[1]], text)
 
 
@@ -103,7 +104,7 @@ def checksum(text: str) -> str:
     return hashlib.sha256("\n".join(text.split()).encode()).hexdigest()
 
 
-# Compute them on import, so that the first open of a catalog is not slower.
+# Compute the checksums on import, so that the first open of a catalog is not slower.
 for _migration in migration_files():
     checksum(_migration[2])
 
@@ -114,7 +115,7 @@ def ledger_if_there(session: Session) -> list[Row] | None:
 
 
 def version_of(ledger: list[Row] | None) -> int | None:
-    """Return the schema version of a catalog; refuse a newer or altered schema."""
+    """Return the schema version of a catalog; raise for a newer or altered schema."""
     if ledger is None:
         return None
     applied: dict[int, str] = dict(ledger)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def open_store(uri: DeltaSqlUri, config: Config, *, migrate: bool = True) -> Store:
     """Open the store of a URI and upgrade the schema of its catalog.
 
-    A missing catalog is not created: `Store.create` does that. A catalog in memory is always
-    created here.
+    A missing catalog is not created here, but by `Store.create`. Only a catalog in memory is always
+    created.
     """
     store = Store(_dialect(uri, config), uri)
     if migrate:

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 UNPARTITIONED = 0
-# The key of `extra` with the transaction id of the log, if SQL stores a derived id instead.
+# The key in `extra` for the transaction id of the log, if the database stores a derived id instead.
 _LOG_TXN_ID = "txnId"
 _LONGEST_ID = 500
-# The namespace of derived ids: loading the same commit again gives the same id.
+# The UUID namespace of derived ids. It is fixed, so that loading the same commit again gives the
+# same id.
 _DERIVED_IDS = uuid.UUID("6f1d0d3a-8a3c-4d6e-9d50-6d1a4f0e6c11")
 
 
@@ -55,12 +56,12 @@ class TableRow:
 
     @property
     def is_loading(self) -> bool:
-        """Whether its log is still being loaded, so that the table is not visible."""
+        """Whether the table's log is still being loaded, so that the table is not visible."""
         return self.LOADING in self.properties
 
     @property
     def is_following(self) -> bool:
-        """Whether its authority is the log, so that SQL only has a read-only index of it."""
+        """Whether the log manages the table, so that the database has only a read-only index."""
         return self.FOLLOWING in self.properties
 
     @property
@@ -70,18 +71,18 @@ class TableRow:
 
     @property
     def live_name(self) -> str:
-        """The unique key of its name while it is live: see `Head.live_name`."""
+        """The unique key of the table's name while it is live (see `Head.live_name`)."""
         return live_name(self.namespace, self.name)
 
 
 def live_name(namespace: str, name: str) -> str:
-    """Return the unique key of a live table's name; names never contain a slash."""
+    """Return the unique key of a live table's name. Names never contain a slash."""
     return f"{namespace}/{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The row with the latest version of a table, which a commit locks and updates."""
+    """The row with the latest version of a table. A commit locks and updates it."""
 
     table_id: int
     version: int
@@ -125,7 +126,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class SkippingColumn:
-    """A column whose bounds are indexed, for file ids from first_file_id to before end_file_id."""
+    """A column whose bounds are indexed for files with first_file_id <= id < end_file_id."""
 
     column_id: int
     path: tuple[str, ...]
@@ -202,39 +203,39 @@ class Commit:
     domains: Sequence[DomainMetadata] = ()
     cdc: Sequence[AddCdcFile] = ()
     partition_columns: Sequence[str] = ()
-    # With new metadata: the columns to index from this version on (`skipping`). Without: the
-    # columns that are indexed already (`active_columns`).
+    # If the commit has new metadata, `skipping` has the columns to index from this version on.
+    # Otherwise `active_columns` has the columns that are already indexed.
     skipping: Sequence[tuple[tuple[str, ...], str]] = ()
     active_columns: Sequence[SkippingColumn] = ()
-    replaces_nothing: bool = False  # set when ratified: whether no added file was live before
+    replaces_nothing: bool = False  # set by the commit: True if no added file was already live
 
 
 def derived_id(table: TableRow, version: int, source: object) -> str:
-    """Return a transaction id for a commit from a log that has none, or one SQL cannot store.
+    """Return an id for a commit of a log whose transaction id is missing or cannot be stored.
 
-    `source` distinguishes it: the digest of the commit file, or the id that SQL cannot store.
+    `source` makes the id unique: the digest of the commit file, or the id that cannot be stored.
     """
     return str(uuid.uuid5(_DERIVED_IDS, f"{table.table_uuid}/{version}/{source}"))
 
 
 def is_usable_id(txn_id: object) -> bool:
-    """Return whether SQL can store the transaction id of a log, which may be any JSON value."""
+    """Return whether the database can store a log's transaction id, which can be any JSON value."""
     return isinstance(txn_id, str) and 0 < len(txn_id) <= _LONGEST_ID and "\0" not in txn_id
 
 
 def with_derived_id(commit: Commit) -> Commit:
-    """Return the commit with a derived transaction id; `extra` keeps the id of its log."""
+    """Return the commit with a derived transaction id; `extra` gets the id in its log."""
     log_id = commit.info.txn_id
     info = replace(commit.info, extra={**commit.info.extra, _LOG_TXN_ID: log_id})
     return replace(commit, txn_id=derived_id(commit.table, commit.version, log_id), info=info)
 
 
 def dump(value: Any) -> str | None:
-    """Encode a JSON column; None becomes NULL."""
+    """Return a value as JSON for a column; None becomes NULL."""
     return None if value is None else _encode(value)
 
 
-# One encoder for all calls: with options, `json.dumps` creates one in every call.
+# One encoder for all calls, because `json.dumps` with options creates an encoder in every call.
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -247,7 +248,7 @@ def dump_dv(vector: DeletionVector | None) -> str | None:
 
 
 def load(text: str | None) -> Any:
-    """Decode a JSON column; NULL, and the empty string of a bulk read, become None."""
+    """Parse a JSON column; return None for NULL and for the empty string of a bulk read."""
     return json.loads(text) if text else None
 
 

@@ -25,7 +25,7 @@ LIST_PARAMETER = re.compile(r"\{in:(\w+)\}")
 
 @cache
 def blocks(kind: str = "name") -> dict[str, dict[str | None, str]]:
-    """Return all blocks of a kind (`name` or `part`) as name → database (None = all) → text."""
+    """Return all blocks of a kind (`name` or `part`): name → database (None = all) → SQL."""
     found: dict[str, dict[str | None, str]] = {}
     for _, source in sorted(_sql_files()):
         header: re.Match[str] | None = None
@@ -45,7 +45,7 @@ def blocks(kind: str = "name") -> dict[str, dict[str | None, str]]:
 
 @cache
 def statement(name: str, database: str) -> str:
-    """Return the text of a statement for a database, with `$name` parameters.
+    """Return the SQL of a statement for a database, with `$name` parameters.
 
     >>> "FOR UPDATE" in statement("lock_heads", "postgres")
     True
@@ -63,7 +63,7 @@ def list_parameter(name: str, database: str) -> str | None:
 
 
 def with_inline_integers(name: str, database: str, params: Mapping[str, Any]) -> str:
-    """Return a bulk read with its parameters as literals: all of them are integers.
+    """Return a bulk read with its parameters as literals. All parameters must be integers.
 
     >>> with_inline_integers("read_head", "sqlite", {"table_id": 7})[-12:]
     'table_id = 7'
@@ -122,7 +122,7 @@ def insert_many(name: str, database: str, count: int, placeholder: str) -> str:
 
 @cache
 def insert_some(name: str, database: str, positions: tuple[int, ...], placeholder: str) -> str:
-    """Return an INSERT statement for some of its columns; the others stay NULL.
+    """Return an INSERT statement for some of its columns; the other columns become NULL.
 
     >>> insert_some("insert_partition", "sqlite", (0, 2), "?").splitlines()[0]
     'INSERT INTO dl_partitions (table_id, partition_values)'
@@ -135,7 +135,7 @@ def insert_some(name: str, database: str, positions: tuple[int, ...], placeholde
 
 @cache
 def migration_files() -> list[tuple[int, str, str]]:
-    """Return (number, name, text) of every migration, in order."""
+    """Return (number, name, SQL) of every migration, in order."""
     out = []
     for file in (_FOLDER / "migrations").glob("*.sql"):
         number, _, name = file.stem.partition("_")

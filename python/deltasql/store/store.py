@@ -1,7 +1,7 @@
-"""The store: the logs of one catalog in one database.
+"""The store: the logs of all tables of a catalog, in one database.
 
 It guarantees that a commit over any number of tables is one SQL transaction, and that a version
-number and a transaction id are used once.
+number and a transaction id are used only once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from deltasql.telemetry import TableGauge
     from deltasql.uri import DeltaSqlUri
 
-    Intent = tuple[str, str]  # the id of the transaction, and the path of the file
+    Intent = tuple[str, str]  # transaction id, path of the file
 
 
 class Store:
@@ -53,7 +53,7 @@ class Store:
 
     def __init__(self, dialect: Dialect, uri: DeltaSqlUri) -> None:
         self.dialect, self._uri = dialect, uri
-        # Device and inode of the database file, () on a server; None until a catalog is found.
+        # Device and inode of the database file; () on a server; None until the catalog is found.
         self._database_id: tuple[int, ...] | None = None
         self._names: dict[str, TableRow] = {}
         self._metadata: dict[tuple[int, int], Metadata] = {}
@@ -66,17 +66,17 @@ class Store:
     # Life cycle
 
     def create(self) -> None:
-        """Create the catalog, with its database file, unless it exists."""
+        """Create the catalog and its database file, unless the catalog exists."""
         if not self.is_found:
             self.migrate()
 
     @property
     def is_found(self) -> bool:
-        """Whether an earlier call found the catalog."""
+        """Whether an earlier call found that the catalog exists."""
         return self._database_id is not None
 
     def exists(self) -> bool:
-        """Return whether the catalog exists; once found, the database is not queried again."""
+        """Return whether the catalog exists; the database is not queried again once it is found."""
         return self.is_found or self.ledger() is not None
 
     def check_exists(self) -> None:
@@ -85,7 +85,7 @@ class Store:
             raise self.not_found()
 
     def not_found(self) -> CatalogNotFoundError:
-        """Return the error of a call that needs a catalog that does not exist."""
+        """Return the error for a call that needs the catalog if it does not exist."""
         place = self._uri.catalog()
         return CatalogNotFoundError(
             f"there is no catalog yet at {place}: `deltasql init` makes one",
@@ -99,7 +99,7 @@ class Store:
         return found is not None and found != _file_id(self.dialect.path)
 
     def migrate(self, *, up_to: int | None = None) -> list[int]:
-        """Apply pending migrations and return their numbers; creates a missing catalog."""
+        """Apply pending migrations and return their numbers; create a missing catalog."""
         with self._translated():
             self.dialect.create_database()
             applied = migrations.migrate(self.dialect, up_to=up_to)
@@ -112,7 +112,7 @@ class Store:
             self.migrate()
 
     def schema_version(self) -> int | None:
-        """Return the schema version, None without a catalog; raises if the schema is newer."""
+        """Return the schema version, None without a catalog; raise if the schema is newer."""
         return migrations.version_of(self.ledger())
 
     def ledger(self) -> list[Row] | None:
@@ -131,7 +131,7 @@ class Store:
         self.dialect.close()
 
     def report_pool_usage(self) -> dict[str, int]:
-        """Set the metric of the connections in use, and return its values."""
+        """Set the metric for the connections of the pool, and return its values."""
         usage = self.dialect.usage()
         for state in ("lent", "idle", "max"):
             telemetry.gauge("pool_connections", usage[state], state=state)
@@ -144,14 +144,14 @@ class Store:
             telemetry.gauge(name, value, table=table)
 
     def remove_table_gauges(self, *, but: Iterable[str]) -> None:
-        """Remove the metrics of all tables but these: the others were dropped or renamed."""
+        """Remove the metrics of all tables except these: the others were dropped or renamed."""
         for table in self._tables_with_gauges.difference(but):
             self._tables_with_gauges.discard(table)
             telemetry.forget("mirror_lag_seconds", table=table)
             telemetry.forget("files_active", table=table)
 
     def session(self) -> AbstractContextManager[Session]:
-        """Take a connection for a block; raises CatalogNotFoundError without a catalog."""
+        """Take a connection for a block; raise CatalogNotFoundError without a catalog."""
         if self._database_id is None:
             self.check_exists()
         return self.dialect.session()
@@ -165,11 +165,11 @@ class Store:
         return self.dialect.errors()
 
     def _translated(self) -> AbstractContextManager[None]:
-        """Raise driver errors of a block as our errors."""
+        """Convert driver errors of a block to our error classes."""
         return _Translated(self)
 
     def translate(self, error: BaseException) -> TxnLogStoreError:
-        """Return our error for a driver error: connection lost, busy, or any other failure."""
+        """Return our error for a driver error: connection lost, busy, or another failure."""
         kinds = {
             Fault.LOST: StoreUnavailableError,
             Fault.RETRY: StoreBusyError,
@@ -188,7 +188,7 @@ class Store:
     ) -> Iterator[tuple[Session, dict[int, Head]]]:
         """Change the catalog in one transaction, with the heads of these tables locked.
 
-        A bulk transaction has longer timeouts, for a statement and between two statements.
+        A bulk transaction has longer timeouts for a statement and between two statements.
         """
         with self._translated(), self.dialect.write_turn(), self.session() as session:
             heads = self.begin_locked(session, table_ids, is_bulk=is_bulk)
@@ -199,7 +199,10 @@ class Store:
 
     @contextmanager
     def relaxed(self) -> Iterator[Session]:
-        """Write in one transaction that a power failure may lose, as a whole, after its COMMIT."""
+        """Write in one transaction without waiting for the disk.
+
+        After its COMMIT, a power failure may lose the whole transaction, but never a part of it.
+        """
         relaxed = self.dialect.relaxes_durability
         with self._translated(), self.dialect.write_turn(), self.session() as session:
             if relaxed == "before begin":
@@ -220,7 +223,7 @@ class Store:
     # Reads
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
-        """Run one read, and repeat it if the connection was lost."""
+        """Run one read by name; repeat it if the connection was lost."""
         try:
             with self.session() as session:
                 return session.query(name, **params)
@@ -238,7 +241,7 @@ class Store:
             return self.dialect.arrow(name, **params)
 
     def find_table(self, namespace: str, name: str, *, fresh: bool = False) -> TableRow | None:
-        """Return a live table by name; a cached row may be stale, which a commit checks."""
+        """Return a live table by name. A cached row may be out of date; a commit checks it."""
         key = live_name(namespace, name)
         if not fresh and (known := self._names.get(key)) is not None:
             return known
@@ -266,11 +269,11 @@ class Store:
         return table, Head(table.table_id, *rows[0][8:])
 
     def forget_table(self, table: TableRow) -> None:
-        """Remove a table from the cache: it was renamed or dropped."""
+        """Remove a table from the cache after it was renamed or dropped."""
         self._names.pop(table.live_name, None)
 
     def head(self, table_id: int) -> Head | None:
-        """Return the head of a table."""
+        """Return the head of a table; None if the table has none."""
         backend = self.dialect.name
         with (
             telemetry.span("open", table_id=table_id),
@@ -328,7 +331,7 @@ class Store:
     def begin_locked(
         self, session: Session, table_ids: Sequence[int], *, is_bulk: bool = False
     ) -> dict[int, Head]:
-        """Begin a transaction and lock the heads, in id order, so that commits cannot deadlock."""
+        """Begin a transaction and lock the heads in the order of ids, which prevents deadlocks."""
         session.begin(is_bulk=is_bulk)
         if not table_ids:
             return {}
@@ -343,8 +346,8 @@ class Store:
     def append_one_file(self, one: OneFile, sending: Callable[[], None]) -> Appended | None:
         """Ratify a blind append of one file on the fast path.
 
-        Calls `sending` before anything is written. Returns None if nothing was written: the table
-        changed since its metadata was cached, or its partition is not cached.
+        Calls `sending` before anything is written. Returns None if nothing was written, because the
+        table changed since its metadata was cached, or the file's partition is not cached.
         """
         plan = append.plan_one(one, self._partitions.get(one.table.table_id, {}))
         append_one = self.dialect.append_one
@@ -356,10 +359,10 @@ class Store:
     def append_commits(
         self, session: Session, commits: Sequence[Commit], *, check_duplicates: bool
     ) -> None:
-        """Write all commits and COMMIT: after this returns they are ratified.
+        """Write all commits and COMMIT. When this returns, they are ratified.
 
-        With `check_duplicates`, added files that are already live replace their earlier rows.
-        Without it, a unique index refuses them, if the database has one.
+        With `check_duplicates`, if an added file is already live, the new row replaces the earlier
+        one. Without it, a unique index rejects such a file, if the database has that index.
         """
         known = {c.table.table_id: self._partitions.get(c.table.table_id, {}) for c in commits}
         plans = [
@@ -376,15 +379,17 @@ class Store:
             self._cache_partitions(plan)
 
     def _cache_partitions(self, plan: append.Plan) -> None:
-        # Only after COMMIT: a later commit reuses a partition id that was rolled back.
+        # Cache partition ids only after COMMIT: an id that was rolled back is used again for
+        # another partition.
         table = plan.commit.table
         with self._guard:
             self._partitions.setdefault(table.table_id, {}).update(plan.partitions)
             self._names[table.live_name] = table
 
     def record_intents(self, txn_id: str, table_id: int, paths: Sequence[str]) -> None:
-        """Record files before they are written, so that a vacuum can find uncommitted ones."""
-        # Not durable: if a power failure loses an intent, only a full vacuum finds its file.
+        """Record files before they are written, so that a vacuum can find uncommitted files."""
+        # The write does not wait for the disk. If a power failure loses an intent, only a full
+        # vacuum finds the file.
         if paths and self.dialect.has_combined_writes:
             intents: dict[str, Any] = {"txn_id": txn_id, "table_id": table_id, "now_ms": now_ms()}
             self.query("record_staged_files", **intents, paths=list(paths))
@@ -401,7 +406,7 @@ class Store:
     def complete_intents(self, session: Session, txn_id: str) -> int:
         """Delete the intents of a transaction as part of its commit; return their number.
 
-        If some are missing, a vacuum may have taken them over to delete the files.
+        If some are missing, a vacuum may have taken them over in order to delete the files.
         """
         return session.execute("clear_staged_files", txn_id=txn_id)
 
@@ -411,11 +416,11 @@ class Store:
             session.execute("clear_staged_files", txn_id=txn_id)
 
     def take_intents(self, table_id: int, intents: Collection[Intent]) -> dict[Intent, str]:
-        """Take over intents for a vacuum: their transactions can then no longer commit the files.
+        """Take over intents for a vacuum, so that their transactions cannot commit the files.
 
-        Intents of transactions that are committing now are not taken. Returns for each intent taken
-        the new id it is stored under. If the vacuum fails before it has deleted the files, the next
-        vacuum finds the intents under these ids.
+        Intents of transactions that are being committed are skipped. Returns a new id for each
+        intent that was taken over; the intent is stored under this id. If the vacuum fails before
+        it has deleted the files, the next vacuum finds the intents under these ids.
         """
         if not intents:
             return {}
@@ -429,7 +434,7 @@ class Store:
         return taken
 
     def delete_taken_intents(self, table_id: int, taken: Mapping[Intent, str]) -> None:
-        """Delete intents that a vacuum took, after it has deleted their files."""
+        """Delete intents that a vacuum took over, after it has deleted their files."""
         if not taken:
             return
         with self.change() as (session, _):
@@ -438,7 +443,7 @@ class Store:
 
 
 class _Translated:
-    """A context manager that raises driver errors as our errors."""
+    """A context manager that converts driver errors to our error classes."""
 
     __slots__ = ("_store",)
 
@@ -475,7 +480,7 @@ def _help_with_path(uri: DeltaSqlUri, path: Path | None) -> str:
 
 
 def _file_id(path: Path | None) -> tuple[int, ...] | None:
-    """Return device and inode of the database file, () on a server; None if it is missing."""
+    """Return device and inode of the database file; () on a server; None if it is missing."""
     try:
         found = None if path is None else path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,1 +1,1 @@
-"""The authority of a table, SQL or its log: follow, cutover, rollback, foreign commits."""
+"""Who manages a table, the database or its log: follow, cutover, rollback, foreign commits."""

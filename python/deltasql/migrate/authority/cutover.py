@@ -1,11 +1,13 @@
-"""Cutover: move the authority of a table from its log to SQL.
+"""Cutover: move the authority of a table from its log to the database.
 
 Before a cutover the log decides which commits exist, so the cutover itself is a commit in the log.
-It enables in-commit timestamps, which block most other writers. The file is written with
-put-if-absent while the table's head in SQL is locked, and SQL ratifies the same commit in the
-transaction that makes SQL the authority. If another writer commits first, its commit is appended
-to SQL and the cutover is tried again. The next run finds the commit of a run that crashed by its
-transaction id, and finishes the cutover.
+This commit enables in-commit timestamps, which block most other writers. Its file is written with
+put-if-absent while the table's head is locked in the database. In the same transaction, the
+database ratifies the commit and becomes the authority.
+
+If another writer commits first, that commit is appended to the database, and the cutover is tried
+again. If a run crashes, the next run finds its commit by the transaction id and finishes the
+cutover.
 """
 
 from __future__ import annotations
@@ -85,13 +87,16 @@ def cutover(
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> CutoverReport:
-    """Make SQL the authority of a table; `publish` writes the versions its log lacks, or raises."""
+    """Make the database the authority of a table.
+
+    `publish` writes the versions that the table's log lacks, or raises an error.
+    """
     work = _Cutover(store, table, publish, settings, on_progress)
     return work.preview(verify=verify) if dry_run else work.run(verify=verify)
 
 
 class _Conflict(Exception):
-    """Another writer committed before the cutover did."""
+    """Raised if another writer committed before the cutover did."""
 
 
 class _Cutover:
@@ -112,7 +117,7 @@ class _Cutover:
         self._report = CutoverReport(table=name, location=self._storage.location)
 
     def preview(self, *, verify: bool) -> CutoverReport:
-        """Report what a cutover would do."""
+        """Report what a cutover would do, without changing anything."""
         report, (head, state) = self._report, self._head()
         report.state = "would cut over"
         self._refuse_other_owner(state)
@@ -136,7 +141,8 @@ class _Cutover:
                 head, state = self._head()
                 self._refuse_other_owner(state)
                 if verify and report.verification is None:
-                    # Only once: verifying a large table takes longer than writers need to commit.
+                    # Verify only once. Verifying a large table takes so long that other writers
+                    # commit in the meantime, so repeating it might never end.
                     self._refuse_mismatch()
                 flush_log(self._storage)
                 self._take_over(head, state)
@@ -148,16 +154,16 @@ class _Cutover:
                 report.warnings.append(unblocked_writers_warning(self._store, self._table))
             return report
 
-    # Step 1: SQL and the log have the same commits
+    # Step 1: bring the database and the log to the same commits
 
     def _catch_up(self) -> None:
-        """Append new commits of the log to SQL, and publish unpublished commits of SQL."""
+        """Append new commits of the log to the database, and publish unpublished commits."""
         store, table = self._store, self._current()
         if table.is_following:
             found = refresh(store, table, settings=self._settings, on_progress=self._report_import)
             self._report.caught_up += found.commits
             self._report.notes += found.notes
-            self._current()  # the refresh may have replaced the table
+            self._current()  # the refresh may have loaded the table again, with a new id
             return
         self._clear_unfinished()
         options = ImportOptions(verify=False)
@@ -168,7 +174,8 @@ class _Cutover:
         try:
             self._publish()
         except MirrorDivergedError as error:
-            # Another writer committed first. If that cannot be resolved, the next attempt raises.
+            # Another writer committed first. If this cannot be resolved, the next attempt raises
+            # the error.
             raise _Conflict from error
 
     def _report_import(self, progress: ImportProgress) -> None:
@@ -187,9 +194,9 @@ class _Cutover:
         return found
 
     def _clear_unfinished(self) -> None:
-        """Remove the commit of a crashed cutover from the log, if SQL has committed since.
+        """Remove a crashed cutover's commit from the log if the database has committed since.
 
-        The commit changes no data, and no other commit follows it.
+        This is safe, because that commit changes no data and is the last one in the log.
         """
         token = self._table.properties.get(CUTOVER)
         if token is None:
@@ -216,7 +223,7 @@ class _Cutover:
         return head, state
 
     def _refuse_other_owner(self, state: TableState) -> None:
-        """Refuse a log that another catalog owns."""
+        """Raise if another catalog owns the log."""
         if not (self._table.is_following and state.in_commit_timestamps):
             return
         owner = find_owner(self._storage, list_log(self._storage))
@@ -243,7 +250,7 @@ class _Cutover:
                 differences=tuple(str(each) for each in wrong),
             )
 
-    # Step 2: SQL becomes the authority
+    # Step 2: the database becomes the authority
 
     def _take_over(self, head: Head, state: TableState) -> None:
         store, table_id = self._store, self._table.table_id
@@ -278,7 +285,7 @@ class _Cutover:
         self._report.version = commit.version
 
     def _finish_at(self, head: Head, state: TableState) -> None:
-        """Take over a table whose log has in-commit timestamps already."""
+        """Finish the cutover of a table whose log already has in-commit timestamps."""
         table = self._table
         with self._store.change([table.table_id], is_bulk=True) as (session, heads):
             if heads[table.table_id].version != head.version:
@@ -304,7 +311,8 @@ class _Cutover:
             timestamp=at_ms,
             in_commit_timestamp=at_ms,
             operation="SET TBLPROPERTIES",
-            # A string: delta-spark cannot show the history of a log with any other type.
+            # This must be a string, because delta-spark cannot show the history of a log with
+            # another type.
             operation_parameters={"properties": json.dumps(wanted)},
             engine_info=ENGINE_INFO,
             is_blind_append=False,
@@ -325,7 +333,7 @@ class _Cutover:
         )
 
     def _claim(self) -> str:
-        """Return the id of the commit; it is stored before the commit, so that a retry finds it."""
+        """Return the id for the commit, which is stored first so that a retry finds the commit."""
         with self._store.change([self._table.table_id]) as (session, _):
             properties = properties_of(session, self._table)
             token = properties.setdefault(CUTOVER, str(uuid.uuid4()))

@@ -1,8 +1,8 @@
-"""Follow a log: keep a read-only index in SQL of a table that other writers commit to.
+"""Follow a log: keep a read-only index of a table that other writers commit to.
 
-The log stays the authority and is never written. A refresh appends its new commits with their own
-versions. If the log was replaced, or cleaned up before a refresh, the whole table is loaded again
-and replaces the old one.
+The log stays the authority, and nothing is written to it. A refresh appends the new commits of the
+log to the database, with the same versions. If the log was replaced, or old commits were cleaned up
+before a refresh, the whole table is loaded again and replaces the old one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FOLLOWING = {TableRow.FOLLOWING: "true"}
 
 @dataclass(slots=True)
 class FollowReport(Report):
-    """The result of a refresh; `commits` and `files` count what it added."""
+    """The result of a refresh; `commits` and `files` count what the refresh added."""
 
     source: str
     table: str
@@ -86,7 +86,7 @@ def follow(
     settings: StorageSettings,
     on_progress: OnImportProgress | None = None,
 ) -> FollowReport:
-    """Follow the log at a location: create a table for it, or refresh the one that exists."""
+    """Follow the log at a location: create a table for it, or refresh the existing table."""
     storage = open_storage(absolute_location(source), settings)
     known = table_at(store, storage.location) if store.exists() else None
     if known is not None:
@@ -112,7 +112,7 @@ def refresh(
     settings: StorageSettings,
     on_progress: OnImportProgress | None = None,
 ) -> FollowReport:
-    """Append the new commits of the log of a followed table."""
+    """Append the new commits of its log to a followed table."""
     storage = open_storage(table.location, settings)
     attempt = 0
     while True:
@@ -126,7 +126,7 @@ def refresh(
 
 
 def table_at(store: Store, location: str) -> TableRow | None:
-    """Return the table at a location that is not dropped, however the location is written."""
+    """Return the live table at a location, however the location is written; None without one."""
     found = tables_at(store.query, location)
     return next((table for table in found if table.dropped_at_ms is None), None)
 
@@ -152,7 +152,7 @@ class _Refresh:
         head = store.head(table.table_id)
         if head is None:
             raise TxnLogTableNotFoundError(f"table {self._name} no longer exists", table=self._name)
-        # List only the end of the log: the listing of a long log is slow.
+        # List only the end of the log, because listing a long log is slow.
         after = commit_file(head.version).removesuffix(".json")
         listing = sort_files(
             self._storage.location, self._storage.list(LOG_FOLDER, start_after=after)
@@ -210,7 +210,7 @@ class _Refresh:
         report_progress()
 
     def _reload_reason(self, listing: LogListing, head: Head) -> str | None:
-        """Return why the log does not continue the versions in SQL; None if it does."""
+        """Return why the log does not continue the versions in the database; None if it does."""
         version, commits = head.version, listing.commits
         if version in commits:
             data = self._storage.read(commits[version].name)
@@ -221,7 +221,7 @@ class _Refresh:
             last = list_log(self._storage).last_version
             if last < version:
                 return f"the log ends at version {last}; it had version {version} before"
-            return None  # written after the first listing
+            return None  # the commit was written after the first listing
         if newest > version and version + 1 not in commits:
             listed = list_log(self._storage)
             if listed.first_version > version + 1 or version + 1 not in listed.commits:
@@ -249,7 +249,7 @@ def _load(
     settings: StorageSettings,
     on_progress: OnImportProgress | None,
 ) -> FollowReport:
-    """Load a whole log; missing data files are a warning, since another writer owns them."""
+    """Load a whole log. Missing data files are only a warning, because another writer owns them."""
     try:
         found = import_table(
             store, storage.location, options, settings=settings, on_progress=on_progress
@@ -283,7 +283,7 @@ def _report(found: ImportReport) -> FollowReport:
 def _refuse_other(
     table: TableRow, storage: Storage, name: str | None, namespace: str | None
 ) -> None:
-    """Refuse a table whose authority is SQL, and one that is followed under another name."""
+    """Raise if the database manages the table, or if it is followed under another name."""
     known = join_table_name(table.namespace, table.name)
     if not table.is_following:
         raise TableExistsError(

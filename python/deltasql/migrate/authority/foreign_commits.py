@@ -1,9 +1,12 @@
 """Adopt or reject foreign commits: commits that other writers put into a published log.
 
-A foreign commit after SQL's head is imported with its own version, and its file stays. If SQL has
-committed the same version, the foreign commit is committed again after SQL's head, if the conflict
-rules allow it, and SQL's commits replace it in the log. Files of the log are moved to `_aside`,
-never deleted. Both operations can be repeated after a crash.
+If the version of a foreign commit is after the latest version in the database, adopting imports the
+commit with its own version, and its file stays. If the database has a commit with the same version,
+adopting commits the foreign changes again as a new version, if the conflict rules allow it. Then
+the commits of the database replace the foreign ones in the log.
+
+Files of the log are moved to `_aside`, never deleted. Both operations can be repeated after a
+crash.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ForeignReport(Report):
-    """The result: adopted versions of the log with their versions in SQL, and rejected ones."""
+    """The result: adopted versions with their versions in the database, and rejected versions."""
 
     table: str
     location: str
@@ -67,7 +70,7 @@ class ForeignReport(Report):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
         values = Report.to_dict(self)
-        # `aside` is the name of earlier releases, deprecated.
+        # `aside` is the deprecated name that earlier releases used.
         return values | {"aside": values["backups"]}
 
     def summary(self) -> str:
@@ -86,10 +89,12 @@ class ForeignReport(Report):
 
 
 def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage) -> ForeignReport:
-    """Commit the foreign commits of a table's log to SQL.
+    """Commit the foreign commits of a table's log to the database.
 
-    An error changes nothing, with one exception: if the commits are placed after those of SQL and
-    another SQL commit conflicts in between, the earlier ones stay; the next call continues there.
+    If an error is raised, usually nothing has changed. There is one exception: the foreign commits
+    are committed again one by one after the latest version, and a concurrent commit conflicts with
+    one of them. In this case the ones before it stay committed, and the next call continues after
+    them.
     """
     report = ForeignReport(table.full_name, storage.location)
     head = _head(store, table)
@@ -117,7 +122,7 @@ def reject(
     last: int | None = None,
     dry_run: bool = False,
 ) -> ForeignReport:
-    """Move the foreign commits out of a table's log, so that SQL can publish its own there.
+    """Move the foreign commits out of a table's log, to make room for those of the database.
 
     With `last`, nothing is done if the log has a later version.
     """
@@ -136,13 +141,13 @@ def reject(
 
 
 def foreign_version(store: Store, table: TableRow, storage: Storage) -> int | None:
-    """Return the first foreign version; only the unpublished end of the log is listed."""
+    """Return the first foreign version; None without one. Only the end of the log is listed."""
     listing = _list_end(storage, _published(store, table))
     return first_foreign(store, table, storage, listing)
 
 
 def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
-    """Raise if the log may refer to data files that SQL does not know."""
+    """Raise if the log may refer to data files that are unknown to the database."""
     published = _published(store, table)
     listing = _list_end(storage, published)
     first = first_foreign(store, table, storage, listing)
@@ -168,7 +173,7 @@ def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
 def first_foreign(
     store: Store, table: TableRow, storage: Storage, listing: LogListing
 ) -> int | None:
-    """Return the first version after the published ones whose file is not SQL's commit."""
+    """Return the first unpublished version whose file is not the database's commit, or None."""
     head, version = _head(store, table), _published(store, table) + 1
     while version <= head.version and _is_sql_commit(store, table, storage, version):
         version += 1
@@ -182,7 +187,7 @@ def _import(
     foreign: Sequence[LogCommit],
     report: ForeignReport,
 ) -> None:
-    """Append foreign commits with their own versions; their files stay."""
+    """Append foreign commits to the database with their own versions; their files stay."""
     validator = ForeignValidator(store, table, head)
     for commit in foreign:
         validator.validate(commit)
@@ -191,7 +196,7 @@ def _import(
 
 
 def _flush(storage: Storage, foreign: Sequence[LogCommit]) -> None:
-    """Flush foreign commits and their data files to disk, which their writer may not have done."""
+    """Flush foreign commits and their data files to disk; their writer may have omitted this."""
     for commit in foreign:
         paths = [each.path for each in files_named(commit.data)]
         relative = [path for path in paths if not path.startswith("/") and "://" not in path]
@@ -206,11 +211,12 @@ def _commit_after_head(
     foreign: Sequence[LogCommit],
     report: ForeignReport,
 ) -> None:
-    """Commit foreign commits again, after the commits of SQL that have their versions."""
+    """Commit foreign commits again as new versions, because their versions are in use."""
     before = foreign[0].version - 1
     with store.session() as session:
         winners = load_winners(session, table.table_id, before, head)
-    # A run that crashed may have committed some of them: they do not conflict with the others.
+    # A run that crashed may have committed some of the foreign commits already. These do not
+    # conflict with the others.
     ids = {commit.version: commit_id(table, commit.version, commit.data) for commit in foreign}
     others = [each for each in winners if each.row.txn_id not in ids.values()]
     metadata = store.metadata(table.table_id, head.metadata_version)
@@ -218,7 +224,8 @@ def _commit_after_head(
     for commit in foreign:
         staged = _staged(table, commit, before)
         check_conflicts(staged, others, staged.isolation(level))
-    # The committer checks the commits that SQL gets after this version.
+    # The conflict rules were checked up to this version. The committer checks the versions after
+    # it.
     checked = head.version
     for commit in foreign:
         txn_id = ids[commit.version]
@@ -251,7 +258,7 @@ def _is_blind(staged: Staged, info: CommitInfo) -> bool:
 def _move_to_backup(
     storage: Storage, first: int, report: ForeignReport, *, last: int | None = None
 ) -> list[int]:
-    """Move the files of the log from a version on, up to `last`, to the folder `_aside`."""
+    """Move the files of the log to the folder `_aside`, from version `first` up to `last`."""
     listing = find_log(storage)
     if listing is None:
         return []
@@ -280,7 +287,7 @@ def _resume_publishing(
 
 
 def _is_sql_commit(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
-    """Return whether the file of a version has the content of SQL's commit."""
+    """Return whether the commit file of a version has the content that the database has."""
     try:
         return has_same_content(store, table, version, storage.read(commit_file(version)))
     except (FileNotFoundError, LogParseError):

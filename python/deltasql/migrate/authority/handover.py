@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 CUTOVER = "deltasql.cutover"
-"""The table property with the transaction id of an unfinished cutover's commit."""
-_RECENT = 100  # versions whose writers are named in a warning
+"""The table property with the transaction id of the commit of an unfinished cutover."""
+_RECENT = 100  # a warning names the writers of this many latest versions
 # Writers that in-commit timestamps do not block.
 _NOT_BLOCKED = re.compile(r"Apache-Spark/|delta-rs[:.](py-)?0\.")
 ENABLED = "delta.enableInCommitTimestamps"
@@ -42,8 +42,9 @@ def set_properties(session: Session, table: TableRow, properties: dict[str, str]
 def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow | None:
     """Return the commit that enabled in-commit timestamps.
 
-    That is the version in the metadata, or the first version without one. If it is older than the
-    versions in SQL, the latest commit is returned, which shows the writer of the log as well.
+    The metadata has the version of this commit; without it, the first version is used. If that
+    version is older than the versions in the database, return the latest commit, which also shows
+    the writer of the log.
     """
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     since = int(metadata.configuration.get(ENABLED_SINCE, low))
@@ -52,10 +53,10 @@ def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow 
 
 
 def unblocked_writers_warning(store: Store, table: TableRow) -> str:
-    """Return a warning about writers that can still bypass the catalog, with recent ones.
+    """Return a warning about writers that can still bypass the catalog, with recent examples.
 
     delta-spark supports in-commit timestamps, and deltalake before 1.0 does not check the features
-    of a table before it writes.
+    of a table before it writes, so neither of them is blocked.
     """
     table_id = table.table_id
     low, last = store.query("version_bounds", table_id=table_id)[0]
@@ -73,7 +74,7 @@ def unblocked_writers_warning(store: Store, table: TableRow) -> str:
 def is_published(
     store: Store, session: Session, table: TableRow, storage: Storage, version: int
 ) -> bool:
-    """Return whether the log has a version of SQL, by the published version or the file itself."""
+    """Return whether the log has a version, by the published version or by the file itself."""
     targets = [
         PublishTarget.from_row(row) for row in session.query("targets_of", table_id=table.table_id)
     ]
@@ -89,7 +90,7 @@ def is_published(
 
 
 def try_commit(storage: Storage, version: int, data: bytes) -> bool:
-    """Write a commit to the log; return False if another commit has its version."""
+    """Write a commit to the log; return False if the log has another commit with that version."""
     name = commit_file(version)
-    # If the response of an object store was lost, the existing file may be this one.
+    # If the response of an object store was lost, the existing file may be the one written here.
     return storage.put_if_absent(name, data) or storage.read(name) == data

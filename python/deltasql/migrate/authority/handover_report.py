@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class HandoverReport(Report, ABC):
-    """The common fields: the table, its version, and the comparison of SQL with the log."""
+    """Common fields: the table, its version, and the comparison of the database with the log."""
 
     table: str
     location: str
@@ -29,7 +29,7 @@ class HandoverReport(Report, ABC):
     @property
     @abstractmethod
     def ok(self) -> bool:
-        """Whether SQL and the log agree."""
+        """Whether the database and the log agree."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
@@ -50,10 +50,10 @@ class HandoverReport(Report, ABC):
 
 @dataclass(slots=True, kw_only=True)
 class CutoverReport(HandoverReport):
-    """The result of a cutover, which makes SQL the authority of a table.
+    """The result of a cutover, which makes the database the authority of a table.
 
-    `version` is the commit that blocks writes that bypass the catalog; `caught_up` is the number
-    of commits that were new in the log.
+    `version` is the commit that blocks writers that bypass the catalog. `caught_up` is the number
+    of commits of the log that the database lacked.
     """
 
     state: Literal["cut over", "was cut over", "would cut over"] = "cut over"
@@ -62,7 +62,7 @@ class CutoverReport(HandoverReport):
 
     @property
     def ok(self) -> bool:
-        """Whether SQL and the log agree."""
+        """Whether the database and the log agree."""
         return self.verification is None or not differences_from_log(self.verification)
 
     def _lines(self) -> list[str]:
@@ -77,8 +77,9 @@ class CutoverReport(HandoverReport):
 class RollbackReport(HandoverReport):
     """The result of a rollback, which makes the log the authority of a table.
 
-    `version` is the latest version of the log; `published` is the number of versions that the log
-    lacked; `timestamps_dropped` is whether the latest commit allows writers without SQL again.
+    `version` is the latest version of the log. `published` is the number of versions that the log
+    lacked. `timestamps_dropped` is whether the latest commit dropped in-commit timestamps, so that
+    other writers can commit again.
     """
 
     state: Literal["rolled back", "was rolled back", "would roll back"] = "rolled back"
@@ -87,7 +88,7 @@ class RollbackReport(HandoverReport):
 
     @property
     def ok(self) -> bool:
-        """Whether the log has everything that SQL has."""
+        """Whether the log has everything that the database has."""
         return self.verification is None or not differences_for_readers(self.verification)
 
     def _lines(self) -> list[str]:
@@ -104,10 +105,10 @@ class RollbackReport(HandoverReport):
 
 
 def differences_from_log(found: VerifyReport) -> list[Difference]:
-    """Return the differences between SQL and the commits of the log.
+    """Return the differences between the database and the commits of the log.
 
-    Commits of other writers after SQL's head do not count, nor does a checkpoint that contradicts
-    its log.
+    Commits of other writers after the latest version in the database are ignored. A checkpoint that
+    contradicts its log is ignored too.
     """
     in_sql, _ = split_by_cause(found.differences)
     return [each for each in in_sql if each.kind != "foreign-version"]
@@ -116,8 +117,9 @@ def differences_from_log(found: VerifyReport) -> list[Difference]:
 def differences_for_readers(found: VerifyReport) -> list[Difference]:
     """Return the differences that a reader of the log would see after a rollback.
 
-    Readers start from checkpoints, so differences in checkpoints count too. Commits of other
-    writers after SQL's head do not count, nor does a table that stock deltalake cannot read at all.
+    Readers start from checkpoints, so differences in checkpoints are included. Commits of other
+    writers after the latest version in the database are ignored, and so are tables that deltalake
+    cannot read at all.
     """
 
     def is_ignored(each: Difference) -> bool:

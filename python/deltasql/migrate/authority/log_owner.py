@@ -1,9 +1,12 @@
 """Find the catalog that owns a log, so that two catalogs never write the same table.
 
-A catalog owns a log that has in-commit timestamps and a commit of deltasql since they were
-enabled. A rollback disables them, or writes a file that ends the ownership. An export writes a
-file which says that the log is a copy; no catalog owns a copy before its first new commit. An
-import with `force` writes a file with the new owner, since no commit shows it.
+A catalog owns a log that has in-commit timestamps and, since these were enabled, a commit of
+deltasql. Three operations change this:
+
+- A rollback disables the timestamps, or writes a file which says that the ownership ended.
+- An export writes a file which says that the log is a copy. No catalog owns a copy before its first
+  new commit.
+- An import with `force` writes a file with the new owner, because no commit shows the change.
 """
 
 from __future__ import annotations
@@ -39,29 +42,29 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 COPY_FILE = "_delta_log/_deltasql_export.json"
-"""The file in the log of an export with the last version that was copied."""
+"""The file in an exported log that contains the last version that was copied."""
 
 OWNER_FILE = "_delta_log/_deltasql_authority.json"
-"""The file that records a takeover with `force`, or that a rollback ended the ownership."""
+"""The file that records a takeover with `force`, or the end of ownership by a rollback."""
 
 TAKEN = "deltasql.taken"
-"""The table property with the token in the owner file of a log taken over with `force`."""
-_RECENT = 5  # commits to search for one of deltasql: the latest may be of another writer
+"""The table property with the token of the owner file, after a takeover with `force`."""
+_RECENT = 5  # how many latest commits to search for one that deltasql wrote
 
 
 @dataclass(frozen=True, slots=True)
 class LogOwner:
-    """The catalog that owns a log, as far as the log shows it."""
+    """The catalog that owns a log, as far as the log shows this."""
 
     since: int  # the version that enabled in-commit timestamps
     version: int  # the latest commit of deltasql since then
     txn_id: str | None
-    released: int = -1  # up to this version commits of deltasql do not show an owner
+    released: int = -1  # commits of deltasql up to this version do not prove ownership
     taken_by: str | None = None  # the token of the table that took the log over with `force`
 
 
 def refuse_other_owner(run: ImportRun, listing: LogListing, known: Sequence[TableRow]) -> None:
-    """Refuse to import a log that another catalog owns, unless the import is forced."""
+    """Raise if another catalog owns the log, unless the import is forced."""
     options, live = run.options, next((each for each in known if each.dropped_at_ms is None), None)
     is_read_only = live.is_following if live else TableRow.FOLLOWING in options.properties
     if is_read_only:
@@ -80,7 +83,8 @@ def refuse_other_owner(run: ImportRun, listing: LogListing, known: Sequence[Tabl
 def record_taken_over(run: ImportRun, listing: LogListing) -> None:
     """Record in the log that this catalog owns it now, after an import with `force`.
 
-    The previous owner reads it there; new commits alone would look like its own.
+    The previous owner finds the change in this file. It could not see it from new commits, because
+    they would look like its own.
     """
     if not run.takes_ownership or run.options.dry_run:
         return
@@ -96,7 +100,7 @@ def record_taken_over(run: ImportRun, listing: LogListing) -> None:
 
 
 def record_released(store: Store, storage: Storage, listing: LogListing, table: TableRow) -> None:
-    """Record in the log that no catalog owns it, if it keeps in-commit timestamps."""
+    """Record in the log that no catalog owns it, if its in-commit timestamps stay enabled."""
     head, owner = store.head(table.table_id), find_owner(storage, listing)
     if head is None or owner is None or owner.version > head.version:
         return
@@ -127,18 +131,18 @@ def other_owner(
 def find_owner(storage: Storage, listing: LogListing) -> LogOwner | None:
     """Return the catalog that owns a log; None if no deltasql catalog does.
 
-    The latest commit of deltasql among the last few shows it, else the commit that enabled
-    in-commit timestamps.
+    The owner is found by the latest commit of deltasql among the last few commits, or else by the
+    commit that enabled in-commit timestamps.
     """
     last = listing.last_version
     recent = [each for each in range(last, last - _RECENT, -1) if each in listing.commits]
     infos = (_info(storage, listing, each) for each in recent)
     if recent and all(each is None or each.in_commit_timestamp is None for each in infos):
-        return None  # most logs: a few files are enough to decide
+        return None  # the usual case: reading a few files is enough
     try:
         metadata = stream_state(storage, last, listing=listing).metadata
     except (TxnLogProtocolError, FileNotFoundError):
-        return None  # loading the log raises the error
+        return None  # loading the log will raise the error
     if not TableProperties(metadata.configuration).in_commit_timestamps:
         return None
     since = int(metadata.configuration.get(ENABLED_SINCE, 0))
@@ -149,7 +153,7 @@ def find_owner(storage: Storage, listing: LogListing) -> LogOwner | None:
     released, taken_by = _last_version(copied), None
     if recorded.get("takenBy") is None:
         released = max(released, _last_version(recorded))
-    elif _last_version(recorded) >= since:  # else a rollback and a new cutover came after it
+    elif _last_version(recorded) >= since:  # otherwise a rollback and a new cutover came later
         taken_by = str(recorded["takenBy"])
     version, info = latest
     if version <= released and taken_by is None:
@@ -160,7 +164,7 @@ def find_owner(storage: Storage, listing: LogListing) -> LogOwner | None:
 def _latest_commit(
     storage: Storage, listing: LogListing, last: int, since: int
 ) -> tuple[int, CommitInfo] | None:
-    """Return the latest commit of deltasql up to a version, among the last few and `since`."""
+    """Return the latest commit of deltasql up to `last`, among the last few and `since`."""
     if last < since:
         return None
     for version in dict.fromkeys([*range(last, max(last - _RECENT, since - 1), -1), since]):
@@ -173,7 +177,7 @@ def _latest_commit(
 def _takeover_commit(
     storage: Storage, listing: LogListing, owner: LogOwner
 ) -> tuple[int, str | None]:
-    """Return the commit for the error: the one that took the log over, if it can be read."""
+    """Return the commit to show in the error: the one that took over the log, if it is readable."""
     first = _latest_commit(storage, listing, owner.since, owner.since)
     return (owner.version, owner.txn_id) if first is None else (first[0], first[1].txn_id)
 
@@ -189,7 +193,7 @@ def _info(storage: Storage, listing: LogListing, version: int) -> CommitInfo | N
 
 
 def _is_owner(run: ImportRun, listing: LogListing, table: TableRow, owner: LogOwner) -> bool:
-    """Return whether a table of this catalog is the one that owns a log."""
+    """Return whether a table of this catalog is the owner of a log."""
     if table.is_following or table.is_loading:
         return False
     if owner.txn_id is not None and owner.txn_id == table.properties.get(CUTOVER):
@@ -201,7 +205,7 @@ def _is_owner(run: ImportRun, listing: LogListing, table: TableRow, owner: LogOw
         return False
     version, txn_id = owner.version, owner.txn_id
     if version > head.version:
-        # A catalog restored from a backup lacks its latest commits but has the earlier ones.
+        # A catalog that was restored from a backup lacks its latest commits but has earlier ones.
         common = _latest_commit(run.storage, listing, head.version, owner.since)
         if table.dropped_at_ms is not None or common is None or common[0] <= owner.released:
             return False

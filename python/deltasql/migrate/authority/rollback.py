@@ -1,10 +1,13 @@
-"""Rollback: move the authority of a table from SQL back to its log.
+"""Rollback: move the authority of a table from the database back to its log.
 
-First all versions of SQL are published, and the log is compared with SQL. Then the table is removed
-from the catalog while its head is locked, so no more commits go through SQL. Last, a commit in the
-log drops the in-commit timestamps that SQL enabled, so other writers can commit. Timestamps that
-another writer enabled stay, and a file in the log records that no catalog owns it. Each step checks
-whether it was done before, so a run that crashed can be repeated.
+1. All versions are published, and the log is compared with the database.
+2. The table is removed from the catalog while its head is locked, so that no more commits go
+   through the database.
+3. A commit in the log drops the in-commit timestamps that deltasql enabled, so that other writers
+   can commit. Timestamps that another writer enabled stay. In that case a file in the log records
+   that no catalog owns it.
+
+Each step checks whether it was already done, so a run that crashed can be repeated.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ if TYPE_CHECKING:
 FEATURE = "inCommitTimestamp"
 _ATTEMPTS = 20
 _PAUSE_S = 0.05
-_BATCH = 100  # versions that are published between two progress reports
+_BATCH = 100  # the number of versions published between two progress reports
 
 
 def rollback(
@@ -86,7 +89,10 @@ def rollback(
 
 
 def table_to_roll_back(store: Store, namespace: str, name: str) -> TableRow:
-    """Return the table of a name, or the last dropped one if no other has its location."""
+    """Return the table with a name, or else the last dropped table with this name.
+
+    Raises an error if another table has the location of the dropped table.
+    """
     found = store.find_table(namespace, name, fresh=True)
     if found is not None:
         return found
@@ -114,7 +120,7 @@ def table_to_roll_back(store: Store, namespace: str, name: str) -> TableRow:
 
 
 def refuse_undrop(store: Store, table: TableRow, settings: StorageSettings) -> None:
-    """Refuse to undrop a table whose location or log another table or writer uses now."""
+    """Raise if a dropped table cannot be restored: its location or its log is used otherwise."""
     other = table_at(store, table.location)
     if other is not None:
         raise TableExistsError(
@@ -126,7 +132,8 @@ def refuse_undrop(store: Store, table: TableRow, settings: StorageSettings) -> N
         return
     head = store.head(table.table_id)
     first = foreign_version(store, table, open_storage(table.location, settings))
-    # If SQL has versions that the log lacks, undrop is needed to publish or adopt commits.
+    # If the foreign version is not after the latest version in the database, restoring is allowed,
+    # because it is needed to adopt or reject the foreign commits.
     if first is not None and head is not None and first > head.version:
         raise MirrorDivergedError(
             f"{table.full_name} cannot be restored: its log continues with version {first}, which "
@@ -157,7 +164,7 @@ class _Rollback:
         self._meter = Meter(name, on_progress)
 
     def preview(self, *, verify: bool) -> RollbackReport:
-        """Report what a rollback would do."""
+        """Report what a rollback would do, without changing anything."""
         report, table = self._report, self._table
         own = named(targets_of(self._store, table), OWN)
         report.state = "would roll back"
@@ -178,7 +185,7 @@ class _Rollback:
         if self._table.dropped_at_ms is None:
             self._remove(verify=verify)
         elif not self._table.is_following:
-            report.state = "was rolled back"  # changed below if a step is left to do
+            report.state = "was rolled back"  # changed below if a step was not done yet
             self._publish()
             if verify:
                 self._refuse_incomplete()
@@ -202,7 +209,7 @@ class _Rollback:
             target = named(targets_of(self._store, self._table), OWN)
 
     def _verify(self) -> VerifyReport:
-        """Compare SQL with the log up to SQL's head."""
+        """Compare the database with the log, up to the latest version in the database."""
         head, listing = self._head(), list_log(self._storage)
         log = listing.up_to(min(head.version, listing.last_version))
         return verify_by_size(
@@ -247,7 +254,7 @@ class _Rollback:
                 )
             time.sleep(_PAUSE_S)
         self._store.forget_table(table)
-        self._flush(flushed)  # the publisher may have written a checkpoint since
+        self._flush(flushed)  # the publisher may have written a checkpoint in the meantime
         reached("left")
         head, last = self._head(), list_log(self._storage).last_version
         if last > head.version and not table.is_following:
@@ -261,7 +268,7 @@ class _Rollback:
         self._table = self._store.find_table(known.namespace, known.name, fresh=True) or known
 
     def _flush(self, first: int = 0) -> None:
-        """Flush the log from a version on: after a power loss SQL will not write it again."""
+        """Flush the log from a version on: it cannot be written again once the table is removed."""
         after = commit_file(first - 1) if first else None
         names = [each.name for each in self._storage.list(LOG_FOLDER, start_after=after)]
         self._storage.flush(self._meter.over("flushing", "files", names, len(names)))
@@ -311,7 +318,7 @@ class _Rollback:
         )
 
     def _timestamps_to_drop(self, listing: LogListing) -> tuple[Metadata, Protocol] | None:
-        """Return metadata and protocol of the log, if SQL enabled its in-commit timestamps."""
+        """Return metadata and protocol of the log if deltasql enabled its in-commit timestamps."""
         head = self._head()
         metadata = self._store.metadata(self._table.table_id, head.metadata_version)
         protocol = self._store.protocol(self._table.table_id, head.protocol_version)
@@ -333,7 +340,7 @@ class _Rollback:
         if row is None:
             return False
         if self._table.is_following:
-            # Only a crashed cutover of this catalog counts, not one of another catalog.
+            # Only a crashed cutover by this catalog counts, not one by another catalog.
             return row.txn_id == self._table.properties.get(CUTOVER)
         return ENGINE_INFO in (row.info.engine_info or "")
 

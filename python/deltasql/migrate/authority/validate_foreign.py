@@ -1,4 +1,4 @@
-"""Validate foreign commits: they must apply to the state of the table in SQL."""
+"""Validate foreign commits: they must be applicable to the state of the table in the database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HELP = "Nothing was imported. Reject the commit, or restore the table to the st
 
 
 class ForeignValidator:
-    """Validates the commits after SQL's head in order, each on the state that the last left."""
+    """Validates foreign commits in order, each against the state after the previous one."""
 
     def __init__(self, store: Store, table: TableRow, head: Head) -> None:
         self._store, self._table = store, table
@@ -37,7 +37,7 @@ class ForeignValidator:
 
     @property
     def is_managed_by_sql(self) -> bool:
-        """Whether SQL can write to the table and in-commit timestamps block other writers."""
+        """Whether deltasql can write to the table and in-commit timestamps block other writers."""
         metadata, protocol = self._state.metadata, self._state.protocol
         try:
             schema = StructType.from_json(metadata.schema_string)
@@ -47,7 +47,7 @@ class ForeignValidator:
         return self._state.in_commit_timestamps
 
     def validate(self, commit: LogCommit) -> None:
-        """Raise if SQL itself would not have accepted a commit."""
+        """Raise if deltasql itself would have rejected the commit."""
         info = commit.actions.commit_info or CommitInfo()
         staged = Staged(self._table, info=info)
         staged.extend(each for each in commit.actions.actions() if not isinstance(each, CommitInfo))

@@ -1,1 +1,1 @@
-"""Export versions of a table as a Delta table of its own."""
+"""Export versions of a table as a separate Delta table."""

@@ -28,7 +28,7 @@ _BATCH = 256
 
 
 class Copy(NamedTuple):
-    """A file to copy: its path in the log, its new name, its size, and the data file it is for."""
+    """A file to copy: its path in the log, its new name, its size and its data file's path."""
 
     path: str
     name: str
@@ -38,13 +38,13 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True)
 class DataCopier:
-    """Copies the files of a log to their names in the exported table."""
+    """Copies the files of a log to their new names in the exported table."""
 
     relocation: CopiedData
     target: Storage
     settings: StorageSettings
     skips_present: bool = False
-    """Whether to skip files that an interrupted run has copied."""
+    """Whether to skip files that an interrupted run has already copied."""
     on_batch: Callable[[], None] = lambda: None
     files: int = 0
     bytes: int = 0
@@ -132,5 +132,5 @@ class DataCopier:
         return True
 
     def _is_whole(self, source: Storage, name: str, to: str) -> bool:
-        """Return whether a file was copied completely; release 0.1.0 could leave a part of it."""
+        """Return whether a file was copied completely; release 0.1.0 could leave a partial copy."""
         return self.target.exists(to) and self.target.size(to) == source.size(name)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 UNFINISHED_FILE = "_deltasql_export.json"
-"""The file at the destination that describes an unfinished export, to continue it."""
+"""The file at the destination that describes an unfinished export, so that it can continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportSpan:
-    """An export: the versions first..last, with or without their data files."""
+    """What to export: the versions first..last of a table, with or without their data files."""
 
     table_uuid: str
     location: str
@@ -44,7 +44,7 @@ class ExportSpan:
 
     @classmethod
     def from_json(cls, data: bytes) -> ExportSpan | None:
-        """Parse the file that describes an export; None if it is something else."""
+        """Parse the file that describes an export; return None if the file has other content."""
         try:
             body = load_json(data)
             return cls(
@@ -66,7 +66,10 @@ def choose_span(
     *,
     with_data: bool,
 ) -> ExportSpan:
-    """Return the versions to export, by default all versions in SQL; raise if one is missing."""
+    """Return the versions to export, by default all versions in the database.
+
+    Raises VersionNotFoundError if a requested version does not exist.
+    """
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     last = high if version is None else version
     first = low if from_version is None else from_version
@@ -92,7 +95,7 @@ def choose_span(
 def continues(
     unfinished: ExportSpan, wanted: ExportSpan, version: int | None, from_version: int | None
 ) -> bool:
-    """Return whether the requested export is the one that was interrupted."""
+    """Return whether the requested export is the same as the interrupted one."""
     same = replace(
         wanted,
         last=unfinished.last if version is None else wanted.last,
@@ -102,7 +105,10 @@ def continues(
 
 
 def find_unfinished(target: Storage) -> ExportSpan | None:
-    """Return the export that was interrupted here; None if the destination is empty, else raise."""
+    """Return the export that was interrupted at the destination; None if it is empty.
+
+    Raises an error if the destination contains anything else.
+    """
     try:
         unfinished = ExportSpan.from_json(target.read(UNFINISHED_FILE))
     except FileNotFoundError:
@@ -121,7 +127,7 @@ def find_unfinished(target: Storage) -> ExportSpan | None:
 
 
 def refuse_location_in_use(store: Store, table: TableRow, target: Storage) -> None:
-    """Refuse a destination in, at or around the location of a table of the catalog."""
+    """Raise if the destination is in, at or above the location of a table of the catalog."""
     if location_key(target.location).startswith(location_key(table.location)):
         raise TxnLogStorageError(
             f"{target.location} belongs to {table.full_name} itself",

@@ -1,8 +1,9 @@
-"""Export a range of versions as a Delta table of its own, with or without its data files.
+"""Export a range of versions as a separate Delta table, with or without its data files.
 
-The file that makes the destination a readable table is written last: the commit of version 0, or
-the checkpoint of a later first version. An interrupted export leaves files but no table. A file at
-the destination describes the export, so that the next run can continue it.
+Readers can open the destination as a table once it has the commit of version 0, or the checkpoint
+of a later first version. This file is written last. So an interrupted export leaves files, but no
+readable table. A file at the destination describes the export, so that the next run can continue
+it.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def export_table(
 ) -> ExportReport:
     """Write the versions from_version..version of a table as a Delta table to an empty location.
 
-    The default is all versions in SQL. Without its data, the copy refers to the table's data files
-    by URL; with its data, the copy does not depend on the table.
+    The default is all versions in the database. Without its data, the exported table refers to the
+    data files of the table by URL. With its data, it does not depend on the table.
     """
     chosen = settings or StorageSettings()
     target = open_storage(directory, chosen)
@@ -141,7 +142,8 @@ class _Export:
             self._target.flush_folder(LOG_FOLDER)
         self._write_first()
         for checksum in self._checksums:
-            # Not before the first version: some readers open a table by its checksum files.
+            # Write this after the first version, because some readers open a table if it has
+            # checksum files.
             self._target.put(
                 checksum_file(checksum.version), checksum.to_json(), flush_folder=False
             )
@@ -158,7 +160,7 @@ class _Export:
     # The log
 
     def _write_commits(self, copier: DataCopier | None) -> None:
-        """Write all commits but the first, each after the data files that it adds."""
+        """Write all commits except the first, each after the data files that it adds."""
         for row, actions in self._commits(self._span.first + 1):
             if copier is not None:
                 copier.copy_named(actions)
@@ -166,7 +168,7 @@ class _Export:
             self.report.commits += 1
             self._report_progress(copier)
         if copier is not None:
-            # The change data of the first version, if its commit still exists.
+            # Copy the change data files of the first version, if its commit still exists.
             copier.copy_named(self._first[1])
 
     def _write_first(self) -> None:
@@ -187,7 +189,7 @@ class _Export:
 
     @cached_property
     def _first(self) -> tuple[VersionRow, list[Action]]:
-        """The first commit; for a version loaded from a checkpoint, what is known of it."""
+        """The first commit; if it was loaded from a checkpoint, what is known about its commit."""
         first = self._span.first
         low = self._store.query("version_bounds", table_id=self._table.table_id)[0][0]
         if first > low or first == 0:
@@ -199,7 +201,7 @@ class _Export:
         return row, self._published(row) or [row.info]
 
     def _published(self, row: VersionRow) -> list[Action] | None:
-        """Return the actions of a version in the table's log, if its commit still exists."""
+        """Return the actions of a version from the table's log; None if its commit is not there."""
         source = open_storage(self._table.location, self._settings)
         name = commit_file(row.version)
         try:
@@ -232,7 +234,8 @@ class _Export:
             self._checksums.append(checksum)
         destination = parse_location(self._target.location)
         if destination.is_local:
-            # The modification time is the timestamp of a commit without an in-commit timestamp.
+            # For a commit without an in-commit timestamp, the modification time of its file is its
+            # timestamp.
             os.utime(f"{destination.path}/{name}", ns=(row.committed_at_ms * 1_000_000,) * 2)
         elif row.info.in_commit_timestamp is None and not self.report.notes:
             self.report.notes.append(

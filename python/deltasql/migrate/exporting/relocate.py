@@ -1,8 +1,8 @@
 """Rewrite the file paths of a log that is exported to another location.
 
-A path in a log is relative to its table. Without its data, the exported log names every file by its
-URL. With its data, every file gets a relative path in the exported table, also a file from another
-location, as in a shallow clone.
+A path in a log is relative to its table. If the data files are not copied, the exported log
+contains their URLs. If they are copied, every file gets a relative path in the exported table, even
+if it is outside the table's location, as in a shallow clone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _VECTORS = uuid.UUID("0b8f4a3e-3f1a-4a5f-9c1d-0d6a8f0f6f52")
 
 
 class Relocation(Protocol):
-    """The paths of files in an exported log."""
+    """Maps the file paths of a log to the paths in the exported log."""
 
     def path(self, path: str) -> str:
         """Return the path of a data file."""
@@ -53,7 +53,7 @@ class Relocation(Protocol):
 
 
 class ReferencedData:
-    """The data files are not copied: the log names them by their URLs.
+    """Paths for an export without data files: the exported log contains their URLs.
 
     >>> ReferencedData("/lake/sales eu").path("day=1%2F2/a b.parquet")
     'file:///lake/sales%20eu/day=1%2F2/a%20b.parquet'
@@ -65,10 +65,10 @@ class ReferencedData:
         self._location, self._root = location, location_url(location)
 
     def path(self, path: str) -> str:
-        """Return the URL of a data file; a path that is a URL stays as it is."""
+        """Return the URL of a data file; a path that is already a URL is not changed."""
         if _URL.match(path):
             return path
-        # Encoded characters stay encoded, so that two paths never become the same.
+        # Encoded characters stay encoded, so that two different paths never get the same URL.
         encoded = path if _PLAIN.fullmatch(path) else quote(path, safe=f"{_KEPT}%")
         return f"file://{encoded}" if path.startswith("/") else f"{self._root}/{encoded}"
 
@@ -84,7 +84,7 @@ class ReferencedData:
 
 @dataclass(frozen=True, slots=True)
 class CopiedData:
-    """The data files are copied: the log names them by relative paths.
+    """Paths for an export with data files: the exported log contains relative paths.
 
     >>> relocation = CopiedData("/lake/sales")
     >>> relocation.path("day=1%2F2/a.parquet"), relocation.path("file:///lake/sales/a%20b.parquet")
@@ -100,7 +100,7 @@ class CopiedData:
         return quote(self.name(path), safe=_KEPT) if is_absolute(path) else path
 
     def vector(self, vector: DeletionVector) -> DeletionVector:
-        """Return a deletion vector with a relative path; only storage type `u` can have one."""
+        """Return a deletion vector with a relative path, which only storage type `u` can have."""
         if vector.storage_type != "p":
             return vector
         named = named_vector(self._identity(vector.path_or_inline_dv))
@@ -115,7 +115,7 @@ class CopiedData:
         except TxnLogStorageError:  # the file is outside the table's location
             folder, _, name = data_address(self.location, path).rpartition("/")
         digest = hashlib.sha256(folder.encode()).hexdigest()[:12]
-        # Some readers read partition values from folder names.
+        # Keep the partition folders, because some readers read partition values from folder names.
         parts = folder.split("/")
         while parts and "=" in parts[-1]:
             name = f"{parts.pop()}/{name}"
@@ -132,12 +132,12 @@ class CopiedData:
         return uuid.uuid5(_VECTORS, data_address(self.location, path))
 
     def source(self, path: str, settings: StorageSettings) -> tuple[Storage, str]:
-        """Return the storage and the name of a file of the log."""
+        """Return the storage and the name of a file, given its path in the log."""
         return storage_of(self.location, path, settings)
 
 
 def relocated(action: Action, relocation: Relocation) -> Action:
-    """Return an action with the paths of the exported log; the same object if none changes."""
+    """Return an action with the paths of the exported log; the same object if no path changes."""
     match action:
         case AddFile() | RemoveFile():
             path, vector = relocation.path(action.path), action.deletion_vector
@@ -153,7 +153,7 @@ def relocated(action: Action, relocation: Relocation) -> Action:
 
 
 class RelocatedSource(CheckpointSource):
-    """One version of a table with the paths of the exported log, to write a checkpoint from."""
+    """A version of a table with the paths of the exported log, as the source of a checkpoint."""
 
     def __init__(self, store: Store, table: TableRow, version: int, relocation: Relocation) -> None:
         super().__init__(store, table, version)

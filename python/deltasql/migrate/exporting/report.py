@@ -14,7 +14,7 @@ _MAX_SHOWN = 10
 class ExportProgress:
     """The progress of an export.
 
-    A file that was removed and added again is copied once but counts twice in `total_files`.
+    A file that was removed and added again is copied once, but `total_files` counts it twice.
     """
 
     commits: int
@@ -32,13 +32,13 @@ class ExportProgress:
 
     @property
     def fraction(self) -> float:
-        """The completed part, from 0 to 1."""
+        """The completed part of the export, from 0 to 1."""
         done, total = self.commits + self.files, self.total_commits + self.total_files
         return min(1.0, done / total) if total else 1.0
 
     @property
     def eta_s(self) -> float | None:
-        """Estimated seconds for the rest; None before anything is done."""
+        """Estimated remaining seconds; None before anything is done."""
         return self.seconds * (1 / self.fraction - 1) if self.fraction else None
 
 
@@ -58,7 +58,7 @@ class ExportReport(Report):
     checkpoints: list[int] = field(default_factory=list)
     continued: bool = False
     gone: list[str] = field(default_factory=list)
-    """Data files of older versions that no longer exist: these versions cannot be read."""
+    """Missing data files of older versions; the versions that need them cannot be read."""
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 

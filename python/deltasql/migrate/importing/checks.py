@@ -1,6 +1,7 @@
-"""Check a log before a table shows it: its commits, their order after SQL's, and its data files.
+"""Check a log before its table becomes visible or is updated.
 
-What was loaded from it is compared with it.
+The checks cover the commits, whether they continue the versions in the database, and the data
+files. After loading, the table in the database is compared with the log.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
     from deltasql.verify.report import Difference
 
-_MAX_LISTED = 10_000  # files listed to describe a folder without a log
+_MAX_LISTED = 10_000  # the most files listed to describe a folder without a log
 _PAGE = 50_000
 _MAX_REPORTED = 100
-# Files of a log that repeat the content of its commits, by the source of a difference.
+# The files of a log that repeat the content of its commits, by the source of a difference.
 _FILES_OF = {"checkpoint": "checkpoint", "crc": "checksum"}
 
 
 def no_table(storage: Storage) -> TxnLogTableNotFoundError:
-    """Return the error for a location without a Delta table, which says what it contains."""
+    """Return the error for a location without a Delta table; it describes what is there."""
     location = storage.location
     names = [each.name for each in islice(storage.list(), _MAX_LISTED)]
     below = next(
@@ -70,7 +71,7 @@ def no_table(storage: Storage) -> TxnLogTableNotFoundError:
 
 
 def empty_commits(listing: LogListing, first: int | None, last: int) -> list[str]:
-    """Return a warning for every empty commit file: valid, but mostly left by a writer crash."""
+    """Return a warning for every empty commit file. It is valid, but usually left by a crash."""
     found = [
         v for v, file in listing.commits.items() if not file.size and (first or 0) <= v <= last
     ]
@@ -91,7 +92,7 @@ def refuse_diverged(
     head: Head,
     since: int | None,
 ) -> None:
-    """Refuse a log whose commits are not those of SQL, or in which both have new commits."""
+    """Raise if the log and the database have different commits, or both have new ones."""
     own = named(targets_of(store, table), OWN)
     last = listing.last_version
     foreign = first_foreign(store, table, storage, listing)
@@ -99,7 +100,7 @@ def refuse_diverged(
         raise _diverged(table, listing, foreign, head.version)
     if last < own.published_version:
         if list_log(storage).last_version >= own.published_version:
-            raise VersionTakenError(table=table.full_name)  # SQL published it after the listing
+            raise VersionTakenError(table=table.full_name)  # published after the listing
         raise MirrorDivergedError(
             f"the log at {listing.location} ends at version {last}; {table.full_name} was "
             f"published up to version {own.published_version}",
@@ -142,7 +143,7 @@ def check_new_commits(
     last: int,
     validator: ForeignValidator | None = None,
 ) -> None:
-    """Read the commits that SQL lacks before any is appended, since the table is visible."""
+    """Read all new commits before the first is appended, because the table is visible."""
     seen, live = LoadCounts(), LiveFiles()
     for commit in _read(run, listing, first, last, seen):
         if validator is not None:
@@ -155,7 +156,7 @@ def check_new_commits(
 
 
 def check_whole_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
-    """Read the whole log of a new table for a dry run, and report its latest state."""
+    """For a dry run, read the whole log of a new table and report its latest state."""
     seen, live = LoadCounts(), LiveFiles()
     first, metadata = start.version, start.metadata
     protocol = None
@@ -193,13 +194,13 @@ def _read(
 
 
 def check_data(run: ImportRun, table: TableRow) -> None:
-    """Refuse a loaded table whose live data files are missing."""
+    """Raise if live data files of a loaded table are missing."""
     if run.options.verify:
         _check_files(run, _live_pages(run.store, table))
 
 
 def _check_files(run: ImportRun, pages: Iterable[pa.Table]) -> None:
-    """Report missing data files; refuse them unless the import is forced or a dry run."""
+    """Report missing data files; raise unless the import is forced or a dry run."""
     run.report_progress("checking files")
     location = run.storage.location
     sizes = FileSizes(location, run.settings)
@@ -273,7 +274,7 @@ def _page(files: list[tuple[str, str | None]]) -> pa.Table:
 
 
 def describe_table(run: ImportRun, table: TableRow) -> None:
-    """Put the latest state of a table in SQL into the report."""
+    """Put the latest state of a table in the database into the report."""
     head = run.store.head(table.table_id)
     assert head is not None
     state = SqlState(run.store, table, head.version)
@@ -284,7 +285,7 @@ def describe_table(run: ImportRun, table: TableRow) -> None:
 def verify_loaded(
     run: ImportRun, table: TableRow, listing: LogListing, last: int, *, since: int | None = None
 ) -> None:
-    """Compare a loaded table with its log, as this package and as stock deltalake read it.
+    """Compare a loaded table with its log, as deltasql and as deltalake read it.
 
     With `since`, only the commits from that version on and the latest state are compared.
     """

@@ -1,8 +1,8 @@
-"""Import the log of a Delta table into SQL, version by version; its data files stay in place.
+"""Import the log of a Delta table into the database, version by version.
 
-A new table stays hidden until it is loaded and compared with its log. A table that exists is
-updated from its log after all new commits were checked. If a log is damaged, no part of it becomes
-visible.
+The data files stay where they are. A new table stays hidden until it is loaded and compared with
+its log. An existing table is updated from its log after all new commits were checked. If a log is
+damaged, no part of it becomes visible.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def import_table(
     settings: StorageSettings,
     on_progress: OnImportProgress | None = None,
 ) -> ImportReport:
-    """Create a table from the log at a location, or update the table that has this location."""
+    """Create a table from the log at a location, or update the table with this location."""
     attempt = 0
     while True:
         attempt += 1
@@ -99,7 +99,7 @@ def import_table(
             with telemetry.span("import", source=run.storage.location):
                 _import(run)
         except VersionTakenError:
-            # Another process imports the table or commits to it: start again from its new state.
+            # Another process imports the table or commits to it, so start again from the new state.
             if attempt >= _ATTEMPTS:
                 raise
             # Exponential backoff with jitter, so that one of several imports succeeds.
@@ -117,8 +117,8 @@ def import_table(
 
 
 def _import(run: ImportRun) -> None:
-    # The log is listed before SQL is read, so a commit that SQL publishes in between is not taken
-    # for a foreign one.
+    # List the log before reading the database. Otherwise a commit that is published in between
+    # would look like a foreign commit.
     listing = find_log(run.storage)
     if listing is None:
         raise no_table(run.storage)
@@ -146,7 +146,7 @@ def _import(run: ImportRun) -> None:
 def _update(
     run: ImportRun, listing: LogListing, last: int, loading: TableRow | None, live: TableRow
 ) -> None:
-    """Append the new commits of a log; with `force`, replace a table that diverged from its log."""
+    """Append the new commits of a log; with `force`, replace a table that diverged from it."""
     head = run.store.head(live.table_id)
     assert head is not None
     run.expect(join_table_name(live.namespace, live.name), max(0, last - head.version))
@@ -189,7 +189,7 @@ def _check_continues(
 
 
 def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, head: Head) -> None:
-    """Append the commits that SQL lacks."""
+    """Append the commits of the log that the database lacks."""
     first = head.version + 1
     check_new_commits(run, listing, first, last, _validator(run, table, head))
     if run.options.dry_run:
@@ -209,7 +209,7 @@ def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, h
 
 
 def _validator(run: ImportRun, table: TableRow, head: Head) -> ForeignValidator | None:
-    """Return the validator for foreign commits; None if SQL is not the authority of the table."""
+    """Return the validator for foreign commits; None if the database does not manage the table."""
     validator = ForeignValidator(run.store, table, head)
     return None if table.is_following or not validator.is_managed_by_sql else validator
 
@@ -219,7 +219,8 @@ def _resume_publishing(
 ) -> None:
     """Record the published version, and end the quarantine that a foreign commit caused.
 
-    The quarantine stays if the log has more commits than SQL, which publishing would overwrite.
+    If the log has more commits than the database, the quarantine stays, because publishing would
+    use the same versions again.
     """
     if run.options.dry_run:
         return
@@ -253,7 +254,7 @@ def _import_new(
         since=since,
         last=last,
         log=run.log,
-        # A followed log is read as far as possible.
+        # A followed log may have a gap. Then the commits before the gap are left out.
         skip_gaps=TableRow.FOLLOWING in run.options.properties,
     )
     while True:
@@ -262,7 +263,7 @@ def _import_new(
             _load_new(run, start, finder.listing, last, loading, replaces)
             break
         except (LogParseError, FileNotFoundError) as error:
-            # A damaged checkpoint may show only when its files are read.
+            # Damage of a checkpoint may be noticed only when its files are read.
             if not finder.skip_checkpoint(error):
                 raise
             loading = None
@@ -309,7 +310,7 @@ def _load_new(
 def _unfinished(
     run: ImportRun, start: Start, listing: LogListing, loading: TableRow | None, last: int
 ) -> TableRow | None:
-    """Return the hidden table of an interrupted run, if this run can continue it."""
+    """Return the hidden table of an interrupted run; None if this run cannot continue it."""
     if loading is None:
         return None
     claim_loading(run.store, loading, run.token)
@@ -390,7 +391,7 @@ def _give_name(
         discard(run.store, table, run.token)
         holder = run.store.find_table(namespace, name, fresh=True)
         if holder is not None and is_same_location(holder.location, run.storage.location):
-            # Another process imported the same table first: update that one.
+            # Another process imported the same table first, so update that table.
             raise VersionTakenError(table=join_table_name(namespace, name)) from error
         for other in tables_at(run.store.query, run.storage.location):
             if other.dropped_at_ms is None:

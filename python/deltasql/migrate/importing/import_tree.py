@@ -33,7 +33,7 @@ def import_tables(
     on_progress: OnImportProgress | None = None,
     on_table: Callable[[ImportReport], None] | None = None,
 ) -> ImportSummary:
-    """Import every table below a folder; a table that fails does not stop the others.
+    """Import every table below a folder; an error in one table does not stop the others.
 
     The folders between the root and a new table become its namespace.
     """
@@ -70,7 +70,7 @@ def find_tables(storage: Storage) -> Iterator[str]:
         yield folder.removesuffix("/")
         if not folder:
             return
-        # '0' follows '/' in the order of names: the listing continues after the whole folder.
+        # '0' is the next character after '/', so the listing continues after the whole folder.
         after = f"{folder.removesuffix('/')}0"
 
 
@@ -101,7 +101,7 @@ def _import_one(
 
 
 def _namespace(folder: str) -> str:
-    """Return the namespace for a table in a folder: the folders above it.
+    """Return the namespace for a table in a folder, made from the folders above it.
 
     >>> _namespace("crm/sales"), _namespace("eu/crm/sales"), _namespace("sales")
     ('crm', 'eu_crm', 'default')

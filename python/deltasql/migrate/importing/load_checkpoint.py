@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from deltasql.mirror.log.read import StateStream
 
-# Files in one SQL transaction.
+# The number of files in one SQL transaction.
 BATCH_FILES = 50_000
 
 

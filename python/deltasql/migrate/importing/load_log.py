@@ -1,4 +1,7 @@
-"""Append the commits of a `_delta_log` to SQL, with the same versions, timestamps and fields."""
+"""Append the commits of a `_delta_log` to the database, without changing them.
+
+Versions, timestamps and all fields stay the same.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-# Called in the transaction that appends commits, with the last version of them.
+# A function that is called in the transaction that appends commits, with their last version.
 BeforeCommit: TypeAlias = "Callable[[Session, int], object]"
 # The timestamp of a commit without an in-commit timestamp: the modification time of its file, as
 # Delta's readers define it, or the one in its commitInfo, which survives a copy of our own tables.
@@ -75,8 +78,8 @@ class LogLoader:
     """Appends commits to one table in order, each call in one SQL transaction.
 
     A checkpoint is loaded in several transactions of `batch_files` files each. The last one writes
-    the head; the next run deletes the rows of a run that crashed before it. With `token`, the
-    claim of a run on a hidden table, nothing is written after another run has claimed the table.
+    the head. If a run crashes before that, the next run deletes its rows. `token` is the claim of a
+    run on a hidden table. With it, nothing is written after another run has claimed the table.
     """
 
     def __init__(
@@ -93,12 +96,12 @@ class LogLoader:
         self._partitions: dict[str, int] = {}
         self._token = token
         self._position = self._read_position(store.head(table.table_id))
-        # If this loader loads all files, it can tell which ones are new without a query.
+        # If this loader loads all files of the table, it knows which files are new without a query.
         self._seen = SeenFiles() if self._position.head is None else None
 
     @property
     def next_version(self) -> int | None:
-        """The version to append next; None for an empty table, which may start at any."""
+        """The version to append next; None for an empty table, which can start at any version."""
         head = self._position.head
         return None if head is None else head.version + 1
 
@@ -112,8 +115,8 @@ class LogLoader:
     ) -> None:
         """Start a table with the state of a checkpoint as its first commit.
 
-        `commit` is the commit file of that version, if it still exists; `at_ms` is the timestamp
-        of a commit that has none. `on_files` is called with the number of files of each batch.
+        `commit` is the commit file of that version, if it still exists. `at_ms` is the timestamp
+        for a commit without one. `on_files` is called with the number of files of each batch.
         """
         self._claim()
         check_readable(state.protocol)
@@ -169,7 +172,7 @@ class LogLoader:
         *,
         before_commit: BeforeCommit | None = None,
     ) -> Iterator[Sequence[ParsedCommit]]:
-        """Append batches of commits; a thread reads the next one while one is written.
+        """Append batches of commits; while one is written, a thread reads the next one.
 
         Yields each batch after it is committed.
         """
@@ -209,7 +212,7 @@ class LogLoader:
         """Compute all rows before the transaction begins, to keep it short."""
         table_id, head = self._table.table_id, position.head
         if head is not None and commits[0].version != head.version + 1:
-            # Another process committed after the log was compared with SQL.
+            # Another process committed after the log was compared with the database.
             raise self._moved(commits[0].version - 1, head.version)
         columns, partition_columns = position.columns.copy(), position.partition_columns
         files = LogFiles(1 if head is None else head.next_file_id)
@@ -282,11 +285,12 @@ class LogLoader:
         return commit, head.next_file_id
 
     def _claim(self) -> None:
-        """Delete the rows of an earlier run, and claim the table so that no other run loads it."""
+        """Claim the table, so that no other run loads it, and delete the rows of an earlier run."""
         token = self._token or str(uuid.uuid4())
         table_id = self._table.table_id
         with self._store.change(is_bulk=True) as (session, _):
-            # There is no head to lock, so this locks the table's row. A head may exist since then.
+            # There is no head to lock, so lock the table's row. Another process may have written a
+            # head before that.
             session.query("loading_properties", table_id=table_id)
             heads = session.query("read_head", table_id=table_id)
             self._refuse_moved(Head(*heads[0]) if heads else None)
@@ -297,7 +301,7 @@ class LogLoader:
 
     @contextmanager
     def _change(self) -> Iterator[Session]:
-        """Open a transaction on the table; raise if another process has changed it."""
+        """Open a transaction on the table; raise if another process changed the table."""
         table_id = self._table.table_id
         with self._store.change([table_id], is_bulk=True) as (session, heads):
             self._refuse_moved(heads.get(table_id))
@@ -331,7 +335,8 @@ class LogLoader:
         at_ms = info.in_commit_timestamp
         if at_ms is None and self._times == "commit":
             at_ms = info.timestamp
-        # Timestamps grow with each commit: an invalid one would leave none for the next commit.
+        # Timestamps must grow with each commit. An invalid, very large one would leave no timestamp
+        # for the next commit.
         return at_ms if isinstance(at_ms, int) and abs(at_ms) <= LAST_MS else modified_ms
 
     def _read_position(self, head: Head | None) -> _Position:
@@ -345,7 +350,7 @@ class LogLoader:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """The head of the table, and the columns that its current metadata defines for files."""
+    """The head of the table, and the columns of files that its current metadata defines."""
 
     head: Head | None
     columns: SkippingColumns
@@ -354,21 +359,21 @@ class _Position:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """The columns that metadata defines for files: partition columns, and columns to index."""
+    """The columns of files that metadata defines: partition columns and columns to index."""
 
     partition_columns: tuple[str, ...]
     skipping: tuple[tuple[tuple[str, ...], str], ...]
 
 
 def _runs(commits: Sequence[ParsedCommit]) -> Iterator[Sequence[ParsedCommit]]:
-    """Split commits where the metadata changes; the files of each part have the same columns."""
+    """Split commits where the metadata changes, so that the files of a part share their columns."""
     starts = [at for at, commit in enumerate(commits) if at and commit.actions.metadata is not None]
     for first, end in pairwise([0, *starts, len(commits)]):
         yield commits[first:end]
 
 
 def _group_size(group: object) -> int:
-    """Return the number of tables of a transaction from its commitInfo; see `add_group`."""
+    """Return the number of tables in a transaction from its commitInfo (see `_add_group`)."""
     fields = group if isinstance(group, dict) else {}
     size, participants = fields.get("size"), fields.get("participants")
     if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 2**31:
@@ -377,7 +382,7 @@ def _group_size(group: object) -> int:
 
 
 def check_metadata(metadata: Metadata, source: str) -> None:
-    """Refuse metadata with which the files of a table cannot be read; `source` is for errors."""
+    """Raise if the files of a table cannot be read with this metadata; `source` is for errors."""
     if not metadata.schema_string:
         raise LogParseError(
             f"{source} has a metaData action without a schemaString",

@@ -81,7 +81,7 @@ class LoadCounts:
         self.unknown.update(kind for action in commit.actions.unknown for kind in action)
 
     def notes(self) -> list[str]:
-        """Return a note about the actions that SQL does not store."""
+        """Return a note about actions that are not stored; empty without such actions."""
         if not self.unknown:
             return []
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unknown.items()))
@@ -97,13 +97,13 @@ def begin_loading(
     *,
     token: str = "true",
 ) -> TableRow:
-    """Create the row of a hidden table, which is published up to a version.
+    """Create the row of a hidden table; its log is recorded as published up to a version.
 
-    `token` is the claim of the run that loads it.
+    `token` is the claim of the run that loads the table.
     """
     taken = store.query("table_by_uuid", table_uuid=metadata.id)
     row: dict[str, Any] = {
-        # The log of a copied table has the id of the original.
+        # If the table is a copy, its log has the id of the original, so it gets a new id.
         "table_uuid": str(uuid.uuid4()) if taken else metadata.id,
         "namespace": "default",
         "name": name,
@@ -167,7 +167,7 @@ def load_commits(
     on_batch: Callable[[], None],
     before_commit: BeforeCommit | None = None,
 ) -> None:
-    """Append the commits first..last of a log, one SQL transaction for each batch."""
+    """Append the commits first..last of a log, with one SQL transaction for each batch."""
     batches = _batches(log.commits(first, last), batch_actions or BATCH_ACTIONS)
     for batch in loader.append_all(batches, before_commit=before_commit):
         for commit in batch:
@@ -187,7 +187,7 @@ def finish_loading(
 ) -> TableRow:
     """Make a loaded table visible under its name, and drop the table that it replaces.
 
-    Raises and changes nothing if the table is no longer hidden, or is not at `version`.
+    Raises an error and changes nothing if the table is no longer hidden, or is not at `version`.
     """
     kept = dict(properties or {})
     ids = [each.table_id for each in (table, replaces) if each is not None]
@@ -199,7 +199,8 @@ def finish_loading(
         if replaces is not None:
             drop_table(session, replaces.table_id)
             if is_same_location(replaces.location, table.location):
-                # Its unpublished versions must not be written into the log that replaces it.
+                # The unpublished versions of the old table must not be written into the log of the
+                # new one.
                 old_head = heads[replaces.table_id]
                 set_published_version(session, replaces.table_id, old_head.version)
         changed = session.execute(
@@ -224,7 +225,7 @@ def set_published_version(session: Session, table_id: int, version: int) -> None
 
 
 def claim_loading(store: Store, table: TableRow, token: str) -> None:
-    """Claim a hidden table of another run; that run fails at its next write."""
+    """Claim the hidden table of another run; that run then fails at its next write."""
     with store.change() as (session, _):
         if not load.claim(session, table.table_id, token):
             raise _taken_over(table)
@@ -233,7 +234,7 @@ def claim_loading(store: Store, table: TableRow, token: str) -> None:
 def can_resume(error: Exception) -> bool:
     """Return whether a failed load can be continued later, as after a lost connection.
 
-    Any other error comes from the log and would occur again, so its hidden table is deleted.
+    Any other error is caused by the log and would occur again, so the hidden table is deleted.
     """
     if isinstance(error, FileNotFoundError | RefusedFileError):
         return False
@@ -241,7 +242,7 @@ def can_resume(error: Exception) -> bool:
 
 
 def discard(store: Store, table: TableRow, token: str) -> None:
-    """Delete a hidden table, if this run still has the claim on it."""
+    """Delete a hidden table, unless another run has claimed it."""
     with store.change([table.table_id], is_bulk=True) as (session, _):
         if not load.is_claimed(session, table.table_id, token):
             raise _taken_over(table)
@@ -266,7 +267,7 @@ def _time_of(
     assert checkpoint is not None
     at_ms = checkpoint.files[0].modified_ms
     if first + 1 in commits:
-        # The files of a copied table are newer than its commits.
+        # In a copied table, the files are newer than the commits.
         at_ms = min(at_ms, loader.time_of(commits[first + 1]) - 1)
     return at_ms
 

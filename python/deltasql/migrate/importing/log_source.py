@@ -1,8 +1,8 @@
 """Read and parse a log, in this process or on Spark executors.
 
-Spark is for logs that are too large for one process. The driver gets the same result in the same
-order as if it had parsed the log itself, so SQL gets the same rows. This package must be installed
-on the executors.
+Spark is for logs that are too large for one process. The driver gets the same results in the same
+order as if it had parsed the log itself, so the rows in the database are the same. deltasql must be
+installed on the executors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Work: TypeAlias = Callable[[Storage, Task], Iterable[bytes]]
 
 _COMMITS_PER_TASK = 50
-# Tasks of one Spark job; it runs while the results of the job before it are loaded.
+# The number of tasks in one Spark job. A job runs while the results of the previous job are loaded.
 _WAVE = 32
 _COMMITS = pa.schema(
     [
@@ -90,7 +90,7 @@ def open_log(
 
 @dataclass(frozen=True, slots=True)
 class SparkCommit:
-    """One commit file that was parsed on an executor; `adds` has its added files as columns."""
+    """A commit file that was parsed on an executor; `adds` has its added files as columns."""
 
     version: int
     file: FileInfo
@@ -124,7 +124,7 @@ class SparkLog:
                 )
 
     def state(self, version: int) -> StateStream:
-        """Return the state at a version; executors read the files of a checkpoint."""
+        """Return the state at a version; executors read the files of the checkpoint."""
         return stream_state(self._storage, version, listing=self._listing, read=self._read)
 
     def _read(self, storage: Storage, name: str, kind: Kind) -> Iterator[pa.Table]:
@@ -134,7 +134,7 @@ class SparkLog:
             yield _unpacked(packed)
 
     def _run(self, work: Work, tasks: Sequence[Task]) -> Iterator[bytes]:
-        """Yield the results of tasks in their order; Spark holds those of at most two jobs."""
+        """Yield the results of tasks in order. Spark holds the results of at most two jobs."""
         with spark_errors("parse the log"):
             for frame in read_ahead(self._waves(work, tasks)):
                 try:
@@ -164,7 +164,7 @@ class SparkLog:
 
 
 def _outcomes(work: Work, storage: Storage, task: Task) -> Iterator[pa.RecordBatch]:
-    """Yield the results of a task; an error of a file is returned, so that its type is kept."""
+    """Yield the results of a task. An error is returned as a result, so that its type is kept."""
     try:
         for found in work(storage, task):
             yield _outcome(found, None)

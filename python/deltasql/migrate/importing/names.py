@@ -1,7 +1,7 @@
-"""Choose the name of a table that is loaded from a log, and refuse a name that is taken.
+"""Choose the name of a table that is loaded from a log; raise if the name is in use.
 
-An import takes the name from its options, else from the log or the folder. A rebuild restores the
-name that the table had in the lost catalog.
+An import uses the name in its options, or else the name in the log or of the folder. A rebuild
+restores the name that the table had in the lost catalog.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 def name_in_log(metadata: Metadata | None, location: str) -> str:
-    """Return the short name in the metadata, else the name of the table's folder."""
+    """Return the name in the metadata, or else the name of the table's folder."""
     name = None if metadata is None else metadata.name
     return name or unquote(location.rstrip("/").rpartition("/")[2]) or "table"
 
 
 def valid_name(namespace: str, name: str) -> str:
-    """Return the name, with every character that a table name may not have replaced by `_`.
+    """Return the name, with `_` in place of every character that is not allowed in table names.
 
     >>> valid_name("default", "sales"), valid_name("default", "a/b c")
     ('sales', 'a_b c')
@@ -53,7 +53,7 @@ def valid_name(namespace: str, name: str) -> str:
 
 
 def name_for(run: ImportRun, metadata: Metadata, replaces: TableRow | None) -> tuple[str, str]:
-    """Return namespace and name of a new table."""
+    """Return the namespace and the name for a new table."""
     options = run.options
     if replaces is not None:
         return replaces.namespace, replaces.name
@@ -64,10 +64,11 @@ def name_for(run: ImportRun, metadata: Metadata, replaces: TableRow | None) -> t
 
 
 def table_to_replace(run: ImportRun, namespace: str, name: str) -> TableRow | None:
-    """Return the table that has the name of a new one; raise unless it may be replaced."""
+    """Return the table that has the name of a new table; raise if it must not be replaced."""
     found = run.store.find_table(namespace, name, fresh=True)
     if found is not None and is_same_location(found.location, run.storage.location):
-        # No table had this location when the import began: another process imported it since.
+        # No table had this location when the import began, so another process has imported it
+        # since.
         raise VersionTakenError(table=join_table_name(namespace, name))
     if found is None:
         return None
@@ -95,7 +96,7 @@ def name_taken(name: str, location: str | None = None) -> TableExistsError:
 
 
 def refuse_other_name(run: ImportRun, live: TableRow) -> None:
-    """Refuse a second name for a location whose table is in the catalog under another name."""
+    """Raise if the table at this location is in the catalog under another name."""
     options = run.options
     wanted = (options.namespace or live.namespace, options.name or live.name)
     if wanted == (live.namespace, live.name):
@@ -109,9 +110,9 @@ def refuse_other_name(run: ImportRun, live: TableRow) -> None:
 
 
 def refuse_unpublished(run: ImportRun, known: Sequence[TableRow]) -> None:
-    """Refuse a log to which a dropped table still has versions to publish.
+    """Raise if a dropped table still has versions to publish to the log.
 
-    The publisher would write them into the log after the import.
+    The publisher would write these versions into the log after the import.
     """
     for each in (table for table in known if not table.is_loading):
         own = next((t for t in targets_of(run.store, each) if t.is_own), None)
@@ -130,7 +131,7 @@ def refuse_unpublished(run: ImportRun, known: Sequence[TableRow]) -> None:
 
 
 def _is_below(location: str, root: str) -> bool:
-    """Return whether a location is the folder `root`, or below it.
+    """Return whether a location is the folder `root` or is below it.
 
     >>> _is_below("file:///data/a", "/data/"), _is_below("/data2/a", "/data")
     (True, False)
@@ -142,11 +143,11 @@ def _is_below(location: str, root: str) -> bool:
 
 
 def restored_name(store: Store, table: TableRow, folder: str) -> tuple[str, str]:
-    """Return namespace and name that a loaded table had in the lost catalog.
+    """Return the namespace and the name that a loaded table had in the lost catalog.
 
     `folder` is the folder of the table, relative to its root. A transaction over several tables
-    writes their names into the log. Without one, the metadata has the name, and the namespace is
-    the folder above, which is the default location of tables.
+    writes their names into the log. If there is none, the name is taken from the metadata, and the
+    namespace from the parent folder, because tables are created at `namespace/name` by default.
     """
     return _name_in_history(store, table) or name_from_layout(
         _metadata(store, table), table.location, folder
@@ -157,16 +158,16 @@ def name_from_layout(metadata: Metadata, location: str, folder: str) -> tuple[st
     """Return namespace and name according to the metadata and the folder of a table."""
     parts = folder.split("/") if folder else []
     last = parts[-1] if parts else name_in_log(None, location)
-    # 0.1.0 wrote the name in the catalog into the name of the metadata.
+    # Release 0.1.0 wrote the name in the catalog as the name in the metadata.
     name = metadata.configuration.get(NAME_IN_CATALOG) or metadata.name or last
-    # The folder of a table whose name a dropped table had before is `name-2`.
+    # If a dropped table had the same name before, the folder of the new table is `name-2`.
     is_default_location = re.fullmatch(rf"{re.escape(name)}(-\d+)?", last) is not None
     namespace = parts[0] if len(parts) == 2 and is_default_location else DEFAULT_NAMESPACE
     return _if_valid(namespace, name) or (DEFAULT_NAMESPACE, re.sub(r"[^\w-]", "_", name)[:255])
 
 
 def _name_in_history(store: Store, table: TableRow) -> tuple[str, str] | None:
-    """Return the name in the latest transaction over several tables; None without any."""
+    """Return the name in the latest transaction over several tables; None if there is none."""
     last = 2**62
     while True:
         rows = store.query(

@@ -62,8 +62,8 @@ class ImportProgress:
 class ImportReport(Report):
     """The result of importing one table.
 
-    `commits`, `files` and `log_bytes` count what this run loaded, or would load; `live_files` and
-    `live_bytes` are those of the table at its last version.
+    `commits`, `files` and `log_bytes` count what this run loaded or, in a dry run, would load.
+    `live_files` and `live_bytes` are the totals of the table at its last version.
     """
 
     KEYS: ClassVar[tuple[str, ...]] = (

@@ -1,4 +1,4 @@
-"""The options of an import, and the state that its steps share."""
+"""The options of an import, and the state that the steps of an import share."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ class ImportRun:
         self.storage = open_storage(absolute_location(source), settings)
         self.report = ImportReport(self.storage.location)
         self.loaded = LoadCounts()
-        self.takes_ownership = False  # with force, from the catalog that owns the log
-        # Identifies the run that loads a table, as long as the table is hidden.
+        self.takes_ownership = False  # True if `force` takes the log over from another catalog
+        # This token identifies the run that loads a table, as long as the table is hidden.
         self.token = str(uuid.uuid4())
         self._progress = ImportProgress(self.storage.location)
         self._on_progress = on_progress or (lambda _: None)
 
     def log(self, listing: LogListing) -> LogSource:
-        """Return the log, read by the engine of the options."""
+        """Return the log, to be read by the engine in the options."""
         return open_log(self.storage, listing, self.settings, self.options.engine)
 
     @property
@@ -88,7 +88,7 @@ class ImportRun:
         self._progress.total_commits = commits
 
     def report_progress(self, phase: ImportPhase, read: LoadCounts | None = None) -> None:
-        """Report progress: what was loaded so far, or what was only read."""
+        """Report progress: what was loaded so far or, with `read`, what was only read."""
         counts, progress = read or self.loaded, self._progress
         progress.phase = phase
         progress.commits, progress.files = counts.commits, counts.files
@@ -96,7 +96,7 @@ class ImportRun:
         self._on_progress(progress)
 
     def count(self, loaded: LoadCounts) -> None:
-        """Put the commits and files that were loaded, or would be, into the report."""
+        """Put into the report how many commits and files were loaded, or would be."""
         report = self.report
         report.commits, report.files = loaded.commits, loaded.files
         report.log_bytes = loaded.log_bytes

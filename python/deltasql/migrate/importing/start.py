@@ -27,8 +27,8 @@ _Damage = LogParseError | FileNotFoundError
 class Start:
     """The first version to import.
 
-    `state` is the state of the table at that version; None if it is the first commit of the log.
-    `note` explains in the report why older versions are not imported.
+    `state` is the state of the table at that version; None if the version is the first commit of
+    the log. `note` explains in the report why older versions are not imported.
     """
 
     version: int
@@ -52,7 +52,7 @@ def last_version(listing: LogListing, wanted: int | None) -> int:
 
 
 class StartFinder:
-    """Finds the first version that can be loaded, without the checkpoints that are damaged."""
+    """Finds the first version that can be loaded without damaged checkpoints."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class StartFinder:
             return Start(version, state.metadata, state, f"begins at version {version}: {reason}")
 
     def skip_checkpoint(self, error: Exception) -> bool:
-        """Ignore the checkpoint that caused an error; return False if no checkpoint did."""
+        """Ignore the checkpoint that caused an error; return False if no checkpoint caused it."""
         if not isinstance(error, LogParseError | FileNotFoundError):
             return False
         checkpoint = self.listing.checkpoint_for(self._first())
@@ -105,7 +105,7 @@ class StartFinder:
         return True
 
     def _first_with_schema(self) -> int:
-        """Return the first version with a schema, for a table that was created without one."""
+        """Return the first version with a schema; some tables are created without one."""
         for commit in read_commits(self._storage, self.listing, 0, self._last):
             if commit.actions.metadata is not None and commit.actions.metadata.schema_string:
                 return commit.version
@@ -119,7 +119,8 @@ class StartFinder:
     def _first(self) -> int:
         listing, since = self.listing, self._since
         first = listing.first_version
-        # Versions that cannot be reached without the damaged checkpoint fail with its error.
+        # If a version cannot be loaded without the damaged checkpoint, raise the error of the
+        # checkpoint.
         if self._damage is not None and first > 0 and listing.checkpoint_for(first) is None:
             raise self._damage
         version = first if since is None else max(first, since)
@@ -135,10 +136,10 @@ class StartFinder:
 
 
 def _refuse_gap(listing: LogListing, first: int) -> None:
-    """Refuse to omit commits that exist before a gap of missing ones."""
+    """Raise if commits exist before a gap of missing ones, because they would be left out."""
     oldest = min(listing.commits, default=first)
     gaps = listing.gaps(oldest, first)
-    # Without a checkpoint at `first`, reading the log raises the error.
+    # If there is no checkpoint at `first`, reading the log raises the error.
     if gaps and any(each.version == first for each in listing.checkpoints):
         low, high = gaps[0][0], gaps[-1][1]
         lost = f"version {low} is" if low == high else f"commits from {low} to {high} are"
@@ -174,7 +175,7 @@ def _first_metadata(storage: Storage, listing: LogListing) -> Metadata:
 
 
 def _check_hint(storage: Storage, listing: LogListing) -> list[str]:
-    """Return warnings about `_last_checkpoint`, which an import does not need but readers use."""
+    """Return warnings about `_last_checkpoint`, which readers use but an import does not need."""
     try:
         hint = read_last_checkpoint(storage)
     except LogParseError as error:
@@ -186,7 +187,7 @@ def _check_hint(storage: Storage, listing: LogListing) -> list[str]:
 
 
 def _is_about(error: _Damage, name: str) -> bool:
-    """Return whether an error is about a checkpoint, or one of its sidecars."""
+    """Return whether an error is about a checkpoint or one of its sidecars."""
     path = error.path if isinstance(error, LogParseError) else str(error.filename or error)
     return path is not None and (name in path or path.endswith(".parquet"))
 

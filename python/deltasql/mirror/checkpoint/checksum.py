@@ -1,7 +1,7 @@
 """Version checksums: `<version>.crc` has the totals of a version, so that readers can check them.
 
-The totals of a table are cached and updated with each commit. SQL sums up all files only if
-neither this process nor the log has the totals of the previous version.
+The totals of a table are cached and updated with each commit. The database sums up all files only
+if neither this process nor the log has the totals of the previous version.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow, VersionRow
     from deltasql.store.store import Store
 
-# Longer lists of transactions or domains are left out, to keep checksums small.
+# Longer lists of transactions or domains are left out, to keep checksum files small.
 LONGEST_LIST = 100
-# In larger commit files, SQL counts the files instead of parsing them.
+# Files added by a larger commit are counted in the database instead of parsing the commit file.
 LONGEST_PARSE = 1_000_000
 _FILES = re.compile(rb'\n\{"(?:add|remove|cdc)":')
 _FACTS = re.compile(rb'\n\{"(?:commitInfo|protocol|metaData|txn|domainMetadata)":')
@@ -57,8 +57,8 @@ def write_checksum(
 ) -> Checksum:
     """Write the checksum file of a published version; `data` is the content of its commit file.
 
-    With `replaces_nothing` the caller knows that the commit adds no file that is already live;
-    otherwise SQL is queried for it.
+    `replaces_nothing` says that no file which the commit adds was already live. Without it, the
+    database is queried.
     """
     key = (table.table_id, storage.location)
     before = _cached(store, key)
@@ -73,8 +73,8 @@ def write_checksum(
             removed = _removed_totals(store, table, version)
         checksum = before.after(commit, added, removed)
     name, text = checksum_file(version), checksum.to_json()
-    # Creating is cheaper than replacing; an existing file may be that of a rejected commit.
-    # No flush of the folder: readers work without a checksum.
+    # Creating a file is cheaper than replacing one. An existing file may belong to a rejected
+    # commit, so it is replaced. The folder is not flushed, because readers work without a checksum.
     if not storage.put_if_absent(name, text, flush_folder=False):
         storage.put(name, text, flush_folder=False)
     _cache(store, key, checksum)
@@ -82,7 +82,7 @@ def write_checksum(
 
 
 def checksum_at(store: Store, table: TableRow, version: int) -> Checksum:
-    """Return the checksum of a version, computed by SQL."""
+    """Return the checksum of a version, computed by the database."""
     row = version_row(store, table.table_id, version)
     assert row is not None
     checksum = _from_sql(store, table, row)
@@ -98,7 +98,7 @@ def checksum_after(store: Store, table: TableRow, before: Checksum, data: bytes)
 
 @dataclass(frozen=True)
 class TableFacts:
-    """The parts of a checksum that rarely change; a list that is None is left out."""
+    """The parts of a checksum that rarely change. A list that is None is not written."""
 
     metadata: Body = field(default_factory=dict)
     protocol: Body = field(default_factory=dict)
@@ -114,13 +114,14 @@ class TableFacts:
     def json(self) -> str:
         """The JSON members of the checksum, without braces."""
         expires = TableProperties(self.configuration).set_transaction_retention is not None
-        # Expiry depends on the reader's clock, so transactions that can expire are left out.
+        # Whether a transaction has expired depends on the reader's clock, so the list is left out
+        # if transactions can expire.
         lists = {"setTransactions": None if expires else self.txns, "domainMetadata": self.domains}
         known = {k: list(v.values()) for k, v in lists.items() if v is not None}
         return _dumps({**known, "metadata": self.metadata, "protocol": self.protocol})[1:-1]
 
     def after(self, commit: _core.Commit) -> TableFacts:
-        """Return the facts after a commit; the same object if the commit changes none."""
+        """Return the facts after a commit; the same object if the commit changes nothing here."""
         txns, domains = commit.txns, commit.domain_metadata
         metadata, protocol = commit.metadata, commit.protocol
         if not (txns or domains or metadata or protocol):
@@ -169,7 +170,8 @@ class Checksum:
         )
 
 
-# No lock, which a fork could leave locked: a lost update is only read from the log again.
+# There is no lock here, because a fork could leave it locked. If an update is lost, the checksum is
+# read from the log again.
 _checksums: WeakKeyDictionary[Store, dict[tuple[int, str], Checksum]] = WeakKeyDictionary()
 
 
@@ -187,7 +189,10 @@ def _cache(store: Store, key: tuple[int, str], checksum: Checksum) -> None:
 def _read(
     store: Store, table: TableRow, version: int, data: bytes
 ) -> tuple[_core.Commit, FileTotals]:
-    """Parse a commit and total the files it adds; of a large commit, parse only other actions."""
+    """Parse a commit and sum up the files it adds.
+
+    For a large commit, only the other actions are parsed, and the database sums up the files.
+    """
     files = _FILES.search(data) if len(data) > LONGEST_PARSE else None
     if files is not None and _FACTS.search(data, files.end()) is None:
         rows = store.query("added_totals", table_id=table.table_id, version=version)
@@ -199,21 +204,21 @@ def _read(
 
 
 def _removed_totals(store: Store, table: TableRow, version: int) -> FileTotals:
-    """Query the files that a version removes, including those that it adds again."""
+    """Return the totals of the files that a version removes, including those it adds again."""
     rows = store.query("ended_totals", table_id=table.table_id, version=version)
     return int(rows[0][0]), int(rows[0][1])
 
 
 def _checksum_before(store: Store, table: TableRow, storage: Storage, version: int) -> Checksum:
-    """Return the checksum of the previous version, from the log or from SQL."""
+    """Return the checksum of the previous version, from the log or from the database."""
     before = version_row(store, table.table_id, version - 1)
-    if before is None:  # this is the first version in SQL
+    if before is None:  # this is the first version in the database
         return Checksum(version - 1, None, None, 0, 0, TableFacts())
     return _from_log(storage, before) or _from_sql(store, table, before)
 
 
 def _from_log(storage: Storage, row: VersionRow) -> Checksum | None:
-    """Return the checksum in the log, if it belongs to the same commit as in SQL."""
+    """Return the checksum in the log; None if it is not that of the commit in the database."""
     try:
         body = load_json(storage.read(checksum_file(row.version)))
         if body["txnId"] != row.txn_id:
@@ -232,7 +237,7 @@ def _from_log(storage: Storage, row: VersionRow) -> Checksum | None:
 
 
 def _from_sql(store: Store, table: TableRow, row: VersionRow) -> Checksum:
-    """Compute the checksum from all live files in SQL."""
+    """Compute the checksum from all live files in the database."""
     at = {"table_id": table.table_id, "version": row.version}
     files, size = store.query("size_totals", **at)[0]
     head = Head(*store.query("head_at_version", **at)[0])
@@ -252,7 +257,7 @@ def _by_name(bodies: list[Body] | None, key: str) -> Bodies | None:
 
 
 def _merged(known: Bodies | None, new: Mapping[str, Body | None]) -> Bodies | None:
-    """Replace old bodies by new ones; None removes a body. Return None for a long result."""
+    """Apply new bodies to the known ones; None removes a body. A long result becomes None."""
     if known is None or not new:
         return known
     merged = {name: body for name, body in {**known, **new}.items() if body is not None}

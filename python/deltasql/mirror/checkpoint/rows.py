@@ -1,4 +1,4 @@
-"""The rows of a classic checkpoint: their Arrow schema, and their conversion from SQL.
+"""The rows of a classic checkpoint: their Arrow schema, and their conversion from the database.
 
 A checkpoint has one column per kind of action and one row per action.
 """
@@ -87,7 +87,7 @@ REMOVES_PAGE = pa.schema(
 
 
 def checkpoint_schema(metadata: Metadata) -> pa.Schema:
-    """Return the schema of a table's checkpoint; its properties choose the form of statistics."""
+    """Return the schema of a table's checkpoint; table properties choose the form of statistics."""
     return pa.schema(
         [
             ("txn", TXN),
@@ -205,7 +205,7 @@ class CheckpointRows:
             return None
         fields = self._add.field("partitionValues_parsed").type.fields
         rows = [
-            # In Delta an empty string is also a null partition value.
+            # In Delta an empty string also means a null partition value.
             {f.name: typed_value(each.get(f.name) or None, f.type) for f in fields}
             for each in partitions
         ]
@@ -222,7 +222,7 @@ def _constant(value: bool, count: int) -> pa.Array:
 
 
 def _or_null(texts: pa.Array) -> pa.Array:
-    """Replace empty texts by null: a bulk read returns NULL as an empty text."""
+    """Replace empty strings by null, because a bulk read returns NULL as an empty string."""
     empty = pc.equal(texts, "")
     if not pc.any(empty).as_py():
         return texts
@@ -230,7 +230,7 @@ def _or_null(texts: pa.Array) -> pa.Array:
 
 
 def _from_json(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Convert JSON objects, each distinct text once."""
+    """Convert JSON objects; each distinct string is converted only once."""
     if not pc.any(pc.not_equal(texts, "")).as_py():
         return pa.nulls(len(texts), data_type)
     encoded = texts.dictionary_encode()

@@ -1,4 +1,4 @@
-"""Read the content of a checkpoint from SQL, in pieces of bounded size."""
+"""Read the content of a checkpoint from the database, in pieces of bounded size."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CheckpointSource:
         ]
 
     def partitions(self) -> pa.Table:
-        """Return the partitions of the table: ids, and values as JSON."""
+        """Return the partitions of the table, with their ids and their values as JSON."""
         values = self.store.partition_values(self.table_id)
         columns = [pa.array(values.keys(), pa.int64()), pa.array(values.values(), pa.string())]
         return pa.table(columns, ["partition_id", "partition_values"])
@@ -87,16 +87,17 @@ class CheckpointSource:
         return int(self.metadata.configuration.get(_ENABLED_AT, 0))
 
     def tombstones(self) -> Iterator[pa.Table]:
-        """Yield remove actions within the deleted-file retention, except files added again."""
+        """Yield the remove actions within the deleted-file retention, without files added again."""
         since_ms = self._now_ms - self._properties.deleted_file_retention // _MILLISECOND
         rows = self.store.query("head_at_time", table_id=self.table_id, timestamp_ms=since_ms)
         before = Head(*rows[0]) if rows else None
         if before is not None and before.version < self._timestamps_since():
-            before = None  # the time is that of the log file, and deletions may be later
+            before = None  # commit times come from log files, so a deletion may be later
         after, ordinal = before.version if before else -1, _LAST_ORDINAL
         readded = _Readded(self, before.next_file_id if before else 1)
         at = {"table_id": self.table_id, "version": self.version, "deleted_after_ms": since_ms}
-        # Most tables have few tombstones, and a bulk read is slow to start.
+        # Read the first page with a plain query: most tables have few tombstones, and a bulk read
+        # is slow to start.
         rows = self.store.query(
             "removes_page", **at, after=after, ordinal=ordinal, limit=_FIRST_PAGE
         )
@@ -111,7 +112,7 @@ class CheckpointSource:
             removes = page.cast(REMOVES_PAGE)
 
     def added_keys(self, first_file_id: int) -> pa.Table:
-        """Return key and version of all files added from an id on, also of removed ones."""
+        """Return key and version of all files added from a file id on, including removed files."""
         found = self.store.arrow(
             "added_keys",
             table_id=self.table_id,
@@ -179,7 +180,7 @@ class _Readded:
         last_added = dict(
             zip(again["path_key"].to_pylist(), again["added_version"].to_pylist(), strict=True)
         )
-        # A file that one commit removes and adds is live afterwards.
+        # A file that the same commit removes and adds is live afterwards.
         kept = [
             last_added.get(key, -1) < version
             for key, version in zip(keys, removes["version"].to_pylist(), strict=True)

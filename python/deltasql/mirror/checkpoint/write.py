@@ -1,4 +1,4 @@
-"""Write classic checkpoints: the state of a version as one Parquet file, read from SQL.
+"""Write classic checkpoints: the state of a version as one Parquet file, read from the database.
 
 Rows are read and written in pieces, so memory use does not grow with the table.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-# Texts that differ from row to row: a dictionary would make the file larger.
+# Strings that differ in every row, for which a dictionary would make the file larger.
 _UNIQUE_TEXTS = (".path", ".stats", ".schemaString")
 
 
@@ -38,7 +38,7 @@ def write_checkpoint(
 ) -> CheckpointInfo:
     """Write the checkpoint of a published version, then `_last_checkpoint`.
 
-    It may be repeated, also concurrently: the same content gets the same name.
+    This can be repeated, also concurrently, because the same content is written to the same name.
     """
     with telemetry.span("checkpoint", table=table.full_name, version=version):
         info = write_checkpoint_of(CheckpointSource(store, table, version), table, storage)
@@ -49,7 +49,7 @@ def write_checkpoint(
 def write_checkpoint_of(
     source: CheckpointSource, table: TableRow, storage: Storage
 ) -> CheckpointInfo:
-    """Write the checkpoint of a source, then `_last_checkpoint`."""
+    """Write the checkpoint that a source describes, then `_last_checkpoint`."""
     reached("checkpointing")
     try:
         info = _write(source, storage)
@@ -88,7 +88,7 @@ def _pieces(source: CheckpointSource, rows: CheckpointRows) -> Iterator[pa.Table
 
 
 def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Join small pieces; a group has at most twice the rows of one read."""
+    """Join small pieces into row groups of at most twice the rows of one read."""
     pending: list[pa.Table] = []
     for piece in pieces:
         pending.append(piece)

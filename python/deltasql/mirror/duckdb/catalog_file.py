@@ -52,7 +52,7 @@ class ShownTable:
     location: str
     version: int
     schema_string: str
-    is_shown: bool  # whether it has a view, perhaps of an older version
+    is_shown: bool  # whether the table has a view, even if of an older version
     error: str | None
 
 
@@ -69,7 +69,7 @@ class CatalogFile:
             import duckdb
         except ImportError as error:
             raise MissingDriverError(driver="duckdb", extra="duckdb") from error
-        # Do not download extensions: without a network that may block.
+        # Do not download extensions, because the download may block without a network.
         try:
             db = duckdb.connect(str(path), config={"autoinstall_known_extensions": False})
             return cls(db, duckdb.Error)
@@ -80,7 +80,7 @@ class CatalogFile:
             ) from error
 
     def complete(self) -> None:
-        """Write everything from the WAL to the file; `close` would ignore a failure."""
+        """Write all changes from the WAL to the file; raises on failure, unlike `close`."""
         self._db.execute("CHECKPOINT")
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class CatalogFile:
     # Metadata
 
     def prepare(self) -> bool:
-        """Create the metadata tables in an empty database; return False for a foreign database."""
+        """Create the metadata tables in an empty database; return False if it has other content."""
         names = {row[0] for row in self._rows("SELECT DISTINCT schema_name FROM duckdb_tables()")}
         if _METADATA_SCHEMA in names:
             return True
@@ -140,7 +140,7 @@ class CatalogFile:
             self._db.execute(f"DROP VIEW IF EXISTS {_name(schema, shown.name)}")
 
     def hide(self, shown: ShownTable) -> None:
-        """Drop the view, but keep the metadata of the table, which gets another name."""
+        """Drop the view of a table but keep its metadata, for a view with another name."""
         self.drop_view(shown)
         self._db.execute(
             "UPDATE deltasql.tables SET is_shown = false WHERE table_id = $id",
@@ -253,7 +253,7 @@ class CatalogFile:
 
 
 def _schemas(namespace: str) -> tuple[str, ...]:
-    """Return the schemas of a namespace; views of the default one are also in `main`."""
+    """Return the schemas for the views of a namespace; the default namespace is also in `main`."""
     return (_MAIN, namespace) if namespace == DEFAULT_NAMESPACE else (namespace,)
 
 

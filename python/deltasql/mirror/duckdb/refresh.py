@@ -1,8 +1,9 @@
-"""Refresh a DuckDB catalog file, in which every table of the catalog is a view of its head.
+"""Refresh a DuckDB catalog file, which has a view of the latest version of every table.
 
-A reader sees every commit completely, also one over several tables. Readers and updates never wait
-for each other, and concurrent updates of two processes lose nothing. An update changes a copy of
-the file, which then replaces it. Open readers keep the old file until they reopen it.
+An update changes a copy of the file and then replaces the file with the copy. So readers and
+updates never wait for each other, and a reader sees every commit completely, even one over several
+tables. Open readers keep the old file until they reopen it. A lock ensures that concurrent updates
+by two processes lose nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Heads: TypeAlias = "dict[int, tuple[TableRow, Head]]"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The tables that a file shows; None means all tables, also future ones."""
+    """The tables that a catalog file shows; None means all tables, including future ones."""
 
     table_ids: frozenset[int] | None
 
@@ -56,16 +57,17 @@ class Refreshed:
     errors: dict[int, TxnLogMirrorError] = field(default_factory=dict)
 
 
-# The last refresh by this process: a commit of several tables refreshes the file once.
+# The last refresh of each file by this process, so that a commit of several tables refreshes the
+# file only once.
 _last_refresh: dict[Path, tuple[tuple[int, int] | None, Heads, Refreshed]] = {}
 
 
 def publish_view(
     store: Store, table: TableRow, location: str, version: int, config: Config
 ) -> None:
-    """Refresh a file, so that it shows this version of a table or a later one.
+    """Refresh a catalog file, so that it shows this version of a table or a later one.
 
-    All tables are refreshed, because the names of others may have changed. Only an error of this
+    All tables are refreshed, because other tables may have been renamed. Only an error of this
     table is raised.
     """
     refreshed = refresh(store, location, config, choice_of(store, location))
@@ -74,9 +76,10 @@ def publish_view(
 
 
 def refresh_catalogs(store: Store, config: Config) -> None:
-    """Refresh every DuckDB file of the catalog; log failures, which the next commit retries.
+    """Refresh every DuckDB catalog file after a change without a commit.
 
-    This is for changes without a commit: renamed, created and dropped tables.
+    Such a change renames, creates or drops a table. Failures are logged, and the next commit tries
+    again.
     """
     for (location,) in store.query("view_locations"):
         try:
@@ -88,7 +91,7 @@ def refresh_catalogs(store: Store, config: Config) -> None:
 
 
 def choice_of(store: Store, location: str) -> Choice:
-    """Return the tables that a file shows: all, or those that have it as a target."""
+    """Return the tables that a file shows: all, or those that have the file as a target."""
     if store.query("catalog_target", key=catalog_key(location)):
         return Choice(None)
     rows = store.query("tables_shown_at", location=location)
@@ -96,11 +99,12 @@ def choice_of(store: Store, location: str) -> Choice:
 
 
 def refresh(store: Store, location: str, config: Config, choice: Choice) -> Refreshed:
-    """Update the views of a file to the heads of the chosen tables, atomically."""
+    """Update the views of a file to the latest versions of the chosen tables, atomically."""
     path = local_path(location)
     make_folders(str(path.parent))
     with _lock(path):
-        # Read heads under the lock, so that the last writer publishes the newest state.
+        # Read the latest versions while holding the lock, so that the last writer writes the newest
+        # state.
         heads = _heads(store, choice)
         last = _last_refresh.get(path)
         if last is not None and last[:2] == (_file_id(path), heads):
@@ -111,7 +115,7 @@ def refresh(store: Store, location: str, config: Config, choice: Choice) -> Refr
             with _open_copy(path, staging) as file:
                 changed = _update(file, store, config, heads, result, path)
             if changed or not path.exists():
-                # DuckDB would replay the WAL of the old file into the new one.
+                # Remove the WAL of the old file, because DuckDB would replay it into the new file.
                 _wal(path).unlink(missing_ok=True)
                 flush_path(str(staging))
                 os.replace(staging, path)
@@ -132,7 +136,7 @@ def _update(
     result: Refreshed,
     path: Path,
 ) -> bool:
-    """Update the views that are out of date; return whether there were any."""
+    """Update the views that are out of date; return whether anything changed."""
     shown, changed = file.tables(), False
     _check_same_catalog(store, path, shown)
     for table_id, before in shown.items():
@@ -201,7 +205,7 @@ def _show(
 
 @contextmanager
 def _open_copy(path: Path, staging: Path) -> Iterator[CatalogFile]:
-    """Open a copy of the file, or a new file; it is completely written after the block."""
+    """Open a copy of the file, or a new file. After the block, the copy is completely written."""
     if path.exists():
         shutil.copyfile(path, staging)
     file = CatalogFile.open(staging)
@@ -239,7 +243,7 @@ def _check_same_catalog(store: Store, path: Path, shown: dict[int, ShownTable]) 
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold the lock of the file, so that one process updates it; raise after a timeout."""
+    """Hold the lock of the file, so that only one process updates it; raise after a timeout."""
     name = path.with_name(f".{path.name}.lock")
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
@@ -259,7 +263,7 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Lock an open file without waiting; False if another process or descriptor holds the lock."""
+    """Lock an open file without waiting; return False if the lock is held elsewhere."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,6 +1,6 @@
 """Define the DuckDB view of one table: its SELECT statement and the metadata of its files.
 
-The view gives the same result in a session of any time zone.
+The result of the view does not depend on the time zone of the session.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FileGroup:
     """Physical paths of timestamps that these files store without a time zone."""
     has_deletions: bool = False
     schema: StructType | None = None
-    """The schema of these files, if it is not that of the table."""
+    """The schema of these files, if it differs from the schema of the table."""
 
 
 def view_query(shape: TableShape, groups: Sequence[FileGroup]) -> str:
@@ -74,7 +74,7 @@ def view_query(shape: TableShape, groups: Sequence[FileGroup]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileMetadata:
-    """Metadata of a file from an earlier refresh; data files never change."""
+    """Metadata of a file from an earlier refresh; it is valid because data files never change."""
 
     naive: str
     vector: str
@@ -99,13 +99,13 @@ class ViewFiles:
 
     @property
     def need_table(self) -> bool:
-        """Whether the catalog file needs a table with metadata of each file."""
+        """Whether the catalog file needs a table with the metadata of each file."""
         live = self.live
         partitioned = bool(live.partition_columns)
         return partitioned or has_timestamps(live.schema) or live.have_deletions
 
     def groups(self) -> list[FileGroup]:
-        """Return the files in groups that one SELECT can read."""
+        """Return the files in groups, such that one SELECT can read the files of a group."""
         found: dict[tuple[Paths, bool, StructType], list[str]] = {}
         for schema, files in self._schemas:
             for file in files:
@@ -131,7 +131,7 @@ class ViewFiles:
         return pa.table(columns)
 
     def unchanged_vectors(self) -> list[str]:
-        """Return the files whose deletion vector has not changed."""
+        """Return the files whose deletion vector has not changed since the last refresh."""
         return [
             file.address
             for file in self.live.files
@@ -139,7 +139,7 @@ class ViewFiles:
         ]
 
     def deleted(self, without: list[str]) -> pa.Table:
-        """Return the deleted rows as (filename, row_number), except those of some files."""
+        """Return the deleted rows as (filename, row_number), except for the files in `without`."""
         skipped = set(without)
         return self.live.deleted([f for f in self.live.files if f.address not in skipped])
 
@@ -148,7 +148,7 @@ class ViewFiles:
         return json.dumps(naive) if naive else ""
 
     def _naive_timestamps(self) -> dict[str, Paths]:
-        """Return the timestamps without a time zone of each file; read the footers of new files."""
+        """Return each file's timestamps without a time zone; the footers of new files are read."""
         live = self.live
         if not has_timestamps(live.schema):
             return {}

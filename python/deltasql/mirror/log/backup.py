@@ -33,7 +33,7 @@ class LogBackup:
         self._storage.put(self._backup_name(name), data)
 
     def move(self, names: Iterable[str]) -> None:
-        """Move files to the backup folder, the latest first, so that readers see no gap."""
+        """Move files to the backup folder, the latest first, so that readers never see a gap."""
         moved = sorted(names, reverse=True)
         for name in moved:
             self._storage.rename(name, self._backup_name(name), flush_folder=False)
@@ -53,7 +53,8 @@ class LogBackup:
         if checkpoints:
             self.copy(LAST_CHECKPOINT)
             self._storage.delete(LAST_CHECKPOINT)
-        # Commits last: no other file may describe a version whose commit is gone.
+        # Move the commits last, because no other file may describe a version whose commit is
+        # missing.
         self.move(checkpoints)
         self.move(each.file.name for each in listing.compactions if each.last >= first)
         self.move(file.name for each, file in listing.checksums.items() if each >= first)
@@ -61,7 +62,8 @@ class LogBackup:
         return commits
 
     def _backup_name(self, name: str) -> str:
-        # deltalake before 1.0 also lists subfolders, so the suffix must not be that of a log file.
+        # deltalake before 1.0 also lists subfolders, so a backup must not have the suffix of a log
+        # file.
         backup = f"{self._folder}{name.removeprefix(LOG_FOLDER)}.aside"
         self.names.append(backup)
         return backup

@@ -1,6 +1,6 @@
 """Log clean-up: delete published log files that are older than the log retention of the table.
 
-The history in SQL is kept.
+The history in the database is not deleted.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
-# The most files deleted at once, so that no commit waits for the first clean-up of a long log.
+# The most files deleted in one run, so that a commit does not wait until a long log is cleaned up
+# for the first time.
 MAX_DELETED_FILES = 2_000
 _MILLISECOND = timedelta(milliseconds=1)
-# Commits, checksums, checkpoints of all kinds, and compacted logs, which name two versions.
+# Commits, checksums and checkpoints of all kinds. Compacted logs have two versions in their names.
 _VERSIONED = re.compile(
     r"_delta_log/(\d{20})\.(?:(\d{20})\.compacted\.json|json|crc|checkpoint\.[^/]*)"
 )
@@ -45,11 +46,11 @@ def clean_log(
 ) -> int:
     """Delete log files that are past the table's log retention, oldest first; return how many.
 
-    A table property can disable this. `even_if_disabled` ignores that property and, like
-    deltalake, also takes the modification time of a commit file as the age of the commit.
+    A table property can disable this. `even_if_disabled` ignores that property. Like deltalake, it
+    also uses the modification time of a commit file as the age of the commit.
 
-    The version that was current at the start of the retention stays readable: the newest
-    checkpoint at or below it, and all later files, are kept.
+    The version that was current at the start of the retention stays readable. For that, the newest
+    checkpoint at or before this version is not deleted, nor are the files after that checkpoint.
     """
     properties = TableProperties(configuration)
     if not (properties.expired_log_cleanup or even_if_disabled):
@@ -62,7 +63,7 @@ def clean_log(
     expired = _expired(storage, oldest_kept) if oldest_kept >= 0 else []
     if expired:
         reached("cleaning")
-        # The checkpoint that replaces the deleted files must survive a power loss.
+        # Flush first: the checkpoint that replaces the deleted files must survive a power loss.
         storage.flush_folder(LOG_FOLDER)
         storage.delete_many(expired)
         telemetry.log(_log, logging.INFO, "log cleaned", table=table.full_name, files=len(expired))
@@ -70,7 +71,7 @@ def clean_log(
 
 
 def _first_recent(storage: Storage, oldest_ms: int) -> int:
-    """Return the version after the last old commit file, -1 if no commit file is old."""
+    """Return the version after the last old commit file; -1 if no commit file is old."""
     first = -1
     for file in storage.list(LOG_FOLDER):
         named = _COMMIT.fullmatch(file.name)
@@ -83,7 +84,10 @@ def _first_recent(storage: Storage, oldest_ms: int) -> int:
 
 
 def _expired(storage: Storage, oldest_kept: int) -> list[str]:
-    """Return the files that the newest checkpoint up to a version replaces, oldest first."""
+    """Return the files that readers no longer need for `oldest_kept` or later, oldest first.
+
+    These are the files before the newest checkpoint at or before that version.
+    """
     expired: list[str] = []
     candidates: list[tuple[int, str]] = []
     for file in storage.list(LOG_FOLDER):

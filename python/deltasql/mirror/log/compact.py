@@ -37,7 +37,7 @@ def compacted_file(first: int, last: int) -> str:
 
 
 def compact_log(store: Store, table: TableRow, storage: Storage, first: int, last: int) -> None:
-    """Write the compacted log file of the published versions first..last; may be repeated."""
+    """Write the compacted log file of the published versions first..last. This can be repeated."""
     if first < 0 or last < 0:
         raise OverflowError("can't convert negative int to unsigned")
     if last <= first:
@@ -56,7 +56,7 @@ def compact_log(store: Store, table: TableRow, storage: Storage, first: int, las
 
 
 def reconciled(actions: Iterable[Action]) -> list[Action]:
-    """Keep the last action for each file, application, domain, the metadata and the protocol.
+    """Keep the last action for each file, application and domain, the last metadata and protocol.
 
     >>> add = AddFile("f", {}, 1, 0)
     >>> [action.kind for action in reconciled([add, RemoveFile("f")])]
@@ -65,11 +65,11 @@ def reconciled(actions: Iterable[Action]) -> list[Action]:
     last: dict[tuple[str, ...], Action] = {}
     for action in actions:
         if isinstance(action, CommitInfo | AddCdcFile):
-            continue  # they belong to a single commit
+            continue  # commitInfo and cdc actions belong to a single commit
         key = _key(action)
         last.pop(key, None)
         last[key] = action
-    # Removals first, so that a path that was removed and added again stays live.
+    # Write removals first, so that a path that was removed and added again stays live.
     return sorted(last.values(), key=lambda action: isinstance(action, AddFile))
 
 

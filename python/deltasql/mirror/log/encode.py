@@ -1,7 +1,8 @@
 """Encode ratified commits as `_delta_log` files: the same commit always gives the same bytes.
 
-A commit encoded from memory equals the commit read from SQL: transactions, domains and added files
-are sorted by name, and partition values follow the order of the partition columns.
+A commit encoded from memory has the same bytes as the commit read from the database. For this,
+transactions, domains and added files are sorted by name, and partition values are in the order of
+the partition columns.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The most add and remove actions held in memory when commits are read from SQL.
+# The most add and remove actions in memory when commits are read from the database.
 MAX_FILES = 50_000
 
 
@@ -54,7 +55,7 @@ class CommitFile:
 
     version: int
     data: bytes
-    replaces_nothing: bool  # whether it is known that this version removes no file
+    replaces_nothing: bool  # True if this version is known to remove no file
 
 
 def commit_file(version: int) -> str:
@@ -67,7 +68,7 @@ def commit_file(version: int) -> str:
 
 
 def encode_commit(commit: Commit) -> bytes:
-    """Encode a commit from memory, without reading it from SQL."""
+    """Encode a commit from memory, without reading it from the database."""
     adds = [_with_ordered_partition(add, commit.partition_columns) for add in commit.adds]
     return _core.encode_commit(
         _in_order(
@@ -84,28 +85,28 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def version_row(store: Store, table_id: int, version: int) -> VersionRow | None:
-    """Read the row of a version from SQL; None if SQL does not have the version."""
+    """Read the row of a version from the database; None if the version is missing there."""
     rows = store.query("history", table_id=table_id, first=version, last=version, limit=1)
     return VersionRow.from_row(rows[0]) if rows else None
 
 
 def commit_bytes(session: Session, table_id: int, version: int) -> bytes:
-    """Read a commit from SQL and encode it."""
+    """Read a commit from the database and encode it."""
     return _core.encode_commit(commit_actions(session, table_id, version))
 
 
 def commit_actions(session: Session, table_id: int, version: int) -> list[Action]:
-    """Read the actions of a commit from SQL, in canonical order."""
+    """Read the actions of a commit from the database, in canonical order."""
     return actions_span(session, table_id, version, version)[0][1]
 
 
 def actions_span(
     session: Session, table_id: int, first: int, last: int, *, max_files: int = MAX_FILES
 ) -> list[tuple[int, list[Action]]]:
-    """Read commits from SQL as (version, actions), with a fixed number of statements.
+    """Read commits from the database as (version, actions), with a fixed number of statements.
 
-    The result may end before `last`, to hold at most `max_files` files in memory; it has at least
-    one commit.
+    The result has at least one commit. It may end before `last`, so that at most `max_files` files
+    are in memory.
     """
     rows, first_file_id = _versions(session, table_id, first, last, max_files)
     span = {"table_id": table_id, "after": first - 1, "last": rows[-1].version}
@@ -151,7 +152,7 @@ def actions_span(
 def commits_between(
     session: Session, table_id: int, first: int, last: int, *, max_files: int = MAX_FILES
 ) -> list[tuple[int, bytes]]:
-    """Read commits from SQL as (version, bytes); may end early like `actions_span`."""
+    """Read commits from the database as (version, bytes); may end early like `actions_span`."""
     found = actions_span(session, table_id, first, last, max_files=max_files)
     return [(version, _core.encode_commit(actions)) for version, actions in found]
 
@@ -170,7 +171,7 @@ def actions_between(
 def commit_files_between(
     session: Session, table_id: int, first: int, last: int
 ) -> list[CommitFile]:
-    """Read commit files from SQL for publishing; may end early like `actions_span`."""
+    """Read commit files from the database for publishing; may end early like `actions_span`."""
     found = commits_between(session, table_id, first, last)
     rows = session.query("ended_versions", table_id=table_id, after=first - 1, last=found[-1][0])
     ended = {row[0] for row in rows}
@@ -179,7 +180,7 @@ def commit_files_between(
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file that a commit adds; `key` is that of the add action it belongs to, if any."""
+    """A file that a commit adds; `key` is the key of the add action it belongs to, if any."""
 
     path: str
     key: bytes | None = None
@@ -202,7 +203,7 @@ def files_named(data: bytes) -> list[NamedFile]:
 def _versions(
     session: Session, table_id: int, first: int, last: int, max_files: int
 ) -> tuple[list[VersionRow], int]:
-    """Return the versions that fit into memory, and the first file id of them."""
+    """Return the versions that fit into memory, and the first file id of these versions."""
     found = session.query(
         "history", table_id=table_id, first=first - 1, last=last, limit=last - first + 2
     )
@@ -235,7 +236,7 @@ def _in_order(
     adds: Sequence[AddFile],
     cdc: Sequence[AddCdcFile],
 ) -> list[Action]:
-    # Sorted here, because databases sort texts by different collations.
+    # Sorted here, because each database sorts strings by its own collation.
     actions: list[Action] = [info]
     actions += [action for action in (protocol, metadata) if action is not None]
     ordered_txns = sorted(txns, key=lambda txn: txn.app_id)

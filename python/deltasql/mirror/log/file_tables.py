@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deltasql._core import Table
 
 _TEXT, _LONG, _FLAG = pa.string(), pa.int64(), pa.bool_()
-# Tags, deletion vectors and extra fields are JSON texts.
+# Tags, deletion vectors and extra fields are JSON strings.
 FILES = pa.schema(
     [
         ("path", _TEXT),
@@ -83,7 +83,7 @@ def tombstone_table(removes: Iterable[RemoveFile]) -> pa.Table:
 
 
 def canonical_files(files: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Convert files to a schema: empty texts become null, partition texts become canonical."""
+    """Convert files to a schema. Empty strings become null, and partition values canonical JSON."""
     columns = []
     for each in schema:
         if each.name not in files.schema.names:
@@ -99,9 +99,9 @@ def canonical_files(files: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def partition_text(values: Mapping[str, str | None]) -> str:
-    """Return partition values as canonical JSON: equal partitions have equal texts.
+    """Return partition values as canonical JSON, so that equal partitions have equal strings.
 
-    Null values are left out: a null is the same as a missing value.
+    Null values are left out, because a null means the same as a missing value.
 
     >>> partition_text({"b": "x", "a": None, "A": "1"})
     '{"A":"1","b":"x"}'
@@ -110,7 +110,7 @@ def partition_text(values: Mapping[str, str | None]) -> str:
 
 
 def logical_files(files: pa.Table) -> pa.ChunkedArray:
-    """Return the key of each logical file: its path, and the id of its deletion vector if any."""
+    """Return the key of each logical file: its path and the id of its deletion vector, if any."""
     vectors, paths = files["deletion_vector"], _canonical_paths(files["path"])
     if vectors.null_count == len(vectors):
         return paths
@@ -124,7 +124,7 @@ def logical_files(files: pa.Table) -> pa.ChunkedArray:
 
 
 def _canonical_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return canonical paths; only absolute local paths can be written in several ways."""
+    """Return canonical paths. Only an absolute local path can be written in several ways."""
     whole = paths.combine_chunks()
     is_local = is_local_path(whole)
     if not pc.any(is_local).as_py():
@@ -139,7 +139,7 @@ def is_local_path(paths: pa.Array) -> pa.Array:
 
 
 def compact(value: object) -> str:
-    """Return JSON without spaces."""
+    """Return a value as JSON without spaces."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
 
 

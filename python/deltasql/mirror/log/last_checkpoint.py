@@ -50,7 +50,7 @@ def checkpoint_file(version: int) -> str:
 
 
 def last_checkpoint_version(storage: Storage) -> int | None:
-    """Return the version that the hint names; None if it is missing or unreadable."""
+    """Return the version in the hint; None if the hint is missing or unreadable."""
     try:
         body = load_json(storage.read(LAST_CHECKPOINT))
     except (FileNotFoundError, ValueError):
@@ -60,7 +60,7 @@ def last_checkpoint_version(storage: Storage) -> int | None:
 
 
 def move_last_checkpoint(storage: Storage, info: CheckpointInfo) -> None:
-    """Write the hint to a checkpoint, unless it names a later one that exists."""
+    """Point the hint to a checkpoint, unless it names a later checkpoint that exists."""
     known = last_checkpoint_version(storage)
     if known is None or known <= info.version or not has_checkpoint(storage, known):
         # A power loss may restore the previous hint, which is still valid.
@@ -68,7 +68,7 @@ def move_last_checkpoint(storage: Storage, info: CheckpointInfo) -> None:
 
 
 def has_checkpoint(storage: Storage, version: int) -> bool:
-    """Return whether the log has a checkpoint of a version, in one file or several."""
+    """Return whether the log has a checkpoint of a version, in one file or in several."""
     start = f"_delta_log/{version:020d}.checkpoint."
     found = next(iter(storage.list(LOG_FOLDER, start_after=start)), None)
     return found is not None and found.name.startswith(start)
@@ -84,7 +84,7 @@ def read_last_checkpoint(storage: Storage) -> dict[str, Any] | None:
 
 
 def hint_fault(storage: Storage, listing: LogListing) -> str | None:
-    """Return what is wrong with the hint; None if it names a checkpoint of the log."""
+    """Return what is wrong with the hint; None if it names a checkpoint that exists."""
     try:
         hint = read_last_checkpoint(storage)
     except LogParseError as error:

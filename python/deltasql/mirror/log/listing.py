@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOG_FOLDER = "_delta_log/"
 LAST_CHECKPOINT = "_delta_log/_last_checkpoint"
 
-# Delta's versions are signed 64-bit integers; a larger number is not a version.
+# Delta's versions are signed 64-bit integers, so a larger number is not a version.
 _MAX_VERSION = 2**63 - 1
 _NAME = re.compile(
     r"_delta_log/(?P<version>\d{20})\."
@@ -69,9 +69,9 @@ class LogListing:
 
     @property
     def first_version(self) -> int:
-        """The oldest version from which all versions can be read: 0, or that of a checkpoint.
+        """The oldest version that can be read together with all later ones.
 
-        Commits before a gap are not counted.
+        This is 0 or the version of a checkpoint. Commits before a gap are ignored.
         """
         start = self.last_version + 1
         while start - 1 in self.commits:
@@ -82,7 +82,7 @@ class LogListing:
         return min(covering, default=start)
 
     def checkpoint_for(self, version: int) -> Checkpoint | None:
-        """Return the latest checkpoint up to a version; None if there is none."""
+        """Return the latest checkpoint at or before a version; None if there is none."""
         fitting = [each for each in self.checkpoints if each.version <= version]
         return max(fitting, key=lambda each: each.version, default=None)
 
@@ -119,7 +119,8 @@ class LogListing:
     def gaps(self, first: int, last: int) -> list[tuple[int, int]]:
         """Return the gaps in first..last: ranges (first, last) of versions without a commit file.
 
-        Versions are not enumerated: a misnamed file may have a version far from the others.
+        The versions between are not counted one by one, because a misnamed file may have a version
+        that is very far from the others.
         """
         present = sorted(each for each in self.commits if first <= each <= last)
         edges = pairwise([first - 1, *present, last + 1])
@@ -145,7 +146,7 @@ def list_log(storage: Storage) -> LogListing:
 
 
 def flush_log(storage: Storage) -> None:
-    """Flush a log that another program wrote to disk: SQL cannot write it again."""
+    """Flush to disk a log that another program wrote, because the database cannot restore it."""
     storage.flush(each.name for each in storage.list(LOG_FOLDER))
 
 
@@ -179,7 +180,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
             compactions.append(CompactedFile(version, int(match["until"]), each))
     incomplete: list[str] = []
     for (version, count), found in parts.items():
-        # A multi-part checkpoint is valid only if its writer wrote every part.
+        # A multi-part checkpoint is valid only if all its parts exist.
         if len(found) == count:
             checkpoints.append(Checkpoint(version, "multipart", tuple(found)))
         else:

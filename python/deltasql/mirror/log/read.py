@@ -1,7 +1,7 @@
 """Read commits and table states from a `_delta_log`, without the database.
 
 A state is read from the latest checkpoint and the commits after it, or from commits alone. Files
-stay in Arrow, so that a table of a million files can be read.
+stay in Arrow tables, so that the state of a table with a million files fits into memory.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class LogCommit:
 
     @property
     def adds(self) -> None:
-        """None: the added files are in `actions`."""
+        """Always None, because the added files are in `actions`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
     """The state of a table at one version, as read from its log.
 
-    Files and tombstones have the schemas `file_tables.FILES` and `TOMBSTONES`.
+    `files` and `tombstones` have the schemas `file_tables.FILES` and `TOMBSTONES`.
     """
 
     version: int
@@ -89,7 +89,7 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class StateStream:
-    """A table state whose files and tombstones are iterators that can be read once."""
+    """A table state whose files and tombstones are iterators, which can be read only once."""
 
     version: int
     checkpoint_version: int | None
@@ -125,9 +125,9 @@ def read_states(
     listing: LogListing | None = None,
     tombstones: bool = False,
 ) -> Iterator[LogState]:
-    """Yield the states at several versions, oldest first, reading each commit once.
+    """Yield the states at several versions, oldest first, and read each commit only once.
 
-    A checkpoint is used only for the first version; later states are replayed from commits.
+    A checkpoint is used only for the first version. Later states are replayed from commits.
     """
     found = listing or list_log(storage)
     replay: _Replay | None = None
@@ -159,7 +159,7 @@ def stream_state(
 def read_commits(
     storage: Storage, listing: LogListing, first: int, last: int
 ) -> Iterator[LogCommit]:
-    """Yield the commits first..last; a missing or damaged commit raises an error that names it."""
+    """Yield the commits first..last; the error for a missing or damaged commit names it."""
     files = listing.commits_from(first, last)
     contents = _contents(storage, [file.name for file in files])
     version, batch = first, _Batch()
@@ -172,7 +172,7 @@ def read_commits(
 
 
 class _Batch:
-    """Commit files that are parsed with one call, which is faster for small files."""
+    """Commit files that are parsed together, which is faster for small files."""
 
     def __init__(self) -> None:
         self.files: list[FileInfo] = []
@@ -194,7 +194,7 @@ class _Batch:
         try:
             parsed = parse_commits(self._contents, version, names)
         except LogParseError:
-            # Yield the commits before the damaged one.
+            # Parse one by one, to yield the commits before the damaged one.
             for number, file, data in each:
                 actions = parse_commit(data, version=number, path=file.name)
                 yield LogCommit(number, file, data, actions)
@@ -222,7 +222,7 @@ def _contents(storage: Storage, names: list[str]) -> Iterator[bytes]:
 def _read_in_parallel(
     storage: Storage, read: Callable[[str], _Found], names: list[str]
 ) -> Iterator[_Found]:
-    """Yield what `read` returns for each file; on object stores, read several in parallel."""
+    """Yield what `read` returns for each file; object stores are read in parallel."""
     if parse_location(storage.location).is_local or len(names) == 1:
         yield from map(read, names)
         return
@@ -250,7 +250,7 @@ def _start(storage: Storage, listing: LogListing, version: int, *, use_checkpoin
 
 
 class _Replay:
-    """Replays commits, from a checkpoint if there is one."""
+    """Replays commits, starting from a checkpoint if there is one."""
 
     def __init__(self, base: CheckpointState | None) -> None:
         self._base, self._table = base, Table()
@@ -278,7 +278,7 @@ class _Replay:
         return LogState(*self._facts(), files, left)
 
     def stream(self, read: Callable[[str, Kind], Iterator[pa.Table]]) -> StateStream:
-        """Return the state; the files of the checkpoint are read with `read` when needed."""
+        """Return the state as a stream; `read` reads the checkpoint's files when needed."""
         base = self._base
 
         def pieces(kind: Kind) -> Iterator[pa.Table]:

@@ -34,9 +34,10 @@ SIDECARS = "_delta_log/_sidecars/"
 _PARSED = ("stats_parsed", "partitionValues_parsed")
 _BATCH_ROWS = 16_384
 _BATCH_BYTES = 64 << 20
-# Paths differ from file to file: a higher compression ratio is a decompression bomb.
+# Paths differ from file to file, so a file with a higher compression ratio than this is treated as
+# a decompression bomb.
 _MAX_COMPRESSION_RATIO = 1_000
-# No file system and no object store has longer names.
+# File systems and object stores do not allow longer names.
 _MAX_PATH_BYTES = 32_768
 _FEW_BRACKETS = 100
 _BUFFER = 1 << 20
@@ -78,7 +79,7 @@ def read_checkpoint(storage: Storage, checkpoint: Checkpoint) -> CheckpointState
 
 
 def read_actions(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
-    """Read all actions except files; `parts` of the result names the files to read them from."""
+    """Read all actions except files; `parts` of the result lists the checkpoint files with them."""
     state = CheckpointState(checkpoint.version)
     sidecars: list[Sidecar] = []
     for each in checkpoint.files:
@@ -99,7 +100,7 @@ def read_actions(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
 
 
 def count_row_groups(storage: Storage, name: str) -> int:
-    """Return the number of row groups of a part."""
+    """Return the number of row groups in one file of a checkpoint."""
     with _reading(storage, name) as file:
         return int(file.num_row_groups)
 
@@ -107,7 +108,7 @@ def count_row_groups(storage: Storage, name: str) -> int:
 def read_files(
     storage: Storage, name: str, kind: Kind, *, row_groups: Sequence[int] | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the added or removed files of one part, in batches."""
+    """Yield the added or removed files in one file of a checkpoint, in batches."""
     schema = FILES if kind == "add" else TOMBSTONES
     with _reading(storage, name) as file:
         columns = _columns(file.schema_arrow, (kind,), parsed=_lacks_stats(file, kind))
@@ -134,10 +135,10 @@ def read_files(
 
 
 def _batch_size(storage: Storage, name: str, file: pq.ParquetFile, columns: Sequence[str]) -> int:
-    """Return how many rows to decode at once, so that long texts do not exhaust the memory.
+    """Return how many rows to decode at once, so that long strings do not exhaust the memory.
 
-    The footer does not show the length of dictionary-encoded texts: each is stored once, however
-    many rows have it.
+    The Parquet footer does not show the length of dictionary-encoded strings. Each distinct string
+    is stored once, but decoding repeats it for every row that has it.
     """
     longest = 0
     dictionaries: set[str] = set()
@@ -149,7 +150,7 @@ def _batch_size(storage: Storage, name: str, file: pq.ParquetFile, columns: Sequ
             if column.physical_type != "BYTE_ARRAY" or not path.startswith(tuple(columns)):
                 continue
             longest = max(longest, column.total_uncompressed_size // max(column.num_values, 1))
-            # No value is longer than the whole dictionary.
+            # No value is longer than the dictionary it is in.
             largest = min(group.num_rows, _BATCH_ROWS) * column.total_uncompressed_size
             if column.has_dictionary_page and largest > _BATCH_BYTES:
                 dictionaries.add(path)
@@ -159,7 +160,7 @@ def _batch_size(storage: Storage, name: str, file: pq.ParquetFile, columns: Sequ
 
 
 def _longest_in_dictionary(storage: Storage, name: str, columns: list[str]) -> int:
-    """Return the longest dictionary value; one row is enough to read a whole dictionary."""
+    """Return the length of the longest dictionary value; reading one row loads the dictionary."""
     longest = 0
     with _reading(storage, name, read_dictionary=columns) as file:
         for number in range(file.num_row_groups):
@@ -184,7 +185,7 @@ def _leaves(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _read_json(storage: Storage, name: str, state: CheckpointState) -> list[Sidecar]:
-    # A V2 checkpoint has few files here: most are in its sidecars.
+    # The main file of a V2 checkpoint contains few files, because most are in its sidecars.
     commit = parse_commit(storage.read(name), path=name)
     table = Table()
     table.apply(commit, state.version, name)
@@ -197,7 +198,7 @@ def _read_json(storage: Storage, name: str, state: CheckpointState) -> list[Side
 
 
 def _rows(storage: Storage, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (kind, body) of the actions of a part that are not files."""
+    """Yield (kind, body) of all actions except files in one file of a checkpoint."""
     with _reading(storage, name) as file:
         kinds = [each for each in file.schema_arrow.names if each not in ("add", "remove")]
         columns = _columns(file.schema_arrow, kinds)
@@ -217,7 +218,7 @@ def _reading(
     storage: Storage, name: str, *, read_dictionary: list[str] | None = None
 ) -> Iterator[pq.ParquetFile]:
     try:
-        # Read page by page, because a row group may hold the whole table.
+        # Read page by page, because a row group may contain the whole table.
         with pq.ParquetFile(
             storage.open_input(name),
             buffer_size=_BUFFER,
@@ -233,9 +234,10 @@ def _reading(
 
 
 def _lacks_stats(file: pq.ParquetFile, kind: str) -> bool:
-    """Return whether some files have no JSON statistics, by the null counts of the footer.
+    """Return whether some files have no JSON statistics, by the null counts in the footer.
 
-    With `delta.checkpoint.writeStatsAsJson=false` the column is missing or null.
+    With `delta.checkpoint.writeStatsAsJson=false`, the column of JSON statistics is missing or
+    null.
     """
     missing = 0
     for number in range(file.num_row_groups):
@@ -252,9 +254,9 @@ def _lacks_stats(file: pq.ParquetFile, kind: str) -> bool:
 
 
 def _columns(schema: pa.Schema, kinds: Collection[str], *, parsed: bool = False) -> list[str]:
-    """Return the columns to read, without parsed forms of values that are there as text.
+    """Return the columns to read. Parsed forms of values that also exist as JSON are left out.
 
-    With `parsed`, parsed statistics are read in addition to their text.
+    With `parsed`, parsed statistics are read in addition to the JSON.
     """
     columns = []
     for kind in schema:
@@ -283,14 +285,17 @@ def _check_stats(name: str, files: pa.Table) -> None:
     """Raise LogParseError for statistics that are nested too deeply for other readers."""
     stats = files["stats"]
     brackets = pc.add(pc.count_substring(stats, "{"), pc.count_substring(stats, "["))
-    # Texts with few brackets are not converted to Python.
+    # Strings with few brackets cannot be nested too deeply, so they are not converted to Python.
     suspects = stats.filter(pc.greater(brackets, _FEW_BRACKETS)).to_pylist()
     if any(map(nests_too_deep, suspects)):
         raise LogParseError(f"{name} has statistics that are nested too deeply", path=name)
 
 
 def _check_action(name: str, kind: str, body: dict[str, Any]) -> None:
-    """Raise LogParseError for an action that is not valid in a commit: columns have any type."""
+    """Raise LogParseError for an action that would not be valid in a commit file.
+
+    This is needed because the columns of a checkpoint may have any type.
+    """
     try:
         encode_commit([{kind: body}])
     except TxnLogError as error:
@@ -332,7 +337,7 @@ def _files(rows: pa.StructArray, schema: pa.Schema) -> pa.Table:
 
 
 def _all_stats(texts: pa.Array | None, parsed: pa.StructArray) -> pa.Array:
-    """Return statistics as text; missing texts are made from the parsed statistics."""
+    """Return statistics as JSON; missing ones are computed from the parsed statistics."""
     if texts is None:
         return stats_texts(parsed)
     missing = pc.is_null(texts)
@@ -352,7 +357,7 @@ def _num_records(stats: pa.Array) -> pa.Array:
 
 
 def _partition_texts(column: pa.MapArray) -> pa.Array:
-    """Return partition values as JSON; the text of each distinct partition is made once."""
+    """Return partition values as JSON; each distinct partition is converted only once."""
     names = sorted(pc.unique(column.keys).to_pylist()) if len(column.keys) else []
     if not names:
         return pa.repeat("{}", len(column))
@@ -372,7 +377,7 @@ def _escaped(values: pa.Array) -> pa.Array:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Return maps and structs as JSON, without null fields of structs."""
+    """Return maps and structs as JSON, without the null fields of structs."""
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
     if not pa.types.is_nested(column.type):

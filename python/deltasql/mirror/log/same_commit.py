@@ -1,4 +1,4 @@
-"""Compare commit files of a log with the commits in SQL, by content or by transaction id."""
+"""Compare commit files of a log with the commits in the database, by content or transaction id."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _INFO = b'{"commitInfo":'
 
 
 def commit_id(table: TableRow, version: int, data: bytes) -> str:
-    """Return the transaction id for a commit file without one; the same file gives the same id."""
+    """Return an id for a commit file without a transaction id; the same file gives the same id."""
     return derived_id(table, version, hashlib.sha256(data).hexdigest())
 
 
 def is_id_of(txn_id: str, table: TableRow, version: int, data: bytes) -> bool:
-    """Return whether `txn_id` is the id of a commit file in SQL: its own, or a derived one."""
+    """Return whether `txn_id` is the id in a commit file, or the id derived from the file."""
     info = parse_commit(data, version=version).commit_info
     own_id = None if info is None else info.txn_id
     if own_id is None:
@@ -37,7 +37,7 @@ def is_id_of(txn_id: str, table: TableRow, version: int, data: bytes) -> bool:
 
 
 def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool:
-    """Return whether a version in SQL has the transaction id of a commit file.
+    """Return whether a version in the database has the transaction id of a commit file.
 
     This also works for a version that was loaded from a checkpoint.
     """
@@ -46,7 +46,10 @@ def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool
 
 
 def has_head_of(store: Store, table: TableRow, storage: Storage, listing: LogListing) -> bool:
-    """Return whether the latest version in SQL is the same commit in the log."""
+    """Return whether the latest version in the database is the same commit as in the log.
+
+    Return True also if the log does not have the commit file of that version.
+    """
     head = store.head(table.table_id)
     if head is None or head.version not in listing.commits:
         return True
@@ -56,17 +59,18 @@ def has_head_of(store: Store, table: TableRow, storage: Storage, listing: LogLis
 def is_same_commit(
     store: Store, table: TableRow, storage: Storage, listing: LogListing, version: int
 ) -> bool:
-    """Return whether a version is the same commit in SQL and in the log."""
+    """Return whether the database and the log have the same commit as this version."""
     data = storage.read(listing.commits[version].name)
     low = store.query("version_bounds", table_id=table.table_id)[0][0]
     if version == low and version > 0:
-        # It was loaded from a checkpoint: of its own commit SQL has only the transaction id.
+        # The version was loaded from a checkpoint, so the database has only the transaction id of
+        # its commit.
         return has_commit(store, table, version, data)
     return has_same_content(store, table, version, data)
 
 
 def has_same_content(store: Store, table: TableRow, version: int, data: bytes) -> bool:
-    """Return whether a version in SQL has the actions of a commit file."""
+    """Return whether a version in the database has the actions of a commit file."""
     with store.session() as session:
         return same_content(commit_bytes(session, table.table_id, version), data)
 
@@ -74,8 +78,9 @@ def has_same_content(store: Store, table: TableRow, version: int, data: bytes) -
 def same_content(ours: bytes, theirs: bytes) -> bool:
     """Return whether another writer's commit file has the same actions as our own.
 
-    A commit that was imported or adopted keeps the file of its writer. It has the actions of SQL
-    in any order and formatting. It may lack the transaction id, which SQL gives to every commit.
+    An imported or adopted commit keeps the file that its writer wrote. That file has the same
+    actions as the database, but in any order and formatting. It may lack the transaction id that
+    the database gives to every commit.
 
     >>> ours = b'{"commitInfo":{"operation":"WRITE","txnId":"1"}}'
     >>> same_content(ours, b'{"commitInfo":{"operation":"WRITE"}}')
@@ -87,7 +92,8 @@ def same_content(ours: bytes, theirs: bytes) -> bool:
         return True
     right = parse_commit(theirs)
     encoded = encode_commit(list(right.actions()))
-    # Most files differ only in formatting and order: then sorted lines are equal.
+    # Compare sorted lines first, which is enough for files that differ only in formatting and
+    # order.
     (info, lines), (_, others) = _sorted_lines(ours), _sorted_lines(encoded)
     if lines == others:
         return _same_info(parse_commit(info), right)
@@ -114,7 +120,7 @@ def _canonical_actions(commit: Commit) -> Counter[str]:
 def _canonical(action: Action) -> dict[str, Any]:
     body = action.body()
     if body.get("partitionValues"):
-        # A null partition value may be left out.
+        # A null partition value may be missing in one of the two commits.
         values = body["partitionValues"]
         body["partitionValues"] = {name: v for name, v in values.items() if v is not None}
     return {**action.to_dict(), action.kind: body}

@@ -1,4 +1,7 @@
-"""Maintain a log after a version is published: checksum, checkpoint when due, log clean-up."""
+"""Write the optional files of a log after a version is published, and clean up the log.
+
+The optional files are the checksum and, if one is due, the checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,12 @@ _DELTALAKE_INTERVAL = 100  # deltalake's default number of commits between check
 
 @dataclass(frozen=True, slots=True)
 class PostCommit:
-    """Options of a commit for log maintenance; None means that the table properties decide."""
+    """Options of a commit for log maintenance. None means that the table properties decide."""
 
     create_checkpoint: bool = True
     cleanup_expired_logs: bool | None = None
     counts_commits: bool = False
-    """Whether the checkpoint interval counts commits from one, as deltalake does."""
+    """Whether the checkpoint interval counts commits starting at one, as deltalake does."""
 
 
 DEFAULT_POST_COMMIT = PostCommit()
@@ -51,10 +54,10 @@ def maintain(
 ) -> bool:
     """Write the optional files of a published version; log a failure and return False.
 
-    Readers need only the commit files, so everything here can fail and be repeated. `last` is the
-    end of a span that is published at once: of the checkpoints due in it, only the newest is
-    written. `check_hint` also checks that `_last_checkpoint` names the newest checkpoint of earlier
-    versions.
+    Readers need only the commit files, so every step here may fail and can be repeated. `last` is
+    the end of a span of versions that is published together: if several checkpoints are due in the
+    span, only the newest is written. `check_hint` also checks that `_last_checkpoint` names the
+    newest checkpoint of earlier versions.
     """
     version = file.version
     try:
@@ -77,7 +80,7 @@ def maintain(
         requested = post_commit.cleanup_expired_logs
         if writes_checkpoint if requested is None else requested:
             clean_log(store, table, storage, configuration, even_if_disabled=requested is True)
-    except Exception as error:  # all of it is optional, and the commit is ratified
+    except Exception as error:  # every step is optional, and the commit is ratified
         telemetry.log(
             _log,
             logging.WARNING,
@@ -100,9 +103,9 @@ def is_due(
 ) -> bool:
     """Return whether a version gets a checkpoint, by the table's properties or our settings.
 
-    With `last`, only the newest due version up to that one does. Spark counts versions from zero,
-    with a default interval of 10; deltalake counts commits from one, with a default of 100
-    (`counts_commits`).
+    With `last`, only the newest due version up to `last` gets one. Spark counts versions starting
+    at zero, with a default interval of 10. deltalake counts commits starting at one, with a default
+    interval of 100 (`counts_commits`).
     """
     interval, offset = _interval(configuration, config, counts_commits=counts_commits)
     if version <= 0 or (version + offset) % interval:
@@ -115,7 +118,7 @@ def unnamed_checkpoint(
 ) -> int | None:
     """Return the newest checkpoint up to a version if `_last_checkpoint` names an older one.
 
-    Its writer failed between the checkpoint and the hint.
+    This happens if a process failed after writing the checkpoint and before writing the hint.
     """
     due = set()
     for counts_commits in (False, True):
@@ -131,7 +134,7 @@ def unnamed_checkpoint(
 def _interval(
     configuration: Mapping[str, str], config: Config, *, counts_commits: bool
 ) -> tuple[int, int]:
-    """Return the checkpoint interval, and what to add to a version before counting."""
+    """Return the checkpoint interval, and the number to add to a version before the division."""
     if "delta.checkpointInterval" in configuration:
         return TableProperties(configuration).checkpoint_interval, int(counts_commits)
     is_chosen = "checkpoint_interval" in config.mirror.model_fields_set

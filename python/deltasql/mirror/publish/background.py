@@ -1,7 +1,8 @@
-"""Publish commits in a background thread (`mirror.mode = "async"`): one thread per catalog.
+"""Publish commits in a background thread (`mirror.mode = "async"`), one thread per catalog.
 
 The queue has one entry per table with the latest version to publish, however many commits were
-submitted. A table that is far behind goes to the end of the queue after each batch.
+submitted. A table that is far behind goes to the end of the queue after each batch, so that other
+tables do not wait for it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class _QueuedTable:
 
 
 class BackgroundPublisher:
-    """Publishes submitted tables in a thread, which starts with the first submission."""
+    """Publishes submitted tables in a thread, which is started by the first submission."""
 
     def __init__(self, publisher: Publisher, settings: MirrorSettings) -> None:
         self._publisher, self._settings = publisher, settings
@@ -57,7 +58,7 @@ class BackgroundPublisher:
     def submit(
         self, table: TableRow, version: int, post_commit: PostCommit = DEFAULT_POST_COMMIT
     ) -> None:
-        """Queue a table to be published up to a version, with the options of that version."""
+        """Queue a table to be published up to a version; `post_commit` applies to that version."""
         with self._changed:
             queued = self._queue.get(table.table_id)
             if queued is None:
@@ -70,7 +71,7 @@ class BackgroundPublisher:
             self._wake()
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Attempt to publish every queued table now; return whether all of them are published."""
+        """Try to publish every queued table now; return whether all of them are published."""
         with self._changed:
             self._flushes += 1
             wanted = self._flushes
@@ -114,7 +115,8 @@ class BackgroundPublisher:
                 work = self._next()
                 if work is None:
                     return
-                # A copy: other threads may submit more while this version is published.
+                # Copy the options, because other threads may submit more while this version is
+                # published.
                 version, flush, post_commits = work.version, self._flushes, dict(work.post_commits)
             result = PublishResult.FAILED
             try:
@@ -125,7 +127,7 @@ class BackgroundPublisher:
                     self._changed.notify_all()
 
     def _next(self) -> _QueuedTable | None:
-        """Wait for a table that is due; return None when the publisher is closing."""
+        """Wait until a table is due and return it; return None when the publisher is closing."""
         while True:
             now_s = time.monotonic()
             due = next((each for each in self._queue.values() if each.due_s <= now_s), None)
@@ -150,7 +152,7 @@ class BackgroundPublisher:
         wait_s = backoff_ms(self._settings, work.failures) / 1000
         work.failures += 1
         work.flushes = flush
-        # A flush that began during the attempt needs another attempt immediately.
+        # If a flush began during this attempt, try again immediately.
         work.due_s = time.monotonic() + wait_s if flush == self._flushes else 0.0
 
 
@@ -163,7 +165,8 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
-    # A fork copies no threads: the parent's thread publishes the parent's queue.
+    # A fork does not copy threads, so the child starts with an empty queue. The parent's thread
+    # publishes the parent's queue.
     for each in list(_alive):
         each._reset()
 

@@ -1,11 +1,11 @@
-"""Write ratified commits to `_delta_log`: in version order, put-if-absent, never overwriting.
+"""Write ratified commits to `_delta_log`, in version order and without overwriting any file.
 
-A commit is published from memory when this process knows that the version before it is published;
-otherwise the missing commits are read from SQL. A failure is recorded and retried later: SQL has
-the commit.
+If this process knows that the previous version is published, a commit is published from memory.
+Otherwise the missing commits are read from the database. A failure is recorded, and publishing is
+tried again later. Nothing is lost, because the database has the commit.
 
 The content of a file is flushed to disk before the file gets its name. The log folder is flushed
-before SQL records versions as published, once for all versions that are recorded together.
+before the database records versions as published, once for all versions that are recorded together.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Progress:
     """The versions of a table's own log that this process knows to be published."""
 
     written: int  # the last version whose commit file exists
-    recorded: int  # the last version that SQL records as published
+    recorded: int  # the last version that the database records as published
     other_targets: int
 
 
@@ -64,7 +64,7 @@ class PublishResult(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many versions were published to one target, and the error that stopped it."""
+    """How many versions were published to one target, and the error that stopped publishing."""
 
     published: int
     error: BaseException | None = None
@@ -75,16 +75,17 @@ class Publisher:
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store, self._config = store, config
-        # Every exception: the commit is ratified, and a failure is logged and retried.
+        # Catch every exception: the commit is already ratified, so a failure is logged and retried.
         self.failures: tuple[type[BaseException], ...] = (Exception,)
         self.forget()
         _publishers.add(self)
 
     def forget(self) -> None:
-        """Forget what is published, as in a new process."""
+        """Forget which versions are published, as in a new process."""
         self._progress: dict[int, _Progress] = {}
         self._locks: dict[int, threading.Lock] = defaultdict(threading.Lock)
-        # Logs whose maintenance failed: the next version checks the checkpoint hint.
+        # Logs whose maintenance failed. For these, publishing the next version also checks the
+        # checkpoint hint.
         self._unmaintained: set[tuple[int, str]] = set()
 
     def publish(
@@ -97,8 +98,8 @@ class Publisher:
     ) -> PublishResult:
         """Publish a table up to a version to every target; a failure is recorded, not raised.
 
-        `commit` is that version if the caller has it in memory. `post_commits` maps versions to
-        their maintenance options, where they are not the default.
+        `commit` is the commit of that version, if the caller has it in memory. `post_commits` has
+        the maintenance options of versions for which they are not the default.
         """
         file = None if commit is None else self._encoded(commit)
         failure: BaseException | None = None
@@ -142,9 +143,9 @@ class Publisher:
     ) -> Outcome:
         """Publish the missing versions of a target in order; record and return a failure.
 
-        `latest` is the commit file of version `up_to` if the caller has it. `converge` also writes
-        checksums and checkpoints for commit files that another process wrote: it may have died
-        before it wrote them.
+        `latest` is the commit file of version `up_to`, if the caller has it. `converge` also writes
+        checksums and checkpoints for commit files that already exist, because the process that
+        wrote a commit file may have died before it wrote the other files.
         """
         if target.is_own and target.table.is_following:
             return Outcome(0)  # another program writes this log
@@ -158,7 +159,7 @@ class Publisher:
                 return self._advance_log(target, last, latest, stop, converge, post_commits)
         return self._advance_view(target, up_to)
 
-    # The next version of the table's own log, from memory
+    # Publish the next version to the table's own log, from memory
 
     def _publish_next(
         self,
@@ -167,9 +168,11 @@ class Publisher:
         file: CommitFile | None,
         post_commits: Mapping[int, PostCommit],
     ) -> int | None:
-        """Publish a commit from memory; return how many other targets the table has.
+        """Publish a commit from memory to the table's own log; return the number of other targets.
 
-        Return None if this process does not know that the version before it is published.
+        Return None if the commit must be published from the database: `file` is None, this process
+        does not know that the previous version is published, or another process changed the status
+        of the table's log.
         """
         known = self._progress.get(table.table_id)
         if known is None or file is None:
@@ -200,16 +203,17 @@ class Publisher:
         try:
             return CommitFile(commit.version, encode_commit(commit), commit.replaces_nothing)
         except (TypeError, ValueError, TxnLogError):
-            return None  # a value that SQL converts to its final form: read the commit from SQL
+            return None  # read the commit from the database, which normalizes the value
 
-    # A span of versions
+    # Publish a span of versions
 
     def _current(self, target: PublishTarget) -> PublishTarget:
         """Return the target's current row: another thread may have published while we waited."""
         known = self._progress.get(target.table.table_id) if target.is_own else None
         if known is None or known.recorded <= target.published_version:
             return target
-        # Or the published version was reset and `known` is wrong: only SQL knows.
+        # The published version may also have been reset, so that `known` is wrong. Read the row
+        # again.
         found = targets_of(self._store, target.table)
         return next(each for each in found if each.name == target.name)
 
@@ -264,7 +268,7 @@ class Publisher:
     def _files(
         self, table: TableRow, after: int, last: int, latest: CommitFile | None
     ) -> Iterator[CommitFile]:
-        """Yield the commit files after..last; all but `latest` are read from SQL in spans."""
+        """Yield the commit files after..last; those before `latest` are read from the database."""
         has_last = latest is not None and latest.version == last
         version, end = after, last - 1 if has_last else last
         while version < end:
@@ -280,7 +284,7 @@ class Publisher:
     ) -> BaseException | None:
         """Flush the log folder, then record the written versions as published.
 
-        After a failure the versions are only checked again later; nothing is lost.
+        If this fails, nothing is lost: the versions are only checked again later.
         """
         if done <= before:
             return None
@@ -321,7 +325,8 @@ class Publisher:
         last: int | None = None,
     ) -> None:
         key = (table.table_id, storage.location)
-        # At the end of a span, another process may have left the hint behind its checkpoint.
+        # At the end of a span, check the hint: another process may have failed between writing its
+        # checkpoint and the hint.
         check_hint = file.version == last or key in self._unmaintained
         is_maintained = maintain(
             self._store,
@@ -349,7 +354,8 @@ class Publisher:
         self._log_failure(target.table, version, error, target=target.name)
         lag_s = target.lag_ms(now_ms()) / 1000
         self._store.set_table_gauge("mirror_lag_seconds", lag_s, target.table.full_name)
-        # If the database is down, the failure cannot be recorded; the next commit finds it.
+        # If the database is down, the failure cannot be recorded. The next commit finds the
+        # unpublished versions.
         with suppress(*self.failures):
             if isinstance(error, MirrorDivergedError):
                 status.quarantine(self._store, target, version, error)
@@ -384,7 +390,8 @@ _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    # A thread of the parent may have held a lock at the time of the fork.
+    # The child needs new locks, because a thread of the parent may have held a lock during the
+    # fork.
     for publisher in list(_publishers):
         publisher.forget()
 

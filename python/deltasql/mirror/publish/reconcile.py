@@ -1,9 +1,9 @@
 """The reconciler publishes commits that other processes ratified but did not publish.
 
-It finds targets that are behind their table, leases a few of them, publishes a batch of each and
-releases the leases, so that several reconcilers share the work and no table waits for another. A
-lease only saves work: two publishers of one table are safe, because commit files are written with
-put-if-absent and have canonical content.
+In each round it finds targets that are behind their table, takes leases on a few of them, publishes
+a batch of versions for each, and releases the leases. So several reconcilers can share the work,
+and no table waits until another is finished. A lease only avoids double work. Two publishers of one
+table are safe, because commit files have canonical content and are written with put-if-absent.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _TARGETS_PER_CLAIM = 8
 _REPORT_S = 1.0
-# No setting allows a longer lease or backoff: a later end comes from a clock that was ahead.
+# No setting allows a longer lease or backoff. If one ends later than this, it was written by a
+# process whose clock was ahead.
 _LONGEST_LEASE_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One published batch, as passed to a progress callback."""
+    """A published batch of versions, for a progress callback."""
 
     table: str
     target: str
@@ -53,7 +54,7 @@ class Step:
 
 
 class Reconciler:
-    """Keeps every target of a catalog up to date with the head of its table."""
+    """Publishes the unpublished versions of all tables of a catalog, to every target."""
 
     def __init__(
         self,
@@ -64,7 +65,8 @@ class Reconciler:
         on_progress: Callable[[Step], None] | None = None,
         publisher: Publisher | None = None,
     ) -> None:
-        # Unique: two reconcilers with one name would release each other's leases.
+        # The name must be unique, because two reconcilers with the same name would release each
+        # other's leases.
         self.name = f"{name or socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store, self._config, self._on_progress = store, config, on_progress
         self._publisher = publisher or Publisher(store, config)
@@ -73,7 +75,8 @@ class Reconciler:
 
     def run(self, stop: threading.Event) -> int:
         """Publish until `stop` is set; return how many versions were published."""
-        # The first array makes pyarrow import pandas: do it now, not before a due checkpoint.
+        # Creating the first array makes pyarrow import pandas. Do this at the start, so that it
+        # does not delay the first checkpoint.
         pa.array([0])
         wait_s = self._config.mirror.poll_s
         total = 0
@@ -82,7 +85,7 @@ class Reconciler:
                 published = self.run_once(stop)
                 wait_s = self._config.mirror.poll_s
             except self._publisher.failures as error:
-                # The database may be down: retry with backoff.
+                # The database may be down, so retry with backoff.
                 published = 0
                 wait_s = min(2 * wait_s, self._config.mirror.max_backoff_s)
                 telemetry.log(_log, logging.WARNING, "reconciling failed", error=str(error))
@@ -99,7 +102,8 @@ class Reconciler:
         add_missing_targets(self._store)
         while not stop.is_set():
             targets = self._claim()
-            # Without a backoff, a target that failed would be due again immediately.
+            # Skip targets that failed in this call: if their backoff is zero, they are due again
+            # immediately.
             fresh = [t for t in targets if (t.table.table_id, t.name) not in failed]
             published += self._work(targets, fresh, stop, failed)
             if time.monotonic() - self._reported_s >= _REPORT_S:
@@ -167,7 +171,7 @@ class Reconciler:
         return published
 
     def _release(self, claimed: list[PublishTarget], served: list[PublishTarget]) -> None:
-        """Release our leases; targets not yet served come first in the next round."""
+        """Release our leases. Targets that were not served come first in the next round."""
         if not claimed:
             return
         now = now_ms()

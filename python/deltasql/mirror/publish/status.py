@@ -1,7 +1,8 @@
-"""The publishing status of each target in SQL: published versions, failures, quarantine, lease.
+"""The status of each publish target in the database.
 
-These writes do not wait for the disk. If a power loss undoes one, publishing repeats the version
-and finds the file with the same content.
+It consists of the published version, failures, quarantine and the lease. These writes do not wait
+for the disk. If a power loss undoes one, publishing repeats the version and finds the commit file
+with the same content.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class MirrorStatus(Report):
     kind: str
     location: str
     state: str
-    version: int  # the latest version in SQL
+    version: int  # the latest version in the database
     published_version: int  # the latest published version, -1 if there is none
     pending: int
     lag_s: float
@@ -53,7 +54,7 @@ class MirrorStatus(Report):
     last_error: str | None
     claimed_by: str | None
     is_unhealthy: bool  # quarantined, damaged, or further behind than mirror.alert_lag_s
-    damage: str | None = None  # damage of log files, if the files were checked
+    damage: str | None = None  # what is damaged in the log; only if its files were checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def with_damage(status: MirrorStatus, faults: Sequence[LogFault]) -> MirrorStatu
 
 
 def targets_with_own(store: Store, table: TableRow) -> list[PublishTarget]:
-    """Return the targets of a table, its own location first; add that row if it is missing."""
+    """Return the targets of a table, its own location first; insert that row if it is missing."""
     found = targets_of(store, table)
     if found and found[0].is_own and found[0].has_row:
         return found
@@ -123,7 +124,7 @@ def targets_with_own(store: Store, table: TableRow) -> list[PublishTarget]:
 
 
 def add_missing_targets(store: Store) -> None:
-    """Insert the targets that tables lack: own locations, DuckDB files that show all tables."""
+    """Insert missing targets: own locations, and DuckDB files that show all tables."""
     with store.relaxed() as session:
         insert_missing_targets(session)
 
@@ -156,10 +157,10 @@ def _unrecorded(target: PublishTarget, version: int, is_claimed: bool) -> str:
 def record_published(
     store: Store, table_id: int, target: str, *, after: int, first: int, last: int
 ) -> int | None:
-    """Record first..last as published if `after` is the last; return the number of other targets.
+    """Record first..last as published, if `after` is published and `last` is not yet.
 
-    Return None if it is not: another process recorded versions, reset them, or quarantined the
-    target.
+    Return the number of the table's other targets. Return None if nothing was recorded, because
+    another process recorded these versions, reset the published version, or quarantined the target.
     """
     params: dict[str, Any] = {
         "table_id": table_id,
@@ -191,7 +192,7 @@ def record_failure(
 
 
 def quarantine(store: Store, target: PublishTarget, version: int, error: BaseException) -> None:
-    """Stop publishing to a target whose log differs from SQL, until it is released."""
+    """Stop publishing to a target whose log differs from the database, until it is released."""
     _fail(store, target, version, error, QUARANTINED, 0)
 
 
@@ -210,7 +211,7 @@ def release(store: Store, table: TableRow, target: str = OWN) -> None:
 
 
 def mark_published(store: Store, table: TableRow, version: int, target: str = OWN) -> None:
-    """Record all versions up to this one as published, as after an import of the log."""
+    """Record all versions up to this one as published, for example after an import of the log."""
     targets_with_own(store, table)
     with store.relaxed() as session:
         key: dict[str, Any] = {"table_id": table.table_id, "target": target}

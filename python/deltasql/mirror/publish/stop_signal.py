@@ -13,7 +13,7 @@ _VERSIONS_PER_REPORT = 50
 
 
 class StopSignal(Protocol):
-    """Says, before each version, whether to stop publishing; a `threading.Event` is one."""
+    """Asked before each version whether to stop publishing. A `threading.Event` can be used."""
 
     def is_set(self) -> bool: ...
 
@@ -30,11 +30,11 @@ class StopAtDeadline:
 
 
 class ProgressReporter:
-    """Reports the progress of a span of versions; stops it if the callback raises.
+    """Reports the progress of publishing a span of versions; stops it if the callback raises.
 
-    The publisher calls `is_set` before each version, so progress is reported without splitting the
-    span, and a split span would write more checkpoints. The caller raises `error` after the span:
-    it is not a failure of the target.
+    The publisher calls `is_set` before each version, so progress can be reported without splitting
+    the span. Splitting it would write more checkpoints. The caller raises `error` after the span,
+    because an error of the callback is not a failure of the target.
     """
 
     def __init__(self, on_progress: Callable[[int, int], None], before: int, total: int) -> None:
@@ -49,7 +49,7 @@ class ProgressReporter:
         return self.error is not None
 
     def report(self, published: int) -> None:
-        """Call the callback; an exception is kept in `error`."""
+        """Call the callback; store an exception in `error`."""
         try:
             self._on_progress(published, max(self._total, published))
         except Exception as error:

@@ -19,10 +19,10 @@ _FOLDER = "_symlink_format_manifest/"
 
 
 def write_manifests(snapshot: Snapshot, storage: Storage) -> list[str]:
-    """Write one manifest per partition and delete those of removed partitions; return the names.
+    """Write one manifest per partition; delete those of removed partitions; return the names.
 
-    Engines read the listed files as they are, so tables with deletion vectors or column mapping
-    are refused: deleted rows would reappear, and columns would have their physical names.
+    Raises an error for tables with deletion vectors or column mapping. Engines read the listed
+    files as they are, so deleted rows would reappear and columns would have their physical names.
     """
     files = snapshot.scan().arrow
     if any(files["deletion_vector"].to_pylist()):

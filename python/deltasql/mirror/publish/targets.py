@@ -1,7 +1,7 @@
 """Publish targets of tables: the table's own location, replicas and DuckDB catalog files.
 
-A replica is a second location with the same log and its data files. A DuckDB catalog file has
-views of the latest versions, so versions in between are skipped.
+A replica is a second location with the same log and copies of the data files. A DuckDB catalog file
+has views of the latest versions only, so the versions before them are skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OWN = "table"  # the target at the table's own location
 DELTA, DUCKDB = "delta", "duckdb"
 ACTIVE, FAILED, QUARANTINED = "ACTIVE", "FAILED", "QUARANTINED"
-DAMAGED = "DAMAGED"  # reported, never stored: log files are missing or damaged
+DAMAGED = "DAMAGED"  # log files are missing or damaged; only reported, never stored
 FOLLOWING = "FOLLOWING"  # another program writes the log; nothing is published to it
 
 
@@ -38,7 +38,7 @@ class PublishTarget:
     kind: str
     location: str
     published_version: int  # -1 before the first version
-    further_targets: int  # of the table's own target: the number of other targets
+    further_targets: int  # only for the own location: the number of other targets
     state: str
     attempts: int  # failed attempts since the last success
     next_attempt_ms: int
@@ -97,7 +97,7 @@ def advanced(target: PublishTarget, versions: int) -> PublishTarget:
 
 
 def all_targets(store: Store) -> list[PublishTarget]:
-    """Return the targets of all tables; of dropped tables, those with unpublished versions."""
+    """Return the targets of all tables; for dropped tables, only those with versions to publish."""
     return [PublishTarget.from_row(row) for row in store.query("targets_of_all")]
 
 
@@ -110,7 +110,7 @@ def insert_target(
 
 
 def add_target(store: Store, table: TableRow, name: str, location: str, kind: str = DELTA) -> None:
-    """Add another target to a table; it is published from the first version on."""
+    """Add another target to a table. All versions are published to it, starting with the first."""
     if kind not in (DELTA, DUCKDB):
         raise TxnLogConfigError(
             f"unknown target kind {kind!r}",
@@ -120,7 +120,7 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
     place = absolute_location(location)
     known = targets_of(store, table)
     names = {OWN, *(target.name for target in known)}
-    # Tables may share a DuckDB file, but not the folder of a log.
+    # Tables can share a DuckDB file, but each log needs a folder of its own.
     logs = [*known, *(each for each in all_targets(store) if kind == DELTA)]
     taken = {location_key(target.location) for target in logs}
     if name in names or location_key(place) in taken:
@@ -146,7 +146,7 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
 
 
 def remove_target(store: Store, table: TableRow, name: str) -> None:
-    """Stop publishing a table to a target other than its own; its files are kept."""
+    """Stop publishing a table to a target other than its own; the target's files stay."""
     if name == OWN:
         raise TxnLogMirrorError(
             f"the table's own target of {table.full_name} cannot be removed",
@@ -176,9 +176,9 @@ def add_catalog_file(
     tables: Collection[TableRow] | None,
     shown: Mapping[int, int],
 ) -> None:
-    """Publish tables to a DuckDB catalog file; None means all tables, also future ones.
+    """Publish tables to a DuckDB catalog file; None means all tables, including future ones.
 
-    `shown` has the versions that the file already shows, by table id.
+    `shown` maps table ids to the versions that the file already shows.
     """
     name = f"{DUCKDB}:{location}"
     with store.change() as (session, _):
@@ -198,8 +198,8 @@ def add_catalog_file(
 
 
 def insert_missing_targets(session: Session) -> None:
-    """Insert the targets that tables lack: own locations, DuckDB files that show all tables."""
-    # The row of the own location comes first: without it, a view would be taken for it.
+    """Insert missing targets: own locations, and DuckDB files that show all tables."""
+    # Insert the row of the own location first, otherwise a view would be used as the own location.
     session.execute("add_missing_targets")
     if session.execute("add_missing_views", prefix=catalog_key(""), now_ms=now_ms()):
         session.execute("count_all_further_targets")

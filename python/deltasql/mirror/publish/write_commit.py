@@ -1,4 +1,4 @@
-"""Write one commit to a published log, without overwriting what another writer put there."""
+"""Write one commit to a published log, without overwriting a file of another writer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
     """Create a commit file; return False if it already exists with the same content.
 
-    A file with different content raises MirrorDivergedError. The caller must flush the log folder
-    before it records the version as published.
+    Raises MirrorDivergedError if the file exists with different content. The caller must flush the
+    log folder before it records the version as published.
     """
     name = commit_file(file.version)
     reached("publishing")
@@ -29,7 +29,8 @@ def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
     if not is_new:
         storage.flush([name])  # the other writer may not have flushed it to disk
     if is_torn(found, file.data):
-        # A power loss left the name with incomplete content. Nobody else's commit is overwritten.
+        # A power loss left a file with incomplete content. It is the beginning of this commit, so
+        # no commit of another writer is overwritten.
         storage.put(name, file.data)
     elif found != file.data and not _has_same_content(file.data, found):
         raise MirrorDivergedError(
@@ -43,7 +44,7 @@ def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
 
 
 def is_torn(found: bytes, whole: bytes) -> bool:
-    r"""Return whether a file holds only the beginning of its content, perhaps padded with zeros.
+    r"""Return whether a file has only the beginning of its content, perhaps padded with zeros.
 
     >>> [is_torn(found, b"{}") for found in (b"", b"{", b"{\0", b"\0\0", b"{}", b"[]")]
     [True, True, True, True, False, False]
@@ -52,7 +53,7 @@ def is_torn(found: bytes, whole: bytes) -> bool:
 
 
 def _has_same_content(ours: bytes, theirs: bytes) -> bool:
-    """Return whether another writer wrote this commit: it was adopted or imported into SQL."""
+    """Return whether the file has our actions, as after an import or adoption of its commit."""
     try:
         return same_content(ours, theirs)
     except LogParseError:
@@ -62,10 +63,10 @@ def _has_same_content(ours: bytes, theirs: bytes) -> bool:
 def copy_data_files(
     store: Store, table: TableRow, source: Storage, replica: Storage, data: bytes
 ) -> None:
-    """Copy the files that a commit adds to a replica, unless they are there already.
+    """Copy the files that a commit adds to a replica, unless they are already there.
 
-    Files with absolute paths are not copied: the replica refers to the same file. When this
-    returns, the copies survive a power loss.
+    Files with absolute paths are not copied, because the log of the replica refers to the same
+    files. When this returns, the copies survive a power loss.
     """
     folders = set()
     for file in files_named(data):
@@ -77,7 +78,7 @@ def copy_data_files(
                 replica.copy_from(source, name, flush_folder=False)
             folders.add(name.rpartition("/")[0])
         except FileNotFoundError as error:
-            # A vacuum may have deleted a file that the latest version no longer contains.
+            # A file that is not live any more may be missing, because a vacuum may have deleted it.
             if file.key is not None and _is_live(store, table, file.key):
                 raise TxnLogMirrorError(
                     f"live data file {file.path} of {table.full_name} is missing",

@@ -1,6 +1,6 @@
-"""Bulk reads of PostgreSQL as Arrow, on one connection of ADBC.
+"""Bulk reads from PostgreSQL as Arrow, on one ADBC connection.
 
-The low-level classes are used, since ADBC's DB-API layer imports pandas and polars.
+This module uses ADBC's low-level classes, because its DB-API layer imports pandas and polars.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from deltasql.store.postgres.connection import SessionState
     from deltasql.store.postgres.pool import PostgresPool
 
-# Connections of the parent process: closing them in a forked child would end its sessions.
+# References to the parent's connections in a forked child. Closing them would end the parent's
+# sessions.
 _inherited: list[object] = []
 
 
 class ArrowReader:
-    """Runs bulk reads on one connection, opened by the first read and reopened if it is lost."""
+    """Runs bulk reads on one connection, opened on first use and reopened if it is lost."""
 
     def __init__(self, conninfo: str, pool: PostgresPool) -> None:
         self._conninfo, self._pool = conninfo, pool
@@ -64,7 +65,8 @@ class ArrowReader:
             if self._connection is None:
                 self._connection = _AdbcConnection(self._conninfo)
             connection = self._connection
-            # In a transaction, so that its settings are its own, also behind a pooler.
+            # Read in a transaction, so that the settings apply to this read only, also behind a
+            # pooler.
             connection.read("BEGIN READ ONLY")
             settings = f"{state.use_settings(is_bulk=True)}, pg_backend_pid() AS pid"
             pid = connection.read(settings)["pid"][0].as_py()
@@ -94,7 +96,7 @@ class _AdbcConnection:
     """A connection that runs statements and returns Arrow."""
 
     def __init__(self, conninfo: str) -> None:
-        # Imported here, since their shared libraries load slowly.
+        # Imported here, because their shared libraries load slowly.
         import adbc_driver_manager as adbc
         import adbc_driver_postgresql
         from adbc_driver_manager._reader import AdbcRecordBatchReader
@@ -112,7 +114,8 @@ class _AdbcConnection:
         try:
             statement.set_sql_query(text)
             handle, _ = statement.execute_query()
-            # Unlike Arrow's own reader, this one keeps the SQLSTATE of an error between batches.
+            # Unlike Arrow's own reader, this one keeps the SQLSTATE of an error that occurs between
+            # batches.
             with self._reader._import_from_c(handle.address) as reader:
                 table: pa.Table = reader.read_all()
                 return table
@@ -126,7 +129,7 @@ class _AdbcConnection:
 
 @contextmanager
 def _during_lock_wait(state: SessionState, look_up: Callable[[], None]) -> Iterator[None]:
-    """Call `look_up` in a thread if the block waits long enough for a lock."""
+    """Call `look_up` in a thread if the block waits long for a lock."""
     if not state.look_up_holders_after_s:
         yield
         return

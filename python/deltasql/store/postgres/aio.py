@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class AsyncConnection(psycopg.AsyncConnection[Row]):
-    """A connection with its session state, or the error that its setup found."""
+    """A connection with its session state, or the error that occurred during its setup."""
 
     state: SessionState | None = None
     setup_error: StoreUnavailableError | None = None
 
 
 class AsyncPostgres:
-    """Runs named reads on a pool of its own; raises the same errors as the store."""
+    """Runs reads by name on a pool of async connections; raises the same errors as the store."""
 
     def __init__(self, store: Store, uri: DeltaSqlUri, config: Config) -> None:
         self._store, self._settings = store, config.pool
@@ -40,13 +40,13 @@ class AsyncPostgres:
         self._opening = asyncio.Lock()
 
     async def query(self, name: str, /, **params: Any) -> list[Row]:
-        """Run one read, and repeat it if the connection was lost."""
+        """Run one read by name; repeat it if the connection was lost."""
         try:
             return await self._query(name, params)
         except psycopg.Error as error:
             if self._store.classify(error) is not Fault.LOST:
                 raise self._store.translate(error) from error
-        # Connections that were idle at the same time are probably lost too.
+        # Other idle connections are probably lost too, so check all of them.
         await (await self._open()).check()
         try:
             return await self._query(name, params)
@@ -64,7 +64,7 @@ class AsyncPostgres:
         try:
             async with pool.connection() as connection:
                 if connection.setup_error is not None:
-                    await connection.close()  # a new connection checks again
+                    await connection.close()  # the next call opens a new connection
                     raise connection.setup_error
                 text, values = numbered(name, params)
                 if connection.state is None or not connection.state.is_pooled:

@@ -1,9 +1,9 @@
-"""A connection to PostgreSQL with its settings: search path, timeouts, and a limit to every wait.
+"""A connection to PostgreSQL with its settings: search path, timeouts and a limit for every wait.
 
-The settings are not sent as startup options, which PgBouncer refuses or silently drops. A direct
-connection sets them for its session, in one statement after it connects. Behind a pooler in
-transaction mode, other clients share the session: there no statement is prepared, and every
-transaction sets them for itself (`use_settings`).
+The settings are not sent as startup options, because PgBouncer rejects or silently drops these. On
+a direct connection, one statement sets them for the session. A pooler in transaction mode shares a
+session among clients. Behind one, no statement is prepared, and every transaction sets the settings
+for itself (`use_settings`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.uri import DeltaSqlUri, Pooler
 
-# The share of the lock timeout after which the holders of the lock are looked up.
+# After this share of the lock timeout, the sessions that hold the lock are looked up.
 _LOOK_UP_AT = 0.5
-# A server that has not ended a statement this long after its timeout does not respond at all.
+# If a statement has not ended this long after its timeout, the server does not respond at all.
 _GRACE_S = 10.0
 _LOOK_UP_TIMEOUT_S = 2
 _LIMITS = {
@@ -65,14 +65,15 @@ class SessionSettings:
     def first_statement(self, backend_pid: int) -> tuple[Any, list[Any]]:
         """Return the first statement of a new connection; it returns no row behind a pooler.
 
-        Behind a pooler the server process is not the one that the client connected to. Then the
-        statement sets nothing, since other clients share the session.
+        Behind a pooler, the server process that runs the statement is not the one to which the
+        client connected. In this case the statement sets nothing, because other clients share the
+        session.
         """
         guard = backend_pid if self.pooler == "auto" else 0
         return self._statement(is_local=self.pooler == "transaction", backend_pid=guard)
 
     def local_statement(self) -> tuple[Any, list[Any]]:
-        """Return the statement for a connection behind a pooler; it leaves no setting behind."""
+        """Return the statement for a connection behind a pooler; it does not change the session."""
         return self._statement(is_local=True, backend_pid=0)
 
     def _statement(self, *, is_local: bool, backend_pid: int) -> tuple[Any, list[Any]]:
@@ -80,7 +81,7 @@ class SessionSettings:
         return numbered("apply_settings", {**self.values, **options})
 
     def state(self, row: Row, *, is_pooled: bool) -> SessionState:
-        """Return the settings in force on a connection, from the row of its statement."""
+        """Return the effective settings of a connection, from the row its statement returned."""
         schema, search_path, lock_timeout, statement_timeout, idle_timeout = row
         wanted = self.search_path
         if wanted is not None and (schema or "").lower() != wanted.lower():
@@ -103,7 +104,7 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """The settings in force on one connection, as PostgreSQL shows them."""
+    """The effective settings of one connection, as PostgreSQL shows them."""
 
     is_pooled: bool
     search_path: str
@@ -113,7 +114,7 @@ class SessionState:
     bulk_timeout: str
 
     def begin(self, *, is_bulk: bool) -> str:
-        """Return the text that begins a transaction, with its settings if it needs its own."""
+        """Return the SQL that begins a transaction and, if needed, applies settings to it."""
         begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
         if not (is_bulk or self.is_pooled):
             return begin
@@ -122,9 +123,9 @@ class SessionState:
     def use_settings(self, *, is_bulk: bool) -> str:
         """Return the statement that applies the settings to one transaction.
 
-        It has no parameters, so that it can be sent in one text with BEGIN. A psycopg pipeline
-        would not do: it ends with a message for which PgBouncer reserves a server connection that
-        it never gets back.
+        The statement has no parameters, so that it can be sent together with BEGIN in one string. A
+        psycopg pipeline is not possible here. It ends with a message for which PgBouncer reserves a
+        server connection and never releases it.
         """
         values = {
             "search_path": self.search_path,
@@ -143,13 +144,14 @@ class SessionState:
     def look_up_holders_after_s(self) -> float:
         """Seconds of waiting after which the holders of the lock are looked up; 0 means never.
 
-        This must happen during the wait: afterwards PostgreSQL no longer shows what blocked it.
+        The lookup must happen during the wait, because PostgreSQL does not show afterwards which
+        session blocked the statement.
         """
         return _LOOK_UP_AT * _seconds(self.lock_timeout)
 
 
 class Connection(psycopg.Connection[Row]):
-    """A connection whose waits are limited, with its settings and the time of its last use."""
+    """A connection with limited waits, its settings and the time of its last use."""
 
     used_at = 0.0
     state: SessionState
@@ -157,21 +159,22 @@ class Connection(psycopg.Connection[Row]):
     limit_s = 30.0
     """The statement timeout that the server enforces; 0 means none."""
     lock_holders: str | None = None
-    """The sessions that held the lock which the last slow statement waited for."""
+    """The sessions that held the lock for which the last slow statement waited."""
     address = ""
     _look_up_after_s = 0.0
 
     def set_up(self, settings: SessionSettings, address: str) -> None:
-        """Apply the settings to a new connection, and read which of them are in force."""
+        """Apply the settings to a new connection, and read the effective settings."""
         self.address = address
-        # With one integer type, a statement text has one prepared statement.
+        # Send all integers as one type, so that each statement is prepared only once.
         self.adapters.register_dumper(int, Int8Dumper)
         pid = self.info.backend_pid
         rows = self.execute(*settings.first_statement(pid)).fetchall()
         is_pooled = settings.pooler == "transaction" or not rows
         if not rows:
             rows = self.execute(*settings.local_statement()).fetchall()
-        # Behind a pooler, clients that share a session would see each other's prepared statements.
+        # Behind a pooler, nothing is prepared, because clients that share a session would see each
+        # other's prepared statements.
         self.prepare_threshold = None if is_pooled else 2
         try:
             self.state = settings.state(rows[0], is_pooled=is_pooled)
@@ -182,14 +185,14 @@ class Connection(psycopg.Connection[Row]):
         self._look_up_after_s = self.state.look_up_holders_after_s
 
     def reset_limit(self) -> None:
-        """Restore the statement timeout outside bulk transactions."""
+        """Restore the statement timeout for statements outside bulk transactions."""
         self.limit_s = self.state.limit_s(is_bulk=False)
 
     def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
-        """Wait for the server, as psycopg does, but with a limit.
+        """Wait for the server as psycopg does, but with a limit.
 
-        psycopg waits forever if the server stops responding, so this closes the connection some
-        time after the statement timeout. While it waits for a lock, it also looks up the sessions
+        psycopg waits forever if the server stops responding. So this closes the connection some
+        time after the statement timeout. During a wait for a lock, it also looks up the sessions
         that hold the lock, for the error message.
         """
         return super().wait(self._with_limit(gen), *args, **options)
@@ -205,8 +208,8 @@ class Connection(psycopg.Connection[Row]):
                     waited = time.monotonic() - began
                     if not has_looked_up and 0 < self._look_up_after_s <= waited:
                         has_looked_up = True
-                        # Behind a pooler the server process is unknown: 0 looks up all waiting
-                        # sessions with our application name.
+                        # Behind a pooler the server process is unknown. With 0, all waiting
+                        # sessions with our application name are looked up.
                         pid = 0 if self.state.is_pooled else self.info.backend_pid
                         self.lock_holders = find_lock_holders(self.address, pid)
                     if 0 < self.limit_s < waited - _GRACE_S:
@@ -220,7 +223,7 @@ class Connection(psycopg.Connection[Row]):
 
 
 def classify(error: BaseException) -> Fault:
-    """Return the kind of failure of an error, by its SQLSTATE."""
+    """Return the kind of failure of a driver error, by its SQLSTATE."""
     state = getattr(error, "sqlstate", None) or ""
     if state in _RETRY:
         return Fault.RETRY
@@ -236,9 +239,9 @@ def classify(error: BaseException) -> Fault:
 
 
 def find_lock_holders(address: str, pid: int) -> str | None:
-    """Describe the sessions that block a server process, from a second connection.
+    """Describe the sessions that block a server process; the query uses a second connection.
 
-    Returns None if there are none, or if the query fails.
+    Returns None if there are no such sessions, or if the query fails.
     """
     try:
         with Connection.connect(
@@ -281,6 +284,6 @@ def _literal(value: str) -> str:
 
 @cache
 def _seconds(text: str) -> float:
-    """Parse a duration as PostgreSQL shows it: 0, 500ms, 30s, 5min."""
+    """Parse a duration as PostgreSQL shows it (0, 500ms, 30s, 5min) into seconds."""
     found = re.fullmatch(r"(\d+) ?(\w*)", text)
     return 0.0 if found is None else int(found[1]) * _UNITS_MS[found[2]] / 1000

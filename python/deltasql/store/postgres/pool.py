@@ -1,4 +1,4 @@
-"""The pool of connections to PostgreSQL: psycopg's, with health checks and fork safety."""
+"""A pool of PostgreSQL connections: psycopg's pool with health checks and support for forks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _CHECK_AFTER_IDLE_S = 1.0
 _OPTIONS: dict[str, Any] = {"autocommit": True, "cursor_factory": psycopg.RawCursor}
-# The pool connects in the background and only logs its errors. After this long we connect
-# ourselves, to raise the error.
+# The pool connects in the background and only logs errors. If there is no connection after this
+# time, we connect in the caller's thread, to raise the error.
 _PROBE_AFTER_S = 1.0
 # The pool logs each failed connection, which we raise as an error. Without a handler, Python
 # would print the log lines too.
@@ -62,7 +62,7 @@ class PostgresPool:
         connection = self._acquire(pool)
         try:
             if connection.setup_error is not None:
-                connection.close()  # a new connection checks again
+                connection.close()  # the next call opens a new connection
                 raise connection.setup_error
             connection.lock_holders = None
             yield connection
@@ -71,25 +71,25 @@ class PostgresPool:
                 error.add_note(connection.lock_holders)
             raise
         finally:
-            if pid == os.getpid():  # otherwise a fork happened: the connection is the parent's
+            if pid == os.getpid():  # after a fork, the connection belongs to the parent
                 self._release(pool, connection)
 
     def state(self) -> SessionState:
-        """Return the settings in force on the connection that was opened last."""
+        """Return the effective settings of the most recently opened connection."""
         if self._state is None:
             with self.connection() as connection:
                 self._state = connection.state
         return self._state
 
     def usage(self) -> dict[str, int]:
-        """Return the number of connections in use ("lent"), idle, and at most open ("max")."""
+        """Return the number of connections in use ("lent"), idle ("idle") and allowed ("max")."""
         self._drop_inherited_pool()
         stats = {} if self._pool is None else self._pool.get_stats()
         idle = stats.get("pool_available", 0)
         return {"lent": stats.get("pool_size", 0) - idle, "idle": idle, "max": self._max_size}
 
     def close(self) -> None:
-        """Close idle connections now, and the others when they are released."""
+        """Close idle connections now, and connections in use when they are released."""
         self._closed = True
         self._drop_inherited_pool()
         with self._lock:
@@ -122,7 +122,7 @@ class PostgresPool:
                     timeout=settings.timeout_s,
                     max_lifetime=settings.max_lifetime_s,
                     max_idle=settings.max_idle_s,
-                    # No retries in the background: the next caller tries again.
+                    # Do not retry in the background, because the next caller tries again.
                     reconnect_timeout=0,
                     configure=self._configure,
                     name="deltasql",
@@ -132,7 +132,7 @@ class PostgresPool:
             return self._pool
 
     def _acquire(self, pool: ConnectionPool[Connection]) -> Connection:
-        """Get a connection, and check it first if it was idle for a while."""
+        """Get a connection; check first whether it works if it was idle for some time."""
         connection = self._get(pool)
         checked_after = max(self._lost_at, time.monotonic() - _CHECK_AFTER_IDLE_S)
         if not self._settings.health_check or connection.used_at >= checked_after:
@@ -142,7 +142,7 @@ class PostgresPool:
         except psycopg.OperationalError:
             connection.close()
             self._release(pool, connection)
-            # Connections that were idle at the same time are probably lost too.
+            # Other idle connections are probably lost too, so check all of them.
             pool.check()
             return self._get(pool)
         except BaseException:

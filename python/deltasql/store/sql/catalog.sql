@@ -3,13 +3,14 @@ SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_m
 FROM dl_tables t WHERE t.live_name = $live_name;
 
 -- name: names_alike
--- Names that are equal except for the case of ASCII letters.
+-- Finds names that are equal except for the case of ASCII letters.
 SELECT namespace, name FROM dl_tables
 WHERE dropped_at_ms IS NULL AND lower(name) = $name AND lower(namespace) = $namespace
 ORDER BY namespace, name;
 
 -- name: names_alike [postgres]
--- COLLATE "C": for other letters, lower() depends on the collation of the database.
+-- COLLATE "C" limits lower() to ASCII letters. Without it, the result for other letters depends on the collation of the
+-- database.
 SELECT namespace, name FROM dl_tables
 WHERE dropped_at_ms IS NULL AND lower(name COLLATE "C") = $name AND lower(namespace COLLATE "C") = $namespace
 ORDER BY namespace, name;
@@ -75,7 +76,7 @@ WHERE t.created_at_ms <= $timestamp_ms AND (t.dropped_at_ms IS NULL OR t.dropped
 ORDER BY t.namespace, t.name;
 
 -- name: tables_at
--- Tables at one of these locations; dropped tables come last.
+-- The tables at one of these locations; dropped tables come last.
 SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
 FROM dl_table_locations l JOIN dl_tables t ON t.table_id = l.table_id
 WHERE l.location_key {in:location_keys}
@@ -88,7 +89,7 @@ WHERE l.location_key > $location_key AND l.location_key < $end_key AND t.dropped
 ORDER BY t.table_id LIMIT 1;
 
 -- name: location_keys_inside
--- Dropped tables are included, since they keep their files.
+-- Dropped tables are included, because their files still exist.
 SELECT location_key FROM dl_table_locations WHERE location_key > $location_key AND location_key < $end_key;
 
 -- name: insert_location

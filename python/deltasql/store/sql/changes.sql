@@ -1,5 +1,5 @@
 -- name: versions_between
--- The timestamp of the commitInfo, which change feeds show, not the file time that time travel uses.
+-- Change feeds show the timestamp of the commitInfo. Time travel uses another one, the time of the log file.
 SELECT version, coalesce(
     in_commit_timestamp, CASE WHEN commit_timestamp BETWEEN 0 AND 253402300799999 THEN commit_timestamp END, committed_at_ms
 ), next_file_id FROM dl_table_versions
@@ -22,7 +22,7 @@ WHERE f.table_id = $table_id AND f.removed_version > $after AND f.removed_versio
 ORDER BY f.removed_version, f.file_id;
 
 -- name: rearranged_between
--- Removed files without a data change, for example by a compaction.
+-- Files that were removed without a data change, for example by a compaction.
 SELECT version, path FROM dl_remove_files
 WHERE table_id = $table_id AND version > $after AND version <= $last AND NOT data_change;
 

@@ -1,5 +1,5 @@
 -- name: removes_page
--- Tombstones in the order of the log, one page. A NULL text is returned as ''.
+-- One page of tombstones, in the order of the log. A NULL string is returned as ''.
 SELECT r.version, r.ordinal, r.path, r.deletion_timestamp, r.extended_file_metadata,
   coalesce(r.partition_values, '') AS partition_values, r.size, coalesce(r.stats, '') AS stats,
   coalesce(r.tags, '') AS tags, coalesce(r.deletion_vector, '') AS deletion_vector, r.base_row_id,
@@ -14,7 +14,7 @@ CASE WHEN coalesce(f.tags, f.deletion_vector, f.clustering_provider) IS NULL
     AND coalesce(f.base_row_id, f.default_row_commit_version) IS NULL THEN 0 ELSE 1 END;
 
 -- name: files_plain
--- Only the columns that nearly every file uses, and whether the file uses others, so that less data is fetched.
+-- To fetch less data, this returns only the columns that nearly every file uses, and whether the file uses others.
 SELECT f.path, f.partition_id, f.size, f.modification_time, coalesce(f.stats, '') AS stats,
   {use:has_more} AS has_more
 FROM dl_add_files f
@@ -27,7 +27,7 @@ WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $ne
 ORDER BY f.file_id;
 
 -- name: ended_totals
--- The files that are live only before a version: it removed them, or added the same file again.
+-- Totals of the files that stopped being live at a version: it removed them, or added the same file again.
 SELECT count(*), {use:size_sum} FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.removed_version = $version;
 

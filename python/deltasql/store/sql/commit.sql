@@ -4,7 +4,7 @@ FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
 WHERE h.table_id {in:table_ids};
 
 -- name: lock_heads [postgres]
--- Every transaction locks heads in this order. The row of dl_tables is locked too: otherwise a transaction that waited
+-- Every transaction locks heads in this order. The row of dl_tables is locked too. Otherwise a transaction that waited
 -- for the head would see the table name from before its wait.
 SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, t.live_name
 FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
@@ -24,7 +24,7 @@ FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
 WHERE h.table_id = $table_id;
 
 -- name: read_head [postgres]
--- PostgreSQL plans a subquery faster than a join, which makes a cold open faster.
+-- A subquery, because PostgreSQL plans it faster than a join. This makes the first open of a table faster.
 SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version,
   (SELECT t.live_name FROM dl_tables t WHERE t.table_id = h.table_id)
 FROM dl_table_heads h WHERE h.table_id = $table_id;
@@ -129,11 +129,11 @@ SELECT txn_id, table_id, path, staged_at_ms FROM dl_staged_files
 WHERE staged_at_ms < $before_ms ORDER BY staged_at_ms, path;
 
 -- name: append_one_file [postgres]
--- A blind append of one file as a single statement: the head is locked, moved and released in one round trip.
--- It takes the same locks as lock_heads, in the same order.
--- It writes nothing and returns no row if the table was renamed or dropped, its metadata changed, or a vacuum took one
--- of the transaction's files. It uses joins, not subqueries: after a wait for a row, PostgreSQL checks the row again
--- and must not run a part that writes a second time.
+-- Ratifies a blind append of one file with a single statement: the head is locked, updated and released in one round
+-- trip. The locks are the same as in lock_heads, in the same order. The statement writes nothing and returns no row if
+-- the table was renamed or dropped, its metadata changed, or a vacuum took over an intent of the transaction. It uses
+-- joins and no subqueries: after waiting for a row lock, PostgreSQL checks the conditions again, and must not run a
+-- part that writes a second time.
 WITH held AS (
   SELECT h.table_id FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
   WHERE h.table_id = $table_id AND t.live_name = $live_name AND h.metadata_version = $metadata_version

@@ -13,7 +13,7 @@ SELECT version();
 SELECT name FROM sqlite_master WHERE type = 'index';
 
 -- name: index_names [postgres]
--- An index whose creation was interrupted exists but is not valid.
+-- If the creation of an index was interrupted, the index exists but is not valid.
 SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = current_schema() AND i.indisvalid;
@@ -29,7 +29,7 @@ WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.state <
   AND a.backend_type = 'client backend';
 
 -- name: head_facts
--- Every live table, with the values of its head and those computed from its rows.
+-- Every live table, with the values in its head and the same values computed from its rows.
 SELECT t.table_id, t.namespace, t.name, h.version, h.next_file_id,
   (SELECT max(v.version) FROM dl_table_versions v WHERE v.table_id = t.table_id),
   (SELECT min(v.version) FROM dl_table_versions v WHERE v.table_id = t.table_id),
@@ -57,7 +57,7 @@ SELECT 'dl_metadata_updates', count(*) FROM dl_metadata_updates o
 WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id);
 
 -- name: orphan_logs
--- Visits each distinct table id once in the index of a large table, instead of every row.
+-- Finds each distinct table id with one index lookup, instead of reading every row of a large table.
 WITH RECURSIVE files (id) AS (
   SELECT min(table_id) FROM dl_add_files
   UNION ALL

@@ -1,4 +1,4 @@
--- All heads in one statement, so that a commit over several tables is seen completely or not at all.
+-- Reads all heads in one statement, so that a commit over several tables is seen completely or not at all.
 -- name: live_heads
 SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties,
   h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version

@@ -44,7 +44,7 @@ DELETE FROM dl_mirror_targets WHERE table_id = $table_id;
 DELETE FROM dl_table_locations WHERE table_id = $table_id;
 
 -- name: discard_table
--- Deletes only a table that was dropped or never became live.
+-- Deletes a table only if it was dropped or never became live.
 DELETE FROM dl_tables WHERE table_id = $table_id AND dropped_at_ms IS NOT NULL;
 
 -- name: live_files_after

@@ -13,7 +13,7 @@ JOIN dl_table_heads h ON h.table_id = t.table_id
   LEFT JOIN dl_table_versions w ON w.table_id = t.table_id AND w.version = coalesce(g.published_version, -1) + 1;
 
 -- name: summaries_page
--- Selects the tables of the page first, since not every database limits the joins to them by itself.
+-- Selects the tables of the page first, because some databases would otherwise join all tables.
 SELECT {use:summary_columns}
 FROM (
   SELECT t.* FROM dl_tables t
@@ -43,8 +43,9 @@ FROM dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
 WHERE t.dropped_at_ms IS NULL AND (CAST($namespace AS TEXT) IS NULL OR t.namespace = $namespace);
 
 -- name: table_sums
--- The head is read in the same statement and gives the version of the sums. Files are read in the order of their ids:
--- a condition that matches the index of live files would read them in the order of their hashed keys.
+-- The head is read in the same statement, so its version is the version of the sums. The condition on removed_version
+-- is written so that it does not match the index of live files. With that index, files would be read in the order of
+-- their hashed keys instead of their ids.
 SELECT h.table_id, h.version, h.next_file_id, g.files, g.bytes, g.records, g.counted, g.vectors
 FROM dl_table_heads h LEFT JOIN (
   SELECT f.table_id, {use:file_sums}
@@ -54,7 +55,7 @@ FROM dl_table_heads h LEFT JOIN (
 WHERE h.table_id {in:table_ids};
 
 -- name: table_sums [sqlite]
--- One statement for all tables of a catalog: a list parameter would be split over several statements.
+-- One statement for all tables of a catalog, because a list parameter would be split over several statements.
 SELECT h.table_id, h.version, h.next_file_id, g.files, g.bytes, g.records, g.counted, g.vectors
 FROM dl_table_heads h LEFT JOIN (
   SELECT f.table_id, {use:file_sums}
@@ -75,15 +76,16 @@ FROM dl_table_heads h LEFT JOIN (
 WHERE h.table_id = $table_id;
 
 -- name: table_sums_ended
--- Files that were live at a version and are no longer live at a later one.
+-- Sums of the files that were live at a version and are no longer live at a later version.
 SELECT {use:file_sums}
 FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.removed_version > $after AND f.removed_version <= $last
   AND +f.file_id < $first_file_id;
 
 -- name: files_measured
--- All live and removed files, with as few columns as possible, since there may be millions. Two pairs of values share
--- one number each: partition and whether there is a deletion vector; added version and removed version plus one.
+-- All live and removed files. There may be millions, so values are packed into few columns: `place` combines the
+-- partition and whether there is a deletion vector, and `life` combines the added version and the removed version plus
+-- one.
 SELECT f.partition_id * 2 + CASE WHEN f.deletion_vector IS NULL THEN 0 ELSE 1 END AS place, f.size,
   coalesce(f.num_records, -1) AS num_records,
   f.added_version * 4294967296 + coalesce(f.removed_version + 1, 0) AS life
@@ -180,7 +182,7 @@ WHERE f.table_id = $table_id AND f.file_id < $next_file_id;
 ORDER BY f.path, f.file_id LIMIT $limit;
 
 -- name: paths_up [postgres]
--- Sorted by bytes, as in the other databases.
+-- Sorts by bytes, as the other databases do.
 {use:next_paths} AND {use:live_at_version}
   AND (f.path COLLATE "C" > $after_path OR (f.path = $after_path AND f.file_id > $after_id))
 ORDER BY f.path COLLATE "C", f.file_id LIMIT $limit;
@@ -252,8 +254,8 @@ SELECT f.deletion_vector FROM dl_add_files f {use:went_between} AND f.deletion_v
 {use:diff_columns} {use:went_between} ORDER BY +f.file_id LIMIT $limit;
 
 -- name: group_page
--- Transactions over several tables, newest first. The timestamps of the participants may differ slightly: the latest
--- one counts, and a transaction whose latest timestamp is after the start of the page was on an earlier page. The join
+-- Transactions over several tables, newest first. The timestamps of the participants may differ slightly, so the latest
+-- one is used. A transaction whose latest timestamp is after the start of the page was on an earlier page. The join
 -- with dl_tables makes the database use each table's index on time.
 SELECT v.txn_id, max(v.committed_at_ms) AS at_ms
 FROM dl_tables t JOIN dl_table_versions v ON v.table_id = t.table_id

@@ -2,7 +2,7 @@
 SELECT txn_id FROM dl_table_versions WHERE table_id = $table_id AND txn_id {in:txn_ids};
 
 -- name: begin_loading
--- Not live until its log is loaded completely, so that no commit is possible before.
+-- The table is not live until its log is loaded completely, so that no commit is possible before.
 INSERT INTO dl_tables (table_uuid, namespace, name, location, created_at_ms, dropped_at_ms, properties)
 VALUES ($table_uuid, $namespace, $name, $location, $created_at_ms, $dropped_at_ms, $properties)
 RETURNING table_id;

@@ -36,7 +36,8 @@ VALUES ($table_id, $target, $kind, $location, $created_at_ms, $published_version
 ON CONFLICT (table_id, target) DO NOTHING;
 
 -- name: add_missing_targets
--- A table has no row of its own if the process that created it failed before it published, or does not publish.
+-- A table has no row for its own location if the process that created it does not publish, or failed before it
+-- published.
 INSERT INTO dl_mirror_targets
 SELECT t.table_id, 'table', 'delta', NULL, t.created_at_ms, -1, 0, 'ACTIVE', 0, 0, NULL, NULL, 0
 FROM dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
@@ -76,7 +77,7 @@ SET status = excluded.status, attempts = dl_mirror_status.attempts + 1, last_err
     updated_at_ms = excluded.updated_at_ms;
 
 -- name: advance_target
--- Changes nothing if another process advanced the target, moved it back, or quarantined it.
+-- Changes nothing if another process advanced the target, reset its published version, or quarantined it.
 UPDATE dl_mirror_targets
 SET published_version = $last, state = 'ACTIVE', attempts = 0, next_attempt_ms = 0, last_error = NULL
 WHERE table_id = $table_id AND target = $target AND published_version >= $after AND published_version < $last
@@ -84,8 +85,8 @@ WHERE table_id = $table_id AND target = $target AND published_version >= $after 
 RETURNING further_targets;
 
 -- name: record_published [postgres]
--- advance_target and complete_versions in one statement. It does not wait for the disk: what a power failure loses can
--- be read from the published files.
+-- advance_target and complete_versions in one statement. It does not wait for the disk, because the published files
+-- show what a power failure may have lost.
 WITH relaxed AS (
   SELECT set_config('synchronous_commit', 'off', TRUE) AS setting
 ), moved AS (
@@ -142,7 +143,7 @@ SELECT g.table_id, g.target FROM dl_mirror_targets g JOIN dl_table_heads h ON h.
   LIMIT $limit;
 
 -- name: claim_targets
--- The target whose lease ended first comes first; an expired lease may be taken over.
+-- Targets whose leases ended first come first. An expired lease may be taken over.
 UPDATE dl_mirror_targets SET claimed_by = $claimed_by, claimed_until_ms = $until_ms
 WHERE (table_id, target) IN ({use:due_targets})
 RETURNING table_id;

@@ -4,7 +4,8 @@ FROM dl_metadata_updates WHERE table_id = $table_id AND version <= $version
 ORDER BY version DESC LIMIT 1;
 
 -- name: metadata_of
--- The metadata that exactly this version wrote. It is planned in half the time of `metadata_at`: faster cold opens.
+-- The metadata that exactly this version wrote. Planning takes half the time of `metadata_at`, so the first open is
+-- faster.
 SELECT version, id, name, description, schema_string, partition_columns, configuration, format, created_time, extra
 FROM dl_metadata_updates WHERE table_id = $table_id AND version = $version;
 
@@ -107,7 +108,8 @@ WHERE d.table_id = $table_id ORDER BY d.domain;
 SELECT partition_id, partition_values FROM dl_partitions WHERE table_id = $table_id ORDER BY partition_id;
 
 -- part: size_sum
--- In two halves, since SQLite raises an error for sums of 2^63 or more; such a total is a real number there.
+-- The high and low 32 bits are summed separately, because SQLite raises an error for integer sums of 2^63 or more.
+-- Totals this large become floating-point numbers there.
 coalesce(sum(f.size >> 32) * 4294967296 + sum(f.size & 4294967295), 0)
 
 -- name: live_totals

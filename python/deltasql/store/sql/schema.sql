@@ -15,5 +15,5 @@ WHERE table_name = 'dl_migrations' AND database_name = current_database() AND sc
 SELECT 1;
 
 -- name: lock_schema [postgres]
--- One lock per schema, so that catalogs in one database do not wait for each other.
+-- One lock per schema, so that catalogs in the same database do not wait for each other.
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 7021480021));

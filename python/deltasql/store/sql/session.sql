@@ -1,6 +1,7 @@
 -- name: apply_settings [postgres]
--- Apply the settings of a connection, and return the settings in force. Our default timeouts apply only if the server,
--- the database and the role set none. If $backend_pid is not this server process, nothing is set and no row is returned.
+-- Applies the settings of a connection, and returns the effective settings. Our default timeouts apply only if the
+-- server, the database and the role set none. If $backend_pid is not this server process, nothing is set and no row is
+-- returned.
 SELECT current_schema(), current_setting('search_path'), current_setting('lock_timeout'),
   current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout')
 FROM (
@@ -16,7 +17,8 @@ FROM (
 ) AS applied;
 
 -- name: use_settings [postgres]
--- The same settings for one transaction: behind a pooler, where clients share a session, and for bulk timeouts.
+-- Applies the same settings to one transaction. This is needed behind a pooler, where clients share a session, and for
+-- bulk timeouts.
 SELECT set_config('search_path', $search_path, TRUE), set_config('lock_timeout', $lock_timeout, TRUE),
   set_config('statement_timeout', $statement_timeout, TRUE),
   set_config('idle_in_transaction_session_timeout', $idle_timeout, TRUE);
@@ -26,8 +28,8 @@ SELECT set_config('search_path', $search_path, TRUE), set_config('lock_timeout',
 SET LOCAL idle_in_transaction_session_timeout = '10min';
 
 -- name: lock_holders [postgres]
--- The sessions at the end of each chain of sessions that block $pid. If $pid is 0: that block any waiting session with
--- this application name.
+-- The sessions that block $pid, directly or through other waiting sessions, and do not wait themselves. If $pid is 0,
+-- those that block any waiting session with this application name.
 WITH RECURSIVE chain AS (
   SELECT unnest(pg_blocking_pids(a.pid)) AS pid FROM pg_stat_activity a
   WHERE CASE WHEN $pid::bigint <> 0 THEN a.pid = $pid

@@ -1,4 +1,4 @@
--- Queries of streams over the whole catalog.
+-- Queries for streams that read the whole catalog.
 
 -- name: txn_version_in_catalog
 SELECT max(found.txn_version) FROM (

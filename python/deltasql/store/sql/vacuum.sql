@@ -1,12 +1,13 @@
 -- name: tombstones_between
--- Removed files by the time of their removal; later versions are included whatever their time.
+-- Files that were removed in a range of time. Files removed after $after_version are included even if their time is
+-- earlier.
 SELECT r.path, coalesce(r.size, 0), coalesce(r.deletion_vector, '') FROM dl_remove_files r
 WHERE r.table_id = $table_id AND coalesce(r.deletion_timestamp, 0) <= $before_ms
   AND (r.version > $after_version OR coalesce(r.deletion_timestamp, 0) > $after_ms)
 ORDER BY r.version, r.ordinal;
 
 -- name: files_since
--- All files of this version or of a later one, with ids in a range.
+-- Files in a range of ids that are live at this version or were added later.
 SELECT f.path, f.size, coalesce(f.deletion_vector, '') FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id
   AND (f.removed_version IS NULL OR f.removed_version > $version)
@@ -19,7 +20,7 @@ ORDER BY f.file_id;
 
 -- name: files_outside
 -- Files of other tables that are outside the location of their table and still needed: live, or removed after a time.
--- The first condition is that of the index dl_add_files_outside.
+-- The first condition is the same as in the index dl_add_files_outside, so that the index is used.
 SELECT f.path, coalesce(f.deletion_vector, '') FROM dl_add_files f
 WHERE (substr(path, 1, 1) = '/' OR instr(path, ':/') > 0 OR instr(deletion_vector, '"p"') > 0)
   AND f.table_id <> $table_id
@@ -61,7 +62,7 @@ WHERE s.staged_at_ms < $before_ms
 ORDER BY s.staged_at_ms, s.path;
 
 -- name: intents_taken
--- A vacuum that takes an intent puts a UUID and a slash before its transaction id.
+-- When a vacuum takes over an intent, it puts a UUID and a slash before the transaction id.
 SELECT count(*) FROM dl_staged_files s WHERE substr(s.txn_id, 38) = $txn_id;
 
 -- name: vacuums_after
@@ -74,7 +75,7 @@ UPDATE dl_staged_files SET txn_id = $taken_by
 WHERE txn_id = $txn_id AND table_id = $table_id AND path = $path;
 
 -- name: take_staged_file [postgres]
--- Skips intents that a commit has locked: waiting for several of them one by one could deadlock.
+-- Skips intents that a commit has locked, because waiting for several of them one by one could deadlock.
 UPDATE dl_staged_files s SET txn_id = $taken_by
 FROM (
   SELECT txn_id, table_id, path FROM dl_staged_files

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The pause between two attempts to switch a new database to WAL mode.
 _WAL_PAUSE_S = 0.005
-# Rows fetched as Python objects at a time: few enough for the processor's cache.
+# The number of rows fetched as Python objects at a time, small enough for the processor's cache.
 _CHUNK = 2_000
 _SYNCHRONOUS = {
     "full": "PRAGMA synchronous = FULL",
@@ -29,7 +29,7 @@ _SYNCHRONOUS = {
 
 
 def open_connection(path: Path, store: StoreSettings) -> sqlite3.Connection:
-    """Open an existing database in WAL mode."""
+    """Open an existing database in WAL mode; raise if the file does not exist."""
     try:
         connection = sqlite3.connect(
             f"{path.as_uri()}?mode=rw",  # does not create a missing file
@@ -57,7 +57,7 @@ def open_connection(path: Path, store: StoreSettings) -> sqlite3.Connection:
 
 
 def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
-    """Switch to WAL mode; SQLite does not wait by itself if another connection is switching."""
+    """Switch to WAL mode. If another connection is switching, SQLite does not wait, so retry."""
     end = time.monotonic() + timeout_s
     while True:
         try:
@@ -70,7 +70,7 @@ def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Return whether another connection held a lock for the whole timeout."""
+    """Return whether an error means that another connection held a lock until the timeout."""
     code = getattr(error, "sqlite_errorcode", 0) or 0
     return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -80,11 +80,11 @@ def read_arrow(
 ) -> pa.Table:
     """Run one read and return its rows; a column without values has the type int64.
 
-    It uses the SQLite library of Python itself. A driver with its own copy of SQLite must not open
-    the same file: POSIX locks belong to the process, so neither copy sees the locks of the other,
-    and each releases them for both. Then one copy can reset the write-ahead log while the other
-    uses it, which damages the file. The Rust core therefore calls the library that Python's
-    `sqlite3` is linked to. Where that library exports no functions, `sqlite3` fetches the rows.
+    This uses the same SQLite library as Python. A driver with its own copy of SQLite must not open
+    the same file. POSIX locks belong to the process, so neither copy sees the locks of the other,
+    and each releases the locks of both. Then one copy can reset the write-ahead log while the other
+    uses it, which damages the file. So the Rust core calls the library that Python's `sqlite3` is
+    linked to. If that library exports no functions, `sqlite3` fetches the rows.
     """
     library = _library()
     if library is not None:

@@ -61,10 +61,11 @@ TYPES = {
     "(substr(path, 1, 1) = '/' OR instr(path, ':/') > 0 OR instr(deletion_vector, '\"p\"') > 0);",
 }
 
-# SQLite allows 32,766 parameters; with fewer, the same statement text is reused from its cache.
+# SQLite allows 32,766 parameters. With fewer, more statements can be reused from its cache.
 _LIST_CHUNK = 500
-_FILE_MODE = 0o644  # of a new database file, as SQLite would create it
-# A shorter wait in the queue is not subtracted from the timeout of SQLite's own lock.
+_FILE_MODE = 0o644  # permissions of a new database file, the same as SQLite's default
+# A wait in the queue that is shorter than this is not subtracted from the timeout of SQLite's own
+# lock.
 _SHORT_WAIT_S = 0.01
 
 
@@ -105,7 +106,7 @@ class SqliteSession:
     def insert_files(
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
     ) -> None:
-        # Without the columns that are NULL in every row: binding a NULL is slow.
+        # Leave out the columns that are NULL in every row, because binding a NULL is slow.
         columns = tuple(files.filled_columns())
         text = insert_some("insert_add_file", "sqlite", columns, "?")
         rows = files.plain_rows(table_id, partition_ids, version, columns)
@@ -120,12 +121,13 @@ class SqliteSession:
     def begin(self, *, is_bulk: bool = False) -> None:
         self._in_queue = True  # before `acquire`, so that Ctrl-C after it cannot leave it locked
         left_s = self._queue.acquire()
-        # The wait in the queue and the wait for SQLite's own lock share one timeout.
+        # One timeout limits the sum of the wait in the queue and the wait for SQLite's own lock.
         has_waited = self._queue.timeout_s - left_s > _SHORT_WAIT_S
         try:
             if has_waited:
                 self._set_busy_timeout(left_s)
-            # IMMEDIATE: upgrading a read lock later fails without waiting.
+            # IMMEDIATE takes the write lock now, because upgrading a read lock later fails without
+            # waiting.
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             if not is_busy(error):
@@ -155,7 +157,7 @@ class SqliteSession:
             self._in_queue = False
 
     def __del__(self) -> None:
-        # Ctrl-C at the end of a `with` block may have prevented the call of `rollback`.
+        # If Ctrl-C arrived at the end of a `with` block, `rollback` may not have been called.
         if self._in_queue:
             with suppress(sqlite3.ProgrammingError):  # the connection was closed
                 self.rollback()
@@ -202,7 +204,7 @@ def append_one_file(
 ) -> Appended | None:
     """Take the write lock, check the head, write the rows and COMMIT.
 
-    Several statements: in SQLite, a statement can write to one table only.
+    This needs several statements, because a statement in SQLite can write to only one table.
     """
     table_id = plan.guard["table_id"]
     session.begin()
@@ -349,7 +351,7 @@ def _takes_json(name: str) -> bool:
 
 
 def _as_json(params: dict[str, Any]) -> dict[str, Any]:
-    # SQLite has no arrays: a list is passed as JSON and read with json_each.
+    # SQLite has no arrays, so a list is passed as JSON and read with json_each.
     return {k: json.dumps(v) if type(v) is list else v for k, v in params.items()}
 
 

@@ -1,8 +1,8 @@
 """Close database connections before the process forks.
 
-A forked child inherits SQLite's record that this process holds its file locks, but not the locks
-themselves. The next process that closes the database then deletes the write-ahead log while the
-child uses it, and the child's commits are lost. So connections are closed before a fork and
+A forked child inherits SQLite's information that the process holds file locks, but not the locks
+themselves. So the next process that closes the database deletes the write-ahead log while the child
+uses it, and the child's commits are lost. To prevent this, connections are closed before a fork and
 opened again when needed.
 """
 
@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class ForkAware(Protocol):
-    """An owner of connections or locks, such as a pool."""
+    """An object with connections or locks, such as a pool."""
 
     def before_fork(self) -> None:
         """Lock the object, and close the connections that can be closed."""
@@ -28,7 +28,7 @@ _forking: list[ForkAware] = []
 
 
 def register(owner: ForkAware) -> None:
-    """Call the methods of an object around every fork, as long as the object exists."""
+    """Call the methods of an object before and after every fork, as long as the object exists."""
     _registered.add(owner)
 
 

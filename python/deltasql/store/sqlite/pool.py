@@ -1,6 +1,6 @@
-"""A connection pool for SQLite: bounded, health-checked, safe across threads and forks.
+"""A connection pool for SQLite, with a size limit and health checks, safe for threads and forks.
 
-PostgreSQL uses psycopg's pool, and DuckDB uses cursors of one connection.
+PostgreSQL uses psycopg's pool instead, and DuckDB uses cursors of one connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 # How long a fork waits for other threads to release their connections.
 _FORK_WAIT_S = 5.0
-# Connections in use when the process forked: closing them here would disturb the parent.
+# Connections that were in use when the process forked. Closing them in the child would disturb the
+# parent.
 _inherited: list[object] = []
 
 
@@ -35,7 +36,7 @@ class _Entry(Generic[T]):
 
 
 class Pool(Generic[T]):
-    """A pool of connections made by `connect`, at most `max_size` in use at a time."""
+    """A pool of connections that `connect` opens; at most `max_size` are in use at a time."""
 
     def __init__(
         self,
@@ -53,14 +54,15 @@ class Pool(Generic[T]):
         self._max_lifetime_s, self._check = max_lifetime_s, check
         self._idle: list[_Entry[T]] = []
         self._holders: list[int] = []
-        # Acquired directly, not through the condition: there, Ctrl-C could leave it locked.
+        # This lock is acquired directly and not through the condition, where Ctrl-C could leave it
+        # locked.
         self._lock = threading.RLock()
         self._free = threading.Condition(self._lock)
         self._closed = False
         fork.register(self)
 
     def connection(self) -> AbstractContextManager[T]:
-        """Return a healthy connection for a block; it is closed if the block breaks it."""
+        """Return a working connection for a block; it is closed if the block breaks it."""
         return _ConnectionContext(self)
 
     def _acquire(self) -> _Entry[T]:
@@ -88,7 +90,8 @@ class Pool(Generic[T]):
                 self._free.notify()
             raise
         finally:
-            # After the new connection is open, so that the process keeps its file locks.
+            # Close expired connections after the new one is open, so that the process keeps its
+            # file locks.
             for each in expired:
                 self._close(each.connection)
 
@@ -115,12 +118,12 @@ class Pool(Generic[T]):
             self._close(entry.connection)
 
     def usage(self) -> dict[str, int]:
-        """Return the number of connections in use ("lent"), idle, and at most open ("max")."""
+        """Return the number of connections in use ("lent"), idle ("idle") and allowed ("max")."""
         with self._lock:
             return {"lent": len(self._holders), "idle": len(self._idle), "max": self._max_size}
 
     def close(self) -> None:
-        """Close idle connections now, and the others when they are released."""
+        """Close idle connections now, and connections in use when they are released."""
         with self._lock:
             self._closed = True
             self._close_idle()
@@ -146,7 +149,7 @@ class Pool(Generic[T]):
 
 
 class _ConnectionContext(Generic[T]):
-    """A context manager as a class, which takes half the time of a generator."""
+    """The context manager of `connection`. As a class it takes half the time of a generator."""
 
     __slots__ = ("_entry", "_pool")
 

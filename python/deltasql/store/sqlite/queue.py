@@ -1,15 +1,15 @@
-"""The queue of writers to one SQLite file: fair among processes, bounded in time.
+"""The queue of writers to one SQLite file: fair among processes, with a timeout.
 
 SQLite lets one connection write at a time. Its own wait, `busy_timeout`, sleeps up to 100 ms
-between attempts, so the process that just wrote gets the lock again and the others starve. A
-writer here takes two `flock`s before `BEGIN IMMEDIATE`: first `<database>-queue`, which makes it
-the next writer, then `<database>-writer`, which it keeps until its transaction ends. It releases
-the first lock as soon as it has the second. A process that commits again has to become the next
-writer again, so it cannot overtake a waiting process.
+between attempts, so the process that just wrote gets the lock again and the others starve. A writer
+here takes two `flock`s before `BEGIN IMMEDIATE`. With the lock on `<database>-queue`, it is the
+next writer. Then it takes the lock on `<database>-writer` and holds it until its transaction ends.
+It releases the first lock as soon as it has the second. A process that commits again has to become
+the next writer again, so it cannot overtake a waiting process.
 
-`flock` has no timeout, so both locks are polled. The kernel releases them when a process dies.
-Only fairness depends on them: SQLite's own lock still admits one writer, also where the files
-cannot be created or locked, and for programs that do not use the queue.
+`flock` has no timeout, so both locks are polled. The kernel releases them when a process dies. Only
+fairness depends on these locks. SQLite's own lock still ensures that there is only one writer, even
+if the lock files cannot be created or locked, or if a program does not use the queue.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from contextlib import suppress
 from deltasql.exceptions import StoreBusyError
 from deltasql.store.sqlite import fork
 
-# Pauses between two attempts to lock. That of the next writer is shorter, since the database is
-# idle until it notices the free lock. A commit takes about 0.3 ms.
+# The pauses between two attempts to lock. The next writer pauses for a shorter time, because the
+# database is idle until it notices that the lock is free. A commit takes about 0.3 ms.
 _WAITING_PAUSE_S, _NEXT_PAUSE_S = 0.001, 0.0001
-# The next writer may be a suspended process: after this long, others overtake it.
+# The next writer may be a suspended process. Other processes wait this long and then overtake it.
 _OVERTAKE_AFTER_S = 0.5
 _LONGEST_NAME = 300
 
@@ -39,16 +39,17 @@ class WriteQueue:
         self._next: int | None = None
         self._writer: int | None = None
         self._name = _process_name()
-        # RLocks know their thread: so `release` works wherever Ctrl-C interrupted `acquire`. Two of
-        # them, as with the files: with one, a thread could overtake waiting threads.
+        # An RLock knows which thread holds it, so `release` works wherever Ctrl-C interrupted
+        # `acquire`. There are two of them, as there are two files. With only one, a thread could
+        # overtake waiting threads.
         self._next_thread, self._thread = threading.RLock(), threading.RLock()
         self._owner = 0
         fork.register(self)
 
     def acquire(self) -> float:
-        """Wait for the write lock; `release` must be called afterwards, also if this fails.
+        """Wait for the write lock. `release` must be called afterwards, even if this fails.
 
-        Returns the seconds of the timeout that are left, for SQLite's own lock.
+        Returns the rest of the timeout in seconds, for the wait for SQLite's own lock.
 
         Raises:
             StoreBusyError: Another process or thread held the lock for the whole timeout.
@@ -87,10 +88,10 @@ class WriteQueue:
                 self._thread.release()
 
     def before_fork(self) -> None:
-        """Nothing to do: the pool waits for transactions to end."""
+        """Do nothing: the pool waits until transactions end."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Reset in a child: the locks belong to the parent, as do the threads that hold them."""
+        """In a child, create new locks: the old ones and their threads belong to the parent."""
         if in_child:
             self._next_thread, self._thread = threading.RLock(), threading.RLock()
             self._owner = 0
@@ -111,7 +112,7 @@ class WriteQueue:
         return is_locked
 
     def locked_out(self) -> StoreBusyError:
-        """Return the error of a writer that left the queue but did not get SQLite's own lock."""
+        """Return the error for a writer that left the queue but did not get SQLite's own lock."""
         return self._busy(_write_lock_holder(self._database))
 
     def _busy(self, holder: str | None = None) -> StoreBusyError:
@@ -123,7 +124,7 @@ class WriteQueue:
         )
 
     def _holder(self) -> str:
-        """Return the process that took the lock last, from the text it wrote to the lock file."""
+        """Return the process that last got the lock, as it wrote to the lock file."""
         try:
             with open(f"{self._database}-writer", "rb") as file:
                 pid, _, host = file.read(_LONGEST_NAME).partition(b"\n")[0].partition(b" ")
@@ -172,7 +173,7 @@ def _open(path: str) -> int:
 
 
 def _lock(descriptor: int, end: float, pause_s: float) -> bool:
-    """Lock an open file; False if another process still holds the lock at the end."""
+    """Lock an open file; return False if another process still holds the lock at `end`."""
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -185,6 +186,7 @@ def _lock(descriptor: int, end: float, pause_s: float) -> bool:
 
 
 def _unlock(descriptor: int) -> None:
-    # Not by closing the file: a forked child shares the open file and would keep the lock.
+    # Do not release the lock by closing the file: a forked child shares the open file and would
+    # keep the lock.
     with suppress(OSError):  # a file system without `flock`
         fcntl.flock(descriptor, fcntl.LOCK_UN)
