@@ -164,7 +164,7 @@ def _refresh(
     )
     files = entry.files
     if removed:
-        import pyarrow.compute as pc  # late: slow, and not needed for a first read
+        import pyarrow.compute as pc  # lazy import: slow, and not needed for a first read
 
         gone = pa.array([row[0] for row in removed], pa.int64())
         files = files.filter(pc.invert(pc.is_in(files["file_id"], value_set=gone)))

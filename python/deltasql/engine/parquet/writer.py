@@ -115,9 +115,8 @@ def _sorted(
     chunks: Iterable[pa.Table], shape: FileShape, options: ParquetOptions
 ) -> Iterator[pa.Table]:
     """Sort the rows by partition with DuckDB, on disk if they do not fit in memory."""
-    from deltasql.engine.duckdb.connection import (
-        temporary_database,
-    )  # lazy import: DuckDB is an extra
+    # lazy import: DuckDB is an extra
+    from deltasql.engine.duckdb.connection import temporary_database
     from deltasql.engine.duckdb.scan import identifier  # lazy import: DuckDB is an extra
 
     source = pa.RecordBatchReader.from_batches(

@@ -72,9 +72,8 @@ def maintain(
         if due is None and check_hint:  # rewriting a checkpoint also writes its hint
             due = unnamed_checkpoint(storage, version, configuration=configuration, config=config)
         if due is not None:
-            from deltasql.mirror.checkpoint.write import (
-                write_checkpoint,
-            )  # lazy import: it writes Parquet
+            # lazy import: it writes Parquet
+            from deltasql.mirror.checkpoint.write import write_checkpoint
 
             write_checkpoint(store, table, storage, due)
         requested = post_commit.cleanup_expired_logs
