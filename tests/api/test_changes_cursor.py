@@ -122,7 +122,7 @@ def test_position_of_a_replaced_table_is_refused(table: Catalog) -> None:
     table.create_table("t", SCHEMA)
     with pytest.raises(TableChangedError, match="another table"):
         table.cursor("t", position)
-    with pytest.raises(ValueError, match="'snapshot', a version or a cursor's position"):
+    with pytest.raises(ValueError, match="'snapshot', a version or the position of a cursor"):
         table.cursor("t", "{}")
 
 

@@ -42,8 +42,8 @@ REBUILT = ("name", "state", "first_version", "last_version", "loaded", "location
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace an existing table of that name; accept missing data files, or a log whose "
-    "catalog is lost.",
+    help="Replace a table of the same name, import even if data files are missing, and take over "
+    "a log that belongs to a lost catalog.",
 )
 @nested_location_option
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing.")
@@ -146,9 +146,11 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
 @click.command()
 @click.argument("table")
 @click.argument("directory")
-@click.option("--version", type=click.IntRange(0), help="The last version. Default: the latest.")
+@click.option("--version", type=click.IntRange(0), help="Last version to export. Default: the latest.")
 @click.option(
-    "--from-version", type=click.IntRange(0), help="The first version. Default: the oldest."
+    "--from-version",
+    type=click.IntRange(0),
+    help="First version to export. Default: the oldest.",
 )
 @click.option("--with-data", is_flag=True, help="Also copy the data files.")
 @click.pass_obj
