@@ -287,14 +287,14 @@ def _refuse_other(
     known = join_table_name(table.namespace, table.name)
     if not table.is_following:
         raise TableExistsError(
-            f"the table at {storage.location} is {known}, whose authority is SQL: it cannot follow "
-            "its log",
+            f"the table at {storage.location} is {known}. It cannot follow its log, because its "
+            "authority is SQL",
             table=known,
             help="Update it from its log with `deltasql import`, or roll it back first.",
         )
     if (name or table.name, namespace or table.namespace) != (table.name, table.namespace):
         raise TableExistsError(
-            f"the log at {storage.location} is followed already: it is {known}",
+            f"the table {known} already follows the log at {storage.location}",
             table=known,
             help="Omit the name to refresh it, or rename the table in the catalog.",
         )
