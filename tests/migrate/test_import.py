@@ -178,7 +178,9 @@ def test_import_is_refused_when_sql_and_log_have_diverged(source: Path, catalog:
     append(source, 31)
     with pytest.raises(MirrorDivergedError, match="mirror adopt") as failure:
         catalog.import_table(str(source))
-    assert f"SQL is at version {HEAD + 1}, the log at version {HEAD + 2}" in str(failure.value)
+    assert f"the database is at version {HEAD + 1}, the log at version {HEAD + 2}" in str(
+        failure.value
+    )
     assert failure.value.version == HEAD + 1
     assert catalog.table("events").version() == HEAD + 1
     # Force resolves it.

@@ -199,7 +199,7 @@ def _can_continue(
         found.state = "failed"
         found.notes.append(
             f"version {head.version} is not the same commit in the database and in the log: "
-                "nothing was loaded"
+            "nothing was loaded"
         )
         return False
     return True

@@ -109,7 +109,8 @@ def check_clustered(physical: Sequence[ColumnPath], metadata: Metadata) -> None:
             raise TxnLogSchemaError(
                 f"a clustering column must exist and have statistics, which {shown} would not have",
                 column=shown,
-                help="The column must have a type with an order, and be one of the first 32 columns "
+                help="The column must have a type with an order, and be one of the first 32 "
+                "columns "
                 "or listed in delta.dataSkippingStatsColumns.",
             )
 

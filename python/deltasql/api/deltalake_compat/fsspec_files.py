@@ -31,6 +31,7 @@ class DeltaSqlFileSystem(_Local):  # type: ignore[misc]
             raise TxnLogStorageError(
                 f"the files of this table are not on a local disk, but at {location}",
                 location=location,
-                help="Open the location of the files instead: the table_uri of DeltaTable returns it.",
+                help="Open the location of the files instead: the table_uri of DeltaTable "
+                "returns it.",
             )
         return root_address(location)

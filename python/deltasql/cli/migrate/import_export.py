@@ -82,7 +82,7 @@ def import_table(
         raise click.UsageError("--name, --since and --up-to-version are for one table at a time.")
     if force and not dry_run:
         confirm(
-            "Replace a table of the same name, accept missing files, and take over the log?",
+            "Replace a table of the same name, accept missing data files, and take over the log?",
             yes=yes,
         )
     # `deltasql shell` keeps its catalog open, and a second connection may be locked out.
@@ -146,7 +146,9 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
 @click.command()
 @click.argument("table")
 @click.argument("directory")
-@click.option("--version", type=click.IntRange(0), help="Last version to export. Default: the latest.")
+@click.option(
+    "--version", type=click.IntRange(0), help="Last version to export. Default: the latest."
+)
 @click.option(
     "--from-version",
     type=click.IntRange(0),

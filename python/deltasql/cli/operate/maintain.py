@@ -210,7 +210,9 @@ def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
 @click.command()
 @click.argument("table")
-@click.option("--version", type=click.IntRange(0), help="Version of the checkpoint. Default: the latest.")
+@click.option(
+    "--version", type=click.IntRange(0), help="Version of the checkpoint. Default: the latest."
+)
 @click.pass_obj
 def checkpoint(context: Context, table: str, version: int | None) -> None:
     """Write a checkpoint of TABLE, so that readers need not replay its log.

@@ -370,7 +370,9 @@ class _Pruner:
         try:
             return self._matching(filters)
         except Exception as error:
-            telemetry.log(_log, logging.INFO, "data skipping failed, all files are read", reason=str(error))
+            telemetry.log(
+                _log, logging.INFO, "data skipping failed, all files are read", reason=str(error)
+            )
             return None
 
     def _matching(self, filters: Any) -> bytearray | None:

@@ -240,7 +240,8 @@ class _Rollback:
                 break
             if attempts >= _ATTEMPTS:
                 raise RetriesExhaustedError(
-                    f"{table.full_name} was not rolled back: another writer committed in every attempt",
+                    f"{table.full_name} was not rolled back: another writer committed in every "
+                    "attempt",
                     table=table.full_name,
                     attempts=attempts,
                     help="Nothing is lost. Try again when fewer writers commit to the table.",

@@ -106,8 +106,8 @@ def refuse_diverged(
             table=table.full_name,
             version=last,
             location=listing.location,
-            help="Publish the missing versions with `deltasql mirror repair`, or import the log as it is "
-            "now with force=True (--force).",
+            help="Publish the missing versions with `deltasql mirror repair`, or import the log "
+            "as it is now with force=True (--force).",
         )
     common = min(last, head.version)
     low = store.query("version_bounds", table_id=table.table_id)[0][0]

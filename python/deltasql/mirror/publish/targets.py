@@ -160,7 +160,8 @@ def remove_target(store: Store, table: TableRow, name: str) -> None:
             raise TxnLogMirrorError(
                 f"{table.full_name} has no target {name!r}",
                 table=table.full_name,
-                help="catalog.mirror.targets() and `deltasql mirror targets list` list the targets.",
+                help="catalog.mirror.targets() and `deltasql mirror targets list` list the "
+                "targets.",
             )
         session.execute("delete_mirror_statuses", **key, first=0)
         session.execute("count_further_targets", table_id=table.table_id)

@@ -99,7 +99,8 @@ class ChangeLog:
                 broken = max((v.version for v in later if self._missing(v)), default=each.version)
                 raise VersionNotFoundError(
                     f"the changes of version {each.version} of {self.table.full_name} can no "
-                    f"longer be read: {len(missing)} of its files are missing, such as {missing[0]}",
+                    f"longer be read: {len(missing)} of its files are missing, such as "
+                    f"{missing[0]}",
                     table=self.table.full_name,
                     version=each.version,
                     help=f"Start at version {broken + 1} or later, or start with a snapshot.",
