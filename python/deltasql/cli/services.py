@@ -76,8 +76,7 @@ opentelemetry_option = click.option(
     expose_value=False,
     callback=_enable,
     help="Send metrics and spans to OpenTelemetry. Start the command with "
-    "opentelemetry-instrument, "
-    "which configures the exporters.",
+    "opentelemetry-instrument, which configures the exporters.",
 )
 
 

@@ -110,8 +110,7 @@ def check_clustered(physical: Sequence[ColumnPath], metadata: Metadata) -> None:
                 f"a clustering column must exist and have statistics, which {shown} would not have",
                 column=shown,
                 help="The column must have a type with an order, and be one of the first 32 "
-                "columns "
-                "or listed in delta.dataSkippingStatsColumns.",
+                "columns or listed in delta.dataSkippingStatsColumns.",
             )
 
 
