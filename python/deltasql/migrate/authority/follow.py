@@ -225,7 +225,7 @@ class _Refresh:
         if newest > version and version + 1 not in commits:
             listed = list_log(self._storage)
             if listed.first_version > version + 1 or version + 1 not in listed.commits:
-                return f"the log lost versions from {version + 1} on before the catalog read them"
+                return f"versions from {version + 1} on were deleted before the catalog read them"
         return None
 
     def _reload(self, reason: str) -> FollowReport:
