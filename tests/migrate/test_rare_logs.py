@@ -372,5 +372,5 @@ def test_oversized_log_lines_and_files_are_refused(lake: Catalog, made: HandMade
     assert failure.value.line == 1
     with open(place, "wb") as file:
         file.truncate(LONGEST_READ + 1)  # a sparse file
-    with pytest.raises(TxnLogStorageError, match="at most .* are read"):
+    with pytest.raises(TxnLogStorageError, match=r"at most .* are read"):
         lake.import_table(made.path, name="t")
