@@ -187,7 +187,7 @@ def test_invalid_query_shows_its_error(site: Site) -> None:
         ("DROP TABLE orders", "only queries can be run"),
         ("SELECT * FROM read_text('/etc/passwd')", "not available"),
         ("SELECT nosuch FROM orders", "nosuch"),
-        ("", "no query"),
+        ("", "the query is empty"),
     ):
         shown = site.post("/sql", {"sql": sql})
         assert shown.status_code == 400

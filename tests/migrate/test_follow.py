@@ -383,7 +383,7 @@ def test_name_or_location_in_use_is_refused(catalog: Catalog, place: Path) -> No
         catalog.follow(str(place), name="taken")
     assert [table.name for table in catalog.tables()] == ["taken"]
     catalog.follow(str(place), name="index", namespace="crm")
-    with pytest.raises(TableExistsError, match=r"it is crm\.index"):
+    with pytest.raises(TableExistsError, match=r"the table crm\.index already follows"):
         catalog.follow(str(place), name="other")
     assert catalog.follow(str(place), name="crm.index").state == "up to date"
 

@@ -303,7 +303,7 @@ def test_name_in_use_is_refused_without_force(
     with pytest.raises(TableExistsError, match="events already exists") as failure:
         opened.import_table(str(other))
     assert str(source) in str(failure.value)
-    with pytest.raises(TableExistsError, match="it is events"):
+    with pytest.raises(TableExistsError, match="in the catalog as events"):
         opened.import_table(str(source), name="second")
     assert len(opened.tables()) == 1
     assert opened.import_table(str(other), force=True).state == "replaced"

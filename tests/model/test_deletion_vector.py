@@ -130,7 +130,7 @@ def test_invalid_inline_vector_is_rejected(vector: DeletionVector, message: str)
 def test_vector_cardinality_must_match_the_log() -> None:
     vector, data = stored([1, 2, 3], "arrays")
     wrong = DeletionVector("p", "x", vector.size_in_bytes, 4, offset=vector.offset)
-    with pytest.raises(TxnLogProtocolError, match="holds 3 rows, the log says 4"):
+    with pytest.raises(TxnLogProtocolError, match="has 3 rows, but the log says 4"):
         deleted_rows(wrong, data)
 
 

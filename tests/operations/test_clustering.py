@@ -94,7 +94,7 @@ def test_z_order_of_a_clustered_table_is_refused(clustered: Catalog) -> None:
     [
         (["c"], [], "no such column"),
         (["a", "a"], [], "different columns"),
-        (["id", "a", "b", "id", "a"], [], "one to 4"),
+        (["id", "a", "b", "id", "a"], [], "1 to 4"),
         (["a"], ["b"], "partitioned and clustered"),
     ],
 )
