@@ -83,7 +83,7 @@ class Deletable:
         if LOG in name.split("/"):
             return "it is part of a transaction log"
         if is_hidden(self._below_engine_folder(name), self._columns):
-            return "files whose names begin with an underscore or a dot are never deleted"
+            return "a part of its path begins with an underscore or a dot"
         if any(self._has_log_in(folder) for folder in _folders_of(name)):
             return "a folder on its path is a Delta table of its own"
         if not self._stays_inside(name):

@@ -213,8 +213,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if head.committed_at_ms < at_ms:
             raise VersionNotFoundError(
                 f"{head.table.full_name} has no version that was committed at "
-                f"{timestamp.isoformat()} or "
-                "later",
+                f"{timestamp.isoformat()} or later",
                 table=head.table.full_name,
                 latest=head.version,
                 help="Give an earlier startingTimestamp, or startingVersion 'latest'.",

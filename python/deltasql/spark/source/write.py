@@ -216,8 +216,7 @@ class TableWriter(DataSourceArrowWriter):
         if staged.metadata != plan.metadata:
             raise TxnLogSchemaError(
                 "the columns of the rows differ from those that the write to "
-                f"{plan.table.full_name} "
-                "was planned with",
+                f"{plan.table.full_name} was planned with",
                 table=plan.table.full_name,
             )
         adds = [replace(add, path=f"{plan.folder}/{add.path}") for add in staged.adds]
