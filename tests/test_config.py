@@ -140,7 +140,7 @@ def test_unknown_catalog_error_suggests_a_similar_name() -> None:
         ({"engine__threads": 0}, "engine.threads", "0", "a whole number from 1 to 1024, or unset"),
         ({"table__isolation_level": "Snapshot"}, "table.isolation_level", "'Snapshot'", "one of"),
         ({"pool": 4}, "pool", "4", "a section with min_size"),
-        ({"catalogs": {"a": 5}}, "catalogs.a", "catalogs.a", "names with a text each"),
+        ({"catalogs": {"a": 5}}, "catalogs.a", "catalogs.a", "a mapping of names to strings"),
     ],
 )
 def test_invalid_value_error_names_key_source_and_range(

@@ -266,7 +266,7 @@ MADE: dict[str, Callable[[Trouble], object]] = {
         "sales", retention_hours=1, dry_run=False
     ),
     "Find missing file … when restore": Trouble.lose_files,
-    "only reading is possible here": lambda t: t.catalog.query("DELETE FROM sales"),
+    "only queries can be run here": lambda t: t.catalog.query("DELETE FROM sales"),
 }
 
 

@@ -150,5 +150,5 @@ def test_changes_reads_a_version_without_change_data(
 
 def test_changes_of_a_table_without_a_catalog_are_refused(tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path / "plain"), ROWS)
-    with pytest.raises(TxnLogError, match="not in a database"):
+    with pytest.raises(TxnLogError, match="not a table of a catalog"):
         deltasql.DeltaTable(str(tmp_path / "plain")).changes(0)

@@ -163,7 +163,7 @@ def test_versions_that_do_not_exist_are_refused(table: Catalog) -> None:
         table.changes("t", 0, 9)
     with pytest.raises(VersionNotFoundError, match="Start version 3 is greater than end version 1"):
         table.changes("t", 3)
-    with pytest.raises(VersionNotFoundError, match="Use 0 or a later version"):
+    with pytest.raises(VersionNotFoundError, match="Start at version 0 or later"):
         table.changes("t", -1)
 
 

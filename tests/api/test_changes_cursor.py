@@ -120,9 +120,9 @@ def test_position_of_a_replaced_table_is_refused(table: Catalog) -> None:
     position = table.cursor("t").position
     table.drop("t")
     table.create_table("t", SCHEMA)
-    with pytest.raises(TableChangedError, match="another table"):
+    with pytest.raises(TableChangedError, match="an earlier table"):
         table.cursor("t", position)
-    with pytest.raises(ValueError, match="'snapshot', a version or a cursor's position"):
+    with pytest.raises(ValueError, match="'snapshot', a version or the position of a cursor"):
         table.cursor("t", "{}")
 
 

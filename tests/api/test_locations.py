@@ -97,7 +97,7 @@ def test_second_import_is_refused_in_every_spelling(catalog: Catalog, tmp_path: 
     catalog.import_table(str(folder))
     for location in spellings(folder):
         assert catalog.import_table(location).state == "up to date", location
-        with pytest.raises(TableExistsError, match="is in the catalog already"):
+        with pytest.raises(TableExistsError, match="is already in the catalog"):
             catalog.import_table(location, name="second")
     assert [table.name for table in catalog.tables()] == ["sales eu"]
 

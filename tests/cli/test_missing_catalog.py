@@ -65,7 +65,7 @@ def test_spark_without_java_is_a_short_error(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 3
-    assert done.stderr.startswith("Error: there is no java on the path")
+    assert done.stderr.startswith("Error: java was not found on the PATH")
     assert "docs/troubleshooting.md#spark" in done.stderr
 
 

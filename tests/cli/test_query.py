@@ -45,7 +45,9 @@ def test_query_reads_sql_from_stdin_or_a_file(sales: Cli, tmp_path: Path) -> Non
 
 def test_misspelled_select_is_not_reported_as_a_write(sales_in_sqlite: Cli) -> None:
     assert "Did you mean SELECT?" in sales_in_sqlite("query", "SELEC 1", wanted=3).stderr
-    assert "only reading" in sales_in_sqlite("query", "DELETE FROM sales", wanted=3).stderr
+    assert (
+        "only queries can be run" in sales_in_sqlite("query", "DELETE FROM sales", wanted=3).stderr
+    )
 
 
 def test_values_without_a_json_type_are_printed_as_strings(sales: Cli) -> None:

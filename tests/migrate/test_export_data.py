@@ -46,7 +46,7 @@ def test_export_reports_missing_files_of_older_versions(kept: Catalog, tmp_path:
         path.unlink()
     report = kept.export_table("t", str(copy), with_data=True)
     assert len(report.gone) == len(removed) > 0
-    assert f"gone: {len(removed)} files of older versions" in report.summary()
+    assert f"missing: {len(removed)} files of older versions" in report.summary()
     assert rows(copy, HEAD) == rows(table.location, HEAD)
     assert kept.export_table("t", str(tmp_path / "b"), from_version=HEAD, with_data=True).gone == []
 

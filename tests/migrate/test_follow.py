@@ -192,7 +192,7 @@ def test_log_with_a_gap_is_followed_from_the_next_checkpoint(catalog: Catalog, p
     commit_path(place, CHECKPOINT - 1).unlink()
     report = catalog.follow(str(place))
     assert (report.first_version, report.last_version) == (CHECKPOINT, HEAD)
-    assert "before it commits are missing" in report.summary()
+    assert "earlier commits are missing" in report.summary()
 
 
 def test_shorter_log_is_loaded_again(catalog: Catalog, place: Path) -> None:
@@ -339,7 +339,7 @@ def test_commit_that_another_process_loaded_is_not_loaded_twice(
     catalog.refresh(NAME)
     # The loader reads the head after the refresh, but its listing is older.
     loader = LogLoader(catalog.store, catalog.resolve(NAME))
-    with pytest.raises(VersionTakenError, match="committed to while"):
+    with pytest.raises(VersionTakenError, match="got new commits while"):
         log = LocalLog(storage, listing)
         load_commits(loader, log, last, last, LoadCounts(), on_batch=lambda: None)
     audit(catalog)
@@ -383,7 +383,7 @@ def test_name_or_location_in_use_is_refused(catalog: Catalog, place: Path) -> No
         catalog.follow(str(place), name="taken")
     assert [table.name for table in catalog.tables()] == ["taken"]
     catalog.follow(str(place), name="index", namespace="crm")
-    with pytest.raises(TableExistsError, match=r"it is crm\.index"):
+    with pytest.raises(TableExistsError, match=r"the table crm\.index already follows"):
         catalog.follow(str(place), name="other")
     assert catalog.follow(str(place), name="crm.index").state == "up to date"
 

@@ -148,6 +148,6 @@ def test_commits_not_followed_yet_are_not_a_divergence(catalog: Catalog, place: 
     theirs(place, 11)
     (report,) = catalog.mirror.verify(NAME)
     assert report.ok
-    assert "not followed yet" in report.summary()
+    assert "not in the catalog yet" in report.summary()
     assert catalog.mirror.status(NAME)[0].state == "FOLLOWING"
     assert catalog.refresh(NAME).commits == 1

@@ -178,7 +178,9 @@ def test_import_is_refused_when_sql_and_log_have_diverged(source: Path, catalog:
     append(source, 31)
     with pytest.raises(MirrorDivergedError, match="mirror adopt") as failure:
         catalog.import_table(str(source))
-    assert f"SQL is at version {HEAD + 1}, the log at version {HEAD + 2}" in str(failure.value)
+    assert f"the database is at version {HEAD + 1}, the log at version {HEAD + 2}" in str(
+        failure.value
+    )
     assert failure.value.version == HEAD + 1
     assert catalog.table("events").version() == HEAD + 1
     # Force resolves it.
@@ -301,7 +303,7 @@ def test_name_in_use_is_refused_without_force(
     with pytest.raises(TableExistsError, match="events already exists") as failure:
         opened.import_table(str(other))
     assert str(source) in str(failure.value)
-    with pytest.raises(TableExistsError, match="it is events"):
+    with pytest.raises(TableExistsError, match="in the catalog as events"):
         opened.import_table(str(source), name="second")
     assert len(opened.tables()) == 1
     assert opened.import_table(str(other), force=True).state == "replaced"

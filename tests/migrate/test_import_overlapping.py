@@ -90,9 +90,9 @@ def test_run_that_lost_its_claim_cannot_write_or_discard(catalog: Catalog, sourc
     table, loader = half(catalog, source)
     storage = open_storage(str(source))
     claim_loading(catalog.store, table, THEIRS)
-    with pytest.raises(VersionTakenError, match="another run"):
+    with pytest.raises(VersionTakenError, match="another process"):
         loader.append(list(read_commits(storage, list_log(storage), 1, 1)))
-    with pytest.raises(VersionTakenError, match="another run"):
+    with pytest.raises(VersionTakenError, match="another process"):
         discard(catalog.store, table, OURS)
     discard(catalog.store, table, THEIRS)
     assert not any(everything(catalog.store, table).values())

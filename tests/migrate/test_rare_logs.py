@@ -225,7 +225,7 @@ def test_table_is_imported_from_the_first_version_with_a_schema(
     dry = lake.import_table(made.path, name="t", dry_run=True)
     report = lake.import_table(made.path, name="t")
     assert (dry.first_version, report.first_version, report.last_version) == (2, 2, 3)
-    assert "begins at version 2: before it the table has no schema" in report.notes
+    assert "begins at version 2: earlier versions have no schema" in report.notes
     assert ids(lake) == [1, 1, 2, 2, 3, 3]
     with lake.begin() as tx:
         tx.write("t", ROWS)
@@ -372,5 +372,5 @@ def test_oversized_log_lines_and_files_are_refused(lake: Catalog, made: HandMade
     assert failure.value.line == 1
     with open(place, "wb") as file:
         file.truncate(LONGEST_READ + 1)  # a sparse file
-    with pytest.raises(TxnLogStorageError, match="are not read"):
+    with pytest.raises(TxnLogStorageError, match=r"at most .* are read"):
         lake.import_table(made.path, name="t")

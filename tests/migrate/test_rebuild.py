@@ -215,7 +215,7 @@ def test_rebuild_is_refused_when_the_log_has_diverged(
     head.write_bytes(commit_path(location, HEAD - 1).read_bytes())
     report = deltasql.rebuild(sqlite_uri, str(tmp_path / "lake"))
     assert not report.ok
-    assert "another commit in SQL than in the log" in report.summary()
+    assert "not the same commit in the database and in the log" in report.summary()
 
 
 @pytest.mark.two_databases

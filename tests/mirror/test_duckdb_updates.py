@@ -177,7 +177,7 @@ def test_locked_catalog_file_is_a_failure_and_is_retried(
     [own, view] = lake.mirror.status("t")
     assert (own.state, own.published_version) == ("ACTIVE", 1)
     assert (view.state, view.pending) == ("FAILED", 1)
-    assert "being updated by another process" in str(view.last_error)
+    assert "another process has been updating" in str(view.last_error)
     assert lake.mirror.publish("t") == 1
     assert elsewhere(path, "SELECT count(*) FROM t") == [(1,)]
 

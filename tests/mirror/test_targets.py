@@ -179,5 +179,5 @@ def test_invalid_targets_are_refused(mirrored: Catalog, tmp_path: Path) -> None:
         mirror.remove_target("t", "table")
     with pytest.raises(TxnLogMirrorError, match="no target 'third'"):
         mirror.remove_target("t", "third")
-    with pytest.raises(TxnLogMirrorError, match="Choose one of: table, second"):
+    with pytest.raises(TxnLogMirrorError, match="targets of this table are: table, second"):
         mirror.versions("t", target="third")

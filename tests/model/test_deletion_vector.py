@@ -103,7 +103,7 @@ def test_vector_file_name_depends_on_the_storage_type() -> None:
     [
         (lambda data: data[:20], "ends too early"),
         (lambda data: data[:30] + b"\x00\x01" + data[32:], "checksum"),
-        (lambda data: data[:1] + b"\x00\x00\x00\x09" + data[5:], "bytes, the log says"),
+        (lambda data: data[:1] + b"\x00\x00\x00\x09" + data[5:], "bytes, but the log says"),
     ],
 )
 def test_damaged_vector_is_detected(damage: object, message: str) -> None:
@@ -115,9 +115,9 @@ def test_damaged_vector_is_detected(damage: object, message: str) -> None:
 @pytest.mark.parametrize(
     ("vector", "message"),
     [
-        (DeletionVector("i", "0000", 4, 1), "cut off"),
-        (DeletionVector("i", "0000 ", 4, 1), "holds ' '"),
-        (DeletionVector("i", "#####", 4, 1), "no bytes"),
+        (DeletionVector("i", "0000", 4, 1), "truncated"),
+        (DeletionVector("i", "0000 ", 4, 1), "contains ' '"),
+        (DeletionVector("i", "#####", 4, 1), "not valid Z85"),
         (DeletionVector("i", "000000000000000", 12, 1), "format 0"),
         (DeletionVector("i", "^Bg9^", 4, 1), "ends too early"),
     ],
@@ -130,7 +130,7 @@ def test_invalid_inline_vector_is_rejected(vector: DeletionVector, message: str)
 def test_vector_cardinality_must_match_the_log() -> None:
     vector, data = stored([1, 2, 3], "arrays")
     wrong = DeletionVector("p", "x", vector.size_in_bytes, 4, offset=vector.offset)
-    with pytest.raises(TxnLogProtocolError, match="holds 3 rows, the log says 4"):
+    with pytest.raises(TxnLogProtocolError, match="has 3 rows, but the log says 4"):
         deleted_rows(wrong, data)
 
 

@@ -80,7 +80,7 @@ def test_key_of_a_map_uses_the_map_column() -> None:
 
 
 def test_condition_for_engines_has_no_query() -> None:
-    with pytest.raises(TxnLogSchemaError, match="has a query in it"):
+    with pytest.raises(TxnLogSchemaError, match="contains a query"):
         condition_of(parse_predicate("id IN (SELECT 1)", TABLE))
 
 

@@ -231,7 +231,7 @@ def test_every_writer_version_below_six_is_writable(versions: tuple[int, int]) -
     ],
 )
 def test_contradictory_protocol_action_is_rejected(protocol: Protocol) -> None:
-    with pytest.raises(TxnLogProtocolError, match="unlawful"):
+    with pytest.raises(TxnLogProtocolError, match="invalid protocol action"):
         check_lawful(protocol)
 
 

@@ -94,8 +94,8 @@ def test_z_order_of_a_clustered_table_is_refused(clustered: Catalog) -> None:
     [
         (["c"], [], "no such column"),
         (["a", "a"], [], "different columns"),
-        (["id", "a", "b", "id", "a"], [], "one to 4"),
-        (["a"], ["b"], "partitioned or clustered"),
+        (["id", "a", "b", "id", "a"], [], "1 to 4"),
+        (["a"], ["b"], "partitioned and clustered"),
     ],
 )
 def test_invalid_clustering_columns_are_refused(

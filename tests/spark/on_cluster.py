@@ -174,7 +174,7 @@ def telling(lake: Catalog) -> Iterator[None]:
         yield
     except TxnLogEngineError as error:
         message = str(error)
-        if "default.t" not in message or "run it again" not in message:
+        if "default.t" not in message or "Run the operation again" not in message:
             raise AssertionError(message) from error
         if lake.store.intents_before(2**60):
             raise AssertionError("intents are left") from error

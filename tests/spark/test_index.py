@@ -329,7 +329,7 @@ def test_without_a_compiler_files_are_listed_by_name(
             frame = frame_of(spark, written)
             assert arrow_rows(frame.toArrow()) == written.states[-1]
             assert frame.where("part = 'a' AND id > 0").count() == 1
-    assert caplog.text.count("files are listed by name") == 1
+    assert caplog.text.count("Spark gets the files by name") == 1
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")

@@ -106,7 +106,7 @@ def test_table_name_that_spark_does_not_support_is_rejected(
     spark: SparkSession, lake: Catalog
 ) -> None:
     lake.create_table("it's odd", IDS)
-    with pytest.raises(TxnLogEngineError, match="letters, digits and _ only"):
+    with pytest.raises(TxnLogEngineError, match="only letters, digits and _"):
         mirror_spark(spark, lake)
 
 
@@ -116,7 +116,7 @@ def test_existing_spark_table_with_the_same_name_is_rejected(
     append(lake, "orders", 1)
     spark.sql("CREATE DATABASE taken")
     spark.sql("CREATE TABLE taken.orders (id BIGINT) USING delta")
-    with pytest.raises(TxnLogEngineError, match=r"taken\.orders is another table"):
+    with pytest.raises(TxnLogEngineError, match=r"taken\.orders is already a different table"):
         mirror_spark(spark, lake, database="taken")
     assert ids(spark, "taken.orders") == []
     spark.sql("DROP DATABASE taken CASCADE")

@@ -246,7 +246,7 @@ def test_file_names_that_spark_hides_are_read(
     written = create(lake, "t", IDS)
     written.stage([written.file(pa.table({"id": [1]}), name=name)], [{"id": 1}])
     assert rows(spark, written) == written.states[-1]
-    with pytest.raises(TxnLogEngineError, match="misinterprets its name"):
+    with pytest.raises(TxnLogEngineError, match="because of its name"):
         listed_by_name(spark, written)
 
 
@@ -255,7 +255,7 @@ def test_file_name_that_hadoop_cannot_open_is_rejected(spark: SparkSession, lake
     written = create(lake, "t", IDS)
     written.stage([written.file(pa.table({"id": [1]}), name="a:b.parquet")], [{"id": 1}])
     for read in (rows, listed_by_name):
-        with pytest.raises(TxnLogEngineError, match="misinterprets its name"):
+        with pytest.raises(TxnLogEngineError, match="because of its name"):
             read(spark, written)
 
 

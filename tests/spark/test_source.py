@@ -239,7 +239,7 @@ def test_change_data_feed_of_versions_is_read(lake: Catalog) -> None:
     [
         ({"versionAsOff": 1}, TxnLogConfigError, "versionAsOf"),
         ({"versionAsOf": "x"}, TxnLogConfigError, "whole number"),
-        ({"versionAsOf": 0, "timestampAsOf": "2024-01-01"}, TxnLogConfigError, "not at both"),
+        ({"versionAsOf": 0, "timestampAsOf": "2024-01-01"}, TxnLogConfigError, "used together"),
         ({"readChangeFeed": True}, TxnLogConfigError, "startingVersion"),
         ({"path": "sales"}, TxnLogUriError, "register"),
     ],

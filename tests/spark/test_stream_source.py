@@ -251,5 +251,5 @@ def test_stream_error_names_versions_with_deleted_files(lake: Catalog, tmp_path:
     delete(lake, "id = 1")
     for path in (tmp_path / "lake").rglob("*.parquet"):
         path.unlink()
-    with pytest.raises(VersionNotFoundError, match="files are gone"):
+    with pytest.raises(VersionNotFoundError, match="files are missing"):
         stream.batch()

@@ -63,7 +63,7 @@ def _check_from(feed: ChangeFeed, from_version: int, last: int) -> None:
             f"{feed.log.table.full_name}",
             table=feed.log.table.full_name,
             version=from_version,
-            help=f"Use {first} or a later version as the first one.",
+            help=f"Start at version {first} or later.",
         )
     if from_version > last:
         raise VersionNotFoundError(
@@ -189,9 +189,9 @@ class ChangeCursor:
         position = _load(start)
         if position.table != table:
             raise TableChangedError(
-                f"the position belongs to another table, which was {self._table.full_name} before",
+                f"the position belongs to an earlier table with the name {self._table.full_name}",
                 table=self._table.full_name,
-                help="The table was replaced by another one. Start with start='snapshot'.",
+                help="Another table has this name now. Start again with start='snapshot'.",
             )
         return position
 
@@ -201,7 +201,7 @@ def _load(text: str) -> Position:
         return Position(**load_json(text))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"start is 'snapshot', a version or a cursor's position; got {text!r}"
+            f"start must be 'snapshot', a version or the position of a cursor; got {text!r}"
         ) from error
 
 

@@ -248,7 +248,7 @@ def mirror_duckdb(
         names = ", ".join(sorted(str(error.table) for error in shown.errors.values()))
         first = next(iter(shown.errors.values()))
         raise TxnLogMirrorError(
-            f"the views of {names} could not be created, the others were: {first.message}",
+            f"the views of {names} could not be created (all other views were): {first.message}",
             table=names,
             location=location,
             help="The next commit tries to create them again.",

@@ -22,7 +22,7 @@ namespace_option = click.option("--namespace", help="The namespace of the table.
 nested_location_option = click.option(
     "--allow-nested-location",
     is_flag=True,
-    help="Allow a location inside another table's folder, or around one.",
+    help="Allow a location that is inside another table's folder, or that contains one.",
 )
 
 

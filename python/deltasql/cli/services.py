@@ -75,7 +75,8 @@ opentelemetry_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_enable,
-    help="Send metrics and spans to OpenTelemetry, as configured by opentelemetry-instrument.",
+    help="Send metrics and spans to OpenTelemetry. Start the command with "
+    "opentelemetry-instrument, which configures the exporters.",
 )
 
 

@@ -443,6 +443,6 @@ def _refuse_mixed_partitions(session: Session, staged: Staged, head: Head) -> No
     at = {"table_id": head.table_id, "version": head.version}
     if session.query("live_totals", **at)[0][0] != len(staged.removes):
         raise InvalidActionError(
-            f"{staged.table.full_name} cannot get other partition columns while it has files",
+            f"the partition columns of {staged.table.full_name} cannot change while it has files",
             help="Remove every live file in the same commit.",
         )

@@ -184,7 +184,7 @@ def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
             raise c.error(
                 ConcurrentAppendError,
                 f"{_FAILED}: Commit failed: a concurrent transactions added new data: "
-                f"{add.path!r}, which this one should have read",
+                f"{add.path!r}, which this transaction should have read",
             )
 
 
@@ -237,7 +237,8 @@ def no_delete_twice(c: Conflict, _: Isolation) -> None:
     path = _removed_by_both(c)
     if path is not None:
         raise c.error(
-            ConcurrentDeleteDeleteError, f"{_DELETED}: {path!r}, which this one deletes too"
+            ConcurrentDeleteDeleteError,
+            f"{_DELETED}: {path!r}, which this transaction also deletes",
         )
 
 

@@ -60,7 +60,7 @@ def does_not_follow(table: TableRow) -> TxnLogTransactionError:
     return TxnLogTransactionError(
         f"{table.full_name} does not follow a log: its authority is SQL",
         table=table.full_name,
-        help="Use `deltasql import` to adopt commits that other programs wrote to its log.",
+        help="Use `deltasql import` to load commits that other programs wrote to its log.",
     )
 
 
@@ -77,7 +77,7 @@ def table_changed(staged: Staged, head: Head | None) -> CommitConflictError:
 def version_taken(staged: Staged, head: Head) -> CommitConflictError:
     """Return the conflict for a commit that needs the version after the one it read."""
     return VersionTakenError(
-        "Failed to commit transaction: 0 retries are allowed, and the next version is taken",
+        "Failed to commit transaction: 0 retries are allowed, and the next version already exists",
         table=staged.table.full_name,
         expected_version=staged.read_version,
         actual_version=head.version,

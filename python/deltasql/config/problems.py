@@ -14,7 +14,7 @@ from deltasql.exceptions import TxnLogConfigError, is_secret_name
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 
 def problem(
@@ -52,7 +52,7 @@ def problem(
         key=key,
         source=source,
         allowed=allowed,
-        help=f"set {key} to {allowed}, at: {source}." if allowed else f"correct it at: {source}.",
+        help=f"set {key} to {allowed} in {source}." if allowed else f"correct it in {source}.",
     )
 
 
@@ -92,11 +92,11 @@ def allowed_values(found: FieldInfo) -> str:
         text = f"one of {', '.join(map(str, get_args(kind)))}"
     elif get_origin(kind) is dict:
         inner = get_origin(get_args(kind)[1]) is dict
-        text = "names with options each" if inner else "names with a text each"
+        text = "a mapping of names to options" if inner else "a mapping of names to strings"
     elif isinstance(kind, type) and issubclass(kind, BaseModel):
         text = f"a section with {', '.join(kind.model_fields)}"
     else:
-        text = _TYPE_NAMES.get(kind, "text") + _limits(found.metadata)  # type: ignore[arg-type]
+        text = _TYPE_NAMES.get(kind, "a string") + _limits(found.metadata)  # type: ignore[arg-type]
     return f"{text}, or unset" if optional else text
 
 

@@ -195,7 +195,7 @@ def _read(path: Path, why: str) -> Layer:
         raise TxnLogConfigError(
             f"{path} has no sections",
             source=str(path),
-            help="write sections with keys: pool, then max_size = 4 in it.",
+            help="write sections with keys, such as max_size = 4 in the section pool.",
         )
     place = f"{path} [tool.deltasql]" if path.name == "pyproject.toml" else str(path)
     return Layer(place, plain)

@@ -91,14 +91,14 @@ class PageRequest:
         if not given:
             return default
         if not given.isdecimal() or len(given) > 20 or not low <= int(given) <= high:
-            raise HTTPException(400, f"{name} is a number from {low:,} to {high:,}")
+            raise HTTPException(400, f"{name} must be a number from {low:,} to {high:,}")
         return int(given)
 
     def choice(self, name: str, *options: str) -> str:
         """Return a query parameter that must be one of the options; the first is the default."""
         given = self.text(name, options[0])
         if given not in options:
-            raise HTTPException(400, f"{name} is one of {', '.join(options)}")
+            raise HTTPException(400, f"{name} must be one of {', '.join(options)}")
         return given
 
     def cursor(self) -> str | None:

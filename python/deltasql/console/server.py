@@ -70,7 +70,7 @@ def _warm_up(catalog: Catalog) -> None:
     try:
         catalog.query("SELECT 1").read_all()
     except TxnLogError:  # the page that runs a query will show the error
-        _log.debug("no query is possible", exc_info=True)
+        _log.debug("the warm-up query failed", exc_info=True)
 
 
 @contextmanager
@@ -141,6 +141,6 @@ def _listening(host: str, port: int) -> socket.socket:
         listening.close()
         raise TxnLogConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}",
-            help="Choose another --port; 0 takes a free one.",
+            help="Choose another --port; 0 chooses a free port.",
         ) from error
     return listening

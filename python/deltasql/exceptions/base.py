@@ -106,7 +106,7 @@ class TxnLogConfigError(TxnLogError, ValueError):
     """A setting is missing, unknown or has a value that is not allowed."""
 
     default_message = "the configuration is wrong"
-    default_help = "correct the key where it was set; docs/reference/config.md lists all keys."
+    default_help = "correct the setting where it was set; docs/reference/config.md lists all keys."
 
     key: str | None = None
     source: str | None = None
@@ -119,7 +119,7 @@ class TxnLogMirrorError(TxnLogError):
 
     default_message = "the commit could not be published to _delta_log"
     default_help = (
-        "the commit is safe in the database; the mirror resumes from there when repaired."
+        "the commit is safe in the database. Publishing continues once the cause is corrected."
     )
 
     table: str | None = None
@@ -130,11 +130,11 @@ class TxnLogMirrorError(TxnLogError):
 class MirrorDivergedError(TxnLogMirrorError):
     """A commit file in `_delta_log` differs from the same commit in the database."""
 
-    default_message = "_delta_log holds a commit that the database did not make"
+    default_message = "_delta_log has a commit that is not in the database"
     default_help = (
-        "someone wrote to the table by path; nothing was overwritten. `deltasql mirror adopt` "
-        "imports those commits, `deltasql mirror reject` moves them to a backup; "
-        "both publish again."
+        "another program wrote to the table's path; nothing was overwritten. `deltasql mirror "
+        "adopt` imports its commits, `deltasql mirror reject` moves them to a backup. Both resume "
+        "publishing."
     )
 
 
@@ -171,7 +171,9 @@ class UnreadableRowsError(TxnLogEngineError, ValueError):
     """The data to write has a type that deltasql cannot read rows from."""
 
     default_message = "cannot read rows from this object"
-    default_help = "give Arrow, pandas, polars or anything with the Arrow C stream interface."
+    default_help = (
+        "give Arrow, pandas or polars data, or an object with the Arrow C stream interface."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -180,7 +182,7 @@ class TxnLogStorageError(TxnLogError, OSError):
 
     default_message = "the files at a location cannot be reached"
     default_help = (
-        "check that the location exists, the rights on it, storage.options and the network; "
+        "check that the location exists, its permissions, storage.options and the network; "
         "read the cause of this error."
     )
 
@@ -192,5 +194,5 @@ class TxnLogStorageError(TxnLogError, OSError):
 class RefusedFileError(TxnLogStorageError):
     """A file is outside the folder of its table, is not a regular file, or is far too large."""
 
-    default_message = "a file is refused"
-    default_help = "correct or move the file named in the message, then repeat."
+    default_message = "a file was rejected"
+    default_help = "correct or move the file that the message names, then try again."

@@ -21,7 +21,9 @@ class StoreUnavailableError(TxnLogStoreError):
     """The database cannot be reached or opened, or the connection was lost."""
 
     default_message = "the metadata database cannot be reached"
-    default_help = "check that it runs, its address, credentials and file permissions; then retry."
+    default_help = (
+        "check that the database runs, its URI, credentials and file permissions; then retry."
+    )
 
 
 class StoreBusyError(TxnLogStoreError):
@@ -29,9 +31,9 @@ class StoreBusyError(TxnLogStoreError):
 
     default_message = "the metadata database stayed busy"
     default_help = (
-        "retry; if it persists look for the transaction that is held open, and end it, or raise "
-        "the limit: store.busy_timeout_ms on SQLite, store.lock_timeout_ms and "
-        "store.statement_timeout_ms on PostgreSQL, pool.max_size."
+        "retry. If it fails again, look for a transaction that was left open and end it, or raise "
+        "a limit: store.busy_timeout_ms on SQLite, store.lock_timeout_ms and "
+        "store.statement_timeout_ms on PostgreSQL, or pool.max_size."
     )
 
 
@@ -47,7 +49,9 @@ class SchemaVersionError(TxnLogStoreError):
     """This release does not support the version of the database schema."""
 
     default_message = "the schema of the metadata database does not fit this release"
-    default_help = "if found is above supported, upgrade deltasql; otherwise migrate the database."
+    default_help = (
+        "if the version found is higher, upgrade deltasql; otherwise run deltasql migrate."
+    )
 
     found: int | None = None
     supported: int | None = None
@@ -58,7 +62,7 @@ class MigrationError(TxnLogStoreError):
     """A migration of the database schema failed, or its SQL changed after it was applied."""
 
     default_message = "a schema migration failed"
-    default_help = "it was rolled back; correct the cause and migrate again."
+    default_help = "the migration was rolled back; correct the cause and migrate again."
 
     migration: str | None = None
 

@@ -26,7 +26,7 @@ class CatalogNotFoundError(TxnLogTableNotFoundError):
 
     default_message = "there is no catalog yet"
     default_help = (
-        "check the address. The first write creates the catalog, and so do `deltasql init` and "
+        "check the URI. The first write creates the catalog, and so do `deltasql init` and "
         "deltasql.connect(uri, create=True)."
     )
 
@@ -48,7 +48,7 @@ class VersionNotFoundError(TxnLogError):
     """The table has no such version, or had no version at that timestamp."""
 
     default_message = "the table has no such version"
-    default_help = "use a version from the oldest retained to the latest; the history lists them."
+    default_help = "use one of the versions that the history lists."
 
     table: str | None = None
     version: int | None = None
@@ -82,7 +82,7 @@ class TxnLogProtocolError(TxnLogError, DeltaProtocolError):
     """The log, or a new commit, violates the Delta protocol."""
 
     default_message = "this violates the Delta protocol"
-    default_help = "see the fields for the cause; PROTOCOL.md of Delta Lake has the rule."
+    default_help = "see the fields of this error; Delta Lake's PROTOCOL.md describes the rules."
 
     table: str | None = None
 
@@ -92,7 +92,10 @@ class LogParseError(TxnLogProtocolError):
     """A commit file or checkpoint cannot be parsed."""
 
     default_message = "the Delta log cannot be parsed"
-    default_help = "the file is damaged or not a Delta log; restore it from a copy or the database."
+    default_help = (
+        "the file is damaged, or it is not part of a Delta log. Restore it from a copy or from the "
+        "database."
+    )
 
     line: int | None = None
     path: str | None = None
@@ -115,7 +118,7 @@ class MissingDataFilesError(TxnLogProtocolError):
     """Data files that the log refers to do not exist; `files` lists the first of them."""
 
     default_message = "data files that the log names do not exist"
-    default_help = "restore the files, or go on without them with force=True (--force)."
+    default_help = "restore the files, or pass force=True (--force) to continue without them."
 
     location: str | None = None
     count: int | None = None
@@ -127,7 +130,7 @@ class ImportMismatchError(TxnLogProtocolError):
     """The imported table in the database differs from its log."""
 
     default_message = "the imported table differs from its log"
-    default_help = "the differences are in the report; please report how the log was written."
+    default_help = "`differences` lists the differences; please report which program wrote the log."
 
     location: str | None = None
     differences: tuple[str, ...] | None = None

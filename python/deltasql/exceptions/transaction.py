@@ -128,7 +128,7 @@ class TableChangedError(CommitConflictError):
 class FilesTakenError(CommitConflictError):
     """A vacuum may have deleted files of this transaction before its commit."""
 
-    default_message = "a vacuum took files that this transaction wrote"
+    default_message = "a vacuum may have deleted files that this transaction wrote"
     default_help = (
         "run the transaction again; give vacuums a retention longer than your longest transaction."
     )
@@ -149,8 +149,8 @@ class CommitOutcomeUnknownError(TxnLogTransactionError):
 
     default_message = "it is not known whether the commit happened"
     default_help = (
-        "do not repeat it blindly: once the database answers, look the transaction id up in "
-        "the history; if it is there, the commit happened."
+        "do not simply repeat it. Once the database answers, look up the transaction id in the "
+        "history: if it is there, the commit happened."
     )
 
 
@@ -166,7 +166,7 @@ class TableFollowsError(TxnLogTransactionError):
 
     default_message = "the table follows a log that others write, so it is read-only"
     default_help = (
-        "write it by its path and refresh with `deltasql follow`, "
+        "write to the table's path and refresh with `deltasql follow`, "
         "or make SQL its authority with `deltasql cutover`."
     )
 

@@ -199,7 +199,8 @@ def _can_continue(
     if not has_head_of(store, table, storage, listing):
         found.state = "failed"
         found.notes.append(
-            f"version {head.version} is another commit in SQL than in the log: nothing was loaded"
+            f"version {head.version} is not the same commit in the database and in the log: "
+            "nothing was loaded"
         )
         return False
     return True

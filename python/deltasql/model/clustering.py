@@ -83,7 +83,7 @@ def physical_paths(columns: Sequence[str], metadata: Metadata) -> list[ColumnPat
         found.append(known[path])
     if len(found) > _MOST_COLUMNS or len(set(found)) < len(found):
         raise TxnLogSchemaError(
-            f"a table is clustered by one to {_MOST_COLUMNS} different columns, not by "
+            f"a table can be clustered by 1 to {_MOST_COLUMNS} different columns, got: "
             f"{', '.join(columns)}",
             help="Name the columns that queries filter by most.",
         )
@@ -97,8 +97,8 @@ def check_clustered(physical: Sequence[ColumnPath], metadata: Metadata) -> None:
         return
     if metadata.partition_columns:
         raise TxnLogSchemaError(
-            "a table is either partitioned or clustered",
-            help="Leave out the partition columns: clustering does what they are for.",
+            "a table cannot be both partitioned and clustered",
+            help="Leave out the partition columns: clustering also lets queries skip files.",
         )
     schema = StructType.from_json(metadata.schema_string)
     skipping = {path for path, _ in skipping_columns(schema, (), metadata.configuration)}
@@ -107,10 +107,10 @@ def check_clustered(physical: Sequence[ColumnPath], metadata: Metadata) -> None:
             names = {leaf.physical_path: leaf.path for leaf in _leaves(metadata)}
             shown = ".".join(names.get(path, path))
             raise TxnLogSchemaError(
-                f"a clustering column must exist and have statistics, but {shown} would not",
+                f"a clustering column must exist and have statistics, which {shown} would not have",
                 column=shown,
-                help="Keep the column, of a type with an order, among the first 32 ones or in "
-                "delta.dataSkippingStatsColumns.",
+                help="The column must have a type with an order, and be one of the first 32 "
+                "columns or listed in delta.dataSkippingStatsColumns.",
             )
 
 

@@ -79,7 +79,7 @@ def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int
     except struct.error as error:
         raise _broken("it ends too early") from error
     if len(rows) != vector.cardinality:
-        raise _broken(f"it holds {len(rows)} rows, the log says {vector.cardinality}")
+        raise _broken(f"it has {len(rows)} rows, but the log says {vector.cardinality}")
     return rows
 
 
@@ -93,9 +93,9 @@ def _bitmap_in(data: bytes, vector: DeletionVector) -> bytes:
     except struct.error as error:
         raise _broken("its file ends too early") from error
     if size != vector.size_in_bytes:
-        raise _broken(f"its file says {size} bytes, the log says {vector.size_in_bytes}")
+        raise _broken(f"its file says {size} bytes, but the log says {vector.size_in_bytes}")
     if zlib.crc32(bitmap) != checksum:
-        raise _broken("its checksum does not fit")
+        raise _broken("its checksum does not match")
     return bitmap
 
 
@@ -124,7 +124,7 @@ def _read_bitmap(data: bytes, start: int, base: int, rows: array[int]) -> int:
         (count,) = struct.unpack_from("<I", data, at)
         at += 4
     else:
-        raise _broken(f"its bitmap starts with {cookie}")
+        raise _broken(f"its bitmap starts with the unknown number {cookie}")
     headers = struct.unpack_from(f"<{2 * count}H", data, at)
     at += 4 * count
     if not run_flags or count >= _NO_OFFSETS_BELOW:
@@ -160,17 +160,17 @@ def _read_container(
 def _from_base85(text: str) -> bytes:
     """Decode Z85, whose alphabet differs from the alphabets of Python's `base64` module."""
     if len(text) % 5:
-        raise _broken("its text is cut off")
+        raise _broken("its encoded text is truncated")
     words = []
     for start in range(0, len(text), 5):
         word = 0
         for character in text[start : start + 5]:
             digit = _DIGITS.get(character)
             if digit is None:
-                raise _broken(f"its text holds {character!r}")
+                raise _broken(f"its encoded text contains {character!r}")
             word = word * 85 + digit
         if word >> 32:
-            raise _broken("its text encodes no bytes")
+            raise _broken("its encoded text is not valid Z85")
         words.append(word)
     return struct.pack(f">{len(words)}I", *words)
 
@@ -178,5 +178,6 @@ def _from_base85(text: str) -> bytes:
 def _broken(reason: str) -> TxnLogProtocolError:
     return TxnLogProtocolError(
         f"a deletion vector cannot be read: {reason}",
-        help="The file or the log was damaged; restore it, or the table to an older version.",
+        help="The file or the log is damaged. Restore it from a copy, or restore the table to an "
+        "older version.",
     )

@@ -246,7 +246,7 @@ def check_properties(configuration: Mapping[str, str]) -> None:
         raise TxnLogConfigError(
             f"unknown table property {key!r}",
             key=key,
-            help=f"{nearest(key, list(KNOWN))}Names of your own must not start with 'delta.'.",
+            help=f"{nearest(key, list(KNOWN))}Custom properties must not start with 'delta.'.",
         )
 
 

@@ -191,7 +191,7 @@ writer_features=None, extra={})
         raise UnsupportedFeatureError(
             f"the table feature {name} cannot be dropped: {', '.join(dependants)} needs it",
             features=tuple(dependants),
-            help="Drop what needs it first.",
+            help="First drop the features that need it.",
         )
     for reader_version, writer_version in ((1, 1), *((1, n) for n in range(2, 5)), (2, 5), (2, 6)):
         numbered = Protocol(reader_version, writer_version)
@@ -313,7 +313,7 @@ def check_readable(protocol: Protocol) -> None:
             f"cannot read this table: it needs reader version {protocol.min_reader_version}"
             + (f" with {', '.join(unknown)}" if unknown else ""),
             features=tuple(unknown),
-            help="We read versions 1 to 3 with: " + ", ".join(sorted(READABLE)) + ".",
+            help="deltasql reads versions 1 to 3 with: " + ", ".join(sorted(READABLE)) + ".",
         )
 
 
@@ -340,7 +340,7 @@ def check_writable(
             f"cannot write this table: it needs writer version {protocol.min_writer_version}"
             + (f" with {', '.join(unknown)}" if unknown else ""),
             features=tuple(unknown),
-            help="We write versions 1 to 7 with: " + ", ".join(sorted(WRITABLE)) + ".",
+            help="deltasql writes versions 1 to 7 with: " + ", ".join(sorted(WRITABLE)) + ".",
         )
 
 
@@ -362,8 +362,8 @@ def check_lawful(protocol: Protocol) -> None:
         problem = f"{', '.join(only_read)} must be in writerFeatures too"
     if problem is not None:
         raise TxnLogProtocolError(
-            f"unlawful protocol action: {problem}",
-            help="Let protocol_for or upgraded_protocol choose the versions and lists.",
+            f"invalid protocol action: {problem}",
+            help="Let protocol_for or upgraded_protocol choose the versions and features.",
         )
 
 

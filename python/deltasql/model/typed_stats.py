@@ -200,7 +200,7 @@ def _converted(value: Any, data_type: pa.DataType) -> Any:
     if types.is_boolean(data_type):
         return value if isinstance(value, bool) else _boolean(value)
     if isinstance(value, bool):
-        raise TypeError("a boolean is neither a number nor a text")
+        raise TypeError("a boolean is neither a number nor a string")
     if types.is_integer(data_type):
         return _whole(value)
     if types.is_floating(data_type):
@@ -218,7 +218,7 @@ def _converted(value: Any, data_type: pa.DataType) -> Any:
             return timestamp.replace(tzinfo=None)
         return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
     if not isinstance(value, str):
-        raise TypeError("not a text")
+        raise TypeError("not a string")
     return value.encode() if types.is_binary(data_type) else value
 
 

@@ -47,6 +47,7 @@ def restore(
     assert stage.snapshot is not None
     if to.version >= stage.snapshot.version:
         raise TxnLogError(
+            # deltalake's message, including "less then".
             f"Version to restore {to.version} should be less then last available version "
             f"{stage.snapshot.version}.",
             prefix=GENERIC_ERROR,
@@ -59,6 +60,7 @@ def restore(
         missing = missing_files(stage.location, restored, stage.config.storage)
         if missing:
             raise TxnLogError(
+                # deltalake's message, which existing code matches.
                 f"Find missing file {missing[0]} when restore.",
                 prefix=GENERIC_ERROR,
                 help=f"That version lacks {many(len(missing), 'file')}, "

@@ -127,7 +127,7 @@ def _view_names(tables: Sequence[CatalogTable]) -> dict[str, str]:
             raise TxnLogEngineError(
                 f"{other} and {table.full_name} would be the same view {name!r} in Spark",
                 engine="spark",
-                help="Choose one of them by tables=[…], or rename one.",
+                help="Choose one of them with tables=[…], or rename one.",
             )
         names[table.full_name] = name
     return names
@@ -139,8 +139,8 @@ def _define(spark: SparkSession, table: CatalogTable, database: str | None) -> s
         raise TxnLogEngineError(
             f"{place}.{table.name} cannot be a table in Spark's catalog",
             engine="spark",
-            help="Names there have letters, digits and _ only: use views (using_delta=False), "
-            "or leave this table out by tables=[…].",
+            help="Names in Spark's catalog have only letters, digits and _. Use views "
+            "(using_delta=False), or leave this table out with tables=[…].",
         )
     name = _sql_name(place, table.name)
     location = spark_path(spark, root_address(table.location))
@@ -150,9 +150,9 @@ def _define(spark: SparkSession, table: CatalogTable, database: str | None) -> s
     found = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").first()
     if found is None or _plain(unquote(found["data_type"])) != _plain(location):
         raise TxnLogEngineError(
-            f"{name} is another table in this session's catalog",
+            f"{name} is already a different table in this session's catalog",
             engine="spark",
-            help="Drop it there, or choose another database=.",
+            help="Drop that table with Spark, or choose another database=.",
         )
     return name
 

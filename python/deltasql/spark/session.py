@@ -61,7 +61,7 @@ def required_catalog(spark: SparkSession, wanted: str) -> Catalog:
     found = catalog_of(spark)
     if found is None:
         raise TxnLogConfigError(
-            f"this Spark session has no catalog to look for {wanted!r} in",
+            f"cannot look up {wanted!r}: no catalog is registered in this Spark session",
             key=CATALOG,
             help="Call deltasql.spark.register(spark, catalog_uri) first, or give the table's "
             "deltasql:// URI.",
@@ -106,7 +106,7 @@ def resolve_path(spark: SparkSession, path: str) -> tuple[Catalog, str]:
     if name is None:
         raise TxnLogTableNotFoundError(
             f"{path} is not a Delta table: no table of {catalog.uri} has its files there",
-            help="Give the deltasql:// URI, or bring the table in with catalog.import_table.",
+            help="Give the deltasql:// URI, or import the table with catalog.import_table.",
         )
     return catalog, name
 

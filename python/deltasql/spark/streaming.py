@@ -78,7 +78,7 @@ def stream_writer(
         raise TxnLogConfigError(
             "a stream needs an app_id",
             key="app_id",
-            help="Name the stream: app_id='orders'; keep the name as long as its checkpoint.",
+            help="Name the stream: app_id='orders'. Use the same name as long as its checkpoint.",
         )
     if callable(tables) and write:
         raise TxnLogConfigError(
@@ -123,10 +123,10 @@ class StreamWriter:
         if isinstance(self.catalog, Catalog):
             if self.catalog.uri.is_memory:
                 raise TxnLogConfigError(
-                    f"{self.catalog.uri} is in the memory of this process, "
-                    "a stream of another process cannot write to it",
+                    f"{self.catalog.uri} is in the memory of this process: a stream in another "
+                    "process cannot write to it",
                     key="catalog",
-                    help="Use a catalog in a file that both can reach, or in PostgreSQL.",
+                    help="Use a catalog in PostgreSQL, or in a file that both processes can open.",
                 )
             place = _Place(self.catalog.uri, self.catalog.config)
         given = (self.tables, self.app_id, place, self.persist, self.attempts, self.write)

@@ -42,11 +42,11 @@ def check_length(size: int, name: str, location: str) -> None:
     """Raise RefusedFileError if a file is too large to be read into memory."""
     if size > LONGEST_READ:
         raise RefusedFileError(
-            f"{name!r} at {location} has {size:,} bytes: more than {LONGEST_READ:,} are not read",
+            f"{name!r} at {location} has {size:,} bytes, but at most {LONGEST_READ:,} are read",
             location=location,
             name=name,
             operation="read",
-            help="No file of a Delta log is that large: look at what it is, and move it away.",
+            help="No file of a Delta log is that large. Find out what it is, and move it away.",
         )
 
 

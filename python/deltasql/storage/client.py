@@ -100,10 +100,10 @@ class Client:
             raise
         except (api.exceptions.BaseError, ValueError) as error:
             raise TxnLogConfigError(
-                f"the options for {self.root} are not usable: {summary(error)}",
+                f"the storage options for {self.root} cannot be used: {summary(error)}",
                 key="storage.options",
-                help="Give the options that deltalake takes in storage_options, or the variables "
-                "of the cloud; docs/guides/mirror.md has examples.",
+                help="Give the options that deltalake accepts in storage_options, or set the "
+                "cloud's environment variables; docs/guides/mirror.md has examples.",
             ) from None  # the driver's message may contain a secret
 
 

@@ -83,7 +83,7 @@ class Deletable:
         if LOG in name.split("/"):
             return "it is part of a transaction log"
         if is_hidden(self._below_engine_folder(name), self._columns):
-            return "names that begin with an underscore or a dot belong to others"
+            return "a part of its path begins with an underscore or a dot"
         if any(self._has_log_in(folder) for folder in _folders_of(name)):
             return "a folder on its path is a Delta table of its own"
         if not self._stays_inside(name):
@@ -94,7 +94,7 @@ class Deletable:
         if any(_is_beside(file_key, database) for database in self._databases):
             return "it is the catalog's database, or a file beside it"
         if self._is_local and f"{self._root}/{name}".startswith(self._own_log):
-            return "it is part of the table's transaction log, by a symbolic link"
+            return "a symbolic link makes it part of the table's transaction log"
         return None
 
     def _below_engine_folder(self, name: str) -> str:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HELP = {
-    "PermissionDeniedError": "The credentials in storage.options (or in the variables of the "
-    "cloud) do not allow this; check the rights on the bucket.",
-    "UnauthenticatedError": "Check the credentials in storage.options or in the variables of the "
-    "cloud, such as AWS_ACCESS_KEY_ID.",
+    "PermissionDeniedError": "The credentials in storage.options (or in the environment "
+    "variables of the cloud) do not allow this; check the permissions on the bucket.",
+    "UnauthenticatedError": "Check the credentials in storage.options or in the environment "
+    "variables of the cloud, such as AWS_ACCESS_KEY_ID.",
     "NotImplementedError": "The store must support conditional writes: leave "
     "conditional_put out of storage.options, or set it to etag.",
     "NotFoundError": "Create the bucket, or correct the location.",

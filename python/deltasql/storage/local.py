@@ -128,7 +128,7 @@ class LocalStorage:
             location=self.location,
             name=name,
             operation=operation,
-            help="Move it away, or put the file in its place that belongs there.",
+            help="Move it away, or replace it with the file that should have this name.",
         )
 
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
@@ -256,8 +256,8 @@ class LocalStorage:
             location=self.location,
             name=name,
             operation=operation,
-            help="Check the rights on the folder, the space on the disk, and that it is "
-            "mounted; a disk without hard links cannot hold a log.",
+            help="Check the permissions of the folder and the free disk space, and that the disk "
+            "is mounted. A log needs a file system that supports hard links.",
         )
 
 

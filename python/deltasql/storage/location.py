@@ -210,9 +210,9 @@ def _parse(text: str) -> Location:
     scheme = found.group(1).lower()
     if scheme not in _SCHEMES:
         raise TxnLogConfigError(
-            f"locations of the kind {scheme}:// are not supported",
+            f"locations that begin with {scheme}:// are not supported",
             allowed=", ".join(f"{each}://" for each in _SCHEMES),
-            help="Give an absolute path, or a URL of a kind that is supported.",
+            help="Give an absolute path, or a URL with a supported scheme.",
         )
     kept = text.rstrip("/")
     authority, _, rest = text[found.end() :].removeprefix("/").partition("/")
@@ -222,8 +222,8 @@ def _parse(text: str) -> Location:
     if not authority or set("?#") & set(text) or ":" in authority or (path and not is_inside(path)):
         raise TxnLogConfigError(
             f"{text} is not a location",
-            help="Write scheme://bucket/folder; '?', '#' and '%' in a folder's name are "
-            "percent-encoded, and credentials go to storage.options.",
+            help="Write scheme://bucket/folder. Percent-encode '?', '#' and '%' in the name of a "
+            "folder, and put credentials in storage.options.",
         )
     one_scheme = _ONE_SCHEME.get(scheme, scheme)
     return Location(kept, one_scheme, f"{one_scheme}://{authority}", path)
@@ -243,7 +243,7 @@ def _outside(place: Location, path: str) -> RefusedFileError:
         location=place.text,
         name=path,
         operation="data_name",
-        help="Only files below a table's own location can be handled here.",
+        help="This is possible only for files below the table's own location.",
     )
 
 

@@ -256,7 +256,7 @@ class ObjectStorage:
             location=self.location,
             name=prefix,
             operation="list",
-            help="Use a general purpose bucket: directory buckets list in no order.",
+            help="Use a general purpose bucket: directory buckets list files in no defined order.",
         )
 
 

@@ -66,7 +66,7 @@ def refuse_nested_location(query: Query, location: str) -> None:
         raise TableExistsError(
             f"{location} {how} the folder of table {name}: {other.location}",
             table=name,
-            help="Give each table a folder of its own. If one inside the other is intended, pass "
+            help="Give each table a folder of its own. To allow one folder inside the other, pass "
             f"{ALLOW_NESTED}=True (--allow-nested-location).",
         )
 
@@ -76,11 +76,11 @@ def shared_location(other: TableRow, location: str) -> TableExistsError:
     name = join_table_name(other.namespace, other.name)
     place = f"{location} already"
     if other.location != location:
-        place += f", which it calls {other.location}"
+        place += f", under the path {other.location}"
     return TableExistsError(
         f"table {name} has its files at {place}",
         table=name,
-        help="Give each table a location of its own; a dropped one keeps its files there.",
+        help="Give each table a location of its own. A dropped table keeps its location.",
     )
 
 

@@ -168,5 +168,5 @@ def _check(applied: dict[int, str]) -> None:
                 f"migration {number} ({name}) of this catalog differs from the one of this release",
                 migration=f"{number:04d}_{name}",
                 help="The schema was changed by hand or by an unreleased build; "
-                "restore the catalog from a backup or rebuild it from the lake.",
+                "restore the catalog from a backup, or rebuild it with `deltasql rebuild`.",
             )

@@ -410,7 +410,7 @@ def _read_server(text: str) -> dict[str, Any]:
         fail(
             f"{shown} is not a port",
             port if at else None,
-            "write host:5432; a '/' or '@' in a password is percent-encoded, %2F or %40.",
+            "write host:5432; in a password, write %2F for a '/' and %40 for a '@'.",
         )
     parts = {
         "user": decoded(user, "user"),

@@ -67,7 +67,7 @@ def decoded(text: str, what: str) -> str:
     """Percent-decode a string; raise TxnLogUriError, without the password, if it is not valid."""
     shown = "" if what == "password" else f" {text!r}"
     if _BARE_PERCENT.search(text):
-        fail(f"{what}{shown} contains a '%' that encodes nothing", None, "write %25 for a '%'.")
+        fail(f"{what}{shown} contains a '%' without two hex digits", None, "write %25 for a '%'.")
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:

@@ -82,7 +82,7 @@ def _commit_faults(log: PublishedLog, versions: range) -> Iterator[LogFault]:
             yield LogFault(f"version {each.version} is damaged: {each.log}")
         elif each.kind == "diverged":
             yield LogFault(
-                f"version {each.version} differs from the commit in SQL", is_damage=False
+                f"version {each.version} differs from the commit in the database", is_damage=False
             )
 
 

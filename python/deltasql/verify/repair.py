@@ -45,8 +45,9 @@ _TO_DO = ("to publish", "to replace", "to write", "to write", "to back up")
 _FOREIGN = ("diverged", "foreign-version")
 _DAMAGED = ("damaged", "unreadable")
 _NEEDS_FORCE = (
-    "  the log has commits of another program: `deltasql mirror adopt` imports those after SQL's "
-    "head, `deltasql mirror repair --force` (force=True) backs them up and replaces them"
+    "  the log has commits of another program: `deltasql mirror adopt` imports those after the "
+    "latest version of the database, `deltasql mirror repair --force` (force=True) backs them up "
+    "and replaces them"
 )
 
 

@@ -104,7 +104,7 @@ def _check_versions(
     newer = sorted(each for each in commits if each > high)
     if table.is_following and newer:
         report.notes.append(
-            f"the log is at version {newer[-1]}: its latest versions are not followed yet"
+            f"the log is at version {newer[-1]}: its latest versions are not in the catalog yet"
         )
         newer = []
     for version in newer:

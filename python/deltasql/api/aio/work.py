@@ -32,7 +32,7 @@ class Stop:
         """Raise if the caller was cancelled."""
         if self._requested.is_set():
             raise TransactionClosedError(
-                "the caller was cancelled", help="Nothing was committed; run it again."
+                "the caller was cancelled", help="Nothing was committed. Run the transaction again."
             )
 
     def watched(self, data: object) -> object:

@@ -210,8 +210,8 @@ def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
     """
     if isinstance(table_uri, os.PathLike):
         raise TxnLogUriError(
-            f"{os.fspath(table_uri)} is a path, where a URI loses its double slashes",
-            help="Pass the URI as text.",
+            f"{os.fspath(table_uri)} is a path object, in which a URI loses its double slashes",
+            help="Pass the URI as a string.",
         )
     uri = table_uri if isinstance(table_uri, DeltaSqlUri) else parse_uri(table_uri)
     if uri.table_name is None:

@@ -408,9 +408,9 @@ class Mirror:
         found = [each for each in self._targets(table) if each.name == target]
         if table is not None and not any(each.kind == targets.DELTA for each in found):
             raise TxnLogMirrorError(
-                f"{table} has no published log {target!r}",
+                f"{table} has no mirror target {target!r} that is a Delta log",
                 table=table,
-                help="catalog.mirror.targets() lists where a table is published.",
+                help="catalog.mirror.targets() lists the targets of a table.",
             )
         return [each for each in found if each.table.dropped_at_ms is None]
 

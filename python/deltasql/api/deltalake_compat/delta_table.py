@@ -218,8 +218,8 @@ class DeltaTable(deltalake.DeltaTable):
         raw = self._raw
         if raw is None:
             raise TxnLogError(
-                f"the log of {self.table_uri} is not in a database: its changes are not known",
-                help="Use load_cdf(), or bring the table into a catalog.",
+                f"{self.table_uri} is not a table of a catalog, so changes() cannot read it",
+                help="Use load_cdf(), or import the table into a catalog.",
             )
         from deltasql.api.changes import changes  # lazy import: needed only to read rows
 

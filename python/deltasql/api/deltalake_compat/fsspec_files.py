@@ -29,8 +29,9 @@ class DeltaSqlFileSystem(_Local):  # type: ignore[misc]
         location = find_table(parse_table_uri(path))[1].location
         if not parse_location(location).is_local:
             raise TxnLogStorageError(
-                f"the files of this table are at {location}",
+                f"the files of this table are not on a local disk, but at {location}",
                 location=location,
-                help="Open its table_uri, which names the bucket, with the library instead.",
+                help="Open the location of the files instead: the table_uri of DeltaTable "
+                "returns it.",
             )
         return root_address(location)

@@ -160,7 +160,7 @@ def _run_in_duckdb(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
         raise TxnLogEngineError(f"cannot parse the query: {error}", engine="duckdb") from error
     if not isinstance(query, exp.Query):
         raise TxnLogEngineError(
-            "the statement is not a query", engine="duckdb", help="Write a SELECT."
+            "the statement is not a query", engine="duckdb", help="Write a SELECT statement."
         )
     config = next(raw.catalog.config for raw in tables.values() if isinstance(raw, RawTable))
     with ExitStack() as stack:

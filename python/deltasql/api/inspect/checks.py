@@ -106,7 +106,7 @@ def schema(store: Store) -> Check:
             FAILURE,
             f"migrations {_list(altered)} have another checksum than in this release",
             "The schema was changed by hand or by an unreleased build: restore a backup, or "
-            "rebuild the catalog from the lake.",
+            "rebuild the catalog (deltasql rebuild).",
         )
     if pending := pending_migrations(applied):
         detail = f"migrations {_list(pending)} are not applied"
@@ -122,7 +122,7 @@ def indexes(store: Store) -> Check:
             "indexes",
             FAILURE,
             f"missing or not valid: {', '.join(missing)}",
-            "Create them as the migrations do; without them commits and reads are slow.",
+            "Create them as the migrations do: without these indexes, commits and reads are slow.",
         )
     return Check("indexes", OK, "all exist and are valid")
 
@@ -139,7 +139,8 @@ def pool(store: Store) -> Iterator[Check]:
                 "long transactions",
                 WARNING,
                 f"a transaction has been open for {age:,.0f} s",
-                "The database cannot vacuum rows that it may still read: see pg_stat_activity.",
+                "The database cannot vacuum rows that this transaction may still read: see "
+                "pg_stat_activity.",
             )
         else:
             yield Check("long transactions", OK, "none")
@@ -159,7 +160,8 @@ def integrity(store: Store, only: str | None) -> Iterator[Check]:
                 "integrity",
                 FAILURE,
                 problem,
-                "Restore a backup, or rebuild the catalog from the lake (deltasql rebuild).",
+                "Restore a backup, or rebuild the catalog from the published logs (deltasql "
+                "rebuild).",
                 name,
             )
     if not problems:

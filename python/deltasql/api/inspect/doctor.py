@@ -320,8 +320,8 @@ def _published_totals(
     return Check(
         "totals",
         FAILURE,
-        f"SQL has {ours[0]:,} live files of {ours[1]:,} bytes, the published checksum of version "
-        f"{totals.version} has {published[0]:,} of {published[1]:,}",
+        f"the database has {ours[0]:,} live files of {ours[1]:,} bytes, the published checksum "
+        f"of version {totals.version} has {published[0]:,} of {published[1]:,}",
         f"deltasql verify {table.full_name} finds the difference.",
         table.full_name,
     )

@@ -76,7 +76,8 @@ def _older_snapshot(now: Snapshot, to: int | str | datetime) -> tuple[Snapshot, 
         raise TxnLogError(
             "Either the version or datetime should be provided for restore",
             prefix=GENERIC_ERROR,
-            help="Give a version from 0 on, a datetime, or a text such as 2024-05-01T00:00:00Z.",
+            help="Give a version (0 or higher), a datetime, or a string such as "
+            "2024-05-01T00:00:00Z.",
         )
     if isinstance(to, int):
         return _at_version(now, to), {"version": str(to)}

@@ -42,8 +42,8 @@ REBUILT = ("name", "state", "first_version", "last_version", "loaded", "location
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace an existing table of that name; accept missing data files, or a log whose "
-    "catalog is lost.",
+    help="Replace a table of the same name, import even if data files are missing, and take over "
+    "a log that belongs to a lost catalog.",
 )
 @nested_location_option
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing.")
@@ -82,7 +82,7 @@ def import_table(
         raise click.UsageError("--name, --since and --up-to-version are for one table at a time.")
     if force and not dry_run:
         confirm(
-            "Replace a table of the same name, accept missing files, and take over the log?",
+            "Replace a table of the same name, accept missing data files, and take over the log?",
             yes=yes,
         )
     # Use the catalog that `deltasql shell` has open: its lock may block a second connection.
@@ -146,9 +146,13 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
 @click.command()
 @click.argument("table")
 @click.argument("directory")
-@click.option("--version", type=click.IntRange(0), help="The last version. Default: the latest.")
 @click.option(
-    "--from-version", type=click.IntRange(0), help="The first version. Default: the oldest."
+    "--version", type=click.IntRange(0), help="Last version to export. Default: the latest."
+)
+@click.option(
+    "--from-version",
+    type=click.IntRange(0),
+    help="First version to export. Default: the oldest.",
 )
 @click.option("--with-data", is_flag=True, help="Also copy the data files.")
 @click.pass_obj

@@ -82,12 +82,13 @@ def optimize(
 @click.option(
     "--retention-hours",
     type=click.FloatRange(0),
-    help="Keep files of versions of the last HOURS. Default: the table's properties.",
+    help="How many hours back versions must stay readable. Default: the table's properties.",
 )
 @click.option(
     "--uncommitted",
     is_flag=True,
-    help="Delete files of killed processes whose table was never created (without TABLE).",
+    help="Delete files that killed processes wrote for tables that were never created. Cannot be "
+    "used with TABLE.",
 )
 @click.option(
     "--full", is_flag=True, help="List the table's folder to find all unreferenced files."
@@ -209,7 +210,9 @@ def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
 @click.command()
 @click.argument("table")
-@click.option("--version", type=click.IntRange(0), help="The version. Default: the latest.")
+@click.option(
+    "--version", type=click.IntRange(0), help="Version of the checkpoint. Default: the latest."
+)
 @click.pass_obj
 def checkpoint(context: Context, table: str, version: int | None) -> None:
     """Write a checkpoint of TABLE, so that readers do not have to replay its whole log.

@@ -20,7 +20,7 @@ COLUMNS = ("path", "bytes", "rows", "partition", "added_version", "deleted_rows"
 @click.option(
     "--where", "predicate", metavar="SQL", help="Only files that can contain a matching row."
 )
-@click.option("--version", type=click.IntRange(0), help="The files of this version.")
+@click.option("--version", type=click.IntRange(0), help="List the files of this version.")
 @limit_option(100, "files")
 @click.option(
     "--order",

@@ -81,7 +81,7 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
 @table.command()
 @click.argument("name")
 @click.argument("columns", nargs=-1, metavar="[NAME:TYPE]...")
-@click.option("--schema", help="A Delta schema as JSON: the text, a file, or - for stdin.")
+@click.option("--schema", help="A Delta schema as JSON: the JSON itself, a file, or - for stdin.")
 @click.option("--partition-by", metavar="COLUMN,…", help="Partition columns.")
 @click.option(
     "--location", help="Where the data files go. Default: a folder under table.data_root."

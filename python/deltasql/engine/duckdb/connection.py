@@ -99,7 +99,7 @@ def duckdb_errors() -> Iterator[None]:
         raise TxnLogEngineError(
             message,
             engine="duckdb",
-            help="Check the rights on the file, and the space on the disk.",
+            help="Check the permissions of the file and the free disk space.",
         ) from error
     except duckdb.InvalidInputException as error:
         # DuckDB raises this error for damaged files, but also for invalid function arguments.

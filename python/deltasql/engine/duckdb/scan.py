@@ -157,7 +157,8 @@ def as_pattern(address: str) -> str:
         raise TxnLogEngineError(
             f"DuckDB cannot open the file {address!r}",
             engine="duckdb",
-            help="A glob pattern cannot contain a backslash: rewrite the file under another name.",
+            help="DuckDB reads the name as a glob pattern, which cannot contain a backslash. "
+            "Rewrite the file under another name.",
         )
     return "".join(f"[{c}]" if c in _GLOB else c for c in address)
 

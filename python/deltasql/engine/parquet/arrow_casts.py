@@ -46,7 +46,7 @@ def as_void(array: pa.Array, kind: pa.DataType) -> pa.Array:
     types, given = pa.types, array.type
     if types.is_null(kind):
         if array.null_count != len(array):
-            raise pa.ArrowNotImplementedError("a void column holds only nulls")
+            raise pa.ArrowNotImplementedError("a void column can only contain nulls")
         return pa.nulls(len(array))
     if given == kind or not has_void(kind):
         return array

@@ -32,6 +32,7 @@ from deltasql.engine.spark.session_copy import QUERY_SETTINGS, SessionCopy, copy
 from deltasql.engine.spark.sql import spark_query
 from deltasql.engine.spark.write import target_file_count, write_files
 from deltasql.exceptions import TxnLogEngineError
+from deltasql.model.counts import size_text
 from deltasql.model.schema.convert import schema_from_any, schema_to_arrow
 
 if TYPE_CHECKING:
@@ -348,7 +349,7 @@ def _read_into_memory(reader: pa.RecordBatchReader) -> pa.Table:
         size += batch.nbytes
         if size > _LOCAL_BYTES:
             raise TxnLogEngineError(
-                f"more than {_LOCAL_BYTES // 1024**2} MB of rows would pass through Spark's driver",
+                f"more than {size_text(_LOCAL_BYTES)} of rows would pass through Spark's driver",
                 engine="spark",
                 help="Let Spark read the rows from their source, and pass a DataFrame.",
             )

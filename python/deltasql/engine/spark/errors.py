@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 _FILE_NOT_READ = "FAILED_READ_FILE"  # followed by a subclass that says why
 _FILE_MISSING = f"{_FILE_NOT_READ}.FILE_NOT_EXIST"
 _BLOCK_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
-_BLOCK_LOST_HELP = "An executor was lost with rows that are computed only once: run it again."
+_BLOCK_LOST_HELP = (
+    "An executor was lost, and with it rows that are computed only once. Run the operation again."
+)
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def partition_name(number: int) -> str:
 def unreadable(address: str) -> TxnLogEngineError:
     """Return the error for a file name that Spark does not read as a data file."""
     return TxnLogEngineError(
-        f"Spark cannot read the file {address!r}: it misinterprets its name",
+        f"Spark cannot read the file {address!r} because of its name",
         engine="spark",
         help="Spark does not read files whose names begin with '_' or '.' or contain a ':'. "
         "Rewrite the file, or read the table with another engine.",
@@ -335,7 +335,7 @@ def has_index(session: Any) -> bool:
                 telemetry.log(
                     _log,
                     logging.WARNING,
-                    "files are listed by name, filters on rows skip no files",
+                    "Spark gets the files by name, so filters on the DataFrame skip no files",
                     reason=root_message(error),
                 )
         return _classes[gateway] is not None
@@ -378,7 +378,9 @@ class _Pruner:
         try:
             return self._matching(filters)
         except Exception as error:
-            telemetry.log(_log, logging.INFO, "filters skip no files", reason=str(error))
+            telemetry.log(
+                _log, logging.INFO, "data skipping failed, all files are read", reason=str(error)
+            )
             return None
 
     def _matching(self, filters: Any) -> bytearray | None:

@@ -113,7 +113,7 @@ def _warn(bucket: str) -> None:
     telemetry.log(
         _log,
         logging.WARNING,
-        "a bucket got other credentials, but Spark may continue to use the first ones",
+        "the credentials of a bucket changed, but Spark may continue to use the old ones",
         bucket=bucket,
     )
 

@@ -253,7 +253,8 @@ def _spark_names(frame: DataFrame, group: Sequence[LiveFile]) -> list[str]:
     different = names.keys() ^ {file.address for file in group}
     if different:
         raise TxnLogEngineError(
-            f"Spark would read {len(names)} files, not {len(group)}: {min(different)!r} differs",
+            f"Spark would read {len(names)} files instead of {len(group)}: one difference is "
+            f"{min(different)!r}",
             engine="spark",
             help="Spark misinterprets the name of a file; rewrite the file under another name.",
         )

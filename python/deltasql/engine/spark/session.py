@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _JAVA_HELP = (
-    "Spark needs Java 17 or newer: install a JDK and put java on the path, or set JAVA_HOME; "
-    "docs/troubleshooting.md#spark."
+    "Spark needs Java 17 or newer: install a JDK and put java on the PATH, or set JAVA_HOME; "
+    "see docs/troubleshooting.md#spark."
 )
 
 
@@ -68,7 +68,7 @@ def _start() -> SparkSession:
     from pyspark.sql import SparkSession
 
     if not (shutil.which("java") or {"JAVA_HOME", "SPARK_REMOTE"} & os.environ.keys()):
-        raise TxnLogEngineError("there is no java on the path", engine="spark", help=_JAVA_HELP)
+        raise TxnLogEngineError("java was not found on the PATH", engine="spark", help=_JAVA_HELP)
     builder = SparkSession.builder.appName("deltasql")
     try:
         # Spark's progress bars would overwrite ours, and would appear even without a terminal.

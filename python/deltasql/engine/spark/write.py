@@ -175,7 +175,7 @@ def _list_folder(plan: WritePlan, folder: str) -> tuple[list[FileInfo], list[str
             found.append(info)
     if f"{folder}/{_MARKER}" not in others:
         raise TxnLogEngineError(
-            f"Spark wrote its files where this process does not see them: {plan.location}",
+            f"this process does not see the files that Spark wrote to {plan.location}",
             engine="spark",
             help="The driver, the executors and this process must access the same storage: "
             "use a shared file system or an object store for the table's location.",

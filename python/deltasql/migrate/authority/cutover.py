@@ -351,7 +351,8 @@ class _Cutover:
     def _pause(self) -> None:
         if self._report.attempts >= _ATTEMPTS:
             raise RetriesExhaustedError(
-                f"{self._table.full_name} was not cut over: others committed each time",
+                f"{self._table.full_name} was not cut over: another writer committed in every "
+                "attempt",
                 table=self._table.full_name,
                 attempts=self._report.attempts,
                 help="Nothing is lost. Try again when fewer writers commit to the table.",

@@ -225,7 +225,7 @@ class _Refresh:
         if newest > version and version + 1 not in commits:
             listed = list_log(self._storage)
             if listed.first_version > version + 1 or version + 1 not in listed.commits:
-                return f"versions from {version + 1} on were cleaned up before they were followed"
+                return f"versions from {version + 1} on were deleted before the catalog read them"
         return None
 
     def _reload(self, reason: str) -> FollowReport:
@@ -287,14 +287,14 @@ def _refuse_other(
     known = join_table_name(table.namespace, table.name)
     if not table.is_following:
         raise TableExistsError(
-            f"the table at {storage.location} is {known}, whose authority is SQL: it cannot follow "
-            "its log",
+            f"the table at {storage.location} is {known}. It cannot follow its log, because its "
+            "authority is SQL",
             table=known,
             help="Update it from its log with `deltasql import`, or roll it back first.",
         )
     if (name or table.name, namespace or table.namespace) != (table.name, table.namespace):
         raise TableExistsError(
-            f"the log at {storage.location} is followed already: it is {known}",
+            f"the table {known} already follows the log at {storage.location}",
             table=known,
             help="Omit the name to refresh it, or rename the table in the catalog.",
         )

@@ -76,7 +76,7 @@ class ForeignReport(Report):
     def summary(self) -> str:
         """Return the report as text."""
         lines = [
-            f"  version {version} of the log is version {now} of SQL"
+            f"  version {version} of the log is version {now} in the database"
             for version, now in self.adopted.items()
         ]
         done = "would be" if self.dry_run else "was"
@@ -153,8 +153,8 @@ def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
     first = first_foreign(store, table, storage, listing)
     if first is not None:
         raise MirrorDivergedError(
-            f"version {first} of the log at {storage.location} is a foreign commit: SQL does not "
-            f"know the files of {table.full_name} that it uses",
+            f"version {first} of the log at {storage.location} is a foreign commit: it may use "
+            f"files of {table.full_name} that are not in the database",
             table=table.full_name,
             version=first,
             location=storage.location,
@@ -163,7 +163,7 @@ def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
     if published >= 0 and not listing.commits and not listing.checkpoints:
         raise TxnLogMirrorError(
             f"the log of {table.full_name} at {storage.location} lacks version {published}: "
-            "it may refer to files that SQL does not know",
+            "the log may refer to files that are not in the database",
             table=table.full_name,
             location=storage.location,
             help="Check the access to the log, or write it again with `deltasql mirror repair`.",

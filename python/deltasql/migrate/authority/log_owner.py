@@ -119,7 +119,7 @@ def other_owner(
         lost += f"catalog and changes no file, then `deltasql import {location} --force`"
     only = "" if table is not None else " To only read it: `deltasql follow`."
     return OtherAuthorityError(
-        f"the log at {location} belongs to another catalog: version {version} is its commit",
+        f"the log at {location} belongs to another catalog, which committed version {version}",
         table=table,
         location=location,
         version=version,

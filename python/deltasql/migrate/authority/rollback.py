@@ -137,7 +137,7 @@ def refuse_undrop(store: Store, table: TableRow, settings: StorageSettings) -> N
     if first is not None and head is not None and first > head.version:
         raise MirrorDivergedError(
             f"{table.full_name} cannot be restored: its log continues with version {first}, which "
-            "SQL does not know",
+            "is not in the database",
             table=table.full_name,
             version=first,
             location=table.location,
@@ -222,7 +222,7 @@ class _Rollback:
         wrong = differences_for_readers(found)
         if wrong:
             raise TxnLogMirrorError(
-                f"{self._table.full_name} was not rolled back: its log differs from SQL: "
+                f"{self._table.full_name} was not rolled back: its log differs from the database: "
                 + "; ".join(str(each) for each in wrong[:5]),
                 table=self._table.full_name,
                 location=self._storage.location,
@@ -247,7 +247,8 @@ class _Rollback:
                 break
             if attempts >= _ATTEMPTS:
                 raise RetriesExhaustedError(
-                    f"{table.full_name} was not rolled back: others committed each time",
+                    f"{table.full_name} was not rolled back: another writer committed in every "
+                    "attempt",
                     table=table.full_name,
                     attempts=attempts,
                     help="Nothing is lost. Try again when fewer writers commit to the table.",
@@ -311,7 +312,7 @@ class _Rollback:
                 return
         raise RetriesExhaustedError(
             f"{self._table.full_name} was removed from the catalog, but its in-commit timestamps "
-            "were not dropped: others committed each time",
+            "were not dropped: another writer committed in every attempt",
             table=self._table.full_name,
             attempts=_ATTEMPTS,
             help="Nothing is lost. Repeat the rollback when fewer writers commit to the table.",

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from deltasql.store.records import Head, TableRow
     from deltasql.store.store import Store
 
-_HELP = "Nothing was imported. Reject the commit, or restore the table to the state it expects."
+_HELP = (
+    "Nothing was imported. Reject the commit, or restore the table to the state that the commit "
+    "expects."
+)
 
 
 class ForeignValidator:

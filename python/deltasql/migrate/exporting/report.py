@@ -77,8 +77,8 @@ class ExportReport(Report):
             lines.append("  an interrupted export was continued")
         if self.gone:
             lines.append(
-                f"  gone: {many(len(self.gone), 'file')} of older versions, which can be read "
-                "neither there nor here"
+                f"  missing: {many(len(self.gone), 'file')} of older versions, which cannot be "
+                "read in the copy or in the table itself"
             )
             lines += [f"    {path}" for path in self.gone[:_MAX_SHOWN]]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

@@ -107,8 +107,8 @@ def refuse_diverged(
             table=table.full_name,
             version=last,
             location=listing.location,
-            help="Publish the missing versions with mirror repair, or import the log as it is now "
-            "with force=True (--force).",
+            help="Publish the missing versions with `deltasql mirror repair`, or import the log "
+            "as it is now with force=True (--force).",
         )
     common = min(last, head.version)
     low = store.query("version_bounds", table_id=table.table_id)[0][0]
@@ -122,14 +122,14 @@ def refuse_diverged(
 
 def _diverged(table: TableRow, listing: LogListing, version: int, head: int) -> MirrorDivergedError:
     return MirrorDivergedError(
-        f"{table.full_name} and its log diverged before version {version}: SQL is at version "
-        f"{head}, the log at version {listing.last_version}",
+        f"{table.full_name} and its log diverged before version {version}: the database is at "
+        f"version {head}, the log at version {listing.last_version}",
         table=table.full_name,
         version=version,
         location=listing.location,
         help="Nothing was imported. `deltasql mirror adopt` commits the log's commits after those "
-        "of SQL, `deltasql mirror reject` moves them out of the log; force=True (--force) drops "
-        "the table of SQL and imports the whole log.",
+        "of the database, `deltasql mirror reject` moves them out of the log. force=True (--force) "
+        "drops the table from the catalog and imports the whole log.",
     )
 
 

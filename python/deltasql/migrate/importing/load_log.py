@@ -230,7 +230,7 @@ class LogLoader:
                 files.set_columns(columns.active, partition_columns)
             elif head is None:
                 raise LogParseError(
-                    f"version {run[0].version} is the first and has no metaData action"
+                    f"version {run[0].version} is the first version, but has no metaData action"
                 )
             next_ids = files.append_commits([(c.version, c.actions, c.adds) for c in run])
             for commit, next_file_id in zip(run, next_ids, strict=True):
@@ -311,9 +311,9 @@ class LogLoader:
 
     def _taken(self) -> VersionTakenError:
         return VersionTakenError(
-            f"another run has started to load {self._table.full_name}",
+            f"another process has started to load {self._table.full_name}",
             table=self._table.full_name,
-            help="Wait until it ends, or start this one again.",
+            help="Wait until that process ends, or start this one again.",
         )
 
     def _refuse_moved(self, found: Head | None) -> None:
@@ -325,7 +325,7 @@ class LogLoader:
 
     def _moved(self, known: int | None, seen: int | None) -> VersionTakenError:
         return VersionTakenError(
-            f"{self._table.full_name} was committed to while its log was loaded",
+            f"{self._table.full_name} got new commits while its log was loaded",
             table=self._table.full_name,
             expected_version=known,
             actual_version=seen,

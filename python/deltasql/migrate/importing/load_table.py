@@ -128,8 +128,8 @@ def begin_loading(
         if cause is None or store.classify(cause) is not Fault.DUPLICATE:
             raise
         raise VersionTakenError(
-            f"another run is loading the table at {storage.location}",
-            help="Wait until it ends, then start this one again.",
+            f"another process is loading the table at {storage.location}",
+            help="Wait until it ends, then try again.",
         ) from error
     return TableRow(found[0], **row, dropped_at_ms=dropped_at_ms, properties=properties)
 
@@ -252,9 +252,9 @@ def discard(store: Store, table: TableRow, token: str) -> None:
 
 def _taken_over(table: TableRow) -> VersionTakenError:
     return VersionTakenError(
-        f"another run took over the table at {table.location} while it was loaded",
+        f"another process took over loading the table at {table.location}",
         table=table.full_name,
-        help="Wait until it ends, then start this one again.",
+        help="Wait until it ends, then try again.",
     )
 
 

@@ -103,7 +103,7 @@ def refuse_other_name(run: ImportRun, live: TableRow) -> None:
         return
     known = join_table_name(live.namespace, live.name)
     raise TableExistsError(
-        f"the table at {run.storage.location} is in the catalog already: it is {known}",
+        f"the table at {run.storage.location} is already in the catalog as {known}",
         table=known,
         help="Omit the name to update the table from its log, or rename it in the catalog.",
     )

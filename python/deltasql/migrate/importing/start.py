@@ -80,7 +80,7 @@ class StartFinder:
                 if metadata.schema_string:
                     return Start(0, metadata)
                 version = self._first_with_schema()
-                reason = "before it the table has no schema"
+                reason = "earlier versions have no schema"
             try:
                 state = self._log(self.listing).state(version)
             except (LogParseError, FileNotFoundError) as error:
@@ -128,7 +128,7 @@ class StartFinder:
             raise VersionGapError(
                 f"the log at {listing.location} cannot be read before version {version}",
                 location=listing.location,
-                help=f"Import up to version {version} or a later one.",
+                help=f"Import at least up to version {version}.",
             )
         if not self._skip_gaps and (since is None or since < first):
             _refuse_gap(listing, first)
@@ -157,7 +157,7 @@ def _start_reason(listing: LogListing, version: int, since: int | None) -> str:
     if version == since:
         return "as requested"
     if 0 in listing.commits:
-        return "before it commits are missing, and those before them cannot be reached"
+        return "earlier commits are missing, so the ones before them cannot be used"
     return "older commits were cleaned up"
 
 

@@ -55,10 +55,10 @@ def write_checkpoint_of(
         info = _write(source, storage)
     except pa.ArrowException as error:
         raise TxnLogMirrorError(
-            f"version {source.version} does not fit into a checkpoint: {error}",
+            f"version {source.version} cannot be written as a checkpoint: {error}",
             table=table.full_name,
             version=source.version,
-            help="Find the action with a number or text that Delta does not allow.",
+            help="An action of this version has a number or string that Delta does not allow.",
         ) from error
     reached("checkpointed")
     move_last_checkpoint(storage, info)

@@ -111,9 +111,10 @@ class CatalogFile:
         table, metadata = snapshot.table, snapshot.metadata
         if table.namespace.casefold() == _METADATA_SCHEMA:
             raise TxnLogMirrorError(
-                f"the schema {_METADATA_SCHEMA} is reserved for the catalog file",
+                f"tables of the namespace {_METADATA_SCHEMA} cannot be shown in a catalog file, "
+                "which needs a schema of this name itself",
                 table=table.full_name,
-                help="Rename the table into another namespace.",
+                help="Move the table to another namespace with catalog.rename().",
             )
         same = before is not None and before.schema_string == metadata.schema_string
         files = ViewFiles(snapshot, config, self._file_metadata(table.table_id) if same else {})

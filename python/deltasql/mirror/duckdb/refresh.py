@@ -196,7 +196,7 @@ def _show(
             table=table.full_name,
             version=snapshot.version,
             location=str(path),
-            help="The next update retries it; the other tables are up to date.",
+            help="The next update tries again. The views of the other tables are up to date.",
         )
         failure.__cause__ = error
         file.record_error(snapshot, before, failure.message)
@@ -222,7 +222,7 @@ def _open_copy(path: Path, staging: Path) -> Iterator[CatalogFile]:
         raise TxnLogMirrorError(
             f"{path} could not be updated: {error}",
             location=str(path),
-            help="The file is unchanged and the update is retried; check the free disk space.",
+            help="The file is unchanged, and the update is tried again. Check the free disk space.",
         ) from error
     finally:
         file.close()
@@ -251,10 +251,10 @@ def _lock(path: Path) -> Iterator[None]:
         while not _try_lock(descriptor):
             if time.monotonic() > deadline:
                 raise TxnLogMirrorError(
-                    f"{path} is being updated by another process for more than "
+                    f"another process has been updating {path} for more than "
                     f"{_LOCK_TIMEOUT_S:.0f} s",
                     location=str(path),
-                    help="The update is retried later; check for a process that hangs.",
+                    help="The update is tried again later. Check whether that process hangs.",
                 )
             time.sleep(_PAUSE_S)
         yield

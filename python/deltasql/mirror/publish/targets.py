@@ -87,7 +87,7 @@ def named(targets: Iterable[PublishTarget], name: str) -> PublishTarget:
     raise TxnLogMirrorError(
         f"there is no target {name!r}",
         table=found[0].table.full_name if found else None,
-        help=f"Choose one of: {', '.join(each.name for each in found)}.",
+        help=f"The targets of this table are: {', '.join(each.name for each in found)}.",
     )
 
 
@@ -115,7 +115,7 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
         raise TxnLogConfigError(
             f"unknown target kind {kind!r}",
             allowed=f"{DELTA}, {DUCKDB}",
-            help="Choose an allowed kind.",
+            help=f"Use {DELTA!r} or {DUCKDB!r}.",
         )
     place = absolute_location(location)
     known = targets_of(store, table)
@@ -134,7 +134,8 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
     first = store.query("version_bounds", table_id=table.table_id)[0][0]
     if kind == DELTA and first:
         raise TxnLogMirrorError(
-            f"{table.full_name} cannot be replicated: its log begins at version {first}",
+            f"{table.full_name} cannot be replicated: its log begins at version {first}, and a "
+            "replica needs the whole log",
             table=table.full_name,
             location=place,
             help="Clone or export the table instead.",
@@ -159,7 +160,8 @@ def remove_target(store: Store, table: TableRow, name: str) -> None:
             raise TxnLogMirrorError(
                 f"{table.full_name} has no target {name!r}",
                 table=table.full_name,
-                help="List them with catalog.mirror.targets() or `deltasql mirror targets list`.",
+                help="catalog.mirror.targets() and `deltasql mirror targets list` list the "
+                "targets.",
             )
         session.execute("delete_mirror_statuses", **key, first=0)
         session.execute("count_further_targets", table_id=table.table_id)

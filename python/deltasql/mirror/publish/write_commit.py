@@ -34,7 +34,8 @@ def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
         storage.put(name, file.data)
     elif found != file.data and not _has_same_content(file.data, found):
         raise MirrorDivergedError(
-            f"version {file.version} of {table.full_name}: {name} holds another commit than SQL",
+            f"version {file.version} of {table.full_name}: {name} differs from the commit in the "
+            "database",
             table=table.full_name,
             version=file.version,
             location=storage.location,

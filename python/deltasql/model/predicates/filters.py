@@ -68,7 +68,7 @@ def _condition(entry: Filter, schema: StructType, partition_columns: Sequence[st
     shape = isinstance(entry, tuple | list) and len(entry) in (2, 3)
     if not shape or not all(isinstance(part, str) for part in entry[:2]):
         raise TxnLogSchemaError(
-            f"a filter is (column, operator, value), got {entry!r}",
+            f"a filter must be (column, operator, value), got {entry!r}",
             help="Write for example [('day', '=', '2024-05-01'), ('n', '>', 3)].",
         )
     name, op = entry[0], " ".join(entry[1].lower().split())
@@ -155,7 +155,7 @@ def _literal(value: Any, name: str) -> exp.Expr:
     raise TxnLogSchemaError(
         f"cannot compare column {name!r} with a {type(value).__name__}",
         column=name,
-        help="Values may be text, numbers, booleans, dates, datetimes and None.",
+        help="Values may be strings, numbers, booleans, dates, datetimes and None.",
     )
 
 

@@ -132,8 +132,8 @@ def _tree(predicate: object, schema: StructType, partition_columns: Sequence[str
     if isinstance(predicate, list | tuple):
         return filters_to_condition(predicate, schema, partition_columns)
     raise TxnLogSchemaError(
-        f"cannot make a predicate of {type(predicate).__name__}",
-        help="Give SQL text, or filters such as [('day', '=', '2024-05-01')].",
+        f"a predicate cannot be a {type(predicate).__name__}",
+        help="Give a SQL string, or filters such as [('day', '=', '2024-05-01')].",
     )
 
 

@@ -93,7 +93,7 @@ def parse_query(sql: str) -> QueryText:
     if isinstance(parsed, exp.Values):
         parsed = exp.select("*").from_(exp.Subquery(this=parsed))
     if not isinstance(parsed, exp.Query):
-        raise _refused(f"only reading is possible here, not {_first_word(sql)}")
+        raise _refused(f"only queries can be run here, not {_first_word(sql)}")
     for node in parsed.walk():
         _check_node(node)
     found = list(_catalog_tables(parsed))
@@ -186,7 +186,7 @@ def _at_kind(name: Token, value: Token) -> str | None:
 def _check_node(node: exp.Expr) -> None:
     """Raise InvalidQueryError for a node that does more than read tables of the catalog."""
     if isinstance(node, _REFUSED_NODES):
-        raise _refused(f"{node.sql(dialect=DIALECT)[:80]} is not possible in a query")
+        raise _refused(f"{node.sql(dialect=DIALECT)[:80]} cannot be used in a query")
     if isinstance(node, exp.Anonymous) and node.name.casefold() in _REFUSED_FUNCTIONS:
         raise _refused(f"the function {node.name} is not available here")
     if isinstance(node, _FILE_FUNCTIONS):
@@ -348,7 +348,7 @@ def _refused(message: str) -> InvalidQueryError:
 def _refused_word(word: str) -> InvalidQueryError:
     near = get_close_matches(word, sorted(_FIRST_WORDS), n=1, cutoff=0.8)
     if not near:
-        return _refused(f"only reading is possible here, not {word}")
+        return _refused(f"only queries can be run here, not {word}")
     return InvalidQueryError(f"no query starts with {word}", help=f"Did you mean {near[0]}?")
 
 

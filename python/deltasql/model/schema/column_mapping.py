@@ -72,8 +72,8 @@ def check_mapping(schema: StructType, configuration: Mapping[str, str]) -> None:
         for key, kind in needed.items():
             if not isinstance(member.metadata.get(key), kind):
                 raise TxnLogProtocolError(
-                    f"column {member.name!r} has no {key}, and the table maps columns by {mode}",
-                    help="Whoever wrote this metadata has to write it again with the missing key.",
+                    f"column {member.name!r} has no {key}, but the table maps columns by {mode}",
+                    help="The program that wrote this metadata must write it again with this key.",
                 )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_TAKEN = "pyarrow, deltalake, Spark and Delta-JSON schemas, and whatever has __arrow_c_schema__"
+_TAKEN = "a pyarrow, deltalake, Spark or Delta JSON schema, or an object with __arrow_c_schema__"
 # The metadata key for the declared type of a string column, as in Spark.
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -38,7 +38,7 @@ def schema_from_any(schema: object) -> StructType:
     if callable(spark_json) and hasattr(schema, "jsonValue"):
         return _from_spark(StructType.from_json(spark_json()))
     raise TxnLogSchemaError(
-        f"cannot make a Delta schema of {type(schema).__name__}", help=f"We take {_TAKEN}."
+        f"cannot convert {type(schema).__name__} to a Delta schema", help=f"Give {_TAKEN}."
     )
 
 
@@ -61,7 +61,7 @@ def _from_arrow(schema: Any) -> StructType:
     arrow = pa.schema(schema)
     if any("\0" in name for name in getattr(schema, "names", arrow.names)):
         raise TxnLogSchemaError(
-            "the name of a column holds NUL, where Arrow would cut it off",
+            "a column name contains a NUL character, at which Arrow would truncate the name",
             help="Rename the column before writing.",
         )
     plain = pa.schema([f.with_type(_delta_type(f.type)) for f in arrow])

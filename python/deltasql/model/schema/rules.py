@@ -50,7 +50,7 @@ def validate_schema(schema: StructType, partition_columns: Sequence[str] = ()) -
         )
     if partition_columns and len(partition_columns) == len(schema.fields):
         raise TxnLogSchemaError(
-            "every column is a partition column, no data would be left in the files",
+            "every column is a partition column, so the data files would have no columns",
             help="Leave at least one column out of partition_by.",
         )
 

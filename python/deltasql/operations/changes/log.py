@@ -102,8 +102,9 @@ class ChangeLog:
                 later = self.versions(each.version + 1, last)
                 broken = max((v.version for v in later if self._missing(v)), default=each.version)
                 raise VersionNotFoundError(
-                    f"the changes of version {each.version} of {self.table.full_name} cannot be "
-                    f"read any more: {len(missing)} of its files are gone, such as {missing[0]}",
+                    f"the changes of version {each.version} of {self.table.full_name} can no "
+                    f"longer be read: {len(missing)} of its files are missing, such as "
+                    f"{missing[0]}",
                     table=self.table.full_name,
                     version=each.version,
                     help=f"Start at version {broken + 1} or later, or start with a snapshot.",

@@ -95,8 +95,8 @@ def source_rows(target: TableStage, source: object) -> Relation:
     names = nanosecond_columns(given.schema)
     if names and has_nanoseconds(target.schema):
         raise UnsupportedFeatureError(
-            f"column {names[0]!r} of the source has nanoseconds, as the table does, "
-            "and they are not enabled in this process",
+            f"column {names[0]!r} of the source has nanoseconds, as the table does, but "
+            "nanosecond timestamps are not enabled in this process",
             table=target.name,
             features=("timestampNanos",),
             help="Call deltasql.enable_nanosecond_timestamps() first.",

@@ -114,7 +114,7 @@ def with_semantics(resolved: exp.Expr, flavour: Flavour) -> exp.Expr:
 def _refuse_query(parsed: exp.Expr, text: str) -> None:
     if parsed.find(exp.Query) is not None:
         raise TxnLogSchemaError(
-            f"the expression {text!r} has a query in it",
+            f"the expression {text!r} contains a query",
             help="Run the query first, and list its values or join its result.",
         )
 

@@ -80,7 +80,7 @@ class SparkListing:
             telemetry.log(
                 _log,
                 logging.WARNING,
-                "listed by the driver",
+                "the folder is listed by the driver instead of by executors",
                 location=rule.location,
                 reason=error.message if isinstance(error, TxnLogEngineError) else error.reason,
             )

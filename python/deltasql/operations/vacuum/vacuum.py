@@ -123,8 +123,8 @@ def plan_vacuum(
             "Invalid retention period, minimum retention for vacuum is configured to be greater "
             f"than {default // timedelta(hours=1)} hours, got {wanted // timedelta(hours=1)} hours",
             prefix=GENERIC_ERROR,
-            help="Set enforce_retention_duration=False, or give --force to `deltasql vacuum`, "
-            "if no reader or writer needs older files.",
+            help="If no reader or writer needs older files, set enforce_retention_duration=False "
+            "(`deltasql vacuum --force`).",
         )
     now = now_ms()
     # A commit timestamp can be ahead of the clock, because it is always later than the timestamp

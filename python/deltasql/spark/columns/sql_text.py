@@ -120,5 +120,5 @@ def cannot_write(what: str) -> TxnLogEngineError:
     return TxnLogEngineError(
         f"a Column with {what} cannot be used here",
         engine="spark",
-        help="Compute it before, in the source DataFrame, or write the condition as SQL text.",
+        help="Compute it as a column of the source DataFrame, or write the condition as SQL.",
     )

@@ -95,8 +95,7 @@ def check_feature(name: str) -> None:
     """Raise if there is no table feature with this name."""
     if name not in FEATURES:
         raise UnsupportedFeatureError(
-            f"[DELTA_UNSUPPORTED_FEATURES_IN_CONFIG] {name} is not a table feature that is known "
-            "here",
+            f"[DELTA_UNSUPPORTED_FEATURES_IN_CONFIG] {name} is not a known table feature",
             features=(name,),
             help=f"Known features are {', '.join(sorted(FEATURES))}.",
         )
@@ -105,13 +104,13 @@ def check_feature(name: str) -> None:
 def cannot_drop_feature(name: str, table: str, protocol: Protocol) -> UnsupportedFeatureError:
     """Return the error for dropping a feature, which is never possible."""
     if name not in FEATURES:
-        problem = f"UNSUPPORTED_CLIENT_FEATURE] Cannot drop {name}: it is not known here"
+        problem = f"UNSUPPORTED_CLIENT_FEATURE] Cannot drop {name}: it is not a known table feature"
         advice = f"Known features are {', '.join(sorted(FEATURES))}."
     elif name not in reader_features(protocol) | writer_features(protocol):
         problem = f"FEATURE_NOT_PRESENT] Cannot drop {name}: the table's protocol does not have it"
         advice = "detail() lists the features of the table."
     else:
-        problem = f"NONREMOVABLE_FEATURE] Cannot drop {name}: features stay with a table"
+        problem = f"NONREMOVABLE_FEATURE] Cannot drop {name}: deltasql cannot drop features"
         advice = "Copy the rows into a new table without the feature."
     return UnsupportedFeatureError(
         f"[DELTA_FEATURE_DROP_{problem}", table=table, features=(name,), help=advice

@@ -235,7 +235,7 @@ def _reject_identity(column: str, identity: IdentityGenerator) -> None:
     if identity.step == 0:
         raise ValueError("Column identity generation requires step to be non-zero.")
     raise analysis_error(
-        f"column {column!r} cannot be an identity column: nothing here numbers its rows",
+        f"column {column!r} cannot be an identity column: deltasql does not generate its numbers",
         "DELTA_IDENTITY_COLUMNS_NOT_SUPPORTED",
-        help="Give the rows their numbers before they are written.",
+        help="Compute the numbers before the rows are written.",
     )

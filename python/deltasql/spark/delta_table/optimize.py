@@ -125,7 +125,7 @@ def _check_order(target: TableStage, columns: list[str]) -> None:
             f"OPTIMIZE of a table that is clustered by ({', '.join(_clustered(target))}) does not "
             "accept ZORDER BY",
             "DELTA_CLUSTERING_WITH_ZORDER_BY",
-            help="Call executeCompaction(): it clusters the files that are not yet.",
+            help="Call executeCompaction(): it clusters the files that are not clustered yet.",
         )
     scope = Scope.of(target.schema)
     for name in columns:
@@ -133,7 +133,7 @@ def _check_order(target: TableStage, columns: list[str]) -> None:
             raise argument_error(
                 f"{name} is a partition column. Z-Ordering can only be performed on data columns",
                 "DELTA_ZORDERING_ON_PARTITION_COLUMN",
-                help="A partition has one value of it: leave it out.",
+                help="Leave it out: all rows of a partition have the same value.",
             )
         if scope.find([name]) is None and scope.find(name.split(".")) is None:
             raise argument_error(

@@ -68,8 +68,8 @@ class SourceOptions:
         else:
             raise TxnLogUriError(
                 f"format('deltasql') has no table in {path!r}",
-                help="Name one: .load('deltasql://sqlite//lake/meta.db?table=sales'); or call "
-                "deltasql.spark.register(spark, catalog) and give its name.",
+                help="Give a URI, as in .load('deltasql://sqlite//lake/meta.db?table=sales'), or "
+                "call deltasql.spark.register(spark, catalog) and give the table's name.",
             )
         if uri.table is None:
             raise TxnLogUriError(
@@ -119,7 +119,7 @@ class SourceOptions:
 
     def _wrong(self, name: str, wanted: str) -> TxnLogConfigError:
         return TxnLogConfigError(
-            f"the option {name} of format('deltasql') is {self.text(name)!r}",
+            f"the option {name} of format('deltasql') cannot be {self.text(name)!r}",
             key=name,
             help=f"Give {wanted}.",
         )

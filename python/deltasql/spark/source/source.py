@@ -128,9 +128,9 @@ def _selected(catalog: Catalog, options: SourceOptions, pinned: int | None = Non
     version, timestamp = options.number("versionAsOf"), options.timestamp("timestampAsOf")
     if version is not None and timestamp is not None:
         raise TxnLogConfigError(
-            "a table is read at a version or at a timestamp, not at both",
+            "versionAsOf and timestampAsOf cannot be used together",
             key="timestampAsOf",
-            help="Give versionAsOf or timestampAsOf.",
+            help="Leave out one of them.",
         )
     if pinned is not None:
         return table.snapshot(pinned)
@@ -146,7 +146,7 @@ def _changes(catalog: Catalog, snapshot: Snapshot, options: SourceOptions) -> li
         raise TxnLogConfigError(
             "readChangeFeed needs a startingVersion",
             key="startingVersion",
-            help="Give the first version whose changes you want.",
+            help="Give the first version whose changes are read.",
         )
     until = snapshot.version if last is None else min(last, snapshot.version)
     log = ChangeLog(catalog.store, snapshot.table, catalog.config.storage)

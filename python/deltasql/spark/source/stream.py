@@ -100,11 +100,12 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = self.rules.start(head, self._version_at)
         if start is not None and start.version < (first := self._log().bounds()[0]):
             raise VersionNotFoundError(
-                f"the log of {head.table.full_name} does not record what version {start.version} "
-                "changed",
+                f"the changes of version {start.version} are not in the log of "
+                f"{head.table.full_name}",
                 table=head.table.full_name,
                 version=start.version,
-                help=f"The first possible version is {first}; or begin with a snapshot.",
+                help=f"Start at version {first} or later, or leave out the start to begin with a "
+                "snapshot.",
             )
         return asdict(start or Offset(head.table.table_uuid, head.version, 0, initial=True))
 
@@ -211,7 +212,8 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at_ms = to_ms(timestamp)
         if head.committed_at_ms < at_ms:
             raise VersionNotFoundError(
-                f"{head.table.full_name} has no version of {timestamp.isoformat()} or later",
+                f"{head.table.full_name} has no version that was committed at "
+                f"{timestamp.isoformat()} or later",
                 table=head.table.full_name,
                 latest=head.version,
                 help="Give an earlier startingTimestamp, or startingVersion 'latest'.",
@@ -223,9 +225,9 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_table(self, offset: Offset, head: Snapshot) -> None:
         if offset.table != head.table.table_uuid:
             raise TableChangedError(
-                f"the checkpoint belongs to another table, which was called {head.table.full_name}",
+                f"the checkpoint belongs to an earlier table with the name {head.table.full_name}",
                 table=head.table.full_name,
-                help="The table was replaced by one of the same name: use a new checkpoint.",
+                help="Another table has this name now: use a new checkpoint.",
             )
 
     def _columns_change(self, first: int, last: int) -> int | None:

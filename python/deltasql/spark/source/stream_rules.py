@@ -52,7 +52,7 @@ class StreamRules:
         for name in ("versionAsOf", "timestampAsOf", "endingVersion"):
             if options.text(name) is not None:
                 raise TxnLogConfigError(
-                    f"a stream does not accept {name}: it has no end",
+                    f"a stream does not accept {name}, because a stream has no end",
                     key=name,
                     help="Use startingVersion or startingTimestamp, or spark.read.",
                 )
@@ -60,9 +60,9 @@ class StreamRules:
         timestamp = options.timestamp("startingTimestamp")
         if timestamp is not None and options.text("startingVersion") is not None:
             raise TxnLogConfigError(
-                "a stream begins at a version or at a timestamp, not at both",
+                "startingVersion and startingTimestamp cannot be used together",
                 key="startingTimestamp",
-                help="Give startingVersion or startingTimestamp.",
+                help="Leave out one of them.",
             )
         return cls(
             changes=options.flag("readChangeFeed"),
@@ -85,7 +85,8 @@ class StreamRules:
             return None
         if self.version > head.version + 1:
             raise VersionNotFoundError(
-                f"{table.full_name} has no version {self.version} yet, it is at {head.version}",
+                f"{table.full_name} has no version {self.version} yet: the latest is "
+                f"{head.version}",
                 table=table.full_name,
                 version=self.version,
                 latest=head.version,
@@ -127,9 +128,9 @@ class StreamRules:
         raise self._refused(changes, "changed rows", "ignoreChanges")
 
     def _refused(self, changes: VersionChanges, did: str, option: str) -> TxnLogEngineError:
-        repeated = "; the rows of rewritten files come again" if option == "ignoreChanges" else ""
+        repeated = " (it repeats rows of rewritten files)" if option == "ignoreChanges" else ""
         return TxnLogEngineError(
-            f"version {changes.version} {did}, and this stream takes appends only",
+            f"version {changes.version} {did}, but this stream accepts only appends",
             engine="spark",
             help=f"Set {option} to continue{repeated}, skipChangeCommits to skip such versions, or "
             "readChangeFeed to get the changes.",

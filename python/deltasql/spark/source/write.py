@@ -78,16 +78,16 @@ class WriteSpec:
         predicate = options.text("replaceWhere")
         if predicate is not None and not overwrite:
             raise TxnLogConfigError(
-                "replaceWhere replaces rows, and this is an append",
+                "replaceWhere cannot be used with an append",
                 key="replaceWhere",
                 help="Use .mode('overwrite').",
             )
         app_id, version = options.text("txnAppId"), options.number("txnVersion")
         if (app_id is None) != (version is None):
             raise TxnLogConfigError(
-                "txnAppId and txnVersion belong together",
+                "txnAppId and txnVersion must be used together",
                 key="txnVersion" if version is None else "txnAppId",
-                help="Give both, or none.",
+                help="Give both or neither.",
             )
         replaces_schema = options.flag("overwriteSchema") and overwrite
         schema_mode = "merge" if options.flag("mergeSchema") else None
@@ -215,7 +215,8 @@ class TableWriter(DataSourceArrowWriter):
             metrics = stage_write(target, reader, request)
         if staged.metadata != plan.metadata:
             raise TxnLogSchemaError(
-                f"the rows have other columns than {plan.table.full_name} was prepared for",
+                "the columns of the rows differ from those that the write to "
+                f"{plan.table.full_name} was planned with",
                 table=plan.table.full_name,
             )
         adds = [replace(add, path=f"{plan.folder}/{add.path}") for add in staged.adds]
@@ -269,7 +270,8 @@ class TableWriter(DataSourceArrowWriter):
         metrics = tx.write(spec.table, nothing, mode=mode, predicate=spec.predicate)
         if target.staged.cdc:
             raise TxnLogEngineError(
-                f"replaceWhere would split files of {spec.table}, which keeps change data",
+                f"replaceWhere would replace only some rows of a file of {spec.table}, and this "
+                "data source cannot write the change data that the table records",
                 engine="spark",
                 help="Use deltasql.spark.write(df, uri, mode='overwrite', replace_where=…), "
                 "which also writes the change data.",

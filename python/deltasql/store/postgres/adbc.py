@@ -87,8 +87,7 @@ class ArrowReader:
                 ) from error
             raise StoreUnavailableError(
                 f"postgres failed: {error}",
-                help="See the cause: check that the server is reachable and that this user may "
-                "read.",
+                help="Check that the server is reachable and that this user may read the tables.",
             ) from error
 
 

@@ -86,8 +86,7 @@ class SessionSettings:
         wanted = self.search_path
         if wanted is not None and (schema or "").lower() != wanted.lower():
             raise StoreUnavailableError(
-                f"the schema {wanted!r} of the URI is not in use: it does not exist, or this user "
-                "may not use it",
+                f"the schema {wanted!r} of the URI does not exist, or this user may not use it",
                 backend="postgres",
                 help=f"As its owner: CREATE SCHEMA {wanted}; GRANT USAGE ON SCHEMA {wanted} TO "
                 "the user (docs/guides/production.md#roles). Or correct ?search_path=.",

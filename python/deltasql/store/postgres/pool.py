@@ -186,8 +186,8 @@ class PostgresPool:
         except psycopg.Error as error:
             raise StoreUnavailableError(
                 f"cannot connect to PostgreSQL: {str(error).strip()}",
-                help="Check that the server runs at this address, that the database exists, and "
-                "the user and password. Try the same connection with `psql`.",
+                help="Check that the server runs at this host and port, that the database exists, "
+                "and that the user and password are right. Try the same connection with `psql`.",
             ) from error
 
     def _configure(self, connection: Connection) -> None:

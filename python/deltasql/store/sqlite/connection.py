@@ -47,7 +47,8 @@ def open_connection(path: Path, store: StoreSettings) -> sqlite3.Connection:
             raise StoreBusyError(
                 f"another program locked the SQLite database {str(path)!r} for "
                 f"{store.busy_timeout_ms} ms, also against readers",
-                help="Look for a shell, a repair or a copy that has it open; then retry.",
+                help="Look for a program that has the file open, such as a SQLite shell or a "
+                "backup; then retry.",
             ) from error
         raise StoreUnavailableError(
             f"cannot open the SQLite database {str(path)!r}: {error}",

@@ -169,7 +169,7 @@ def _check_enabled(
             f"External error: {reason}",
             table=table.name,
             version=version,
-            help="changes() returns the changes of a version without it.",
+            help="changes() also returns the changes of versions without change data.",
         )
 
 

@@ -82,7 +82,7 @@ def _parsed(text: str, schema: StructType) -> exp.Expr:
                 "Supported are column comparisons, IS [NOT] NULL, [NOT] IN, [NOT] BETWEEN, NOT, "
                 "AND and OR.",
                 prefix=TABLE_ERROR,
-                help="Choose files by comparisons, and filter the rows after reading.",
+                help="Select files with comparisons only, and filter the rows after reading.",
             )
     return condition
 
@@ -123,5 +123,5 @@ def _check_partition_value(value: Any, column: StructField) -> None:
         raise TxnLogSchemaError(
             f"Failed to parse value '{value}' as '{type_name(column.type)}'",
             column=column.name,
-            help="Give a value of the partition column's type, or its text.",
+            help="Give a value of the partition column's type, or the value as a string.",
         ) from error

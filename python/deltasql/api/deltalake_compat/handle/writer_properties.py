@@ -110,7 +110,8 @@ def _encoding(name: str) -> str:
     if known in _DICTIONARIES:
         raise TxnLogConfigError(
             "Dictionary encoding can not be used as fallback encoding",
-            help="Columns have a dictionary unless dictionary_enabled is False.",
+            help="Choose another encoding. Columns use a dictionary unless dictionary_enabled is "
+            "False.",
         )
     if known not in _ENCODINGS:
         raise TxnLogConfigError(
