@@ -128,7 +128,7 @@ def test_every_plotted_ratio_is_a_benchmark_result() -> None:
         assert f">{value:,.0f}×<" in drawn or f">{value:.1f}×<" in drawn
 
 
-def test_every_catalog_column_is_documented(tmp_path: Path) -> None:
+def test_every_column_of_the_database_schema_is_documented(tmp_path: Path) -> None:
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/meta.db", create=True) as catalog:
         catalog.tables()
     with sqlite3.connect(tmp_path / "meta.db") as database:

@@ -35,8 +35,8 @@ def errors_page() -> str:
     """Return the page of all exceptions with their fields, meaning and remedy."""
     parts = ["# Errors", as_markdown(deltasql.exceptions.__doc__ or "")]
     parts.append(
-        "Tracebacks and the command line print the section of this page below the message; it is "
-        "also in `error.docs`."
+        "Tracebacks and the command line print a link to the error's section on this page below the "
+        "message. The link is also in `error.docs`."
     )
     for name in deltasql.exceptions.__all__:
         cls = getattr(deltasql.exceptions, name)
@@ -44,7 +44,7 @@ def errors_page() -> str:
             continue
         names = [f"`{each.name}`" for each in fields(cls) if each.name not in ("message", "help")]
         facts = [f"- **Cause**: {first_line(cls)}", f"- **Remedy**: {cls.default_help}"]
-        facts.append(f"- **Message**, where none is more exact: {cls.default_message}")
+        facts.append(f"- **Default message**: {cls.default_message}")
         facts.append(f"- **Fields**: {', '.join(names) or 'none'}")
         if cls is not TxnLogError:
             parent = cls.__bases__[0].__name__

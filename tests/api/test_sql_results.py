@@ -201,7 +201,7 @@ def test_named_columns_is_none_if_columns_are_used_implicitly(
     assert found is None or wanted is None or found >= wanted
 
 
-def test_implicitly_used_columns_are_read_from_s3(
+def test_columns_that_a_query_uses_without_naming_them_are_read_from_s3(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     with deltasql.connect(

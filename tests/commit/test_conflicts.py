@@ -283,7 +283,7 @@ def test_rows_written_before_a_metadata_change_conflict(table: Catalog) -> None:
     assert table.table("t").version() == 4
 
 
-def test_metadata_change_succeeds_after_an_append(table: Catalog) -> None:
+def test_metadata_change_does_not_conflict_with_a_concurrent_append(table: Catalog) -> None:
     metadata: Metadata = table.table("t").snapshot().metadata
     commit(table, file("theirs"))
     assert commit(table, replace(metadata, description="ours"), read_version=1) == 3

@@ -164,7 +164,7 @@ def test_reads_need_the_token_if_a_name_or_token_is_given(
         assert "Sign out" in shown.text
 
 
-def test_local_names_need_no_token_to_read(shop: Catalog) -> None:
+def test_reading_through_a_local_host_name_needs_no_token(shop: Catalog) -> None:
     with (
         serving(shop, names=["localhost", "127.0.0.2"]) as served,
         httpx.Client(base_url=served.address, timeout=60) as client,

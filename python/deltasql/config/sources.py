@@ -195,7 +195,7 @@ def _read(path: Path, why: str) -> Layer:
         raise TxnLogConfigError(
             f"{path} has no sections",
             source=str(path),
-            help="write sections with keys, such as max_size = 4 in the section pool.",
+            help="Put the keys into sections, for example max_size = 4 below [pool].",
         )
     place = f"{path} [tool.deltasql]" if path.name == "pyproject.toml" else str(path)
     return Layer(place, plain)

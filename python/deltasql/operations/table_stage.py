@@ -180,7 +180,7 @@ class TableStage:
         self.record_read_version()
 
     def record_read_version(self) -> None:
-        """Record that the change was computed from the snapshot of the transaction."""
+        """Record that the change was computed from the version of the transaction's snapshot."""
         if self.snapshot is not None and self.staged.read_version is None:
             self.staged.read_version = self.snapshot.version
 

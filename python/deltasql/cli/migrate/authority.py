@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "--watch",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Keep refreshing every SECONDS.",
+    help="Refresh every SECONDS seconds, until stopped.",
 )
 @click.pass_obj
 def follow(

@@ -46,7 +46,7 @@ REBUILT = ("name", "state", "first_version", "last_version", "loaded", "location
     "a log that belongs to a lost catalog.",
 )
 @nested_location_option
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing.")
+@click.option("--yes", is_flag=True, help="Replace an existing table without asking.")
 @click.pass_obj
 def import_table(
     context: Context,

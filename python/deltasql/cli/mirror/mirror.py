@@ -47,7 +47,9 @@ def mirror() -> None:
 
 @mirror.command()
 @click.argument("table", required=False)
-@click.option("--check", is_flag=True, help="Exit 1 if a target is unhealthy.")
+@click.option(
+    "--check", is_flag=True, help="Exit with 1 if a target is lagging, quarantined or damaged."
+)
 @click.option("--fast", is_flag=True, help="Query only the database; do not check files.")
 @click.pass_obj
 def status(context: Context, table: str | None, check: bool, fast: bool) -> None:

@@ -19,7 +19,7 @@ COLUMNS = ("table", "ok", "sql_version", "log_version", "commits", "pending", "t
 
 @click.command()
 @click.argument("table", required=False)
-@click.option("--all-versions", is_flag=True, help="Compare every version instead of the latest.")
+@click.option("--all-versions", is_flag=True, help="Compare every version, not only the latest.")
 @click.option(
     "--sample",
     type=click.IntRange(1),

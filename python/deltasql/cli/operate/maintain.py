@@ -82,7 +82,8 @@ def optimize(
 @click.option(
     "--retention-hours",
     type=click.FloatRange(0),
-    help="How many hours back versions must stay readable. Default: the table's properties.",
+    metavar="HOURS",
+    help="Keep the versions of the last HOURS hours readable. Default: from the table's properties.",
 )
 @click.option(
     "--uncommitted",

@@ -103,7 +103,7 @@ def duckdb_errors() -> Iterator[None]:
         ) from error
     except duckdb.InvalidInputException as error:
         # DuckDB raises this error for damaged files, but also for invalid function arguments.
-        help_ = f"If this names a file, the file is damaged. {DAMAGED_HELP}"
+        help_ = f"If this message names a file, that file is damaged. {DAMAGED_HELP}"
         raise TxnLogEngineError(str(error), engine="duckdb", help=help_) from error
     except duckdb.Error as error:
         raise TxnLogEngineError(str(error), engine="duckdb") from error

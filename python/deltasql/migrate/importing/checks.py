@@ -27,6 +27,7 @@ from deltasql.mirror.log.listing import LOG_FOLDER, list_log
 from deltasql.mirror.log.read import read_commits
 from deltasql.mirror.log.same_commit import is_same_commit
 from deltasql.mirror.publish.targets import OWN, named, targets_of
+from deltasql.model.counts import many
 from deltasql.model.protocol import check_readable
 from deltasql.verify.large_tables import verify_by_size
 from deltasql.verify.report import split_by_cause
@@ -299,7 +300,7 @@ def verify_loaded(
     report.warnings += _warnings(in_log)
     if in_sql:
         raise ImportMismatchError(
-            f"{report.table} differs from its log: {len(in_sql)} differences",
+            f"the imported {report.table} differs from its log: {many(len(in_sql), 'difference')}",
             table=report.table,
             location=run.storage.location,
             differences=tuple(str(each) for each in in_sql),

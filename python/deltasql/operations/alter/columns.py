@@ -150,7 +150,7 @@ def drop_columns(stage: TableStage, columns: Sequence[str]) -> None:
             )
         if len(_siblings(schema, path).fields) == 1:
             raise TxnLogSchemaError(
-                f"column {'.'.join(path)!r} is the last one and cannot be dropped",
+                f"column {'.'.join(path)!r} is the only one left and cannot be dropped",
                 column=".".join(path),
                 help="A table or a struct needs at least one field.",
             )

@@ -192,7 +192,7 @@ class DeltaTable:
         other._keys = self._keys
         return other
 
-    # Describe
+    # Methods that describe the table
 
     @as_spark_exceptions()
     def history(self, limit: int | None = None) -> DataFrame:
