@@ -35,8 +35,8 @@ def errors_page() -> str:
     """Return the page of all exceptions with their fields, meaning and remedy."""
     parts = ["# Errors", as_markdown(deltasql.exceptions.__doc__ or "")]
     parts.append(
-        "Tracebacks and the command line print a link to the error's section on this page below the "
-        "message. The link is also in `error.docs`."
+        "Tracebacks and the command line print a link to the error's section on this page below "
+        "the message. The link is also in `error.docs`."
     )
     for name in deltasql.exceptions.__all__:
         cls = getattr(deltasql.exceptions, name)

@@ -83,7 +83,7 @@ def optimize(
     "--retention-hours",
     type=click.FloatRange(0),
     metavar="HOURS",
-    help="Keep the versions of the last HOURS hours readable. Default: from the table's properties.",
+    help="Keep the versions of the last HOURS hours readable. Default: the table's properties.",
 )
 @click.option(
     "--uncommitted",
