@@ -144,7 +144,7 @@ def test_commit_blocked_by_a_lock_times_out_and_names_the_session(
 def test_missing_schema_is_reported_on_connect(
     bouncer: PgBouncer, postgres_uri: DeltaSqlUri
 ) -> None:
-    with pytest.raises(StoreUnavailableError, match=r"'missing_schema' .* not in use"):
+    with pytest.raises(StoreUnavailableError, match=r"'missing_schema' .* does not exist"):
         deltasql.connect(bouncer.uri(postgres_uri, search_path="missing_schema"))
 
 

@@ -224,7 +224,7 @@ def test_missing_schema_is_reported_when_the_catalog_is_opened(
 ) -> None:
     schema = f"new_{uuid.uuid4().hex[:12]}"
     uri = replace(postgres_uri, search_path=schema)
-    with pytest.raises(StoreUnavailableError, match=rf"schema '{schema}' .* not in use"):
+    with pytest.raises(StoreUnavailableError, match=rf"schema '{schema}' .* does not exist"):
         deltasql.connect(uri)
     admin.execute(f"CREATE SCHEMA {schema}")
     try:
