@@ -109,5 +109,5 @@ def test_data_source_error_names_the_unreadable_file(
     with pytest.raises(Exception, match=r"(?s)TxnLogEngineError.*a\.parquet.*Help: "):
         spark.read.format("deltasql").load(uri).collect()
     (table.folder / "a.parquet").unlink()
-    with pytest.raises(Exception, match=r"(?s)TxnLogEngineError.*a\.parquet.*VACUUM"):
+    with pytest.raises(Exception, match=r"(?s)MissingDataFilesError.*a\.parquet.*VACUUM"):
         spark.read.format("deltasql").load(uri).collect()
