@@ -59,7 +59,7 @@ layers: setup  ## Check that no module imports from a higher layer
 	$(BIN)/lint-imports
 
 rust-test:  ## Run the tests of the Rust core
-	cargo test --quiet -p deltasql-core
+	cargo test --quiet -p deltasql-core --lib --tests
 
 # delta-spark is one of the readers with which the tests read the mirror.
 JARS := build/jars
