@@ -244,7 +244,7 @@ def test_second_session_in_a_transaction_is_rejected(spark: SparkSession, lake: 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_invalid_spark_writes_raise_clear_errors(spark: SparkSession, lake: Catalog) -> None:
-    with pytest.raises(TxnLogEngineError, match="no Spark DataFrame but Table"):
+    with pytest.raises(TxnLogEngineError, match="expected a Spark DataFrame, got Table"):
         deltasql.spark.write(pa.table({"id": [1]}), uri(lake, "t"))  # type: ignore[arg-type]
     with pytest.raises(TxnLogUriError, match="names a catalog"):
         deltasql.spark.write(spark.range(1), lake.uri)
