@@ -48,65 +48,70 @@ class StoreSettings(Section):
     synchronous: Literal["full", "normal", "off"] = Field(
         default="full",
         description="SQLite: `full` keeps every acknowledged commit through a power loss, "
-        "`normal` may lose the last ones, `off` may damage the file: for tests only. Data files "
-        "and the published log are flushed to the disk in any case.",
+        "`normal` may lose the latest commits, `off` may damage the file (use it only in tests). "
+        "Data files and the published log are always flushed to disk.",
     )
     lock_timeout_ms: int = Field(
         default=30_000,
         ge=0,
         le=86_400_000,
-        description="PostgreSQL: how long a statement waits for a lock; 0 is for ever. A commit "
-        "tries three times. For this and the two limits below: until it is set, a limit of the "
-        "server, the database or the role counts before the default.",
+        description="PostgreSQL: how long a statement waits for a lock; 0 means no limit. A commit "
+        "tries three times. If this setting or one of the next two is not set, a limit that the "
+        "server, the database or the role has replaces the default.",
     )
     statement_timeout_ms: int = Field(
         default=300_000,
         ge=0,
         le=86_400_000,
-        description="PostgreSQL: stop a statement after this; 0 is never.",
+        description="PostgreSQL: cancel a statement after this time; 0 means never.",
     )
     idle_transaction_timeout_ms: int = Field(
         default=60_000,
         ge=0,
         le=86_400_000,
-        description="PostgreSQL: the server ends a transaction, and releases its locks, when its "
-        "client sent nothing for this long, for example because it is suspended; 0 is never.",
+        description="PostgreSQL: the server ends a transaction and releases its locks if the "
+        "client sends nothing for this time, for example because it is suspended; 0 means never.",
     )
     bulk_timeout_ms: int = Field(
         default=3_600_000,
         ge=0,
         le=604_800_000,
-        description="PostgreSQL: stop a statement of bulk work after this; 0 is never. Bulk work "
-        "is a commit of 64 files or more, imports, exports, migrations, and reading long lists "
-        "of files.",
+        description="PostgreSQL: cancel a statement of bulk work after this time; 0 means never. "
+        "Bulk work is a commit of 64 files or more, imports, exports, migrations, and reading "
+        "long lists of files.",
     )
     pooler: Literal["auto", "none", "transaction"] = Field(
         default="auto",
         description="PostgreSQL: `transaction` for a pooler such as PgBouncer in transaction "
-        "mode: nothing is prepared, and settings hold for one transaction. `none` for the server "
-        "itself, or a pooler in session mode. `auto` finds out.",
+        "mode: statements are not prepared, and settings apply to one transaction. `none` for a "
+        "direct connection or a pooler in session mode. `auto` detects which one it is.",
     )
     application_name: str = Field(
         default="deltasql",
         min_length=1,
         max_length=63,
-        description="PostgreSQL: how connections are named in pg_stat_activity.",
+        description="PostgreSQL: the name of connections in pg_stat_activity.",
     )
 
 
 class PoolSettings(Section):
     """The connection pool."""
 
-    min_size: int = Field(default=0, ge=0, le=1000, description="Connections kept open when idle.")
-    max_size: int = Field(default=8, ge=1, le=1000, description="Connections at most.")
+    min_size: int = Field(
+        default=0, ge=0, le=1000, description="Number of idle connections to keep open."
+    )
+    max_size: int = Field(default=8, ge=1, le=1000, description="Maximum number of connections.")
     timeout_s: float = Field(
-        default=30.0, gt=0, le=3600, description="Wait this long for a free one."
+        default=30.0, gt=0, le=3600, description="How long to wait for a free connection."
     )
     max_lifetime_s: float = Field(
-        default=3600.0, gt=0, le=604_800, description="Replace a connection that is older."
+        default=3600.0, gt=0, le=604_800, description="Replace connections older than this."
     )
     max_idle_s: float = Field(
-        default=600.0, gt=0, le=604_800, description="Close a connection that was idle for longer."
+        default=600.0,
+        gt=0,
+        le=604_800,
+        description="Close connections that are idle for longer than this.",
     )
     health_check: bool = Field(default=True, description="Test a connection before it is used.")
 
@@ -122,68 +127,75 @@ class MirrorSettings(Section):
 
     mode: Literal["sync", "async", "off"] = Field(
         default="sync",
-        description="`sync` publishes before a commit returns, `async` behind it in a thread, "
-        "`off` never: then a reconciler publishes, or nobody.",
+        description="`sync` publishes before a commit returns, `async` in a thread after it "
+        "returns. With `off`, commits are published only if a reconciler runs.",
     )
     checkpoint_interval: int = Field(
         default=10,
         ge=1,
         le=1_000_000,
-        description="Versions between two checkpoints of a table without "
-        "`delta.checkpointInterval`. Until it is set, commits through deltalake's API write one "
-        "every hundred commits, as deltalake does.",
+        description="Number of versions between two checkpoints of a table without "
+        "`delta.checkpointInterval`. If it is not set, commits through deltalake's API write a "
+        "checkpoint every hundred commits, as deltalake does.",
     )
     alert_lag_s: float = Field(
         default=60.0,
         gt=0,
         le=604_800,
-        description="Report a table's mirror unhealthy when it lags by more.",
+        description="Report a target as unhealthy if its lag is longer than this.",
     )
     poll_s: float = Field(
-        default=0.25, gt=0, le=3600, description="A reconciler without work looks again after this."
+        default=0.25,
+        gt=0,
+        le=3600,
+        description="How often an idle reconciler looks for new commits.",
     )
     batch_versions: int = Field(
         default=500,
         ge=1,
         le=100_000,
-        description="Versions published of one table before the next table has its turn; "
-        "also how many a commit in `sync` mode catches up at most.",
+        description="Number of versions of one table that a reconciler publishes before it "
+        "continues with the next table, and the maximum that a commit in `sync` mode publishes.",
     )
     initial_backoff_s: float = Field(
-        default=1.0, ge=0, le=3600, description="Wait after the first failed attempt."
+        default=1.0, ge=0, le=3600, description="How long to wait after the first failed attempt."
     )
     max_backoff_s: float = Field(
-        default=300.0, ge=0, le=86_400, description="The wait doubles up to this."
+        default=300.0, ge=0, le=86_400, description="The wait doubles up to this limit."
     )
     lease_s: float = Field(
         default=30.0,
         gt=0,
         le=86_400,
-        description="So long a reconciler may work at a table before another takes it over.",
+        description="How long a reconciler may publish a table before another one may take over.",
     )
     flush_s: float = Field(
         default=30.0,
         ge=0,
         le=86_400,
-        description="`async`: how long closing waits for what is not published yet.",
+        description="`async`: how long closing a catalog waits for commits that are not "
+        "published yet.",
     )
 
 
 class RetrySettings(Section):
     """Retries of a commit after a conflict."""
 
-    max_attempts: int = Field(default=15, ge=1, le=10_000, description="Attempts of one commit.")
+    max_attempts: int = Field(
+        default=15, ge=1, le=10_000, description="Maximum number of attempts of a commit."
+    )
     initial_backoff_ms: float = Field(
-        default=5.0, ge=0, le=60_000, description="Wait after the first."
+        default=5.0, ge=0, le=60_000, description="How long to wait after the first attempt."
     )
     max_backoff_ms: float = Field(
-        default=1000.0, ge=0, le=3_600_000, description="The wait doubles up to this."
+        default=1000.0, ge=0, le=3_600_000, description="The wait doubles up to this limit."
     )
     jitter: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="The share of each wait that is random, so writers spread.",
+        description="The random share of each wait. It prevents writers from retrying at the "
+        "same time.",
     )
 
     @model_validator(mode="after")
@@ -200,15 +212,15 @@ class EngineSettings(Section):
     """The engine that reads and writes rows."""
 
     default: Literal["auto", "duckdb", "spark"] = Field(
-        default="auto", description="`auto`: Spark for Spark data frames, DuckDB for the rest."
+        default="auto", description="`auto`: Spark for Spark DataFrames, otherwise DuckDB."
     )
     memory_limit: str | None = Field(
         default=None,
         pattern=r"^[0-9]+(\.[0-9]+)? ?([KMGT]i?)?B$",
-        description="DuckDB spills to disk above this, for example `4GB`.",
+        description="DuckDB spills to disk above this limit, for example `4GB`.",
     )
     threads: int | None = Field(
-        default=None, ge=1, le=1024, description="DuckDB threads; unset is all."
+        default=None, ge=1, le=1024, description="Number of DuckDB threads. Default: one per core."
     )
 
 
@@ -217,18 +229,20 @@ class StorageSettings(Section):
 
     options: dict[str, SecretText] = Field(
         default_factory=dict,
-        description="Options of the object store, as `deltalake` takes them in `storage_options`; "
-        "what is not given is taken from its usual variables, such as `AWS_ACCESS_KEY_ID`.",
+        description="Options of the object store, as in deltalake's `storage_options`. Options "
+        "that are not set come from the usual environment variables, such as `AWS_ACCESS_KEY_ID`.",
     )
     locations: dict[str, dict[str, SecretText]] = Field(
         default_factory=dict,
-        description="Options of locations that begin with a prefix, in the place of `options`: "
+        description="Options of locations with a prefix, which replace `options`: "
         "`{'s3://archive': {'aws_region': 'eu-west-1'}}`. The longest prefix wins.",
     )
     timeout_s: float = Field(
-        default=30.0, gt=0, le=3600, description="One request to the object store."
+        default=30.0, gt=0, le=3600, description="Time limit of one request to the object store."
     )
-    retries: int = Field(default=5, ge=0, le=100, description="Repeat a failed request so often.")
+    retries: int = Field(
+        default=5, ge=0, le=100, description="How often a failed request is repeated."
+    )
 
     def plain_options(self, location: str | None = None) -> dict[str, str]:
         """Return the options for a location, with their secrets; pass them only to a driver.
@@ -259,8 +273,8 @@ class TableSettings(Section):
 
     in_commit_timestamps: bool = Field(
         default=True,
-        description="Record commit times in the log. It also makes stock deltalake refuse to "
-        "write past the database; turn it off to keep writers that go by path.",
+        description="Record commit times in the log. Stock deltalake then cannot write to the "
+        "table's path. Disable it if path-based writers must continue to work.",
     )
     isolation_level: Literal["WriteSerializable", "Serializable"] = Field(
         default=DEFAULT_ISOLATION_LEVEL,
@@ -269,11 +283,11 @@ class TableSettings(Section):
     data_root: str | None = Field(
         default=None,
         min_length=1,
-        description="Directory under which tables are placed; unset: beside the database.",
+        description="Folder in which new tables are created. Default: next to the database.",
     )
     allow_nested_location: bool = Field(
         default=False,
-        description="Accept a new table whose folder lies inside another table's, or holds one.",
+        description="Accept a location that is inside, or contains, another table's folder.",
     )
 
 
@@ -281,6 +295,11 @@ class CacheSettings(Section):
     """The cache of snapshots in memory."""
 
     max_bytes: int = Field(
-        default=1_073_741_824, ge=0, le=2**50, description="Memory for snapshots; 0 keeps none."
+        default=1_073_741_824,
+        ge=0,
+        le=2**50,
+        description="Memory for cached snapshots; 0 disables the cache.",
     )
-    max_entries: int = Field(default=64, ge=0, le=1_000_000, description="Snapshots at most.")
+    max_entries: int = Field(
+        default=64, ge=0, le=1_000_000, description="Maximum number of cached snapshots."
+    )
