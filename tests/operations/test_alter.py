@@ -189,7 +189,7 @@ def test_partition_column_and_last_column_cannot_be_dropped(lake: Catalog) -> No
     with pytest.raises(TxnLogSchemaError, match="partition column"):
         opened(lake, "p").alter.drop_column("part")
     lake.create_table("one", pa.schema([("id", pa.int64())]))
-    with pytest.raises(TxnLogSchemaError, match="the last one"):
+    with pytest.raises(TxnLogSchemaError, match="the only one left"):
         opened(lake, "one").alter.drop_column("id")
 
 

@@ -62,7 +62,7 @@ def check_mapping(schema: StructType, configuration: Mapping[str, str]) -> None:
     ...     check_mapping(StructType((StructField("id", "long"),)), {MODE: "id"})
     ... except TxnLogProtocolError as error:
     ...     print(error.message)
-    column 'id' has no delta.columnMapping.physicalName, and the table maps columns by id
+    column 'id' has no delta.columnMapping.physicalName, but the table maps columns by id
     """
     mode = column_mapping_mode(configuration)
     if mode is None:
