@@ -139,6 +139,7 @@ def test_fault_at_any_s3_request_is_tolerated_or_raised(
         for late in flaky.late:
             late.join()
         assert contents(steady, s3_server) == wanted, f"{trouble} at request {number}"
-        assert steady.mirror.status("t")[0].state == "ACTIVE"
+        state = steady.mirror.status("t")[0]
+        assert state.state == "ACTIVE", f"{trouble} at request {number}: {state}"
     assert failed < len(chosen)  # some faults are handled by a retry
     print(f"{change.__name__}: {len(chosen)} troubles, {requests} requests, {failed} told")

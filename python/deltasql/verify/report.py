@@ -151,8 +151,30 @@ class Differences:
         return [*lines, f"… and {more} more"] if more else lines
 
 
+class _Comparison(Report):
+    """Base of reports with differences, which are in the field `found`."""
+
+    __slots__ = ()
+    found: Differences
+
+    @property
+    def differences(self) -> list[Difference]:
+        """The differences, at most `Differences.keep` of each kind; `total` counts all."""
+        return self.found.kept
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of differences of each kind."""
+        return self.found.counts
+
+    @property
+    def total(self) -> int:
+        """The number of differences."""
+        return self.found.total
+
+
 @dataclass(frozen=True, slots=True)
-class DataReport(Report):
+class DataReport(_Comparison):
     """The result of a check of a table's data."""
 
     KEYS: ClassVar[tuple[str, ...]] = (
@@ -177,21 +199,6 @@ class DataReport(Report):
         """Whether the data matches the log."""
         return self.total == 0
 
-    @property
-    def differences(self) -> list[Difference]:
-        """The differences, at most 1,000 of each kind; `total` counts all differences."""
-        return self.found.kept
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The number of differences of each kind."""
-        return self.found.counts
-
-    @property
-    def total(self) -> int:
-        """The number of differences."""
-        return self.found.total
-
     def summary(self) -> str:
         """Return the report as a string, one line per difference."""
         at = "" if self.version is None else f" at version {self.version}"
@@ -208,7 +215,7 @@ class DataReport(Report):
 
 
 @dataclass(slots=True)
-class VerifyReport(Report):
+class VerifyReport(_Comparison):
     """What was compared, and the differences."""
 
     KEYS: ClassVar[tuple[str, ...]] = (
@@ -243,21 +250,6 @@ class VerifyReport(Report):
         kept = self.found.kept
         foreign = [each.version for each in kept if each.kind == "foreign-version"]
         return min((version for version in foreign if version is not None), default=None)
-
-    @property
-    def differences(self) -> list[Difference]:
-        """The differences, at most `Differences.keep` of each kind; `total` counts all."""
-        return self.found.kept
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The number of differences of each kind."""
-        return self.found.counts
-
-    @property
-    def total(self) -> int:
-        """The number of differences."""
-        return self.found.total
 
     def summary(self) -> str:
         """Return the report as a string, one line per difference."""

@@ -180,7 +180,7 @@ def _tables(
     found = [
         check
         for each in latest
-        if each.row.table_id in totals  # absent if the table was deleted meanwhile
+        if each.row.table_id in totals  # absent if it was dropped after it was listed
         for check in _table(catalog, each, totals[each.row.table_id], unreachable)
     ]
     found += [

@@ -97,7 +97,7 @@ def overview(
     sums = cache.of({each.table_id: each.version for each in heads})
     page = tables(catalog, cache, namespace=namespace, limit=limit, cursor=None)
     busy = activity(catalog, hours=hours, namespace=namespace)
-    found = [each for each in heads if each.table_id in sums]  # absent if deleted meanwhile
+    found = [each for each in heads if each.table_id in sums]  # absent if dropped concurrently
     rows = [each.rows for each in sums.values()]
     alert_ms = catalog.config.mirror.alert_lag_s * 1000
     lags = [each.lag_ms for each in found]
@@ -190,7 +190,7 @@ def table(catalog: BaseCatalog, cache: TotalsCache, name: str) -> TableSummary:
 def _summaries(catalog: BaseCatalog, cache: TotalsCache, rows: Sequence[Row]) -> list[TableSummary]:
     totals = cache.of({row[0]: row[8] for row in rows})
     at_ms = now_ms()
-    # A table that was deleted meanwhile has no totals.
+    # A table that was dropped after it was listed has no totals.
     return [_summary(row, totals[row[0]], at_ms) for row in rows if row[0] in totals]
 
 

@@ -74,7 +74,7 @@ def read_cursor(kind: str, cursor: str, *types: type) -> tuple[Any, ...]:
 
 
 def _can_be_stored(value: int | str) -> bool:
-    """Return whether a database accepts the value; otherwise the cursor is not one of ours."""
+    """Return whether a database accepts the value; if not, deltasql did not create the cursor."""
     if isinstance(value, int):
         return -_LARGEST <= value < _LARGEST
     return "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)

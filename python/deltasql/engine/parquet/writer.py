@@ -163,7 +163,7 @@ class _Writer:
     def write(self, parts: Parts, *, is_small: bool, is_sorted: bool) -> None:
         """Write parts, in worker threads unless they are small.
 
-        The caller can prepare the next parts meanwhile.
+        The caller can prepare the next parts while these are written.
         """
         # Files can be closed early in two cases. If rows are sorted, only the last partition of a
         # chunk continues in the next chunk. A chunk with more partitions than there may be open

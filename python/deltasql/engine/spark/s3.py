@@ -60,7 +60,7 @@ def bucket_options(spark: SparkSession, location: str, storage: StorageSettings)
         for name in (*_CREDENTIALS, *options)
         if not settings.keys().isdisjoint((f"{prefix}.{name}", f"spark.hadoop.{prefix}.{name}"))
     }
-    # If the session sets a part of the credentials, use none of ours: parts must not be combined.
+    # If the session sets a part of the credentials, use no other: parts must not be combined.
     if in_session.intersection(_CREDENTIALS):
         in_session.update(_CREDENTIALS)
     passed = {name: value for name, value in options.items() if name not in in_session}
