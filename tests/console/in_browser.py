@@ -115,7 +115,8 @@ def test_table_can_be_found_and_opened_by_keyboard(browser: Browser, site: Site)
         page.keyboard.press("g")
         page.keyboard.press("s")
         page.wait_for_url("**/sql")
-        page.keyboard.type("SELECT 6 * 7 AS answer")  # the editor has focus
+        page.locator("#sql:focus").wait_for()  # autofocus comes with the first frame, after `load`
+        page.keyboard.type("SELECT 6 * 7 AS answer")
         page.keyboard.press("Control+Enter")
         page.locator("#result").wait_for()
         assert page.locator("#result td").inner_text() == "42"

@@ -127,7 +127,10 @@ def test_fault_at_any_s3_request_is_tolerated_or_raised(
     # A step that is coprime to the number of faults: every fault occurs, at different requests.
     chosen = cases if EVERYTHING else cases[::11]
     for number, trouble in chosen:
+        for late in flaky.late:
+            late.join()  # a request that is executed late must not affect the next case
         begin_again(steady)
+        first = len(flaky.requests)
         with open_on_s3(steady.uri, s3_location, flaky.address) as far:
             flaky.strikes = {len(flaky.requests) + number: trouble}
             try:
@@ -140,6 +143,7 @@ def test_fault_at_any_s3_request_is_tolerated_or_raised(
             late.join()
         assert contents(steady, s3_server) == wanted, f"{trouble} at request {number}"
         state = steady.mirror.status("t")[0]
-        assert state.state == "ACTIVE", f"{trouble} at request {number}: {state}"
+        sent = flaky.requests[first:]
+        assert state.state == "ACTIVE", f"{trouble} at request {number}: {state}, {sent}"
     assert failed < len(chosen)  # some faults are handled by a retry
     print(f"{change.__name__}: {len(chosen)} troubles, {requests} requests, {failed} told")
