@@ -59,7 +59,7 @@ impl FileList {
         let schema = Arc::new(Schema::new(fields));
         let replaced = self.batches.iter().map(|batch| {
             let ids = batch.column(position).as_primitive_opt::<Int64Type>();
-            let ids = ids.ok_or_else(|| Error::Files("partition_id is no int64".to_owned()))?;
+            let ids = ids.ok_or_else(|| Error::Files("partition_id is not int64".to_owned()))?;
             let texts: StringArray = ids
                 .iter()
                 .map(|id| id.and_then(|id| partitions.get(&id)))
@@ -190,9 +190,9 @@ fn mask_of(batch: &RecordBatch, predicate: &Predicate) -> BooleanArray {
     let unknown = predicate.partition_facts(None);
     let mut keep = Vec::with_capacity(batch.num_rows());
     for row in 0..batch.num_rows() {
-        let asked = partitions.get(row).filter(|_| predicate.reads_partitions());
+        let values = partitions.get(row).filter(|_| predicate.reads_partitions());
         // Many files share a partition, so its values are parsed once.
-        let facts = asked.map_or(&unknown, |text| {
+        let facts = values.map_or(&unknown, |text| {
             known
                 .entry(text)
                 .or_insert_with(|| predicate.partition_facts(Some(text)))
@@ -267,15 +267,16 @@ fn remove_of(
     let extended_file_metadata = boolean(batch, "extended_file_metadata", row);
     // Some writers write partition values without `extendedFileMetadata`. `{}` means that there are
     // no values.
-    let told = parsed::<StringMap>(batch, "partition", row)?.unwrap_or_default();
-    let partition_values = (extended_file_metadata == Some(true) || !told.is_empty()).then(|| {
-        let mut values: StringMap = partition_columns
-            .iter()
-            .map(|column| (column.clone(), None))
-            .collect();
-        values.extend(told);
-        values
-    });
+    let recorded = parsed::<StringMap>(batch, "partition", row)?.unwrap_or_default();
+    let partition_values =
+        (extended_file_metadata == Some(true) || !recorded.is_empty()).then(|| {
+            let mut values: StringMap = partition_columns
+                .iter()
+                .map(|column| (column.clone(), None))
+                .collect();
+            values.extend(recorded);
+            values
+        });
     Ok(RemoveFile {
         path: owned("path").unwrap_or_default(),
         deletion_timestamp: long(batch, "deletion_timestamp", row),

@@ -141,8 +141,8 @@ impl KeyType {
                 let parsed = parse_timestamp(text)?;
                 let slack = zone_slack(parsed);
                 Some(Bounds {
-                    low: self.moment_key(parsed, -slack),
-                    high: self.moment_key(parsed, slack),
+                    low: self.timestamp_key(parsed, -slack),
+                    high: self.timestamp_key(parsed, slack),
                 })
             }
             _ => self.encode(text).map(|key| Bounds {
@@ -158,9 +158,9 @@ impl KeyType {
             Self::Float | Self::Double if is_nan(text) => None,
             Self::Double => self.stat_double(text).map(|(low, _)| low),
             Self::Decimal { .. } => self.number_key(self.stat_decimal(text, quoted)?.floor),
-            _ if self.is_moment() => {
+            _ if self.is_timestamp() => {
                 let parsed = self.timestamp(text)?;
-                Some(self.moment_key(parsed, -self.slack(parsed)))
+                Some(self.timestamp_key(parsed, -self.slack(parsed)))
             }
             _ => self.encode(text),
         }
@@ -173,12 +173,12 @@ impl KeyType {
             Self::Decimal { .. } => self.number_key(self.stat_decimal(text, quoted)?.ceil),
             Self::Timestamp | Self::TimestampNtz => {
                 let parsed = self.timestamp(text)?;
-                Some(self.moment_key(parsed, self.slack(parsed) + CUT_MICROS))
+                Some(self.timestamp_key(parsed, self.slack(parsed) + CUT_MICROS))
             }
             Self::TimestampNanos | Self::TimestampNanosNtz => {
                 let parsed = self.timestamp(text)?;
                 // The value may be anywhere in the truncated millisecond.
-                Some(self.moment_key(parsed, self.slack(parsed) + CUT_MICROS + 1))
+                Some(self.timestamp_key(parsed, self.slack(parsed) + CUT_MICROS + 1))
             }
             _ => self.encode(text),
         }
@@ -223,7 +223,7 @@ impl KeyType {
             | Self::TimestampNanos
             | Self::TimestampNanosNtz => self
                 .timestamp(text)
-                .map(|parsed| self.moment_key(parsed, 0)),
+                .map(|parsed| self.timestamp_key(parsed, 0)),
             Self::String => Some(prefixed(text.as_bytes())),
             Self::Boolean => match text {
                 "true" => Some(prefixed(&[1])),
@@ -241,7 +241,7 @@ impl KeyType {
         (!is_wall || parsed.zone != Zone::Offset).then_some(parsed)
     }
 
-    fn is_moment(self) -> bool {
+    fn is_timestamp(self) -> bool {
         use KeyType::{Timestamp, TimestampNanos, TimestampNanosNtz, TimestampNtz};
         matches!(
             self,
@@ -250,7 +250,7 @@ impl KeyType {
     }
 
     /// Return the key of a timestamp plus `micros`, in the unit of the type.
-    fn moment_key(self, parsed: Timestamp, micros: i64) -> Key {
+    fn timestamp_key(self, parsed: Timestamp, micros: i64) -> Key {
         match self {
             Self::TimestampNanos | Self::TimestampNanosNtz => {
                 decimal_key(parsed.total_nanos() + i128::from(micros) * 1000)

@@ -63,7 +63,7 @@ pub struct Load {
     // Maps the keys that earlier releases used to the current keys of the same files.
     older: HashMap<FileKey, FileKey>,
     // Reused for every commit, since many commits are small.
-    told: ByKey<Arc<AddFile>>,
+    added: ByKey<Arc<AddFile>>,
     num_records: Vec<Option<i64>>,
 }
 
@@ -80,7 +80,7 @@ impl Load {
             steps: Vec::new(),
             names: PathKeys::default(),
             older: HashMap::new(),
-            told: ByKey::default(),
+            added: ByKey::default(),
             num_records: Vec::new(),
         }
     }
@@ -106,19 +106,19 @@ impl Load {
         }
         let removed = left.keys().copied().collect();
         self.keep_removes(version, 0, left.into_values());
-        let mut told = std::mem::take(&mut self.told);
+        let mut added = std::mem::take(&mut self.added);
         for add in adds {
             let key = self.file_key(&add.path, add.deletion_vector.as_ref());
-            told.insert(key, add);
+            added.insert(key, add);
         }
         let first = self.files.len();
-        self.files.reserve(told.len());
-        if told.len() <= RANGE_SIZE {
-            self.add_one_run(version, &mut told);
+        self.files.reserve(added.len());
+        if added.len() <= RANGE_SIZE {
+            self.add_one_run(version, &mut added);
         } else {
-            self.add_in_order(version, &mut told);
+            self.add_in_order(version, &mut added);
         }
-        self.told = told;
+        self.added = added;
         self.steps.push(Step {
             version,
             removed,

@@ -140,9 +140,9 @@ proptest! {
         let mut columns = StatsColumns::default();
         let slot = columns.add(&["a", "b"]);
         let quoted = serde_json::to_string(&value).unwrap();
-        let told = format!("{{\"numRecords\":{quoted},\"minValues\":{{\"a\":{{\"b\":{quoted}}}}},\
+        let statistics = format!("{{\"numRecords\":{quoted},\"minValues\":{{\"a\":{{\"b\":{quoted}}}}},\
                             \"maxValues\":{{\"a\":{text}}},\"nullCount\":{quoted}}}");
-        for stats in [text.as_str(), told.as_str()] {
+        for stats in [text.as_str(), statistics.as_str()] {
             let found = columns.read(Some(stats));
             found.low(slot, KeyType::Timestamp);
             found.high(slot, KeyType::Decimal { scale: 38 });
@@ -193,7 +193,7 @@ fn json_with_a_million_levels_is_rejected() {
         assert_eq!(
             num_records(Some(&stats)),
             Some(1),
-            "what nobody asked for is passed over"
+            "bounds that are not needed are not parsed"
         );
         let mut columns = StatsColumns::default();
         let slot = columns.add(&["a"]);
@@ -270,12 +270,12 @@ fn statistics_that_would_crash_other_readers_are_rejected() {
 fn brackets_in_strings_of_statistics_do_not_count_as_nesting() {
     for text in ["[", "{", "\\\"[{", "\\\\[", "\\\\\\\"{"] {
         let bound = text.repeat(1000);
-        let told = |after: &str| format!("{{\"maxValues\":{{\"a\":\"{bound}\"{after}}}}}");
-        let fine = told("");
+        let statistics = |after: &str| format!("{{\"maxValues\":{{\"a\":\"{bound}\"{after}}}}}");
+        let fine = statistics("");
         serde_json::from_str::<serde_json::Value>(&fine).unwrap();
         assert!(!nests_too_deep(&fine), "{text}");
-        assert!(nests_too_deep(&told(&"[".repeat(600))), "{text}");
-        assert!(!nests_too_deep(&told(&"[]".repeat(600))), "{text}");
+        assert!(nests_too_deep(&statistics(&"[".repeat(600))), "{text}");
+        assert!(!nests_too_deep(&statistics(&"[]".repeat(600))), "{text}");
     }
 }
 

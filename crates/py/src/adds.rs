@@ -36,7 +36,7 @@ impl<'py> Row<'py> {
             let name = add
                 .repr()
                 .map_or_else(|_| "?".into(), |text| text.to_string());
-            let message = format!("cannot index {name}: not a lawful add file");
+            let message = format!("cannot index {name}: not a valid add action");
             invalid_action(add.py(), &message, Some(error))
         })
     }

@@ -10,7 +10,7 @@ pub struct CopyRows {
 
 impl CopyRows {
     /// Create a piece that continues a stream.
-    pub fn go_on() -> Self {
+    pub fn without_header() -> Self {
         Self {
             out: Vec::with_capacity(PIECE + (PIECE >> 3)),
         }
@@ -18,7 +18,7 @@ impl CopyRows {
 
     /// Create the first piece of a stream: signature, no flags, no header extension.
     pub fn start() -> Self {
-        let Self { mut out } = Self::go_on();
+        let Self { mut out } = Self::without_header();
         out.extend_from_slice(SIGNATURE);
         out.extend_from_slice(&[0; 8]);
         Self { out }

@@ -115,7 +115,7 @@ pub fn object_to_python<'py>(
 fn number(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     let text = object.repr()?;
     let number: Number = serde_json::from_str(text.to_str()?)
-        .map_err(|_| PyValueError::new_err(format!("{text} is no JSON number")))?;
+        .map_err(|_| PyValueError::new_err(format!("{text} is not a JSON number")))?;
     Ok(Value::Number(number))
 }
 

@@ -219,7 +219,7 @@ impl CopyPieces {
             let mut copy = if first == 0 {
                 CopyRows::start()
             } else {
-                CopyRows::go_on()
+                CopyRows::without_header()
             };
             let mut at = first;
             while at < count && !copy.is_full() {
