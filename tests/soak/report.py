@@ -112,15 +112,15 @@ def tables(found: dict[str, Any]) -> str:
         f"{found['commits']:,} commits by clients ({found['commits_per_s']:.1f} a second), "
         f"{found['versions']:,} versions of the four tables, {found['rows']:,} rows at the end.",
         "",
-        f"{out[DONE]:,} operations done, {out[REFUSED]:,} refused by a typed conflict, "
-        f"{out[OUTLIVED]:,} outlived the retention, {out[UNKNOWN]:,} with unknown outcome, "
+        f"{out[DONE]:,} operations succeeded, {out[REFUSED]:,} failed with a conflict, "
+        f"{out[OUTLIVED]:,} reads lost a file to the vacuum, {out[UNKNOWN]:,} outcomes unknown, "
         f"**{out[ERROR]:,} errors**, **{len(found['problems'])} contradictions**, "
-        f"{found['intents']:,} intents left. "
+        f"{found['intents']:,} intents left over. "
         f"The mirror was {found['lag_s']['p50']} s behind (p50), {found['lag_s']['p99']} s (p99). "
-        f"Stock deltalake listed a log {found['listed_again']:,} times without a file that "
-        "exists, and was run again.",
+        f"{found['listed_again']:,} reads by stock deltalake were repeated because its listing of "
+        "the log lacked an existing file.",
         "",
-        "| operation | is | done | refused | p50 ms | p99 ms |",
+        "| operation | what it does | succeeded | conflicts | p50 ms | p99 ms |",
         "|---|---|--:|--:|--:|--:|",
     ]
     for kind, each in found["operations"].items():
