@@ -28,7 +28,7 @@ PROCESSES.set_forkserver_preload(
     [
         "pytest",
         "tests.commit.support",
-        "tests.history.clients",
+        "tests.serializability.clients",
         "tests.faults.client",
         "deltasql.store.sqlite.dialect",
         "deltasql.store.duckdb",
