@@ -16,8 +16,8 @@ from deltasql.api.catalog.connect import close_all
 from deltasql.mirror.log import cleanup
 from deltasql.mirror.log.encode import CommitFile
 from deltasql.mirror.log.last_checkpoint import last_checkpoint_version
-from deltasql.mirror.publish.after_publish import maintain
 from deltasql.mirror.publish.reconcile import Reconciler
+from deltasql.mirror.publish.write_commit import maintain
 from deltasql.phases import hooked
 from deltasql.storage import open_storage
 from tests.conftest import add_file
