@@ -61,16 +61,18 @@ def page(result: dict[str, Any]) -> str:
             ("orphans", "files without a commit, found and deleted"),
         )
     ]
-    told = {
+    values = {
         "cells": f"{cells:,}",
         "of": f"{result['of']:,}",
         "seed": result["seed"],
         "tables": tables + _table(rows),
     }
-    return _TEXT.read_text(encoding="utf-8").format(**told, **result["broken"], **_told(count))
+    return _TEXT.read_text(encoding="utf-8").format(
+        **values, **result["broken"], **_formatted(count)
+    )
 
 
-def _told(counts: dict[str, int]) -> dict[str, str]:
+def _formatted(counts: dict[str, int]) -> dict[str, str]:
     return {name: f"{count:,}" for name, count in counts.items()}
 
 

@@ -317,8 +317,14 @@ def test_dry_run_reports_everything_and_writes_nothing(
 ) -> None:
     report = deltasql.import_table(str(pristine), sqlite_uri, dry_run=True)
     assert not Path(sqlite_uri.database).exists()
-    told = (report.state, report.table, report.commits, report.first_version, report.last_version)
-    assert told == ("would import", "events", HEAD + 1, 0, HEAD)
+    reported = (
+        report.state,
+        report.table,
+        report.commits,
+        report.first_version,
+        report.last_version,
+    )
+    assert reported == ("would import", "events", HEAD + 1, 0, HEAD)
     assert report.live_files == len(stock_paths_at(pristine, HEAD))
     assert report.protocol == {"minReaderVersion": 1, "minWriterVersion": 2}
     deltasql.import_table(str(pristine), sqlite_uri, up_to_version=3)
@@ -363,20 +369,20 @@ def test_dry_run_creates_no_catalog(backend: str, catalog_uri: DeltaSqlUri, pris
 
 
 def test_progress_is_reported_after_every_transaction(pristine: Path, opened: Catalog) -> None:
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
 
-    def tell(progress: ImportProgress) -> None:
-        told.append((progress.phase, progress.commits, progress.files))
+    def report_progress(progress: ImportProgress) -> None:
+        reported.append((progress.phase, progress.commits, progress.files))
         assert progress.total_commits == HEAD + 1
         assert progress.table == "events"
         assert progress.eta_s is None or progress.eta_s >= 0
         assert progress.files_per_second >= 0
 
-    opened.import_table(str(pristine), batch_size=1, on_progress=tell)
-    loading = [commits for phase, commits, _ in told if phase == "loading"]
+    opened.import_table(str(pristine), batch_size=1, on_progress=report_progress)
+    loading = [commits for phase, commits, _ in reported if phase == "loading"]
     assert loading == list(range(HEAD + 2))
-    assert [phase for phase, *_ in told[-3:]] == ["checking files", "verifying", "done"]
-    assert told[-1][2] == 8
+    assert [phase for phase, *_ in reported[-3:]] == ["checking files", "verifying", "done"]
+    assert reported[-1][2] == 8
 
 
 def test_report_has_text_and_json_forms(pristine: Path, opened: Catalog) -> None:

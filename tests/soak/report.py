@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.soak.run import Sample, Soak
 
 _WORK = ("order", "correct", "cancel", "take", "restock", "sums", "look-up", "outside")
-_CARE = ("optimize", "vacuum", "vacuum, full")
+_MAINTENANCE = ("optimize", "vacuum", "vacuum, full")
 _MEANS = {
     "order": "20 rows and their payment, two tables",
     "correct": "two updates, two tables",
@@ -32,7 +32,7 @@ _MEANS = {
 
 def figures(soak: Soak, **about: Any) -> dict[str, Any]:
     """Return all figures of the page in a form that JSON can represent."""
-    lags = [each.said[0] for each in soak.operations if each.kind == "lag" and each.said]
+    lags = [each.details[0] for each in soak.operations if each.kind == "lag" and each.details]
     outcomes = Counter(each.outcome for each in soak.operations)
     errors = Counter(
         (each.error or "").split(":")[0] for each in soak.operations if each.outcome == ERROR
@@ -50,7 +50,7 @@ def figures(soak: Soak, **about: Any) -> dict[str, Any]:
         "errors": dict(errors),
         "listed_again": sum(each.again for each in soak.operations),
         "problems": verdict.problems,
-        "operations": {kind: _times(soak, kind) for kind in (*_WORK, *_CARE)},
+        "operations": {kind: _times(soak, kind) for kind in (*_WORK, *_MAINTENANCE)},
         "lag_s": {"p50": _round(_at(lags, 50)), "p99": _round(_at(lags, 99))},
         "processes": {role: _use(each) for role, each in soak.samples.items()},
     }
