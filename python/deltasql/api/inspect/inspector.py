@@ -259,7 +259,7 @@ class Inspect:
         return history.recent(self._catalog, limit=limit)
 
     def watch(self) -> CommitWatch:
-        """Return a watch; its `poll` returns the commits that are made after this call."""
+        """Return an object that polls for the commits of all tables from now on."""
         return history.CommitWatch(self._catalog)
 
     # The mirror

@@ -86,8 +86,8 @@ def import_table(
             yes=yes,
         )
     # Use the catalog that `deltasql shell` has open: its lock may block a second connection.
-    held = context.held if uri is None else None
-    place = "" if held is not None else uri or context.catalog_uri()
+    open_catalog = context.open_catalog if uri is None else None
+    place = "" if open_catalog is not None else uri or context.catalog_uri()
     with session_for(engine), progress(of_import, color=context.color) as on_progress:
         options: dict[str, Any] = {
             "namespace": namespace,
@@ -100,14 +100,14 @@ def import_table(
             "on_progress": on_progress,
         }
         summary, report = None, None
-        if recursive and held is not None:
-            summary = held.import_tables(source, **options)
+        if recursive and open_catalog is not None:
+            summary = open_catalog.import_tables(source, **options)
         elif recursive:
             summary = deltasql.import_tables(source, place, **options)
         else:
             options |= {"name": name, "since": since, "up_to_version": up_to_version}
-            if held is not None:
-                report = held.import_table(source, **options)
+            if open_catalog is not None:
+                report = open_catalog.import_table(source, **options)
             else:
                 report = deltasql.import_table(source, place, **options)
     # Print the summary after the progress bar is removed, because both would share a line.
@@ -134,7 +134,7 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
     """
     import deltasql
 
-    place = context.held or context.catalog_uri()
+    place = context.open_catalog or context.catalog_uri()
     with progress(of_rebuild, color=context.color) as on_progress:
         report = deltasql.rebuild(place, *roots, dry_run=dry_run, on_progress=on_progress)
     context.output.rows([each.to_dict() for each in report.tables], REBUILT)

@@ -79,7 +79,8 @@ class DeltaTable:
         self, spark: SparkSession, catalog: Catalog, name: str, alias: str | None = None
     ) -> None:
         self._spark, self._catalog, self._name, self._alias = spark, catalog, name, alias
-        # The keys of all DataFrames that `toDF` returned: their columns are columns of this table.
+        # Identifies the DataFrames that `toDF` returned. Columns of these DataFrames are columns of
+        # this table.
         self._keys: set[object] = set()
 
     def __repr__(self) -> str:
