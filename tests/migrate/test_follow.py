@@ -134,14 +134,14 @@ def test_any_operation_of_others_is_followed(catalog: Catalog, place: Path, chan
 def test_log_can_be_followed_in_small_batches(catalog: Catalog, place: Path) -> None:
     told: list[tuple[int, int]] = []
     catalog.follow(
-        str(place), batch_size=1, on_progress=lambda p: told.append((p.commits, p.total_commits))
+        str(place), batch_size=1, on_progress=lambda each: told.append((each.done, each.total))
     )
     assert (HEAD + 1, HEAD + 1) in told
     for number in range(3):
         theirs(place, 100 + number)
     told.clear()
     catalog.refresh(
-        NAME, batch_size=1, on_progress=lambda p: told.append((p.commits, p.total_commits))
+        NAME, batch_size=1, on_progress=lambda each: told.append((each.done, each.total))
     )
     assert told == [(1, 3), (2, 3), (3, 3), (3, 3)]
     assert is_sound(catalog)
