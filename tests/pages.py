@@ -39,7 +39,7 @@ REASONS = (
 )
 _BLOCK = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]*) -->\n)?"
-    r"```(?P<language>python|console|sh)\n(?P<body>.*?)```(?:\n\n```text\n(?P<told>.*?)```)?",
+    r"```(?P<language>python|console|sh)\n(?P<body>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?",
     re.DOTALL,
 )
 _COMMENT = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
@@ -83,7 +83,7 @@ class Console:
         return found
 
     def _block(self, match: re.Match[str]) -> str:
-        body, told = match["body"], match["told"]
+        body, output = match["body"], match["output"]
         if match["reason"] is not None:
             return match[0]
         if match["language"] == "python":
@@ -93,7 +93,7 @@ class Console:
                 return match[0]
             block = f"```python\n{body}```"
             return f"{block}\n\n```text\n{printed}```" if printed else block
-        rest = "" if told is None else f"\n\n```text\n{told}```"
+        rest = "" if output is None else f"\n\n```text\n{output}```"
         if match["language"] == "console":
             return f"```console\n{self._commands(body)}```{rest}"
         for line in filter(None, body.replace("\\\n", " ").splitlines()):
@@ -133,13 +133,13 @@ class Console:
         return self._there(printed.getvalue())
 
     def _here(self, text: str) -> str:
-        for said, is_there in self.moved.items():
-            text = text.replace(said, is_there)
+        for shown, actual in self.moved.items():
+            text = text.replace(shown, actual)
         return text
 
     def _there(self, text: str) -> str:
-        for said, is_there in self.moved.items():
-            text = text.replace(is_there, said)
+        for shown, actual in self.moved.items():
+            text = text.replace(actual, shown)
         return text
 
 

@@ -61,7 +61,7 @@ def test_stopping_the_console_finishes_running_jobs(shop: Catalog) -> None:
 
 def test_failed_publishing_can_be_retried(site: Site) -> None:
     log = Path(site.catalog.table("orders").location) / "_delta_log"
-    aside = log.rename(log.with_name("aside"))
+    moved = log.rename(log.with_name("moved"))
     log.write_text("in the way")
     with site.catalog.begin() as tx:
         tx.delete("orders", "id = 5")
@@ -78,7 +78,7 @@ def test_failed_publishing_can_be_retried(site: Site) -> None:
         if not link.endswith("/retry"):
             assert site.get(unescape(link)).status_code == 200
     log.unlink()
-    aside.rename(log)
+    moved.rename(log)
     done = site.post("/mirror/orders/retry", {"target": "table"})
     assert done.status_code == 303
     shown = finished(site, done.headers["location"])

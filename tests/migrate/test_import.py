@@ -317,8 +317,14 @@ def test_dry_run_reports_everything_and_writes_nothing(
 ) -> None:
     report = deltasql.import_table(str(pristine), sqlite_uri, dry_run=True)
     assert not Path(sqlite_uri.database).exists()
-    told = (report.state, report.table, report.commits, report.first_version, report.last_version)
-    assert told == ("would import", "events", HEAD + 1, 0, HEAD)
+    reported = (
+        report.state,
+        report.table,
+        report.commits,
+        report.first_version,
+        report.last_version,
+    )
+    assert reported == ("would import", "events", HEAD + 1, 0, HEAD)
     assert report.live_files == len(stock_paths_at(pristine, HEAD))
     assert report.protocol == {"minReaderVersion": 1, "minWriterVersion": 2}
     deltasql.import_table(str(pristine), sqlite_uri, up_to_version=3)
@@ -363,15 +369,15 @@ def test_dry_run_creates_no_catalog(backend: str, catalog_uri: DeltaSqlUri, pris
 
 
 def test_progress_is_reported_after_every_transaction(pristine: Path, opened: Catalog) -> None:
-    told: list[Progress] = []
+    reported: list[Progress] = []
 
-    opened.import_table(str(pristine), batch_size=1, on_progress=told.append)
-    loading = [each for each in told if each.phase == "loading"]
+    opened.import_table(str(pristine), batch_size=1, on_progress=reported.append)
+    loading = [each for each in reported if each.phase == "loading"]
     assert [each.done for each in loading] == list(range(HEAD + 2))
     assert {(each.unit, each.total) for each in loading} == {("commits", HEAD + 1)}
-    assert {each.table for each in told} == {"events"}
-    assert all(each.eta_s is None or each.eta_s >= 0 for each in told)
-    phases = dict.fromkeys(each.phase for each in told)
+    assert {each.table for each in reported} == {"events"}
+    assert all(each.eta_s is None or each.eta_s >= 0 for each in reported)
+    phases = dict.fromkeys(each.phase for each in reported)
     assert [*phases] == [
         "loading",
         "checking files",
@@ -382,8 +388,8 @@ def test_progress_is_reported_after_every_transaction(pristine: Path, opened: Ca
         "comparing checkpoints",
         "done",
     ]
-    assert (told[-1].done, told[-1].files) == (HEAD + 1, 8)
-    assert told[-1].bytes == sum(path.stat().st_size for path in pristine.rglob("*.json"))
+    assert (reported[-1].done, reported[-1].files) == (HEAD + 1, 8)
+    assert reported[-1].bytes == sum(path.stat().st_size for path in pristine.rglob("*.json"))
 
 
 def test_report_has_text_and_json_forms(pristine: Path, opened: Catalog) -> None:

@@ -121,10 +121,10 @@ def test_refused_import_leaves_no_rows(
         if first:
             good = [protocol, *([] if "metaData" in actions[0] else [described()]), *actions]
             bad = [{"commitInfo": {"timestamp": 1}}]
-        for version, told in enumerate((good, bad)):
+        for version, commit in enumerate((good, bad)):
             path = commit_path(lake / "t", version)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(f"{json.dumps(each)}\n" for each in told))
+            path.write_text("".join(f"{json.dumps(each)}\n" for each in commit))
         if way != "rebuild":
             with pytest.raises(TxnLogError):
                 catalog.import_table(str(lake / "t"), force=way == "import by force")

@@ -254,6 +254,24 @@ class TableStage:
             self.staged.protocol = protocol
         self.record_read_version()
 
+    def set_commit_info(
+        self,
+        operation: str,
+        parameters: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        *,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Set the operation of the commit; if a commit has several, only the last is recorded."""
+        info = self.staged.info
+        self.staged.info = replace(
+            info,
+            operation=operation,
+            operation_parameters=dict(parameters or {}),
+            operation_metrics=None if metrics is None else dict(metrics),
+            extra={**info.extra, **(extra or {})},
+        )
+
 
 def adds_table_to_errors(
     operation: Callable[Concatenate[TableStage, _P], _R],

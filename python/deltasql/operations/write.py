@@ -22,13 +22,12 @@ from deltasql.operations.affected_files import (
     in_partitions,
     live_row_counts,
 )
-from deltasql.operations.changes.change_data import (
+from deltasql.operations.changes.changed_rows import (
     change_type,
     keeps_change_data,
     record_whole_files,
     write_change_data,
 )
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.conform import arrow_schema, conformer
 from deltasql.operations.rules.row_checks import (
     checked,
@@ -104,7 +103,7 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
         "execution_time_ms": int((time.perf_counter() - started) * 1000),
         "num_retries": 0,
     }
-    set_commit_info(stage, "WRITE", _parameters(stage, mode, predicate), metrics)
+    stage.set_commit_info("WRITE", _parameters(stage, mode, predicate), metrics)
     return metrics
 
 

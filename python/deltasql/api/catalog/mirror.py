@@ -11,10 +11,10 @@ from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionN
 from deltasql.exceptions.prefixes import KERNEL_ERROR
 from deltasql.mirror.log.cleanup import clean_log
 from deltasql.mirror.publish import status, targets
-from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT
 from deltasql.mirror.publish.background import BackgroundPublisher
 from deltasql.mirror.publish.publisher import NO_POST_COMMITS, Publisher
 from deltasql.mirror.publish.stop_signal import ProgressReporter
+from deltasql.mirror.publish.write_commit import DEFAULT_POST_COMMIT
 from deltasql.model.progress import Meter
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from deltasql.commit.ratified import Ratified
     from deltasql.migrate.authority.foreign_commits import ForeignReport
     from deltasql.mirror.log.last_checkpoint import CheckpointInfo
-    from deltasql.mirror.publish.after_publish import PostCommit
     from deltasql.mirror.publish.reconcile import PublishedBatch
     from deltasql.mirror.publish.status import LogFault, MirrorStatus, VersionStatus
     from deltasql.mirror.publish.targets import PublishTarget
+    from deltasql.mirror.publish.write_commit import PostCommit
     from deltasql.model.progress import OnProgress
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage

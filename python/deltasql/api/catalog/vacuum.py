@@ -16,7 +16,6 @@ from deltasql.migrate.authority.foreign_commits import refuse_foreign
 from deltasql.mirror.publish.targets import DELTA, DUCKDB
 from deltasql.model.clock import now_ms
 from deltasql.model.progress import Meter
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.vacuum.file_search import needed_names
 from deltasql.operations.vacuum.spark_listing import SparkListing
 from deltasql.operations.vacuum.unreferenced import find_unreferenced
@@ -137,7 +136,7 @@ def _record(
     extra: Mapping[str, Any] | None = None,
 ) -> None:
     name = join_table_name(table.namespace, table.name)
-    set_commit_info(tx.target(name), operation, parameters, metrics, extra=extra)
+    tx.target(name).set_commit_info(operation, parameters, metrics, extra=extra)
 
 
 def _mirror_targets(catalog: BaseCatalog) -> list[tuple[str, str]]:

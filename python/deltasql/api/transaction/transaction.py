@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deltasql import telemetry
 from deltasql.api.transaction.commit_properties import check_hooks
-from deltasql.api.transaction.staging import Staging
-from deltasql.api.transaction.written_files import WrittenFiles
+from deltasql.api.transaction.staging import Staging, WrittenFiles
 from deltasql.engine.inputs import is_rows
 from deltasql.exceptions import TransactionClosedError
-from deltasql.mirror.publish.after_publish import PostCommit
+from deltasql.mirror.publish.write_commit import PostCommit
 from deltasql.model.actions import CommitInfo
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType

@@ -51,7 +51,11 @@ def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
         _Writer(plan, shape, options) as writer,
     ):
         while (chunk := next(chunks, None)) is not None:
-            parts = list(split_by_partition(chunk, shape.partition_columns))
+            parts: Parts = (
+                list(split_by_partition(chunk, shape.partition_columns))
+                if shape.partition_columns
+                else [((), chunk)]
+            )
             if not is_sorted and writer.files_with(parts) > _OPEN_FILES:
                 following = next(chunks, None)
                 if following is not None:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT, PostCommit
 from deltasql.mirror.publish.publisher import PublishResult
 from deltasql.mirror.publish.status import backoff_ms
+from deltasql.mirror.publish.write_commit import DEFAULT_POST_COMMIT, PostCommit
 
 if TYPE_CHECKING:
     from deltasql.config import MirrorSettings

@@ -16,7 +16,6 @@ import os
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,15 +25,20 @@ from deltasql.exceptions import MirrorDivergedError, TxnLogError
 from deltasql.mirror.log.encode import CommitFile, commit_files_between, encode_commit
 from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.mirror.publish import status
-from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT, PostCommit, maintain
 from deltasql.mirror.publish.targets import DELTA, OWN, PublishTarget, targets_of
-from deltasql.mirror.publish.write_commit import copy_data_files, put_commit
+from deltasql.mirror.publish.write_commit import (
+    DEFAULT_POST_COMMIT,
+    PostCommit,
+    copy_data_files,
+    maintain,
+    put_commit,
+)
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.storage import Storage, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from deltasql.config import Config
     from deltasql.mirror.publish.stop_signal import StopSignal

@@ -28,7 +28,6 @@ from deltasql.model.schema.schema import (
     nearest,
     type_name,
 )
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.schema_merge import GENERATED
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def add_columns(stage: TableStage, columns: StructType) -> None:
                 help="Add it nullable, or add it to a table without rows.",
             )
     _stage_schema(stage, _merged(stage.schema, columns, ()))
-    set_commit_info(stage, "ADD COLUMN", {"fields": _fields_json(columns)})
+    stage.set_commit_info("ADD COLUMN", {"fields": _fields_json(columns)})
 
 
 def drop_column_not_null(stage: TableStage, column: str) -> None:
@@ -77,7 +76,7 @@ def drop_column_not_null(stage: TableStage, column: str) -> None:
         )
     changed = replace(found, nullable=True)
     _stage_schema(stage, _changed(stage.schema, path, lambda _: changed))
-    set_commit_info(stage, "CHANGE COLUMN", {"column": _field_json(changed)})
+    stage.set_commit_info("CHANGE COLUMN", {"column": _field_json(changed)})
 
 
 def set_column_metadata(stage: TableStage, column: str, metadata: Mapping[str, str]) -> None:
@@ -93,7 +92,7 @@ def set_column_metadata(stage: TableStage, column: str, metadata: Mapping[str, s
             )
     schema = _changed(stage.schema, path, lambda f: replace(f, metadata={**f.metadata, **metadata}))
     _stage_schema(stage, schema)
-    set_commit_info(stage, "UPDATE FIELD METADATA", {"fields": _fields_json(schema)})
+    stage.set_commit_info("UPDATE FIELD METADATA", {"fields": _fields_json(schema)})
 
 
 def rename_column(stage: TableStage, column: str, new_name: str) -> None:
@@ -121,8 +120,7 @@ def rename_column(stage: TableStage, column: str, new_name: str) -> None:
             new_name if (name,) == path else name for name in stage.partition_columns
         ],
     )
-    set_commit_info(
-        stage,
+    stage.set_commit_info(
         "RENAME COLUMN",
         {"oldColumnPath": ".".join(path), "newColumnPath": ".".join(renamed)},
     )
@@ -158,7 +156,7 @@ def drop_columns(stage: TableStage, columns: Sequence[str]) -> None:
         configuration = _stats_columns(configuration, path, None)
     _stage_schema(stage, schema, configuration=configuration)
     names = json.dumps([".".join(path) for path in paths], ensure_ascii=False)
-    set_commit_info(stage, "DROP COLUMNS", {"columns": names})
+    stage.set_commit_info("DROP COLUMNS", {"columns": names})
 
 
 def _is_inside(path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> bool:

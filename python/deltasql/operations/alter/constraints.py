@@ -11,7 +11,6 @@ from sqlglot import exp
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 from deltasql.exceptions.prefixes import PLANNING_ERROR, TABLE_ERROR
 from deltasql.model.protocol import CONSTRAINT_PREFIX, upgraded_protocol
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.invalid_rows import PREVIEW_ROWS, invalid_data_error
 from deltasql.operations.sql.datafusion import arrow_type
 from deltasql.operations.sql.expressions import scalar
@@ -62,7 +61,7 @@ def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
     )
     listed = [{"name": name, "expr": text} for name, text in texts.items()]
     listed_json = json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(stage, "ADD CONSTRAINT", {"constraints": listed_json})
+    stage.set_commit_info("ADD CONSTRAINT", {"constraints": listed_json})
 
 
 def drop_constraint(stage: TableStage, name: str, *, raise_if_not_exists: bool = True) -> None:
@@ -81,7 +80,7 @@ def drop_constraint(stage: TableStage, name: str, *, raise_if_not_exists: bool =
         )
     left = {k: v for k, v in stage.configuration.items() if k != key}
     stage.change_metadata(replace(stage.metadata, configuration=left))
-    set_commit_info(stage, "DROP CONSTRAINT", {"name": name})
+    stage.set_commit_info("DROP CONSTRAINT", {"name": name})
 
 
 def _refuse_other_than_boolean(name: str, condition: exp.Expr) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TxnLogError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.protocol import FEATURES, check_writable, raised_protocol, with_features
-from deltasql.operations.commit_info import set_commit_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,8 +52,8 @@ def add_feature(
     if protocol != current:
         stage.staged.protocol = protocol
     stage.record_read_version()
-    set_commit_info(
-        stage, "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))}
+    stage.set_commit_info(
+        "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))}
     )
 
 
@@ -64,7 +63,7 @@ def raise_versions(stage: TableStage, versions: Mapping[str, str]) -> None:
     if protocol != stage.protocol:
         stage.staged.protocol = protocol
         new = json.dumps(protocol.body(), separators=(",", ":"))
-        set_commit_info(stage, "UPGRADE PROTOCOL", {"newProtocol": new})
+        stage.set_commit_info("UPGRADE PROTOCOL", {"newProtocol": new})
     stage.record_read_version()
 
 

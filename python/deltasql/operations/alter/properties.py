@@ -12,7 +12,6 @@ from deltasql.model.properties import KNOWN, check_values, stored_properties
 from deltasql.model.protocol import FEATURE_PREFIX, raised_protocol, upgraded_protocol
 from deltasql.model.schema.column_mapping import MODE, with_column_mapping
 from deltasql.model.schema.schema import column_mapping_mode, nearest
-from deltasql.operations.commit_info import set_commit_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +50,7 @@ def set_table_properties(
         upgraded_protocol(protocol, schema, wanted),
     )
     text = json.dumps(dict(properties), separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(stage, "SET TBLPROPERTIES", {"properties": text})
+    stage.set_commit_info("SET TBLPROPERTIES", {"properties": text})
 
 
 def set_table_name(stage: TableStage, name: str) -> None:
@@ -81,7 +80,7 @@ def set_table_description(stage: TableStage, description: str) -> None:
 def _set_update_info(stage: TableStage, **changed: str) -> None:
     update = {"name": None, "description": None, **changed}
     text = json.dumps(update, separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(stage, "UPDATE TABLE METADATA", {"metadataUpdate": text})
+    stage.set_commit_info("UPDATE TABLE METADATA", {"metadataUpdate": text})
 
 
 def _refuse_unknown(properties: Mapping[str, str]) -> None:

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from deltasql import telemetry
 from deltasql.engine.base import DEFAULT_FILE_SIZE, WriteOptions
 from deltasql.model.progress import Meter
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.table_stage import STAGED_VERSION, adds_table_to_errors
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ def stage_bins(
             "predicate": json.dumps(plan.predicate, ensure_ascii=False),
         }
         step.bins = plan.bins
-        set_commit_info(stage, "OPTIMIZE", parameters, step.metrics())
+        stage.set_commit_info("OPTIMIZE", parameters, step.metrics())
 
 
 def _side_by_side(

@@ -9,7 +9,6 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltasql.api.catalog.connect import leaves_existing
 from deltasql.api.deltalake_compat.create import table_properties
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.create import record_create
 from deltasql.spark.delta_table.arguments import reject_type, text_list
 from deltasql.spark.delta_table.create import create_or_replace
@@ -196,8 +195,8 @@ class DeltaTableBuilder(Generic[Table]):
             record_create(target, "Overwrite", replaces=True)
             if not self._creates:
                 info = target.staged.info
-                set_commit_info(
-                    target, "REPLACE TABLE", info.operation_parameters, info.operation_metrics
+                target.set_commit_info(
+                    "REPLACE TABLE", info.operation_parameters, info.operation_metrics
                 )
 
     def _place(self) -> tuple[Catalog, str, str | None]:

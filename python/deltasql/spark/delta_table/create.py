@@ -14,7 +14,6 @@ from deltasql.engine.files.addresses import address_url, data_address
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.operations.alter.cluster_by import cluster_by as set_clustering
 from deltasql.operations.alter.cluster_by import clustering_columns
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.convert import convert_files
 from deltasql.operations.create import replace_table
 from deltasql.operations.restore import add_file
@@ -151,7 +150,7 @@ def clone_table(
             "sourceVersion": str(source.version),
             "isShallow": str(shallow).lower(),
         }
-        set_commit_info(tx.target(name), "CLONE", parameters)
+        tx.target(name).set_commit_info("CLONE", parameters)
     return catalog, name
 
 

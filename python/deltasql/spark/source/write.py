@@ -36,7 +36,6 @@ from deltasql.model.actions import SetTransaction
 from deltasql.model.clock import now_ms
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.schema_merge import nullable
 from deltasql.operations.table_stage import TableStage
 from deltasql.operations.write import arrow_of, stage_write
@@ -282,7 +281,7 @@ class TableWriter(DataSourceArrowWriter):
         metrics["num_added_files"] += len(adds)
         metrics["num_added_rows"] = rows
         parameters = target.staged.info.operation_parameters
-        set_commit_info(target, "WRITE", parameters, metrics)
+        target.set_commit_info("WRITE", parameters, metrics)
         txns = [] if spec.txn is None else [SetTransaction(*spec.txn, now_ms())]
         tx.stage_table(spec.table, txns, user_metadata=spec.user_metadata)
 
