@@ -90,7 +90,7 @@ def follow(
     storage = open_storage(absolute_location(source), settings)
     known = table_at(store, storage.location) if store.exists() else None
     if known is not None:
-        _refuse_other(known, storage, name, namespace)
+        _check_followable(known, storage, name, namespace)
         return refresh(
             store, known, batch_size=batch_size, settings=settings, on_progress=on_progress
         )
@@ -271,7 +271,7 @@ def _report(found: ImportReport) -> FollowReport:
     )
 
 
-def _refuse_other(
+def _check_followable(
     table: TableRow, storage: Storage, name: str | None, namespace: str | None
 ) -> None:
     """Raise if the database manages the table, or if it is followed under another name."""

@@ -28,7 +28,7 @@ from deltasql.migrate.exporting.destination import (
     continues,
     find_unfinished,
     not_empty,
-    refuse_location_in_use,
+    reject_location_in_use,
 )
 from deltasql.migrate.exporting.relocate import (
     CopiedData,
@@ -83,7 +83,7 @@ def export_table(
     """
     chosen = settings or StorageSettings()
     target = open_storage(directory, chosen)
-    refuse_location_in_use(store, table, target)
+    reject_location_in_use(store, table, target)
     wanted = choose_span(store, table, version, from_version, with_data=with_data)
     unfinished = find_unfinished(target)
     if unfinished is None:
@@ -139,7 +139,7 @@ class _Export:
                     copier.copy_listed(files)
                 self._write_commits(copier)
                 report.files, report.bytes = copier.files, copier.bytes
-                report.gone = self._refuse_missing(copier.missing)
+                report.gone = self._check_missing(copier.missing)
                 copier.flush_folders()
         if span.last > span.first:
             self._target.flush_folder(LOG_FOLDER)
@@ -254,7 +254,7 @@ class _Export:
 
     # The data
 
-    def _refuse_missing(self, missing: set[str]) -> list[str]:
+    def _check_missing(self, missing: set[str]) -> list[str]:
         """Return the missing files of older versions; raise if the last version lacks files."""
         if not missing:
             return []

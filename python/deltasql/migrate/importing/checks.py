@@ -85,7 +85,7 @@ def empty_commits(listing: LogListing, first: int | None, last: int) -> list[str
 # The order of commits
 
 
-def refuse_diverged(
+def check_not_diverged(
     store: Store,
     table: TableRow,
     storage: Storage,

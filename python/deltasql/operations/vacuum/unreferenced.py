@@ -62,7 +62,7 @@ class VacuumRule:
                 continue
             if is_hidden(file.name, self.partition_columns):
                 continue
-            if on_disk is None or on_disk.refusal(file.name) is None:
+            if on_disk is None or on_disk.reason_against(file.name) is None:
                 into.sizes[file.name] = file.size
 
 
