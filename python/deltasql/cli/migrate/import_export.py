@@ -15,7 +15,7 @@ from deltasql.cli.options import (
     spark_option,
 )
 from deltasql.cli.output import confirm, message
-from deltasql.cli.progress import of_export, of_import, of_rebuild, progress
+from deltasql.cli.progress import progress
 
 if TYPE_CHECKING:
     from deltasql.migrate.importing.report import ImportSummary
@@ -88,7 +88,7 @@ def import_table(
     # Use the catalog that `deltasql shell` has open: its lock may block a second connection.
     open_catalog = context.open_catalog if uri is None else None
     place = "" if open_catalog is not None else uri or context.catalog_uri()
-    with session_for(engine), progress(of_import, color=context.color) as on_progress:
+    with session_for(engine), progress(color=context.color) as on_progress:
         options: dict[str, Any] = {
             "namespace": namespace,
             "force": force,
@@ -135,7 +135,7 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
     import deltasql
 
     place = context.open_catalog or context.catalog_uri()
-    with progress(of_rebuild, color=context.color) as on_progress:
+    with progress(color=context.color) as on_progress:
         report = deltasql.rebuild(place, *roots, dry_run=dry_run, on_progress=on_progress)
     context.output.rows([each.to_dict() for each in report.tables], REBUILT)
     if not report.ok:
@@ -174,7 +174,7 @@ def export(
     """
     with (
         context.open_table(table) as (catalog, name),
-        progress(of_export, color=context.color) as on_progress,
+        progress(color=context.color) as on_progress,
     ):
         report = catalog.export_table(
             name,

@@ -51,7 +51,7 @@ from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import LogCommit
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
-from deltasql.model.progress import Meter, Progress
+from deltasql.model.progress import Meter
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.schema import StructType
 from deltasql.phases import reached
@@ -65,8 +65,7 @@ if TYPE_CHECKING:
 
     from deltasql.commit.table_state import TableState
     from deltasql.config import StorageSettings
-    from deltasql.migrate.importing.report import ImportProgress
-    from deltasql.model.progress import OnProgress
+    from deltasql.model.progress import OnProgress, Progress
     from deltasql.store.dialect import Session
     from deltasql.store.records import Head
     from deltasql.store.store import Store
@@ -178,10 +177,9 @@ class _Cutover:
             # the error.
             raise _Conflict from error
 
-    def _report_import(self, progress: ImportProgress) -> None:
+    def _report_import(self, progress: Progress) -> None:
         if self._on_progress is not None:
-            counts = (progress.commits, progress.total_commits, progress.seconds)
-            self._on_progress(Progress(self._report.table, "catching up", "commits", *counts))
+            self._on_progress(replace(progress, table=self._report.table, phase="catching up"))
 
     def _current(self) -> TableRow:
         known = self._table

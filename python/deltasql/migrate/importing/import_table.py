@@ -70,9 +70,9 @@ if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.migrate.importing.load_log import BeforeCommit
     from deltasql.migrate.importing.report import ImportReport
-    from deltasql.migrate.importing.run import OnImportProgress
     from deltasql.migrate.importing.start import Start
     from deltasql.mirror.log.listing import LogListing
+    from deltasql.model.progress import OnProgress
     from deltasql.store.dialect import Session
     from deltasql.store.records import Head
     from deltasql.store.store import Store
@@ -88,7 +88,7 @@ def import_table(
     options: ImportOptions,
     *,
     settings: StorageSettings,
-    on_progress: OnImportProgress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> ImportReport:
     """Create a table from the log at a location, or update the table with this location."""
     attempt = 0

@@ -250,12 +250,10 @@ class DeltaTable:
 
     # Maintain files
 
-    def optimize(
-        self, *, on_progress: Callable[[int, int], None] = lambda done, total: None
-    ) -> DeltaOptimizeBuilder:
+    def optimize(self, *, on_progress: OnProgress | None = None) -> DeltaOptimizeBuilder:
         """Return a builder that compacts or sorts the files of the table.
 
-        `on_progress` is called with the number of finished bins and the number of all bins.
+        `on_progress` is called with a `Progress` that counts bins.
         """
         return DeltaOptimizeBuilder(self._spark, self._operate, on_progress)
 
