@@ -189,7 +189,7 @@ class Console:
         if not is_same_origin or not self.state.access.is_csrf_token(
             request.visitor, request.form.get("csrf", "")
         ):
-            raise HTTPException(403, "This form is out of date. Go back, reload, try again.")
+            raise HTTPException(403, "This form has expired. Reload the page and try again.")
         return None
 
     def _endpoint(self, page: Page, refuse: Callable[[PageRequest], Response | None]) -> Endpoint:

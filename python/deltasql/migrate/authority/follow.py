@@ -288,7 +288,7 @@ def _refuse_other(
     if not table.is_following:
         raise TableExistsError(
             f"the table at {storage.location} is {known}. It cannot follow its log, because its "
-            "authority is SQL",
+            "authority is the database",
             table=known,
             help="Update it from its log with `deltasql import`, or roll it back first.",
         )
