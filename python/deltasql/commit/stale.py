@@ -33,15 +33,8 @@ if TYPE_CHECKING:
 
 
 def refuse_following(session: Session, staged: Staged) -> None:
-    """Raise if the catalog only follows the table's log; a cutover may have ended that.
-
-    A table follows its log from its creation on, or never. So a cached row may still say
-    "following" after a cutover, but never the reverse. Only a row that says "following" is read
-    again.
-    """
+    """Raise if the catalog only follows the table's log; a cutover may have ended that."""
     table = staged.table
-    if not table.is_following:
-        return
     rows = session.query("table_by_name", live_name=table.live_name)
     if not rows or TableRow.from_row(rows[0]).is_following:
         raise follows_another_log(table)
