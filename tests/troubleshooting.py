@@ -56,7 +56,7 @@ class Trouble:
         self.catalog.close()
         close_all()
 
-    def told(self, heading: str) -> str:
+    def message(self, heading: str) -> str:
         """Cause the error of a heading and return its message as Python shows it."""
         make = MADE[heading]
         try:
@@ -280,8 +280,8 @@ if __name__ == "__main__":
     def _written(match: re.Match[str]) -> str:
         with tempfile.TemporaryDirectory() as temporary:
             trouble = Trouble(Path(temporary))
-            told = trouble.told(match[1])
+            message = trouble.message(match[1])
             trouble.close()
-        return f"### {match[1]}\n\n```text\n{told}```\n"
+        return f"### {match[1]}\n\n```text\n{message}```\n"
 
     PAGE.write_text(_ENTRY.sub(_written, PAGE.read_text("utf-8")), "utf-8")

@@ -109,15 +109,15 @@ def test_commits_of_one_table_are_one_queue_entry(behind: Catalog) -> None:
 def test_flush_retries_a_failure(behind: Catalog) -> None:
     place = Path(behind.create_table("t", SCHEMA).location)
     assert behind.mirror.flush(60)
-    aside = place.with_name("aside")
-    place.rename(aside)
+    moved = place.with_name("moved")
+    place.rename(moved)
     place.write_text("a file where a folder should be")
     append(behind, "a")
     assert not behind.mirror.flush(60)
     [status] = behind.mirror.status("t")
     assert (status.state, status.pending) == ("FAILED", 1)
     place.unlink()
-    aside.rename(place)
+    moved.rename(place)
     assert behind.mirror.flush(60)
     assert versions(behind) == [0, 1]
 

@@ -33,7 +33,7 @@ def duckdb(text: str, flavour: Flavour = "datafusion") -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "expected"),
     [
         ("ID = 1", '"Id" = 1'),
         ("`my col` + 1", '"my col" + 1'),
@@ -52,8 +52,8 @@ def duckdb(text: str, flavour: Flavour = "datafusion") -> str:
         ("[1, 2]", "[1, 2]"),
     ],
 )
-def test_expression_is_translated_to_duckdb(text: str, meant: str) -> None:
-    assert duckdb(text) == meant
+def test_expression_is_translated_to_duckdb(text: str, expected: str) -> None:
+    assert duckdb(text) == expected
 
 
 @pytest.mark.parametrize(

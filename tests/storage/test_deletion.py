@@ -161,7 +161,7 @@ def test_log_behind_a_symbolic_link_is_not_deleted(tmp_path: Path) -> None:
     (tmp_path / "t/_delta_log").symlink_to("log")
     deletable = Deletable(storage)
     assert deletable.allowed(["log/0.json", "f"]) == ["f"]
-    assert "symbolic link" in (deletable.refusal("log/0.json") or "")
+    assert "symbolic link" in (deletable.reason_against("log/0.json") or "")
 
 
 def test_files_of_other_tables_in_an_object_store_are_not_deleted(

@@ -106,7 +106,7 @@ def load_winners(session: Session, table_id: int, read_version: int, head: Head)
 def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolation) -> None:
     """Raise the first conflict with a winning commit; winners are checked in version order."""
     head_version = winners[-1].row.version if winners else staged.read_version
-    # For each winner, find the newest version that any later winner was computed from.
+    # For each winner, the newest version from which one of the later winners was computed.
     from_last = (winner.computed_from for winner in reversed(winners))
     *read_later, _ = accumulate(from_last, max, initial=-1)
     read_later.reverse()

@@ -19,7 +19,7 @@ from deltasql.model.predicates.parser import Flavour, Scope, conjuncts
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.schema import NANOSECOND_TYPES, StructField, StructType, decimal_type
-from deltasql.operations.rules.schema_merge import merge_schemas, refuse_generated
+from deltasql.operations.rules.schema_merge import merge_schemas, reject_generated
 from deltasql.operations.sql.assignments import Assignments, assignments
 from deltasql.operations.sql.expressions import assigned_path, parse_condition
 from deltasql.operations.sql.normal_form import normal, normal_part
@@ -139,7 +139,7 @@ def evolve_schema(target: TableStage, source: StructType, spec: MergeSpec) -> bo
         for name in clause.updates
     }
     found = [member for member in source.fields if member.name.casefold() in wanted]
-    refuse_generated(target.schema, StructType(tuple(found)))
+    reject_generated(target.schema, StructType(tuple(found)))
     given = StructType(tuple(StructField(member.name, member.type) for member in found))
     merged = merge_schemas(target.schema, given)
     if merged == target.schema:

@@ -220,11 +220,11 @@ def explained_casts(engine: Engine, *computed: Computed) -> Iterator[None]:
         for each in computed:
             for assignment in each.assigned.values():
                 if not assignment.safe:
-                    _refuse_misfit(engine, assignment, each, error)
+                    _raise_cast_error(engine, assignment, each, error)
         raise
 
 
-def _refuse_misfit(
+def _raise_cast_error(
     engine: Engine, assignment: Assignment, computed: Computed, cause: TxnLogEngineError
 ) -> None:
     kind = assignment.column.type

@@ -67,7 +67,7 @@ def scalar(
     """
     within = Scope.of(scope) if isinstance(scope, StructType) else scope
     parsed = parse_expression(text, escapes=escapes or flavour == "spark")
-    _refuse_query(parsed, text)
+    _reject_query(parsed, text)
     return with_semantics(resolve(parsed, within, text), flavour)
 
 
@@ -93,7 +93,7 @@ def condition_of(predicate: Predicate, relation: str = "") -> exp.Expr:
     >>> condition_of(parse_predicate("id > 1", table), "t").sql(dialect="duckdb")
     '"t"."id" > 1'
     """
-    _refuse_query(predicate.expression, predicate.sql)
+    _reject_query(predicate.expression, predicate.sql)
     resolved = predicate.expression.copy()
     for column in resolved.find_all(exp.Column) if relation else ():
         column.set("table", identifier(relation))
@@ -109,7 +109,7 @@ def with_semantics(resolved: exp.Expr, flavour: Flavour) -> exp.Expr:
     return _with_explicit_semantics(keep_nanoseconds(_with_types(resolved)), flavour)
 
 
-def _refuse_query(parsed: exp.Expr, text: str) -> None:
+def _reject_query(parsed: exp.Expr, text: str) -> None:
     if parsed.find(exp.Query) is not None:
         raise TxnLogSchemaError(
             f"the expression {text!r} contains a query",
