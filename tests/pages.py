@@ -79,7 +79,7 @@ class Console:
                 deltasql.unregister()
                 deltalake._disable_nanosecond_timestamps()
                 close_all()
-        self._refuse_unseen("the end")
+        self._check_exit_code("the end")
         return found
 
     def _block(self, match: re.Match[str]) -> str:
@@ -108,7 +108,7 @@ class Console:
         if line == "echo $?":
             code, self.code = self.code, 0
             return f"{code}\n"
-        self._refuse_unseen(line)
+        self._check_exit_code(line)
         words = shlex.split(self._here(line))
         if words[0] == "export":
             name, _, value = words[1].partition("=")
@@ -122,7 +122,7 @@ class Console:
         self._last = result.output
         return self._there(result.output)
 
-    def _refuse_unseen(self, line: str) -> None:
+    def _check_exit_code(self, line: str) -> None:
         assert self.code == 0, f"exit code {self.code} before {line!r}: {self._last}"
 
     def _python(self, body: str, above: int) -> str:

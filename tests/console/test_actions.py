@@ -14,12 +14,13 @@ import pytest
 
 from deltasql.console.console import Console
 from deltasql.console.server import Served, serving
+from deltasql.model.progress import Progress
 from tests.console.conftest import TOKEN, Site
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.console.jobs import Progress
+    from deltasql.model.progress import OnProgress
     from deltasql.uri import DeltaSqlUri
 
 
@@ -105,8 +106,8 @@ def test_job_that_must_wait_is_refused_with_a_message(shop: Catalog) -> None:
     site.log_in()
     go_on = threading.Event()
 
-    def slow(on_progress: Progress) -> list[tuple[str, str]]:
-        on_progress(1, 2)
+    def slow(on_progress: OnProgress) -> list[tuple[str, str]]:
+        on_progress(Progress("orders", "rewriting", "bins", 1, 2))
         go_on.wait()
         return []
 

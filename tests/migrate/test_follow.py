@@ -134,16 +134,14 @@ def test_any_operation_of_others_is_followed(catalog: Catalog, place: Path, chan
 def test_log_can_be_followed_in_small_batches(catalog: Catalog, place: Path) -> None:
     reported: list[tuple[int, int]] = []
     catalog.follow(
-        str(place),
-        batch_size=1,
-        on_progress=lambda p: reported.append((p.commits, p.total_commits)),
+        str(place), batch_size=1, on_progress=lambda each: reported.append((each.done, each.total))
     )
     assert (HEAD + 1, HEAD + 1) in reported
     for number in range(3):
         theirs(place, 100 + number)
     reported.clear()
     catalog.refresh(
-        NAME, batch_size=1, on_progress=lambda p: reported.append((p.commits, p.total_commits))
+        NAME, batch_size=1, on_progress=lambda each: reported.append((each.done, each.total))
     )
     assert reported == [(1, 3), (2, 3), (3, 3), (3, 3)]
     assert is_sound(catalog)

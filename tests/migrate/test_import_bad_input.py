@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltasql import Catalog
-    from deltasql.migrate.importing.report import ImportProgress
+    from deltasql.model.progress import Progress
 
 pytestmark = pytest.mark.one_database
 
@@ -176,7 +176,7 @@ def test_gap_before_a_checkpoint_needs_since(
 
 
 def test_error_names_a_log_file_deleted_during_the_import(source: Path, catalog: Catalog) -> None:
-    def lose(progress: ImportProgress) -> None:
+    def lose(progress: Progress) -> None:
         if progress.phase == "loading":
             commit_path(source, 3).unlink(missing_ok=True)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deltasql.cli.progress import facts_text, of_phase
+from deltasql.cli.progress import facts_text, title_text
 from deltasql.model.progress import Progress
 from tests.migrate.authority_support import NAME, open_catalog, ours, theirs
 from tests.migrate.sources import HEAD
@@ -84,6 +84,30 @@ def test_rollback_reports_published_versions(sqlite_uri: DeltaSqlUri, place: Pat
 
 
 def test_progress_is_shown_with_rate_and_remaining_time() -> None:
-    step = of_phase(Progress("sales", "comparing commits", "commits", 500, 1500, 10.0))
-    assert step.title == "sales: comparing commits"
-    assert facts_text(step) == "500 of 1,500, 50 commits/s, 0:00:20 left"
+    progress = Progress("sales", "comparing commits", "commits", 500, 1500, 10.0)
+    assert title_text(progress) == "sales: comparing commits"
+    assert facts_text(progress) == "500 of 1,500, 50 commits/s, 0:00:20 left"
+
+
+def test_export_without_data_counts_commits(catalog: Catalog, place: Path, tmp_path: Path) -> None:
+    catalog.import_table(str(place))
+    reported: list[Progress] = []
+    catalog.export_table(NAME, str(tmp_path / "copy"), on_progress=reported.append)
+    assert ends(reported) == {"exporting": (HEAD + 1, HEAD + 1, "commits")}
+
+
+def test_names_and_callbacks_of_earlier_versions_are_deprecated(catalog: Catalog) -> None:
+    progress = Progress("sales", "loading", "commits", 5, 9, bytes=7)
+    for old, value in {"commits": 5, "total_commits": 9, "log_bytes": 7, "source": "sales"}.items():
+        with pytest.warns(DeprecationWarning, match=rf"Progress\.{old} is deprecated"):
+            assert getattr(progress, old) == value
+    with pytest.raises(AttributeError, match="unknown"):
+        getattr(progress, "unknown")  # noqa: B009
+    counts: list[tuple[int, int]] = []
+
+    def two_counts(done: int, total: int) -> None:
+        counts.append((done, total))
+
+    with pytest.warns(DeprecationWarning, match="two arguments"):
+        catalog.mirror.publish(on_progress=two_counts)
+    assert counts == [(0, 0)]

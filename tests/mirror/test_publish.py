@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql import Catalog
+    from deltasql.model.progress import Progress
     from deltasql.uri import DeltaSqlUri
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -224,7 +225,9 @@ def test_progress_callback_does_not_change_checkpoints(
             catalog.create_table(table, SCHEMA)
             for number in range(120):
                 append(catalog, str(number), table=table)
-        catalog.mirror.publish("watched", on_progress=lambda *step: reported.append(step))
+        catalog.mirror.publish(
+            "watched", on_progress=lambda each: reported.append((each.done, each.total))
+        )
         catalog.mirror.publish("alone")
         checkpoints = [
             sorted(
@@ -244,15 +247,17 @@ def test_progress_callback_is_called_after_each_batch(
     with open_mirrored(sqlite_uri, tmp_path / "lake", mirror=short) as catalog:
         catalog.create_table("t", SCHEMA)
         append(catalog, *map(str, range(6)))
-        catalog.mirror.publish("t", on_progress=lambda *step: reported.append(step))
+        catalog.mirror.publish(
+            "t", on_progress=lambda each: reported.append((each.done, each.total))
+        )
     assert reported == [(0, 7), (3, 7), (6, 7), (7, 7)]
 
 
 def test_error_in_a_progress_callback_is_not_a_mirror_failure(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    def listen(done: int, total: int) -> None:
-        if done:
+    def listen(progress: Progress) -> None:
+        if progress.done:
             raise BrokenPipeError
 
     with open_mirrored(sqlite_uri, tmp_path / "lake", mirror={"mode": "off"}) as catalog:

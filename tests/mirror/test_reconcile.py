@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from deltasql import telemetry
 from deltasql.config import Config
-from deltasql.mirror.publish.reconcile import Reconciler, Step
+from deltasql.mirror.publish.reconcile import PublishedBatch, Reconciler
 from deltasql.mirror.publish.status import add_missing_targets, backoff_ms, release
 from deltasql.model.clock import now_ms
 from deltasql.phases import hooked
@@ -65,9 +65,9 @@ def reconciler(catalog: Catalog, **mirror: Any) -> Reconciler:
 class Steps:
     """The progress that a reconciler reported."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PublishedBatch] = field(default_factory=list)
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: PublishedBatch) -> None:
         self.steps.append(step)
 
     @property
@@ -226,9 +226,9 @@ def test_stop_finishes_the_current_version(quiet: Catalog) -> None:
 def test_reconciler_runs_until_stopped(quiet: Catalog) -> None:
     fill(quiet, {"a": 1})
     stop, done = threading.Event(), threading.Event()
-    steps: list[Step] = []
+    steps: list[PublishedBatch] = []
 
-    def progress(step: Step) -> None:
+    def progress(step: PublishedBatch) -> None:
         steps.append(step)
         if sum(each.published for each in steps) == 4:
             done.set()

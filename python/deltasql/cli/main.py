@@ -117,7 +117,7 @@ def main(
         }
         kept |= {"color": outer.color and given.color, "verbose": max(outer.verbose, verbose)}
         if not (catalog or is_given):
-            kept |= {"uri": outer.uri, "held": outer.held}
+            kept |= {"uri": outer.uri, "open_catalog": outer.open_catalog}
         given = replace(given, **kept)
     ctx.obj = given
     configure_logging(ctx)

@@ -81,7 +81,9 @@ def shared_options() -> list[click.Option]:
             "common_verbose": {"verbose": value},
             "common_log_format": {"log_format": value},
         }
-        ctx.obj = replace(ctx.obj, **changes.get(param.name or "", {"uri": value, "held": None}))
+        ctx.obj = replace(
+            ctx.obj, **changes.get(param.name or "", {"uri": value, "open_catalog": None})
+        )
         if param.name in ("common_verbose", "common_log_format"):
             configure_logging(ctx)
 

@@ -187,7 +187,7 @@ def _read(path: Path, why: str) -> Layer:
     except (ValueError, AttributeError, RecursionError):
         # Causes: a number with too many digits, an impossible date, a value that contains itself.
         raise TxnLogConfigError(
-            f"{path} has a value that cannot be parsed, or is nested too deep",
+            f"{path} has a value that cannot be parsed, or values that are nested too deeply",
             source=str(path),
             help="Correct the file.",
         ) from None

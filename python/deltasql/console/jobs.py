@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from deltasql.exceptions import TxnLogError, redact
+from deltasql.model.progress import OnProgress, Progress
 
 _log = logging.getLogger(__name__)
 _KEPT = 50
-Progress: TypeAlias = Callable[[int, int], None]
-Work: TypeAlias = Callable[[Progress], list[tuple[str, str]]]
+Work: TypeAlias = Callable[[OnProgress], list[tuple[str, str]]]
 
 
 @dataclass(slots=True)
@@ -96,8 +96,8 @@ class Jobs:
         return found[::-1]
 
     def _run(self, job: Job, work: Work) -> None:
-        def report(done: int, total: int) -> None:
-            job.done, job.total = done, total
+        def report(progress: Progress) -> None:
+            job.done, job.total = progress.done, progress.total
 
         try:
             job.outcome = work(report)

@@ -93,7 +93,7 @@ def stage_create(
     )
 
 
-def refuse_existing_log(location: str, config: Config) -> None:
+def reject_existing_log(location: str, config: Config) -> None:
     """Raise if the folder has a `_delta_log`, because the mirror could not publish there."""
     try:
         found = next(iter(open_storage(location, config.storage).list(LOG_FOLDER)), None)

@@ -172,7 +172,7 @@ def _check(uri: DeltaSqlUri) -> None:
         if uri.backend not in parameter.backends:
             fail(f"{name} is for {' and '.join(parameter.backends)}, not {uri.backend}", name)
         if not parameter.accepts(value):
-            parameter.refuse(value)
+            parameter.raise_invalid(value)
         if uri.table is None and name in ("version", "timestamp", "location"):
             fail(f"{name} is given without a table", name, f"Write {FORMS[uri.backend]}.")
     if uri.version is not None and uri.timestamp is not None:
@@ -361,7 +361,7 @@ def _read_query(backend: str, query: str) -> dict[str, Any]:
         try:
             values[name] = parameter.read(text)
         except (ValueError, OverflowError):
-            parameter.refuse(text)
+            parameter.raise_invalid(text)
     return values
 
 

@@ -31,7 +31,7 @@ class Parameter:
     accepts: Callable[[Any], bool]
     backends: tuple[str, ...] = get_args(Backend)
 
-    def refuse(self, value: object) -> NoReturn:
+    def raise_invalid(self, value: object) -> NoReturn:
         """Raise TxnLogUriError for a value that is not allowed."""
         fail(f"{self.name} {value!r} is not allowed", str(value), f"{self.name} is {self.allowed}.")
 

@@ -203,7 +203,7 @@ def test_retry_publishes_to_the_chosen_target_only(mirrored: Catalog, tmp_path: 
     behind = {each.target: each.pending for each in mirrored.inspect.mirror("sales")}
     assert behind["table"] == 1
     published = mirrored.inspect.retry(
-        "sales", target="second", on_progress=lambda *step: reported.append(step)
+        "sales", target="second", on_progress=lambda each: reported.append((each.done, each.total))
     )
     assert published == behind["second"] > 0
     assert reported[-1] == (published, published)

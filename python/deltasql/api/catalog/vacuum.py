@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogEngineError, TxnLogError
-from deltasql.migrate.authority.foreign_commits import refuse_foreign
+from deltasql.migrate.authority.foreign_commits import check_no_foreign_commits
 from deltasql.mirror.publish.targets import DELTA, DUCKDB
 from deltasql.model.clock import now_ms
 from deltasql.model.progress import Meter
@@ -68,7 +68,7 @@ def vacuum(
         catalog.writable(join_table_name(table.namespace, table.name))
     storage = open_storage(table.location, catalog.config.storage)
     if not dry_run:
-        refuse_foreign(catalog.store, table, storage)
+        check_no_foreign_commits(catalog.store, table, storage)
     snapshot = open_snapshot(catalog.store, table, catalog.cache)
     targets = _mirror_targets(catalog)
     plan = plan_vacuum(
@@ -92,7 +92,7 @@ def vacuum(
     spare_needed(plan, snapshot)
     try:
         # Another writer may have added a removed file to the log again: raise in that case.
-        refuse_foreign(catalog.store, table, storage)
+        check_no_foreign_commits(catalog.store, table, storage)
         _delete(storage, plan, meter)
     except (OSError, TxnLogError):
         commit(partial(_record, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))

@@ -15,7 +15,7 @@ from deltasql.cli.options import (
     spark_option,
 )
 from deltasql.cli.output import confirm, message
-from deltasql.cli.progress import of_export, of_import, of_rebuild, progress
+from deltasql.cli.progress import progress
 
 if TYPE_CHECKING:
     from deltasql.migrate.importing.report import ImportSummary
@@ -86,9 +86,9 @@ def import_table(
             yes=yes,
         )
     # Use the catalog that `deltasql shell` has open: its lock may block a second connection.
-    held = context.held if uri is None else None
-    place = "" if held is not None else uri or context.catalog_uri()
-    with session_for(engine), progress(of_import, color=context.color) as on_progress:
+    open_catalog = context.open_catalog if uri is None else None
+    place = "" if open_catalog is not None else uri or context.catalog_uri()
+    with session_for(engine), progress(color=context.color) as on_progress:
         options: dict[str, Any] = {
             "namespace": namespace,
             "force": force,
@@ -100,14 +100,14 @@ def import_table(
             "on_progress": on_progress,
         }
         summary, report = None, None
-        if recursive and held is not None:
-            summary = held.import_tables(source, **options)
+        if recursive and open_catalog is not None:
+            summary = open_catalog.import_tables(source, **options)
         elif recursive:
             summary = deltasql.import_tables(source, place, **options)
         else:
             options |= {"name": name, "since": since, "up_to_version": up_to_version}
-            if held is not None:
-                report = held.import_table(source, **options)
+            if open_catalog is not None:
+                report = open_catalog.import_table(source, **options)
             else:
                 report = deltasql.import_table(source, place, **options)
     # Print the summary after the progress bar is removed, because both would share a line.
@@ -134,8 +134,8 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
     """
     import deltasql
 
-    place = context.held or context.catalog_uri()
-    with progress(of_rebuild, color=context.color) as on_progress:
+    place = context.open_catalog or context.catalog_uri()
+    with progress(color=context.color) as on_progress:
         report = deltasql.rebuild(place, *roots, dry_run=dry_run, on_progress=on_progress)
     context.output.rows([each.to_dict() for each in report.tables], REBUILT)
     if not report.ok:
@@ -174,7 +174,7 @@ def export(
     """
     with (
         context.open_table(table) as (catalog, name),
-        progress(of_export, color=context.color) as on_progress,
+        progress(color=context.color) as on_progress,
     ):
         report = catalog.export_table(
             name,

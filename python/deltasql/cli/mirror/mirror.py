@@ -11,15 +11,16 @@ from deltasql.cli.commands import Commands
 from deltasql.cli.context import Context, fail_unless
 from deltasql.cli.options import dry_run_option, require_known, yes_option
 from deltasql.cli.output import confirm, message
-from deltasql.cli.progress import busy, counted, of_mirror, of_phase, progress
+from deltasql.cli.progress import busy, progress
 from deltasql.cli.services import metrics_served, opentelemetry_option, stopping
 from deltasql.model.counts import many
+from deltasql.model.progress import Meter
 
 if TYPE_CHECKING:
     import threading
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.mirror.publish.reconcile import Step
+    from deltasql.mirror.publish.reconcile import PublishedBatch
 
 STATUS = (
     "table",
@@ -118,7 +119,7 @@ def publish(context: Context, table: str | None) -> None:
     """
     with (
         context.open_tables(table) as (catalog, name),
-        counted("publishing", color=context.color) as on_progress,
+        progress(first="publishing", color=context.color) as on_progress,
     ):
         published = catalog.mirror.publish(name, on_progress=on_progress)
     message(f"{many(published, 'version')} published")
@@ -162,7 +163,7 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
     with context.open_table(table) as (catalog, name):
         if force and not dry_run:
             _confirm(catalog, name, f"Replace the files that differ in the log of {name}?", yes=yes)
-        with progress(of_phase, color=context.color) as on_progress:
+        with progress(color=context.color) as on_progress:
             report = catalog.mirror.repair(
                 name, force=force, dry_run=dry_run, on_progress=on_progress
             )
@@ -272,7 +273,7 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
     """
     with context.open_table(table) as (catalog, full_name):
         catalog.mirror.add_target(full_name, name, location)
-        with counted(f"publishing to {name}", color=context.color) as on_progress:
+        with progress(first=f"publishing to {name}", color=context.color) as on_progress:
             published = catalog.mirror.publish(full_name, on_progress=on_progress)
     message(f"{many(published, 'version')} published")
 
@@ -309,19 +310,19 @@ def _confirm(catalog: Catalog, name: str, question: str, *, yes: bool) -> None:
 
 
 def _run(context: Context, catalog: Catalog, stop: threading.Event) -> int:
-    with progress(of_mirror, color=context.color) as on_progress:
+    with progress(color=context.color) as on_progress:
         return catalog.mirror.run(stop, on_progress=on_progress)
 
 
 def _run_once(context: Context, catalog: Catalog, stop: threading.Event) -> int:
     missing = sum(each.pending for each in catalog.mirror.status(files=False))
-    done = 0
-    with counted("publishing", color=context.color) as draw:
-        draw(0, missing)
+    with progress(first="publishing", color=context.color) as on_progress:
+        # Show one bar for all tables.
+        meter, done = Meter("", on_progress), 0
 
-        def count(step: Step) -> None:
+        def count(batch: PublishedBatch) -> None:
             nonlocal done
-            done += step.published
-            draw(done, max(missing, done))
+            done += batch.published
+            meter.report("publishing", "versions", done, max(missing, done))
 
         return catalog.mirror.run(stop, once=True, on_progress=count)

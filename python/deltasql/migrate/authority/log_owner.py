@@ -63,7 +63,7 @@ class LogOwner:
     taken_by: str | None = None  # the token of the table that took the log over with `force`
 
 
-def refuse_other_owner(run: ImportRun, listing: LogListing, known: Sequence[TableRow]) -> None:
+def check_owner(run: ImportRun, listing: LogListing, known: Sequence[TableRow]) -> None:
     """Raise if another catalog owns the log, unless the import is forced."""
     options, live = run.options, next((each for each in known if each.dropped_at_ms is None), None)
     is_read_only = live.is_following if live else TableRow.FOLLOWING in options.properties

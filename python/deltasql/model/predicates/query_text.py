@@ -93,7 +93,7 @@ def parse_query(sql: str) -> QueryText:
     if isinstance(parsed, exp.Values):
         parsed = exp.select("*").from_(exp.Subquery(this=parsed))
     if not isinstance(parsed, exp.Query):
-        raise _refused(f"only queries can be run here, not {_first_word(sql)}")
+        raise _invalid_query(f"only queries can be run here, not {_first_word(sql)}")
     for node in parsed.walk():
         _check_node(node)
     found = list(_catalog_tables(parsed))
@@ -145,7 +145,7 @@ def _parsed(text: str) -> exp.Expr:
     try:
         tokens = sqlglot.tokenize(text, read=DIALECT)
         if tokens and tokens[0].text.upper() not in _FIRST_WORDS:
-            raise _refused_word(tokens[0].text.upper()[:40])
+            raise _not_a_query(tokens[0].text.upper()[:40])
         parsed = sqlglot.parse(_with_at_clauses(text, tokens), read=DIALECT)
         found = [each for each in parsed if each is not None]
     except SqlglotError as error:
@@ -154,9 +154,9 @@ def _parsed(text: str) -> exp.Expr:
             help="Write a SELECT over tables of the catalog, in DuckDB's SQL.",
         ) from error
     if not found:
-        raise _refused("the query is empty")
+        raise _invalid_query("the query is empty")
     if len(found) > 1:
-        raise _refused(f"the text has {len(found)} statements, but only one query can be run")
+        raise _invalid_query(f"the text has {len(found)} statements, but only one query can be run")
     return found[0]
 
 
@@ -186,17 +186,19 @@ def _at_kind(name: Token, value: Token) -> str | None:
 def _check_node(node: exp.Expr) -> None:
     """Raise InvalidQueryError for a node that does more than read tables of the catalog."""
     if isinstance(node, _REFUSED_NODES):
-        raise _refused(f"{node.sql(dialect=DIALECT)[:80]} cannot be used in a query")
+        raise _invalid_query(f"{node.sql(dialect=DIALECT)[:80]} cannot be used in a query")
     if isinstance(node, exp.Anonymous) and node.name.casefold() in _REFUSED_FUNCTIONS:
-        raise _refused(f"the function {node.name} is not available here")
+        raise _invalid_query(f"the function {node.name} is not available here")
     if isinstance(node, _FILE_FUNCTIONS):
-        raise _refused(f"the table function {_function_name(node)} is not available here")
+        raise _invalid_query(f"the table function {_function_name(node)} is not available here")
     if isinstance(node, exp.Table | exp.Lateral):
         own = exp.Identifier if isinstance(node, exp.Table) else exp.Subquery
         if not isinstance(node.this, (own, *_TABLE_FUNCTIONS)):
-            raise _refused(f"the table function {_function_name(node.this)} is not available here")
+            raise _invalid_query(
+                f"the table function {_function_name(node.this)} is not available here"
+            )
     if isinstance(node, exp.Subquery) and _is_statement(node.this):
-        raise _refused("DESCRIBE, SUMMARIZE and SHOW cannot be part of a query")
+        raise _invalid_query("DESCRIBE, SUMMARIZE and SHOW cannot be part of a query")
 
 
 def _function_name(node: object) -> str:
@@ -337,7 +339,7 @@ def _version_or_timestamp(table: exp.Table) -> tuple[int | None, datetime | None
     )
 
 
-def _refused(message: str) -> InvalidQueryError:
+def _invalid_query(message: str) -> InvalidQueryError:
     return InvalidQueryError(
         message,
         help="Write one SELECT, WITH, EXPLAIN, DESCRIBE, SUMMARIZE or SHOW TABLES "
@@ -345,10 +347,10 @@ def _refused(message: str) -> InvalidQueryError:
     )
 
 
-def _refused_word(word: str) -> InvalidQueryError:
+def _not_a_query(word: str) -> InvalidQueryError:
     near = get_close_matches(word, sorted(_FIRST_WORDS), n=1, cutoff=0.8)
     if not near:
-        return _refused(f"only queries can be run here, not {word}")
+        return _invalid_query(f"only queries can be run here, not {word}")
     return InvalidQueryError(f"a query cannot start with {word}", help=f"Did you mean {near[0]}?")
 
 

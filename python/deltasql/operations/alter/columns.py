@@ -101,7 +101,7 @@ def rename_column(stage: TableStage, column: str, new_name: str) -> None:
     The table gets column mapping by name if it has no column mapping.
     """
     path = _existing(stage, column, f"No column with the name '{column}' in the schema")
-    _refuse_used(stage, path, "renamed")
+    _check_unused(stage, path, "renamed")
     siblings = _siblings(stage.schema, path)
     clash = siblings.find(new_name)
     if clash is not None and clash.name != path[-1]:
@@ -139,7 +139,7 @@ def drop_columns(stage: TableStage, columns: Sequence[str]) -> None:
     paths = [path for path in dict.fromkeys(paths) if not _is_inside(path, paths)]
     schema, configuration = _with_mapping(stage)
     for path in paths:
-        _refuse_used(stage, path, "dropped")
+        _check_unused(stage, path, "dropped")
         if path[0] in stage.partition_columns:
             raise TxnLogSchemaError(
                 f"partition column {path[0]!r} cannot be dropped",
@@ -294,7 +294,7 @@ def _merged_type(present: DataType, new: DataType, path: tuple[str, ...]) -> Dat
     )
 
 
-def _refuse_used(stage: TableStage, path: tuple[str, ...], done: str) -> None:
+def _check_unused(stage: TableStage, path: tuple[str, ...], change: str) -> None:
     """Raise if a constraint, an invariant or a generated column uses the column."""
     rules = dict(TableProperties(stage.configuration).constraints)
     for member in stage.schema.fields:
@@ -304,7 +304,7 @@ def _refuse_used(stage: TableStage, path: tuple[str, ...], done: str) -> None:
     for name, text in rules.items():
         if _names_column(stage, text, path):
             raise TxnLogSchemaError(
-                f"column {'.'.join(path)!r} cannot be {done}: {name} uses it",
+                f"column {'.'.join(path)!r} cannot be {change}: {name} uses it",
                 column=".".join(path),
                 help=f"First drop the rule that uses it: {text}",
             )

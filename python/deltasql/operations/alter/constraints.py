@@ -40,7 +40,7 @@ def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
         )
     conditions = {name: scalar(text, stage.schema) for name, text in constraints.items()}
     for name, condition in conditions.items():
-        _refuse_other_than_boolean(name, condition)
+        _check_boolean(name, condition)
     texts = {name: normal_constraint(text, stage.schema) for name, text in constraints.items()}
     known = dict(stage.configuration)
     for name, text in texts.items():
@@ -52,7 +52,7 @@ def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
                 prefix=TABLE_ERROR,
                 help="Drop it first, or choose another name.",
             )
-    _refuse_violations(stage, conditions)
+    _check_existing_rows(stage, conditions)
     wanted = {**known, **{CONSTRAINT_PREFIX + name: text for name, text in texts.items()}}
     stage.read(whole_table=True)
     stage.change_metadata(
@@ -83,7 +83,7 @@ def drop_constraint(stage: TableStage, name: str, *, raise_if_not_exists: bool =
     stage.set_commit_info("DROP CONSTRAINT", {"name": name})
 
 
-def _refuse_other_than_boolean(name: str, condition: exp.Expr) -> None:
+def _check_boolean(name: str, condition: exp.Expr) -> None:
     kind = condition.type
     if kind is not None and kind.this not in _MAY_BE_BOOLEAN:
         raise TxnLogSchemaError(
@@ -94,7 +94,7 @@ def _refuse_other_than_boolean(name: str, condition: exp.Expr) -> None:
         )
 
 
-def _refuse_violations(stage: TableStage, conditions: Mapping[str, exp.Expr]) -> None:
+def _check_existing_rows(stage: TableStage, conditions: Mapping[str, exp.Expr]) -> None:
     """Raise if a condition is false or null for an existing row."""
     files = stage.files()
     if not len(files):

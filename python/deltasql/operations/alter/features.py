@@ -46,7 +46,7 @@ def add_feature(
         )
     current = stage.protocol
     if not allow_protocol_versions_increase:
-        refuse_higher_versions(current, features)
+        reject_higher_versions(current, features)
     protocol = with_features(current, features)
     check_writable(protocol, stage.schema, stage.configuration)
     if protocol != current:
@@ -67,7 +67,7 @@ def raise_versions(stage: TableStage, versions: Mapping[str, str]) -> None:
     stage.record_read_version()
 
 
-def refuse_higher_versions(current: Protocol, features: Sequence[str]) -> None:
+def reject_higher_versions(current: Protocol, features: Sequence[str]) -> None:
     """Raise an error if the features need a higher protocol version."""
     for_readers = any(FEATURES[name].readers for name in features if name in FEATURES)
     if for_readers and (current.min_reader_version < 3 or current.min_writer_version < 7):

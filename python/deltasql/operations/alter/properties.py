@@ -27,7 +27,7 @@ def set_table_properties(
 ) -> None:
     """Set table properties, and upgrade the protocol if the properties require it."""
     if raise_if_not_exists:
-        _refuse_unknown(properties)
+        _check_known(properties)
     check_values(properties)
     wanted = {**stage.configuration, **properties}
     schema = stage.schema
@@ -83,7 +83,7 @@ def _set_update_info(stage: TableStage, **changed: str) -> None:
     stage.set_commit_info("UPDATE TABLE METADATA", {"metadataUpdate": text})
 
 
-def _refuse_unknown(properties: Mapping[str, str]) -> None:
+def _check_known(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         if key not in KNOWN and not key.startswith(FEATURE_PREFIX):
             raise TxnLogConfigError(

@@ -80,8 +80,8 @@ class FileSearch:
             if not self.store.query("head_at_version", table_id=self.table_id, version=version):
                 raise VersionNotFoundError(
                     f"LogSegment end version {snapshot.version} not the same as the specified end "
-                    f"version {version}: {snapshot.table.full_name} "
-                    f"has no version {version} to keep",
+                    f"version {version}: {snapshot.table.full_name} has no version {version}, "
+                    "which keep_versions names",
                     version=version,
                     prefix=GENERIC_ERROR + KERNEL_ERROR,
                     latest=snapshot.version,

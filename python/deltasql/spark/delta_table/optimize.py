@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from deltasql.model.progress import OnProgress
     from deltasql.operations.optimize.clustering import Rewrite
     from deltasql.operations.optimize.optimize import Compaction
     from deltasql.operations.table_stage import TableStage
@@ -57,7 +58,7 @@ class DeltaOptimizeBuilder:
         self,
         spark: SparkSession,
         operate: Callable[[Callable[[TableStage], Any]], Any],
-        on_progress: Callable[[int, int], None],
+        on_progress: OnProgress | None,
     ) -> None:
         self._spark, self._operate, self._on_progress = spark, operate, on_progress
         self._filter: str | None = None

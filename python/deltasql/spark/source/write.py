@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from deltasql.api.catalog.connect import connect
 from deltasql.commit.staged import Staged
 from deltasql.engine.choose import open_engine
-from deltasql.engine.spark.schema import refuse_nanoseconds
+from deltasql.engine.spark.schema import reject_nanoseconds
 from deltasql.exceptions import (
     CommitConflictError,
     InvalidActionError,
@@ -158,7 +158,7 @@ class Plan:
                 partition_by=spec.partition_by,
             )
             target = tx.target(spec.table)
-            refuse_nanoseconds(target.schema)
+            reject_nanoseconds(target.schema)
             snapshot = tx.snapshot(spec.table) if exists else None
             is_done = False
             if snapshot is not None and spec.txn is not None:
