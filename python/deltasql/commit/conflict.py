@@ -71,13 +71,6 @@ class Winner:
         return self.row.version - 1 if seen is None else seen
 
 
-def may_conflict(staged: Staged, read_version: int, head: Head) -> bool:
-    """Return whether the conflict rules must run. Most commits are appends and skip them."""
-    if staged.is_plain_append and read_version >= max(head.metadata_version, head.protocol_version):
-        return False
-    return read_version < head.version
-
-
 def load_winners(session: Session, table_id: int, read_version: int, head: Head) -> list[Winner]:
     """Return the commits after a version in order, with a constant number of statements."""
     span = {"table_id": table_id, "after": read_version, "last": head.version}

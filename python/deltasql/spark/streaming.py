@@ -78,7 +78,7 @@ def stream_writer(
         raise TxnLogConfigError(
             "a stream needs an app_id",
             key="app_id",
-            help="Name the stream: app_id='orders'. Use the same name as long as its checkpoint.",
+            help="Name the stream, for example app_id='orders'. Keep the name with its checkpoint.",
         )
     if callable(tables) and write:
         raise TxnLogConfigError(
@@ -186,7 +186,7 @@ class StreamWriter:
         if done is None or done < batch_id:
             return False
         telemetry.log(
-            _log, logging.INFO, "batch was committed before", app_id=self.app_id, batch=batch_id
+            _log, logging.INFO, "committed batch skipped", app_id=self.app_id, batch=batch_id
         )
         return True
 

@@ -156,7 +156,7 @@ def _check(applied: dict[int, str]) -> None:
     newest = max(applied, default=0)
     if newest > latest_version():
         raise SchemaVersionError(
-            f"the catalog has schema version {newest}, this release knows {latest_version()}",
+            f"the catalog has schema version {newest}, this release supports {latest_version()}",
             found=newest,
             supported=latest_version(),
             help="Upgrade deltasql; an older release must not write to a newer catalog.",

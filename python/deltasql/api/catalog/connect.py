@@ -82,7 +82,7 @@ def open_existing(uri: str | DeltaSqlUri, config: Config | None = None, **settin
                 f"this release needs {latest_version()}",
                 found=found,
                 supported=latest_version(),
-                help="`deltasql migrate` applies the missing migrations.",
+                help="Run `deltasql migrate` to apply the missing migrations.",
             )
     except BaseException:
         catalog.close()
@@ -210,7 +210,7 @@ def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
     """
     if isinstance(table_uri, os.PathLike):
         raise TxnLogUriError(
-            f"{os.fspath(table_uri)} is a path object, in which a URI loses its double slashes",
+            f"{os.fspath(table_uri)} is a path object, which removes the double slashes of a URI",
             help="Pass the URI as a string.",
         )
     uri = table_uri if isinstance(table_uri, DeltaSqlUri) else parse_uri(table_uri)

@@ -24,7 +24,7 @@ PENDING = ("migration", "name", "state")
 @click.option(
     "--data-root",
     metavar="LOCATION",
-    help="Where the data files of new tables go: a folder, or a bucket such as s3://bucket/lake.",
+    help="Store the data files of new tables in this folder, or in a bucket such as s3://bucket/lake.",
 )
 @click.pass_obj
 def init(context: Context, uri: str | None, data_root: str | None) -> None:

@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from deltasql.engine.duckdb.connection import duckdb_errors, require_duckdb
-from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine
-from deltasql.engine.duckdb.instance import EngineDatabase, open_sandbox
-from deltasql.engine.duckdb.relation import own_relation
+from deltasql.engine.duckdb.connection import (
+    EngineDatabase,
+    duckdb_errors,
+    open_sandbox,
+    require_duckdb,
+)
+from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine, own_relation
 from deltasql.engine.duckdb.scan import as_pattern
 from deltasql.engine.duckdb.types import delta_types
 from deltasql.engine.files.addresses import root_address

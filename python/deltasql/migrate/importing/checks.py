@@ -128,7 +128,7 @@ def _diverged(table: TableRow, listing: LogListing, version: int, head: int) -> 
         table=table.full_name,
         version=version,
         location=listing.location,
-        help="Nothing was imported. `deltasql mirror adopt` commits the log's commits after those "
+        help="Nothing was imported. `deltasql mirror adopt` adds the log's commits after those "
         "of the database, `deltasql mirror reject` moves them out of the log. force=True (--force) "
         "drops the table from the catalog and imports the whole log.",
     )

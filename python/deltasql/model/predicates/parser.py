@@ -155,12 +155,12 @@ class Scope:
                 names, missing = list(outer[1].type.names), path[length]
                 break
         near = nearest(missing, names)
-        who = "neither side has" if alias_of else "the table does not have"
+        who = "neither side of the merge has" if alias_of else "the table does not have"
         return TxnLogSchemaError(
             f"{f'No field named {shown}. {near}'.rstrip()}\nValid fields are {', '.join(names)}.",
             column=shown,
             prefix=FIELD_ERROR,
-            help=f"In {text!r}: {who} it.",
+            help=f"Correct the expression {text!r}: {who} this column.",
         )
 
 

@@ -351,7 +351,7 @@ def _not_a_query(word: str) -> InvalidQueryError:
     near = get_close_matches(word, sorted(_FIRST_WORDS), n=1, cutoff=0.8)
     if not near:
         return _invalid_query(f"only queries can be run here, not {word}")
-    return InvalidQueryError(f"no query starts with {word}", help=f"Did you mean {near[0]}?")
+    return InvalidQueryError(f"a query cannot start with {word}", help=f"Did you mean {near[0]}?")
 
 
 def _first_word(sql: str) -> str:

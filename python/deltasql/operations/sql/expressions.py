@@ -36,8 +36,6 @@ from deltasql.operations.sql.timestamps import in_utc, keep_nanoseconds
 from deltasql.operations.sql.types import drops_digits, sql_type, truncated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from deltasql.model.predicates.predicate import Predicate
 
 _TIMESTAMP = exp.DType.TIMESTAMPTZ
@@ -154,12 +152,6 @@ def assigned_path(name: str, scope: Scope) -> list[str]:
     path = _path_of(name)
     known = {alias.casefold() for alias in scope.aliases}
     return path[1:] if len(path) > 1 and path[0].casefold() in known else path
-
-
-def columns_of(expression: exp.Expr) -> Iterator[tuple[str, str]]:
-    """Yield the relation and the name of every column in a resolved expression."""
-    for node in expression.find_all(exp.Column):
-        yield node.table, node.name
 
 
 def _with_types(resolved: exp.Expr) -> exp.Expr:
