@@ -87,9 +87,9 @@ def eight_processes(job: Job) -> Figures:
     """Commits per second of eight processes on one table; ratio of the slowest to the fastest."""
     from benchmarks.scenarios.concurrency import _race
 
-    outcome, note = _race(_contender(job), 1, 8, 3.0)
+    outcome, first_failure = _race(_contender(job), 1, 8, 3.0)
     if job.system == "deltasql" and (outcome["failures"] or outcome["gaps"] or outcome["lost"]):
-        raise RuntimeError(f"{outcome} {note}")
+        raise RuntimeError(f"{outcome} {first_failure}")
     return {"commits/s": outcome["rate"], "slowest share": outcome["slowest_share"]}
 
 

@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         print("   rolled back:", error)
 
     with deltasql.connect(uri) as catalog:
-        say("4. Two writers change the same table: the second is told, nothing is lost")
+        say("4. Two writers change the same table: the second one fails, and nothing is lost")
         first, second = catalog.begin(), catalog.begin()
         for tx in (first, second):
             tx.write("stock", stock, mode="overwrite")

@@ -48,8 +48,10 @@ def load(number: int, rows: pl.DataFrame) -> dict[str, int] | None:
             "updated": metrics["num_target_rows_updated"],
         }
         tx.write("loads", pl.DataFrame({"batch": [number], **{k: [v] for k, v in counts.items()}}))
-        note = deltasql.Transaction("people-feed", number)
-        tx.set_commit_properties("people", deltasql.CommitProperties(app_transactions=[note]))
+        app_transaction = deltasql.Transaction("people-feed", number)
+        tx.set_commit_properties(
+            "people", deltasql.CommitProperties(app_transactions=[app_transaction])
+        )
     return counts
 
 

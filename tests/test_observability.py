@@ -87,7 +87,7 @@ def test_metrics_of_dropped_and_renamed_tables_are_removed(
 ) -> None:
     registry = telemetry.enable_prometheus(CollectorRegistry())
 
-    def told(name: str) -> set[str]:
+    def tables_in(name: str) -> set[str]:
         samples = [each for family in registry.collect() for each in family.samples]
         return {each.labels["table"] for each in samples if each.name == name}
 
@@ -103,15 +103,15 @@ def test_metrics_of_dropped_and_renamed_tables_are_removed(
             catalog.create_table(name, ROWS.schema)
         catalog.mirror.status()
         catalog.inspect.update_file_metrics()
-        assert told("files_active") == {"default.kept", "default.dropped", "default.renamed"}
+        assert tables_in("files_active") == {"default.kept", "default.dropped", "default.renamed"}
         catalog.drop("dropped")
         catalog.rename("renamed", "new")
         for look in (catalog.mirror.status, lambda: catalog.mirror.run(once=True)):
             look()
             catalog.inspect.update_file_metrics()
-            assert told("files_active") == {"default.kept", "default.new"}
+            assert tables_in("files_active") == {"default.kept", "default.new"}
             expected = {"default.kept", "default.new", "default.elsewhere"}
-            assert told("mirror_lag_seconds") == expected
+            assert tables_in("mirror_lag_seconds") == expected
 
 
 def test_retries_and_failures_are_counted_by_kind(

@@ -65,8 +65,10 @@ PAGES = {
     "reports": Page(
         "Reports",
         (),
-        "Results of long operations; most of them have a `summary()` for people.",
+        "Results of long operations; most of them have a `summary()` for people. A function "
+        "that is passed as `on_progress` is called with a `Progress`.",
         (
+            "model.progress.Progress",
             *("migrate.importing.report.ImportReport", "migrate.importing.report.ImportSummary"),
             *(
                 "migrate.authority.follow.FollowReport",

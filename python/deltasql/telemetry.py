@@ -267,8 +267,11 @@ class _LiveSpan(_NoSpan):
         if error is not None and self._span is not None:
             from opentelemetry.trace import StatusCode
 
-            told = {"exception.type": type(error).__name__, "exception.message": redact(str(error))}
-            self._span.add_event("exception", told)
+            attributes = {
+                "exception.type": type(error).__name__,
+                "exception.message": redact(str(error)),
+            }
+            self._span.add_event("exception", attributes)
             self._span.set_status(StatusCode.ERROR, type(error).__name__)
         self._manager.__exit__(kind, error, trace)
 

@@ -18,7 +18,7 @@ import deltasql
 from deltasql.api.catalog.connect import close_all
 from deltasql.api.deltalake_compat.create import create_table_with_add_actions
 from deltasql.exceptions import TableExistsError, TxnLogError, TxnLogSchemaError, TxnLogUriError
-from tests.operations.deltalake_comparison import rows, told
+from tests.operations.deltalake_comparison import last_commit, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def test_created_table_has_the_metadata_of_stock(uri: str, location: str, tmp_pa
     ours = create(uri, **options)
     theirs = deltalake.DeltaTable.create(str(tmp_path / "stock"), SCHEMA, **options)  # type: ignore[arg-type]
     assert ours.version() == theirs.version() == 0
-    assert told(ours) == told(theirs) == told(deltalake.DeltaTable(location))
+    assert last_commit(ours) == last_commit(theirs) == last_commit(deltalake.DeltaTable(location))
     for one in (ours, theirs):
         assert one.metadata().name == "sales of a year"
         assert one.metadata().description == "sold"
@@ -114,7 +114,7 @@ def test_create_with_add_actions_equals_stock(uri: str, tmp_path: Path) -> None:
         stock, SCHEMA, [added(name="x")], **arguments
     )
     ours, theirs = deltasql.DeltaTable(uri), deltalake.DeltaTable(stock)
-    assert told(ours) == told(theirs)
+    assert last_commit(ours) == last_commit(theirs)
     assert len(ours.file_uris()) == 1
     assert ours.history(1)[0]["k"] == 1
 
@@ -169,7 +169,7 @@ def test_converted_parquet_folder_equals_stock(uri: str, location: str, tmp_path
     ours, theirs = deltasql.DeltaTable(uri), deltalake.DeltaTable(stock)
     mirror = deltalake.DeltaTable(location)
     assert rows(ours) == rows(theirs) == rows(mirror)
-    assert told(ours) == told(theirs)
+    assert last_commit(ours) == last_commit(theirs)
     numbers = [pa.table(each.get_add_actions(flatten=True)) for each in (ours, theirs)]
     for column in ("num_records", "null_count.id", "min.id", "max.id", "partition.place"):
         assert sorted(map(str, numbers[0][column])) == sorted(map(str, numbers[1][column]))

@@ -242,8 +242,8 @@ def test_load_as_version_accepts_versions_and_timestamps(uri: str) -> None:
     table = DeltaTable(uri)
     commits = {each["version"]: each["timestamp"] for each in table.history()}
     for version, milliseconds in commits.items():
-        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-        for way in (version, moment, moment.isoformat(), moment.replace(tzinfo=None)):
+        timestamp = datetime.fromtimestamp(milliseconds / 1000, UTC)
+        for way in (version, timestamp, timestamp.isoformat(), timestamp.replace(tzinfo=None)):
             table.load_as_version(way)
             assert table.version() == version
     table.load_as_version(datetime(2001, 1, 1, tzinfo=UTC))
@@ -295,8 +295,8 @@ def test_in_commit_timestamps_are_shown_only_in_the_published_log(uri: str) -> N
     own, stock = DeltaTable(uri), deltalake.DeltaTable(DeltaTable(uri).table_uri)
     assert "inCommitTimestamp" in (stock.protocol().writer_features or ())
     assert own.protocol() == (1, 2, None, None)
-    told = {"delta.enableInCommitTimestamps": "true", **own.metadata().configuration}
-    assert told == stock.metadata().configuration
+    expected = {"delta.enableInCommitTimestamps": "true", **own.metadata().configuration}
+    assert expected == stock.metadata().configuration
     own.alter.set_table_properties({"delta.enableInCommitTimestamps": "false"})
     assert own.metadata().configuration["delta.enableInCommitTimestamps"] == "false"
 

@@ -282,8 +282,8 @@ def test_dry_runs_work_without_a_catalog(catalog_uri: DeltaSqlUri, tmp_path: Pat
     deltalake.write_deltalake(tmp_path / "source", ROWS)
     found = deltasql.rebuild(catalog_uri, str(tmp_path / "source"), dry_run=True)
     assert [each.state for each in found.tables] == ["would load"]
-    told = deltasql.import_table(str(tmp_path / "source"), catalog_uri, dry_run=True)
-    assert told.state == "would import"
+    report = deltasql.import_table(str(tmp_path / "source"), catalog_uri, dry_run=True)
+    assert report.state == "would import"
     assert is_new(catalog_uri)
     assert [each.name for each in tmp_path.iterdir()] == ["source"]
 

@@ -70,9 +70,9 @@ def test_unfinished_transaction_warns_with_its_tables(
     catalog.create_table("stock", SCHEMA)
     with pytest.warns(ResourceWarning, match="neither committed nor rolled back.*orders, stock"):
         txn_id = forget(catalog)
-    told = [each for each in caplog.records if "transaction not committed" in each.getMessage()]
-    assert len(told) == 1
-    assert txn_id in str(vars(told[0])) + told[0].getMessage()
+    records = [each for each in caplog.records if "transaction not committed" in each.getMessage()]
+    assert len(records) == 1
+    assert txn_id in str(vars(records[0])) + records[0].getMessage()
     assert [table.name for table in catalog.tables()] == ["stock"]
 
 

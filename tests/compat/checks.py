@@ -62,7 +62,7 @@ def checks() -> Iterator[Check]:
     for name, build in TABLES.items():
         if name not in _LEFT_OUT:
             yield Check(READS, _title(build), lambda place, name=name: _reads(place, name))
-    yield Check(WRITES, "A table of deltasql with default properties", _is_refused)
+    yield Check(WRITES, "A table of deltasql with default properties", _is_rejected)
     yield Check(WRITES, "A table without in-commit timestamps; SQL adopts the commit", _is_adopted)
     for name, maker in MAKERS.items():
         yield Check(IMPORTS, _title(maker), lambda place, name=name: _imports(place, name))
@@ -98,12 +98,12 @@ def _cell(ways: Mapping[str, str | None]) -> str:
     return "no"
 
 
-def _is_refused(place: Place) -> str:
+def _is_rejected(place: Place) -> str:
     name = _name(place, "guarded")
-    return _refusal(place, name, place.catalog.create_table(name, _SCHEMA).location)
+    return _write_error(place, name, place.catalog.create_table(name, _SCHEMA).location)
 
 
-def _refusal(place: Place, name: str, location: str) -> str:
+def _write_error(place: Place, name: str, location: str) -> str:
     """Let a release write to one of our tables; a write that succeeds must be detected."""
     try:
         place.release.ask("append", location=location, numbers=[1])
@@ -171,7 +171,7 @@ def _is_cut_over(place: Place) -> str:
     found = place.release.ask("read", location=location, at=at, way="pyarrow")
     if len(found["rows"]) != 4:
         raise Broken("the release does not see what was written through SQL")
-    return f"reads, {_refusal(place, name, location)}"
+    return f"reads, {_write_error(place, name, location)}"
 
 
 def _is_rolled_back(place: Place) -> str:

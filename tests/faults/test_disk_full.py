@@ -117,18 +117,18 @@ def test_full_data_disk_fails_only_the_change(
     with open_mirrored(catalog_uri, disk.place, **AT_ONCE) as catalog:
         fill(catalog)
         before = state(catalog)
-        told = []
+        messages = []
         for left in LEFT:
             disk.fill(leave=left)
             try:
                 change(catalog)
             except TxnLogStorageError as error:
-                told.append(str(error))
+                messages.append(str(error))
                 assert state(catalog) == before
             else:
                 before = state(catalog)
-        assert all("No space left" in each for each in told)
-        assert told
+        assert all("No space left" in each for each in messages)
+        assert messages
         disk.free()
         change(catalog)
         assert state(catalog) != before or change is optimize

@@ -120,8 +120,8 @@ def contents(catalog: Catalog) -> dict[str, list[tuple[int, int]]]:
             seen = tx.read(each.name)
             found[each.name] = sorted(zip(*(seen[c].to_pylist() for c in ("id", "v")), strict=True))
             stock = deltalake.DeltaTable(each.location).to_pyarrow_table()
-            told = zip(*(stock[c].to_pylist() for c in ("id", "v")), strict=True)
-            assert sorted(told) == found[each.name]
+            in_log = zip(*(stock[c].to_pylist() for c in ("id", "v")), strict=True)
+            assert sorted(in_log) == found[each.name]
     return found
 
 

@@ -102,8 +102,8 @@ def contents(catalog: Catalog, address: str) -> dict[str, list[tuple[int, int]]]
             stock = deltalake.DeltaTable(place, storage_options=options_for(address))
             assert stock.version() == catalog.table(name).version()
             table = stock.to_pyarrow_table()
-            told = zip(*(table[c].to_pylist() for c in ("id", "v")), strict=True)
-            assert sorted(told) == found[name]
+            in_log = zip(*(table[c].to_pylist() for c in ("id", "v")), strict=True)
+            assert sorted(in_log) == found[name]
     return found
 
 
@@ -146,4 +146,4 @@ def test_fault_at_any_s3_request_is_tolerated_or_raised(
         sent = flaky.requests[first:]
         assert state.state == "ACTIVE", f"{trouble} at request {number}: {state}, {sent}"
     assert failed < len(chosen)  # some faults are handled by a retry
-    print(f"{change.__name__}: {len(chosen)} troubles, {requests} requests, {failed} told")
+    print(f"{change.__name__}: {len(chosen)} faults, {requests} requests, {failed} errors")

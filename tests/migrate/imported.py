@@ -93,10 +93,10 @@ def assert_verified(brought: BroughtIn, name: str) -> None:
 
 def assert_same_infos(source: Source, table: CatalogTable) -> None:
     """Compare the commit info of every commit, field by field, and its timestamp."""
-    told = _commit_infos(source)
+    infos = _commit_infos(source)
     for row in table.history():
-        if row.version in told:
-            info = told[row.version]
+        if row.version in infos:
+            info = infos[row.version]
             assert {**row.info.body(), "txnId": None} == {**info, "txnId": None}, row.version
             known = info.get("inCommitTimestamp")
             # Without it, the file's modification time counts, or one millisecond after the previous

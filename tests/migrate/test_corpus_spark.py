@@ -173,9 +173,9 @@ def with_few_statistics(state: dict[str, Any]) -> dict[str, Any]:
     """Return a state with only those statistics that have one JSON form."""
     adds = []
     for add in state["add"]:
-        told = json.loads(add["stats"])
-        bounds = {name: told["maxValues"].get(name) for name in ("id", "at", "day", "name")}
-        adds.append({**add, "stats": (told["numRecords"], bounds)})
+        stats = json.loads(add["stats"])
+        bounds = {name: stats["maxValues"].get(name) for name in ("id", "at", "day", "name")}
+        adds.append({**add, "stats": (stats["numRecords"], bounds)})
     return {**state, "add": adds}
 
 

@@ -138,7 +138,7 @@ def test_table_that_starts_with_a_checkpoint_is_exported_from_it(
     """The first version summarizes older ones; the copy keeps what is left of its commit."""
     location = Path(kept.table("t").location)
     expected = {version: rows(location, version) for version in range(CHECKPOINT, HEAD + 1)}
-    told = commit_lines(location, CHECKPOINT)
+    original = commit_lines(location, CHECKPOINT)
     for number, keeps_commit in enumerate((True, False)):
         forget_commits_below(location, CHECKPOINT + number)
         with deltasql.connect(f"deltasql://sqlite/{tmp_path}/{number}.db") as catalog:
@@ -148,7 +148,9 @@ def test_table_that_starts_with_a_checkpoint_is_exported_from_it(
         assert (report.first_version, report.last_version) == (CHECKPOINT, HEAD)
         assert {version: rows(copy, version) for version in expected} == expected
         kinds = [next(iter(line)) for line in commit_lines(copy, CHECKPOINT)]
-        assert kinds == ([next(iter(line)) for line in told] if keeps_commit else ["commitInfo"])
+        assert kinds == (
+            [next(iter(line)) for line in original] if keeps_commit else ["commitInfo"]
+        )
 
 
 def test_export_to_and_from_s3(

@@ -132,18 +132,18 @@ def test_any_operation_of_others_is_followed(catalog: Catalog, place: Path, chan
 
 @pytest.mark.every_database
 def test_log_can_be_followed_in_small_batches(catalog: Catalog, place: Path) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     catalog.follow(
-        str(place), batch_size=1, on_progress=lambda p: told.append((p.commits, p.total_commits))
+        str(place), batch_size=1, on_progress=lambda each: reported.append((each.done, each.total))
     )
-    assert (HEAD + 1, HEAD + 1) in told
+    assert (HEAD + 1, HEAD + 1) in reported
     for number in range(3):
         theirs(place, 100 + number)
-    told.clear()
+    reported.clear()
     catalog.refresh(
-        NAME, batch_size=1, on_progress=lambda p: told.append((p.commits, p.total_commits))
+        NAME, batch_size=1, on_progress=lambda each: reported.append((each.done, each.total))
     )
-    assert told == [(1, 3), (2, 3), (3, 3), (3, 3)]
+    assert reported == [(1, 3), (2, 3), (3, 3), (3, 3)]
     assert is_sound(catalog)
 
 
@@ -349,7 +349,7 @@ def test_table_with_authority_sql_cannot_follow(catalog: Catalog, place: Path) -
     catalog.import_table(str(place))
     with pytest.raises(TableExistsError, match="cannot follow"):
         catalog.follow(str(place))
-    with pytest.raises(TxnLogTransactionError, match="its authority is SQL"):
+    with pytest.raises(TxnLogTransactionError, match="its authority is the database"):
         catalog.refresh(NAME)
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql import Catalog
-    from deltasql.migrate.importing.report import ImportProgress
+    from deltasql.model.progress import Progress
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.two_databases
@@ -317,8 +317,14 @@ def test_dry_run_reports_everything_and_writes_nothing(
 ) -> None:
     report = deltasql.import_table(str(pristine), sqlite_uri, dry_run=True)
     assert not Path(sqlite_uri.database).exists()
-    told = (report.state, report.table, report.commits, report.first_version, report.last_version)
-    assert told == ("would import", "events", HEAD + 1, 0, HEAD)
+    reported = (
+        report.state,
+        report.table,
+        report.commits,
+        report.first_version,
+        report.last_version,
+    )
+    assert reported == ("would import", "events", HEAD + 1, 0, HEAD)
     assert report.live_files == len(stock_paths_at(pristine, HEAD))
     assert report.protocol == {"minReaderVersion": 1, "minWriterVersion": 2}
     deltasql.import_table(str(pristine), sqlite_uri, up_to_version=3)
@@ -363,20 +369,27 @@ def test_dry_run_creates_no_catalog(backend: str, catalog_uri: DeltaSqlUri, pris
 
 
 def test_progress_is_reported_after_every_transaction(pristine: Path, opened: Catalog) -> None:
-    told: list[tuple[str, int, int]] = []
+    reported: list[Progress] = []
 
-    def tell(progress: ImportProgress) -> None:
-        told.append((progress.phase, progress.commits, progress.files))
-        assert progress.total_commits == HEAD + 1
-        assert progress.table == "events"
-        assert progress.eta_s is None or progress.eta_s >= 0
-        assert progress.files_per_second >= 0
-
-    opened.import_table(str(pristine), batch_size=1, on_progress=tell)
-    loading = [commits for phase, commits, _ in told if phase == "loading"]
-    assert loading == list(range(HEAD + 2))
-    assert [phase for phase, *_ in told[-3:]] == ["checking files", "verifying", "done"]
-    assert told[-1][2] == 8
+    opened.import_table(str(pristine), batch_size=1, on_progress=reported.append)
+    loading = [each for each in reported if each.phase == "loading"]
+    assert [each.done for each in loading] == list(range(HEAD + 2))
+    assert {(each.unit, each.total) for each in loading} == {("commits", HEAD + 1)}
+    assert {each.table for each in reported} == {"events"}
+    assert all(each.eta_s is None or each.eta_s >= 0 for each in reported)
+    phases = dict.fromkeys(each.phase for each in reported)
+    assert [*phases] == [
+        "loading",
+        "checking files",
+        "verifying",
+        "comparing commits",
+        "comparing states",
+        "comparing with deltalake",
+        "comparing checkpoints",
+        "done",
+    ]
+    assert (reported[-1].done, reported[-1].files) == (HEAD + 1, 8)
+    assert reported[-1].bytes == sum(path.stat().st_size for path in pristine.rglob("*.json"))
 
 
 def test_report_has_text_and_json_forms(pristine: Path, opened: Catalog) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltasql import Catalog
-    from deltasql.migrate.importing.report import ImportProgress
+    from deltasql.model.progress import Progress
 
 pytestmark = pytest.mark.one_database
 
@@ -121,10 +121,10 @@ def test_refused_import_leaves_no_rows(
         if first:
             good = [protocol, *([] if "metaData" in actions[0] else [described()]), *actions]
             bad = [{"commitInfo": {"timestamp": 1}}]
-        for version, told in enumerate((good, bad)):
+        for version, commit in enumerate((good, bad)):
             path = commit_path(lake / "t", version)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(f"{json.dumps(each)}\n" for each in told))
+            path.write_text("".join(f"{json.dumps(each)}\n" for each in commit))
         if way != "rebuild":
             with pytest.raises(TxnLogError):
                 catalog.import_table(str(lake / "t"), force=way == "import by force")
@@ -176,7 +176,7 @@ def test_gap_before_a_checkpoint_needs_since(
 
 
 def test_error_names_a_log_file_deleted_during_the_import(source: Path, catalog: Catalog) -> None:
-    def lose(progress: ImportProgress) -> None:
+    def lose(progress: Progress) -> None:
         if progress.phase == "loading":
             commit_path(source, 3).unlink(missing_ok=True)
 

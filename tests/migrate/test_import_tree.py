@@ -33,10 +33,10 @@ def lake(tmp_path: Path) -> Path:
 
 
 def test_folders_become_namespaces(lake: Path, catalog: Catalog) -> None:
-    told: list[ImportReport] = []
-    summary = catalog.import_tables(str(lake), on_table=told.append)
+    reports: list[ImportReport] = []
+    summary = catalog.import_tables(str(lake), on_table=reports.append)
     assert summary.ok
-    assert told == summary.tables
+    assert reports == summary.tables
     names = ["crm.customers", "crm.orders", "eu_crm.orders", "events"]
     assert sorted(each.table or "" for each in summary.tables) == names
     assert sorted(table.full_name for table in catalog.tables()) == names

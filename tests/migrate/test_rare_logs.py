@@ -185,8 +185,8 @@ def test_log_with_repeated_transaction_ids_is_imported(lake: Catalog, made: Hand
     assert (dry.commits, dry.live_files) == (report.commits, report.live_files)
     assert_verified(lake)
     assert len({row.txn_id for row in lake.table("t").history()}) == len(texts)
-    told = {v: lines[0]["commitInfo"].get("txnId") for v, lines in encoded(lake).items()}
-    assert told == dict(enumerate(texts))
+    txn_ids = {v: lines[0]["commitInfo"].get("txnId") for v, lines in encoded(lake).items()}
+    assert txn_ids == dict(enumerate(texts))
     # an import that continues, and one that is repeated
     made.commit(info("same"), made.add("8.parquet", ROWS.slice(0, 1)))
     assert lake.import_table(made.path, name="t").state == "continued"

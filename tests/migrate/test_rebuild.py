@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql import Catalog
-    from deltasql.migrate.rebuild import RebuiltTable
+    from deltasql.model.progress import Progress
     from deltasql.uri import DeltaSqlUri
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
@@ -165,8 +165,8 @@ def test_interrupted_rebuild_is_continued(
 ) -> None:
     monkeypatch.setattr("deltasql.migrate.importing.load_table.BATCH_COMMITS", 2)
 
-    def cut(found: RebuiltTable) -> None:
-        if found.location.endswith("/t") and found.loaded == 4:
+    def cut(progress: Progress) -> None:
+        if progress.table.endswith("/t") and progress.done == 4:
             raise KeyboardInterrupt
 
     root = str(tmp_path / "lake")

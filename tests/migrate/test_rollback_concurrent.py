@@ -199,11 +199,11 @@ def test_rollback_flushes_the_log_to_disk_first(
     flushed: set[str] = set()
     flush = os.fsync
 
-    def told(file: int) -> None:
+    def record_fsync(file: int) -> None:
         flushed.add(os.readlink(f"/proc/self/fd/{file}"))
         flush(file)
 
-    monkeypatch.setattr(os, "fsync", told)
+    monkeypatch.setattr(os, "fsync", record_fsync)
     seen: list[set[str]] = []
     with hooked(once_at("left", lambda: seen.append(set(flushed)))):
         report = catalog.rollback(NAME)

@@ -62,12 +62,12 @@ def check(catalog: Catalog, folder: Path, last: int, from_version: int | None) -
         states(folder / "data", versions),
         strict=True,
     ):
-        meant = lambda vector: by_url(vector, source)  # noqa: E731
+        decode_vector = lambda vector: by_url(vector, source)  # noqa: E731
         assert state(urls, lambda path: path, by_url) == state(
-            expected, lambda path: url(source, path), meant
+            expected, lambda path: url(source, path), decode_vector
         )
         assert files(urls.tombstones, lambda path: path, by_url) == files(
-            expected.tombstones, lambda path: url(source, path), meant
+            expected.tombstones, lambda path: url(source, path), decode_vector
         )
         assert state(
             data, lambda path: content_of(folder / "data", path), Content(folder / "data")
@@ -110,10 +110,10 @@ def files(
     for row in found.select(kept).to_pylist():
         text = row.pop("deletion_vector")
         means = None if text is None else vector(DeletionVector.from_body(json.loads(text)))
-        told = {**row, "path": named(row["path"]), "vector": means}
-        told["tags"] = json.loads(row["tags"] or "null")
-        told["stats"] = row["stats"] or None  # an empty string has no information, either
-        texts.append(json.dumps(told, sort_keys=True))
+        comparable = {**row, "path": named(row["path"]), "vector": means}
+        comparable["tags"] = json.loads(row["tags"] or "null")
+        comparable["stats"] = row["stats"] or None  # an empty string has no information, either
+        texts.append(json.dumps(comparable, sort_keys=True))
     return sorted(texts)
 
 

@@ -21,7 +21,7 @@ from deltasql.exceptions import TxnLogMirrorError, VersionNotFoundError
 from deltasql.mirror.checkpoint import source as checkpoint_source
 from deltasql.mirror.log.last_checkpoint import checkpoint_file, json_checksum
 from deltasql.mirror.log.listing import LAST_CHECKPOINT
-from deltasql.mirror.publish.after_publish import is_due
+from deltasql.mirror.publish.write_commit import is_due
 from deltasql.model.clock import now_ms
 from deltasql.phases import hooked
 from tests.conftest import add_file

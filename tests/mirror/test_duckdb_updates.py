@@ -52,7 +52,7 @@ def test_commit_of_two_tables_updates_the_views_atomically(lake: Catalog, path: 
     copies = []
     replace_file = os.replace
 
-    def noted(source: Any, target: Any) -> None:
+    def record_replace(source: Any, target: Any) -> None:
         replace_file(source, target)
         if Path(target) == path:
             copies.append(
@@ -60,7 +60,7 @@ def test_commit_of_two_tables_updates_the_views_atomically(lake: Catalog, path: 
             )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duckdb_refresh.os, "replace", noted)
+        patch.setattr(duckdb_refresh.os, "replace", record_replace)
         with lake.begin() as tx:
             tx.write("a", pa.table({"id": [1]}))
             tx.write("b", pa.table({"id": [1]}))

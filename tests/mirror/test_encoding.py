@@ -72,10 +72,10 @@ def lake(
         ) as catalog:
             ratified: list[Ratified] = []
 
-            def note(done: Any, _: object, into: list[Ratified] = ratified) -> None:
+            def record(done: Any, _: object, into: list[Ratified] = ratified) -> None:
                 into.extend(done)
 
-            catalog.mirror.after_commit = note  # type: ignore[method-assign]
+            catalog.mirror.after_commit = record  # type: ignore[method-assign]
             features = {f"delta.feature.{name}": "supported" for name in some.FEATURES}
             schema, properties = with_column_mapping(some.SCHEMA, features)
             for name in ("t", "u"):
@@ -156,8 +156,8 @@ def test_value_that_sql_converts_is_encoded_from_sql(lake: Lake) -> None:
     odd = CommitInfo(operation="ODD", operation_parameters={1: (2, 3)})  # type: ignore[dict-item]
     done = lake.commit(odd)
     assert done.commit is not None
-    told = json.loads(lake.read_back(done).splitlines()[0])["commitInfo"]
-    assert told["operationParameters"] == {"1": [2, 3]}
+    info = json.loads(lake.read_back(done).splitlines()[0])["commitInfo"]
+    assert info["operationParameters"] == {"1": [2, 3]}
     encoded = lake.catalog.mirror.publisher._encoded(done.commit)
     assert encoded in (None, lake.read_back(done))
 

@@ -118,10 +118,10 @@ def test_column_mapping_vectors_and_domains_are_compared(
 def test_report_is_plain_json(published: Catalog) -> None:
     commit_path(published.table("t").location, 3).unlink()
     report = verify(published)
-    told = json.loads(json.dumps(report.to_dict()))
-    assert told["ok"] is False
-    assert told["counts"]["missing-version"] == 1
-    assert told["differences"][0]["version"] == 3
+    values = json.loads(json.dumps(report.to_dict()))
+    assert values["ok"] is False
+    assert values["counts"]["missing-version"] == 1
+    assert values["differences"][0]["version"] == 3
     assert "missing-version (json): version 3" in report.summary()
 
 

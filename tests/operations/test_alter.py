@@ -64,8 +64,8 @@ def alter_everything(table: Any) -> list[dict[str, Any]]:
 def test_history_schema_and_names_match_deltalake(lake: Catalog, tmp_path: Path) -> None:
     deltalake.write_deltalake(tmp_path / "stock", numbers(1, 4))
     stock, ours = deltalake.DeltaTable(tmp_path / "stock"), opened(lake)
-    expected, told = alter_everything(stock), alter_everything(ours)
-    assert told == expected
+    expected, found = alter_everything(stock), alter_everything(ours)
+    assert found == expected
     assert ours.schema() == stock.schema()
     mine, theirs = ours.metadata(), stock.metadata()
     assert (mine.name, mine.description) == (theirs.name, theirs.description)

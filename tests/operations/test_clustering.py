@@ -90,7 +90,7 @@ def test_z_order_of_a_clustered_table_is_refused(clustered: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "partitions", "told"),
+    ("wanted", "partitions", "message"),
     [
         (["c"], [], "no such column"),
         (["a", "a"], [], "different columns"),
@@ -99,9 +99,9 @@ def test_z_order_of_a_clustered_table_is_refused(clustered: Catalog) -> None:
     ],
 )
 def test_invalid_clustering_columns_are_refused(
-    catalog: Catalog, wanted: Sequence[str], partitions: Sequence[str], told: str
+    catalog: Catalog, wanted: Sequence[str], partitions: Sequence[str], message: str
 ) -> None:
-    with pytest.raises(TxnLogSchemaError, match=told):
+    with pytest.raises(TxnLogSchemaError, match=message):
         catalog.create_table("t", SCHEMA, cluster_by=wanted, partition_by=partitions)
     assert not catalog.exists("t")
 

@@ -7,9 +7,10 @@ import pytest
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.predicates.parser import Flavour, Scope
 from deltasql.model.schema.schema import ArrayType, MapType, StructField, StructType
+from deltasql.operations.sql.assignments import conformed
 from deltasql.operations.sql.expressions import assigned_column, scalar
 from deltasql.operations.sql.normal_form import normal
-from deltasql.operations.sql.types import cast_to, conformed
+from deltasql.operations.sql.types import cast_to
 
 POINT = StructType((StructField("X", "long"), StructField("y", "double")))
 TABLE = StructType(
@@ -32,7 +33,7 @@ def duckdb(text: str, flavour: Flavour = "datafusion") -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "expected"),
     [
         ("ID = 1", '"Id" = 1'),
         ("`my col` + 1", '"my col" + 1'),
@@ -51,8 +52,8 @@ def duckdb(text: str, flavour: Flavour = "datafusion") -> str:
         ("[1, 2]", "[1, 2]"),
     ],
 )
-def test_expression_is_translated_to_duckdb(text: str, meant: str) -> None:
-    assert duckdb(text) == meant
+def test_expression_is_translated_to_duckdb(text: str, expected: str) -> None:
+    assert duckdb(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,11 @@ def test_write_without_rows_commits_a_version(filled: Twins, mode: Any) -> None:
 
 
 def test_new_table_gets_name_description_and_properties(twins: Twins) -> None:
-    told = {"name": "sold", "description": "what was sold"}
+    texts = {"name": "sold", "description": "what was sold"}
     wanted = {"delta.appendOnly": "true", "delta.logRetentionDuration": None}
-    assert twins.write(ROWS, configuration=wanted, **told) is None
+    assert twins.write(ROWS, configuration=wanted, **texts) is None
     for table in (deltalake.DeltaTable(twins.path), deltasql.DeltaTable(twins.uri)):
-        assert (table.metadata().name, table.metadata().description) == tuple(told.values())
+        assert (table.metadata().name, table.metadata().description) == tuple(texts.values())
         assert properties(table) == {"delta.appendOnly": "true"}
 
 

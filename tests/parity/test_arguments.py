@@ -169,10 +169,10 @@ def test_boolean_options_accept_only_booleans(lake: Lake, given: Any) -> None:
     ("key", "value"), [("delta.minWriterVersion", "9"), ("delta.minReaderVersion", "4")]
 )
 def test_invalid_protocol_versions_are_refused(lake: Lake, key: str, value: str) -> None:
-    told = rf"Kernel: Generic delta kernel error: {key} = '{value}' is invalid, valid values are"
+    message = rf"Kernel: Generic delta kernel error: {key} = '{value}' is invalid, valid values are"
     table = lake.make("t", sample())
-    with pytest.raises(DeltaError, match=told):
+    with pytest.raises(DeltaError, match=message):
         table.alter.set_table_properties({key: value})
-    with pytest.raises(DeltaError, match=told):
+    with pytest.raises(DeltaError, match=message):
         lake.DeltaTable.create(lake.uri("other"), sample().schema, configuration={key: value})
     assert table.protocol() == (1, 2, None, None)

@@ -54,9 +54,9 @@ def test_history_normalizes_predicates(lake: Lake, predicate: str, recorded: str
 def test_history_of_a_merge_normalizes_predicates(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.merge(sample(), "s.id = t.id", "s", "t").when_matched_delete("1 < s.id").execute()
-    told = table.history(1)[0]["operationParameters"]
-    assert told["mergePredicate"] == "t.id = s.id"
-    assert told["matchedPredicates"] == '[{"actionType":"delete","predicate":"s.id > 1"}]'
+    parameters = table.history(1)[0]["operationParameters"]
+    assert parameters["mergePredicate"] == "t.id = s.id"
+    assert parameters["matchedPredicates"] == '[{"actionType":"delete","predicate":"s.id > 1"}]'
 
 
 def test_cast_to_integer_truncates(lake: Lake) -> None:

@@ -149,10 +149,10 @@ def test_timestamps_are_stored_in_microseconds_and_utc(lake: Lake) -> None:
         ]
     )
     (row,) = found.to_pylist()
-    moment = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
-    assert row["ns"] == moment.replace(microsecond=123456)
-    assert row["zone"] == row["s"] == moment
-    assert row["ms"] == moment.replace(tzinfo=None, microsecond=123000)
+    timestamp = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert row["ns"] == timestamp.replace(microsecond=123456)
+    assert row["zone"] == row["s"] == timestamp
+    assert row["ms"] == timestamp.replace(tzinfo=None, microsecond=123000)
 
 
 def test_dictionary_view_and_large_types_are_stored_as_plain_types(lake: Lake) -> None:

@@ -136,7 +136,7 @@ def test_non_boolean_column_is_refused_as_predicate(lake: Lake, part: str | None
 
 
 @pytest.mark.parametrize(
-    ("predicate", "told"),
+    ("predicate", "recorded"),
     [
         ("s.id = t.id AND t.p = 'b'", "p = 'b'"),
         ("s.id = t.id AND t.id BETWEEN 1 AND 2 AND s.v > 0", "id >= 1 AND id <= 2"),
@@ -146,12 +146,12 @@ def test_non_boolean_column_is_refused_as_predicate(lake: Lake, part: str | None
     ],
 )
 def test_history_of_a_merge_has_the_predicate_on_the_target(
-    lake: Lake, predicate: str, told: str | None
+    lake: Lake, predicate: str, recorded: str | None
 ) -> None:
     table = lake.make("t", sample())
     merger = table.merge(sample(), predicate, "s", "t").when_matched_update_all()
     merger.when_not_matched_insert_all().execute()
-    assert table.history(1)[0]["operationParameters"].get("predicate") == told
+    assert table.history(1)[0]["operationParameters"].get("predicate") == recorded
 
 
 def test_merge_that_deletes_from_an_append_only_table_is_refused(lake: Lake) -> None:

@@ -36,8 +36,8 @@ def test_timestamp_ntz_needs_a_feature(lake: Lake) -> None:
 
 def test_added_timestamp_ntz_column_adds_the_feature(lake: Lake) -> None:
     table = lake.make("t", sample())
-    moments = pa.array([0, 0, 0], pa.timestamp("us"))
-    lake.write_deltalake(table, sample(ts=moments), mode="append", schema_mode="merge")
+    timestamps = pa.array([0, 0, 0], pa.timestamp("us"))
+    lake.write_deltalake(table, sample(ts=timestamps), mode="append", schema_mode="merge")
     assert "timestampNtz" in table.protocol().reader_features
 
 

@@ -181,12 +181,12 @@ def test_partition_values_of_every_type_are_read_back(lake: Lake) -> None:
 
 
 def test_timestamp_partition_values_are_read_back(lake: Lake) -> None:
-    moments = [1_700_000_000_123_456, 1_700_000_000_000_000, None]
+    timestamps = [1_700_000_000_123_456, 1_700_000_000_000_000, None]
     data = pa.table(
         {
             "id": [1, 2, 3],
-            "ts": pa.array(moments, pa.timestamp("us", "UTC")),
-            "ntz": pa.array(moments, pa.timestamp("us")),
+            "ts": pa.array(timestamps, pa.timestamp("us", "UTC")),
+            "ntz": pa.array(timestamps, pa.timestamp("us")),
         }
     )
     table = lake.make("t", data, partition_by=["ts", "ntz"])

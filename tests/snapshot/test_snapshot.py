@@ -192,14 +192,14 @@ def test_history_is_paged_latest_first(
 def test_catalog_as_of_shows_multi_table_commits_atomically(catalog: Catalog) -> None:
     for name in ("x", "y"):
         catalog.create_table(name, SCHEMA)
-    moments: list[datetime] = []
+    timestamps: list[datetime] = []
     for number in range(3):
         with catalog.begin() as tx:
             for name in ("x", "y"):
                 tx.stage_table(name, [add_file(str(number))])
-        moments.append(catalog.table("x").snapshot().committed_at)
-    for number, moment in enumerate(moments):
-        at, before = catalog.as_of(moment), catalog.as_of(moment - TICK)
+        timestamps.append(catalog.table("x").snapshot().committed_at)
+    for number, timestamp in enumerate(timestamps):
+        at, before = catalog.as_of(timestamp), catalog.as_of(timestamp - TICK)
         assert {name: snapshot.version for name, snapshot in at.items()} == dict.fromkeys(
             "xy", number + 1
         )

@@ -71,12 +71,12 @@ def _write(page: Path, about: dict[str, object], found: list[dict[str, object]])
     page.with_suffix(".json").write_text(json.dumps({**about, "runs": found}, indent=1) + "\n")
     text = page.read_text() if page.exists() else f"# Soak\n\n{_FROM}\n{_TO}\n"
     before, _, rest = text.partition(_FROM)
-    said = (
+    details = (
         f"{about['date']}, {about['cpus']} CPUs, Python {about['python']}: {about['writers']} "
         f"writers, {about['readers']} readers, a reconciler, an optimizer and a vacuum that keeps "
         f"{about['retention_s']:g} s.\n"
     )
-    parts = [_FROM, "", said, *(tables(each) for each in found), _TO]
+    parts = [_FROM, "", details, *(tables(each) for each in found), _TO]
     page.write_text(before + "\n".join(parts) + rest.partition(_TO)[2])
 
 

@@ -51,7 +51,10 @@ def check_run(catalog: Catalog, operations: Sequence[Operation]) -> Verdict:
         if not report.ok:
             verdict.problems.append(f"verify of {report.table}: {report}")
     for name in TABLES:
-        verdict.problems += [f"{name} has a stray {path}" for path in _strays(catalog, name)]
+        verdict.problems += [
+            f"{name} has the unreferenced file {path}"
+            for path in _unreferenced_files(catalog, name)
+        ]
     verdict.commits = sum(1 for each in _of(operations, DONE) if each.committed)
     verdict.versions = sum(len(log) for log in logs.values())
     verdict.rows = sum(table.num_rows for table in rows.values())
@@ -106,7 +109,7 @@ def _orders(
         )
         if not happened or each.txn_id is None:
             continue
-        kind, writer, seq = each.said
+        kind, writer, seq = each.details
         if kind == "order":
             expected[writer, seq] = amounts(writer, seq)
         elif kind == "cancel":
@@ -131,7 +134,7 @@ def _outside(catalog: Catalog, rows: Mapping[str, pa.Table]) -> Iterator[str]:
             yield f"deltalake reads {name} otherwise: {theirs.num_rows} rows, not {ours.num_rows}"
 
 
-def _strays(catalog: Catalog, name: str) -> Iterator[str]:
+def _unreferenced_files(catalog: Catalog, name: str) -> Iterator[str]:
     """Yield data files that are neither in the log nor have an intent."""
     root = Path(catalog.table(name).location)
     [(table_id,)] = _rows(catalog, f"SELECT table_id FROM dl_tables WHERE name = '{name}'")

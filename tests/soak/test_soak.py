@@ -52,4 +52,4 @@ def _is_found_when_wrong(place: Place) -> None:
         found = check_run(catalog, load(place.folder)).problems
     assert any("payments of" in each for each in found)
     assert any("differ from those of their writers" in each for each in found)
-    assert any("stray nobody.parquet" in each for each in found)
+    assert any("unreferenced file nobody.parquet" in each for each in found)

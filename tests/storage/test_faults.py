@@ -34,7 +34,7 @@ def through(flaky: FlakyServer, location: str, **settings: float) -> Storage:
     return open_storage(location, StorageSettings(options=options_for(flaky.address), **given))
 
 
-def told(error: BaseException) -> str:
+def full_text(error: BaseException) -> str:
     """Return all text that a log or a console could show of an error."""
     return "".join(traceback.format_exception(error)) + repr(error)
 
@@ -121,7 +121,7 @@ def test_persistent_failure_is_raised_after_the_retries(
     )
     assert isinstance(error, OSError)
     assert error.__cause__ is not None
-    assert SECRET not in told(error)
+    assert SECRET not in full_text(error)
 
 
 def test_unresponsive_store_fails_after_the_timeout(flaky: FlakyServer, s3_location: str) -> None:
@@ -147,10 +147,10 @@ def test_unreachable_store_error_contains_no_secrets(s3_location: str) -> None:
         lambda: storage.delete_many(["a"]),
         lambda: storage.rename("a", "b"),
     ):
-        with pytest.raises(TxnLogStorageError, match="Help: check") as caught:
+        with pytest.raises(TxnLogStorageError, match="Help: Check") as caught:
             ask()
         assert s3_location in str(caught.value)
-        assert SECRET not in told(caught.value)
+        assert SECRET not in full_text(caught.value)
     with pytest.raises(TxnLogStorageError), storage.writer("a") as sink:
         sink.write(b"x")
     assert SECRET not in f"{storage!r} {vars(storage)} {settings!r}"
@@ -191,7 +191,7 @@ def test_invalid_storage_options_are_reported_by_key(
     with pytest.raises(TxnLogConfigError, match="Help: ") as caught:
         open_storage(s3_location, StorageSettings(options=options)).read("a")
     assert caught.value.key == "storage.options"
-    assert SECRET not in told(caught.value)
+    assert SECRET not in full_text(caught.value)
 
 
 def test_missing_s3_driver_error_names_the_install_command() -> None:

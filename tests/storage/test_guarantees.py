@@ -46,12 +46,12 @@ def test_second_conditional_put_changes_nothing(storage: Storage) -> None:
 
 def test_exactly_one_of_racing_threads_wins_a_conditional_put(storage: Storage) -> None:
     racers = 6
-    gate = threading.Barrier(racers)
+    barrier = threading.Barrier(racers)
 
     def race(me: int) -> list[str]:
         won = []
         for turn in range(5):
-            gate.wait(timeout=30)
+            barrier.wait(timeout=30)
             if storage.put_if_absent(f"{turn}.json", b"%d" % me * 1000):
                 won.append(f"{turn}.json")
         return won

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.api.inspect.doctor import DoctorReport
-    from deltasql.migrate.exporting.report import ExportProgress, ExportReport
-    from deltasql.migrate.importing.report import ImportProgress, ImportReport, ImportSummary
-    from deltasql.migrate.rebuild import RebuildReport, RebuiltTable
+    from deltasql.migrate.exporting.report import ExportReport
+    from deltasql.migrate.importing.report import ImportReport, ImportSummary
+    from deltasql.migrate.rebuild import RebuildReport
+    from deltasql.model.progress import OnProgress
     from deltasql.uri import DeltaSqlUri
 
 
@@ -47,7 +48,7 @@ def import_table(
     engine: object = None,
     allow_nested_location: bool = False,
     storage_options: Mapping[str, str] | None = None,
-    on_progress: Callable[[ImportProgress], None] | None = None,
+    on_progress: OnProgress | None = None,
     config: Config | None = None,
     **settings: Any,
 ) -> ImportReport:
@@ -94,7 +95,7 @@ def import_tables(
     engine: object = None,
     allow_nested_location: bool = False,
     storage_options: Mapping[str, str] | None = None,
-    on_progress: Callable[[ImportProgress], None] | None = None,
+    on_progress: OnProgress | None = None,
     on_table: Callable[[ImportReport], None] | None = None,
     config: Config | None = None,
     **settings: Any,
@@ -125,7 +126,7 @@ def export_table(
     from_version: int | None = None,
     with_data: bool = False,
     storage_options: Mapping[str, str] | None = None,
-    on_progress: Callable[[ExportProgress], None] | None = None,
+    on_progress: OnProgress | None = None,
     config: Config | None = None,
     **settings: Any,
 ) -> ExportReport:
@@ -170,7 +171,7 @@ def rebuild(
     *roots: str,
     config: Config | None = None,
     dry_run: bool = False,
-    on_progress: Callable[[RebuiltTable], None] | None = None,
+    on_progress: OnProgress | None = None,
     **settings: Any,
 ) -> RebuildReport:
     """Load every Delta table below the roots into a catalog, with all versions of its log.

@@ -28,6 +28,7 @@ from deltasql.mirror.log.read import stream_state
 from deltasql.mirror.log.same_commit import has_head_of
 from deltasql.mirror.publish.status import mark_published
 from deltasql.model.counts import many
+from deltasql.model.progress import Meter
 from deltasql.model.report import Report
 from deltasql.storage import absolute_location, join_location, open_storage
 from deltasql.store.dialect import Fault
@@ -35,10 +36,11 @@ from deltasql.store.locations import tables_at
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from deltasql.config import StorageSettings
     from deltasql.mirror.log.listing import LogListing
+    from deltasql.model.progress import OnProgress
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
@@ -88,11 +90,10 @@ def rebuild_catalog(
     *,
     settings: StorageSettings | None = None,
     dry_run: bool = False,
-    on_progress: Callable[[RebuiltTable], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> RebuildReport:
     """Load the tables below the roots that the catalog lacks, completely or in part."""
     report = RebuildReport()
-    on_progress = on_progress or (lambda _: None)
     unnamed: list[tuple[RebuiltTable, TableRow, str]] = []
     for root in roots:
         root_location = absolute_location(root)
@@ -103,21 +104,18 @@ def rebuild_catalog(
             store.check_exists() if dry_run else store.create()
             try:
                 storage = open_storage(location, settings)
-                table = _load(
-                    store, storage, folder, found, dry_run=dry_run, on_progress=on_progress
-                )
+                meter = Meter(location, on_progress)
+                table = _load(store, storage, folder, found, meter, dry_run=dry_run)
             except (TxnLogError, OSError) as error:
                 found.state = "failed"
                 found.notes.append(str(error).splitlines()[0])
             else:
                 if table is not None:
                     unnamed.append((found, table, folder))
-            on_progress(found)
     # If several tables have the same name, the newest one gets it. The others had been dropped
     # before.
     for found, table, folder in sorted(unnamed, key=lambda each: -_last_commit_ms(store, each[1])):
         _give_name(store, table, folder, found)
-        on_progress(found)
     return report
 
 
@@ -126,9 +124,9 @@ def _load(
     storage: Storage,
     folder: str,
     found: RebuiltTable,
+    meter: Meter,
     *,
     dry_run: bool,
-    on_progress: Callable[[RebuiltTable], None],
 ) -> TableRow | None:
     """Load the missing versions of a table; return the table if it still needs a name."""
     listing = list_log(storage)
@@ -150,11 +148,11 @@ def _load(
         found.state = "would load"
         return None
     if table is None:
-        table = _load_new(store, storage, listing, found, on_progress)
+        table = _load_new(store, storage, listing, found, meter)
     else:
         loader = LogLoader(store, table, times="commit")
         found.state = "loaded" if loader.next_version is None else "continued"
-        _append(loader, storage, listing, found, on_progress)
+        _append(loader, storage, listing, found, meter)
     flush_log(storage)
     mark_published(store, table, listing.last_version)
     return table if found.name is None else None
@@ -165,7 +163,7 @@ def _load_new(
     storage: Storage,
     listing: LogListing,
     found: RebuiltTable,
-    on_progress: Callable[[RebuiltTable], None],
+    meter: Meter,
 ) -> TableRow:
     """Load a whole log into a hidden table; delete the table if the log cannot be loaded."""
     state = stream_state(storage, listing.first_version, listing=listing)
@@ -178,7 +176,7 @@ def _load_new(
             storage,
             listing,
             found,
-            on_progress,
+            meter,
         )
     except Exception as error:
         if not can_resume(error):
@@ -211,22 +209,22 @@ def _append(
     storage: Storage,
     listing: LogListing,
     found: RebuiltTable,
-    on_progress: Callable[[RebuiltTable], None],
+    meter: Meter,
 ) -> None:
     loaded = LoadCounts()
+    is_new = loader.next_version is None
+    version = loader.next_version or listing.first_version
+    total = listing.last_version - version + 1
 
     def count() -> None:
         found.loaded = loaded.commits
-        on_progress(found)
+        loaded.report(meter, "loading", total)
 
-    version = loader.next_version
-    if version is None:
-        version = listing.first_version
-        if version > 0 or version not in listing.commits:
-            state = stream_state(storage, version, listing=listing)
-            load_state(loader, storage, listing, state, loaded, count)
-            found.notes.append(f"begins at version {version}: older commits were cleaned up")
-            version += 1
+    if is_new and (version > 0 or version not in listing.commits):
+        state = stream_state(storage, version, listing=listing)
+        load_state(loader, storage, listing, state, loaded, count)
+        found.notes.append(f"begins at version {version}: older commits were cleaned up")
+        version += 1
     log = LocalLog(storage, listing)
     load_commits(loader, log, version, listing.last_version, loaded, on_batch=count)
     found.loaded = loaded.commits

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deltasql.api.catalog.base import BaseCatalog
-    from deltasql.model.predicates.query_text import AskedTable
+    from deltasql.model.predicates.query_text import QueriedTable
     from deltasql.store.records import TableRow
 
 _FIRST_FILES = 100
@@ -102,7 +102,7 @@ def sandbox(
         relations = {place: engine.scan(each) for place, each in files.items()}
 
         def answer(kind: str, tree: exp.Query, **options: Any) -> pa.RecordBatchReader:
-            return engine.answer(kind, tree, relations, **options)
+            return engine.run_query(kind, tree, relations, **options)
 
         yield stack, answer
 
@@ -119,7 +119,7 @@ def _snapshots(catalog: BaseCatalog, parsed: QueryText) -> Iterator[tuple[str, S
         yield each.place, snapshot
 
 
-def _named(catalog: BaseCatalog, table: AskedTable, rows: Sequence[TableRow]) -> TableRow:
+def _named(catalog: BaseCatalog, table: QueriedTable, rows: Sequence[TableRow]) -> TableRow:
     """Return the table of this name, or the only table whose name differs in case alone."""
     wanted = (table.namespace or DEFAULT_NAMESPACE, table.name)
     folded = tuple(part.casefold() for part in wanted)
@@ -139,7 +139,7 @@ def _named(catalog: BaseCatalog, table: AskedTable, rows: Sequence[TableRow]) ->
 def live_files(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
     """Return the files of a table that a query may need."""
     condition = condition_on(tree, place, snapshot.schema)
-    enough = None if condition is not None else _rows_wanted(tree, place)
+    enough = None if condition is not None else _rows_needed(tree, place)
     listed = None if enough is None else _some_files(snapshot, enough)
     if listed is None:
         listed = snapshot.scan(condition).arrow
@@ -147,16 +147,16 @@ def live_files(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snap
     return LiveFiles(snapshot.table.location, snapshot.metadata, listed, settings)
 
 
-def _rows_wanted(tree: exp.Query, place: str) -> int | None:
+def _rows_needed(tree: exp.Query, place: str) -> int | None:
     """Return how many rows of a table a query needs, if it accepts any rows; otherwise None."""
     if not isinstance(tree, exp.Select):
         return None
-    if set(_given(tree)) - {"expressions", "from_", "limit", "offset", "kind"}:
+    if set(_set_arguments(tree)) - {"expressions", "from_", "limit", "offset", "kind"}:
         return None
     source = tree.args["from_"].this if tree.args.get("from_") else None
     if not isinstance(source, exp.Table) or source.name != place:
         return None
-    if set(_given(source)) - {"this", "alias"}:
+    if set(_set_arguments(source)) - {"this", "alias"}:
         return None
     # A function may return several rows, or none, for one row of the table.
     shown = (node for each in tree.expressions for node in each.walk())
@@ -167,7 +167,7 @@ def _rows_wanted(tree: exp.Query, place: str) -> int | None:
     return None if rows is None or skipped is None else rows + skipped
 
 
-def _given(node: exp.Expr) -> Iterator[str]:
+def _set_arguments(node: exp.Expr) -> Iterator[str]:
     return (name for name, value in node.args.items() if value)
 
 
@@ -202,15 +202,15 @@ def _names(catalog: BaseCatalog, limit: int | None) -> pa.RecordBatchReader:
     ).to_reader()
 
 
-def closing_reader(engine: ExitStack, answer: pa.RecordBatchReader) -> pa.RecordBatchReader:
+def closing_reader(engine: ExitStack, result: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Return a reader that closes the engine after the last row, or when the reader is deleted."""
-    batches = _batches(engine, answer)
+    batches = _batches(engine, result)
     next(batches)  # a generator that has not started would not run its `with` at deletion
-    return pa.RecordBatchReader.from_batches(answer.schema, batches)
+    return pa.RecordBatchReader.from_batches(result.schema, batches)
 
 
-def _batches(engine: ExitStack, answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _batches(engine: ExitStack, result: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     """Yield an empty batch, then the batches of the result."""
     with engine:
-        yield pa.RecordBatch.from_pylist([], answer.schema)
-        yield from answer
+        yield pa.RecordBatch.from_pylist([], result.schema)
+        yield from result

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from deltasql.api.sql.engine import Arrange, Stored
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.engine.files.live_files import LiveFiles
-    from deltasql.model.predicates.query_text import AskedTable, QueryText
+    from deltasql.model.predicates.query_text import QueriedTable, QueryText
     from deltasql.model.statements.statement import TableRef
 
 _PATH_FORMATS = ("delta", "deltasql")
@@ -158,7 +158,7 @@ def _bound(tree: exp.Expr, values: Mapping[str, Any]) -> exp.Expr:
     return bind(tree, values)
 
 
-def _by_name(catalog: BaseCatalog, asked: AskedTable) -> AskedTable:
+def _by_name(catalog: BaseCatalog, asked: QueriedTable) -> QueriedTable:
     if not is_path((asked.namespace or "", asked.name)):
         return asked
     name = table_name(catalog, (asked.namespace or "", asked.name))
@@ -172,7 +172,7 @@ def _files(tx: MultiTableTransaction, parsed: QueryText) -> dict[str, LiveFiles]
     return {each.place: _files_of(tx, parsed.tree, each) for each in parsed.tables}
 
 
-def _files_of(tx: MultiTableTransaction, tree: exp.Query, asked: AskedTable) -> LiveFiles:
+def _files_of(tx: MultiTableTransaction, tree: exp.Query, asked: QueriedTable) -> LiveFiles:
     parts = (asked.namespace or DEFAULT_NAMESPACE, asked.name)
     name = table_name(tx.catalog, parts, tx.creates)
     if asked.version is not None or asked.timestamp is not None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.api.transaction import definition
 from deltasql.exceptions import TableExistsError, TxnLogTableNotFoundError
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.create import record_create
 from deltasql.operations.write import schema_to_create
 from deltasql.store.locations import tables_at
@@ -77,7 +76,7 @@ def _record(tx: MultiTableTransaction, statement: CreateTable, name: str, *, exi
     if statement.query is not None:
         words.append("AS SELECT")
     info = target.staged.info
-    set_commit_info(target, " ".join(words), info.operation_parameters, metrics)
+    target.set_commit_info(" ".join(words), info.operation_parameters, metrics)
 
 
 def convert_folder(tx: MultiTableTransaction, location: str, partitions: object) -> None:

@@ -51,7 +51,7 @@ from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import LogCommit
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
-from deltasql.model.progress import Meter, Progress
+from deltasql.model.progress import Meter
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.schema import StructType
 from deltasql.phases import reached
@@ -65,8 +65,7 @@ if TYPE_CHECKING:
 
     from deltasql.commit.table_state import TableState
     from deltasql.config import StorageSettings
-    from deltasql.migrate.importing.report import ImportProgress
-    from deltasql.model.progress import OnProgress
+    from deltasql.model.progress import OnProgress, Progress
     from deltasql.store.dialect import Session
     from deltasql.store.records import Head
     from deltasql.store.store import Store
@@ -120,7 +119,7 @@ class _Cutover:
         """Report what a cutover would do, without changing anything."""
         report, (head, state) = self._report, self._head()
         report.state = "would cut over"
-        self._refuse_other_owner(state)
+        self._check_owner(state)
         report.caught_up = max(0, list_log(self._storage).last_version - head.version)
         if not state.in_commit_timestamps:
             report.version = head.version + report.caught_up + 1
@@ -139,11 +138,11 @@ class _Cutover:
             try:
                 self._catch_up()
                 head, state = self._head()
-                self._refuse_other_owner(state)
+                self._check_owner(state)
                 if verify and report.verification is None:
                     # Verify only once. Verifying a large table takes so long that other writers
                     # commit in the meantime, so repeating it might never end.
-                    self._refuse_mismatch()
+                    self._check_matches_log()
                 flush_log(self._storage)
                 self._take_over(head, state)
             except (_Conflict, VersionTakenError):
@@ -178,10 +177,9 @@ class _Cutover:
             # the error.
             raise _Conflict from error
 
-    def _report_import(self, progress: ImportProgress) -> None:
+    def _report_import(self, progress: Progress) -> None:
         if self._on_progress is not None:
-            counts = (progress.commits, progress.total_commits, progress.seconds)
-            self._on_progress(Progress(self._report.table, "catching up", "commits", *counts))
+            self._on_progress(replace(progress, table=self._report.table, phase="catching up"))
 
     def _current(self) -> TableRow:
         known = self._table
@@ -222,7 +220,7 @@ class _Cutover:
         )
         return head, state
 
-    def _refuse_other_owner(self, state: TableState) -> None:
+    def _check_owner(self, state: TableState) -> None:
         """Raise if another catalog owns the log."""
         if not (self._table.is_following and state.in_commit_timestamps):
             return
@@ -239,7 +237,7 @@ class _Cutover:
             self._store, self._table, self._storage, log, self._settings, meter=meter
         )
 
-    def _refuse_mismatch(self) -> None:
+    def _check_matches_log(self) -> None:
         report = self._report
         report.verification = found = self._verify()
         wrong = differences_from_log(found)

@@ -146,7 +146,7 @@ def foreign_version(store: Store, table: TableRow, storage: Storage) -> int | No
     return first_foreign(store, table, storage, listing)
 
 
-def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
+def check_no_foreign_commits(store: Store, table: TableRow, storage: Storage) -> None:
     """Raise if the log may refer to data files that are unknown to the database."""
     published = _published(store, table)
     listing = _list_end(storage, published)

@@ -119,7 +119,7 @@ def table_to_roll_back(store: Store, namespace: str, name: str) -> TableRow:
     )
 
 
-def refuse_undrop(store: Store, table: TableRow, settings: StorageSettings) -> None:
+def check_undrop(store: Store, table: TableRow, settings: StorageSettings) -> None:
     """Raise if a dropped table cannot be restored: its location or its log is used otherwise."""
     other = table_at(store, table.location)
     if other is not None:
@@ -188,7 +188,7 @@ class _Rollback:
             report.state = "was rolled back"  # changed below if a step was not done yet
             self._publish()
             if verify:
-                self._refuse_incomplete()
+                self._check_complete()
             self._flush()
         self._release()
         return report
@@ -216,7 +216,7 @@ class _Rollback:
             self._store, self._table, self._storage, log, self._settings, meter=self._meter
         )
 
-    def _refuse_incomplete(self) -> None:
+    def _check_complete(self) -> None:
         report = self._report
         report.verification = found = self._verify()
         wrong = differences_for_readers(found)
@@ -240,7 +240,7 @@ class _Rollback:
             else:
                 self._publish()
                 if verify and self._report.verification is None:
-                    self._refuse_incomplete()
+                    self._check_complete()
             table, flushed = self._table, self._head().version
             self._flush()
             if self._drop(flushed):

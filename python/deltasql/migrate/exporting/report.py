@@ -1,4 +1,4 @@
-"""The progress of an export while it runs, and its report at the end."""
+"""The report of an export."""
 
 from __future__ import annotations
 
@@ -8,38 +8,6 @@ from deltasql.model.counts import many
 from deltasql.model.report import Report
 
 _MAX_SHOWN = 10
-
-
-@dataclass(frozen=True, slots=True)
-class ExportProgress:
-    """The progress of an export.
-
-    A file that was removed and added again is copied once, but `total_files` counts it twice.
-    """
-
-    commits: int
-    total_commits: int
-    files: int
-    total_files: int
-    bytes: int
-    seconds: float
-
-    @property
-    def rate(self) -> float:
-        """Files per second, or commits per second if no files are copied."""
-        done = self.files if self.total_files else self.commits
-        return done / self.seconds if self.seconds > 0 else 0.0
-
-    @property
-    def fraction(self) -> float:
-        """The completed part of the export, from 0 to 1."""
-        done, total = self.commits + self.files, self.total_commits + self.total_files
-        return min(1.0, done / total) if total else 1.0
-
-    @property
-    def eta_s(self) -> float | None:
-        """Estimated remaining seconds; None before anything is done."""
-        return self.seconds * (1 / self.fraction - 1) if self.fraction else None
 
 
 @dataclass(slots=True)

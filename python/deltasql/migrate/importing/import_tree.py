@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from deltasql.config import StorageSettings
-    from deltasql.migrate.importing.run import ImportOptions, OnImportProgress
+    from deltasql.migrate.importing.run import ImportOptions
+    from deltasql.model.progress import OnProgress
     from deltasql.storage import Storage
     from deltasql.store.store import Store
 
@@ -30,7 +31,7 @@ def import_tables(
     options: ImportOptions,
     *,
     settings: StorageSettings,
-    on_progress: OnImportProgress | None = None,
+    on_progress: OnProgress | None = None,
     on_table: Callable[[ImportReport], None] | None = None,
 ) -> ImportSummary:
     """Import every table below a folder; an error in one table does not stop the others.
@@ -89,7 +90,7 @@ def _import_one(
     location: str,
     options: ImportOptions,
     settings: StorageSettings,
-    on_progress: OnImportProgress | None,
+    on_progress: OnProgress | None,
 ) -> ImportReport:
     try:
         return import_table(store, location, options, settings=settings, on_progress=on_progress)

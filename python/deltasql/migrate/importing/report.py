@@ -1,8 +1,7 @@
-"""The progress of an import while it runs, and its report at the end."""
+"""The report of an import."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -23,39 +22,7 @@ ImportState = Literal[
     "would replace",
     "failed",
 ]
-ImportPhase = Literal["reading", "loading", "checking files", "verifying", "done"]
 _MAX_SHOWN = 20
-
-
-@dataclass(slots=True)
-class ImportProgress:
-    """The progress of importing one table; the counts are those of this run."""
-
-    source: str
-    table: str | None = None
-    phase: ImportPhase = "reading"
-    commits: int = 0
-    total_commits: int = 0
-    files: int = 0
-    log_bytes: int = 0
-    started_s: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the import began."""
-        return time.monotonic() - self.started_s
-
-    @property
-    def files_per_second(self) -> float:
-        """Files loaded per second."""
-        return self.files / max(self.seconds, 1e-9)
-
-    @property
-    def eta_s(self) -> float | None:
-        """Estimated seconds for the remaining commits; None before the first commit."""
-        if not self.commits or self.total_commits < self.commits:
-            return None
-        return self.seconds / self.commits * (self.total_commits - self.commits)
 
 
 @dataclass(slots=True)

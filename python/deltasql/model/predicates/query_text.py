@@ -48,7 +48,7 @@ _LEADING = re.compile(r"\s*(explain)(\s+analyze)?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class AskedTable:
+class QueriedTable:
     """A table that a query uses: at the latest version, at a version, or at a timestamp."""
 
     place: str
@@ -67,7 +67,7 @@ class QueryText:
     kind: str
     """`query`, `explain`, `explain analyze`, `describe`, `summarize` or `show tables`."""
     tree: exp.Query | None = field(repr=False)
-    tables: tuple[AskedTable, ...] = ()
+    tables: tuple[QueriedTable, ...] = ()
 
 
 def parse_query(
@@ -80,10 +80,10 @@ def parse_query(
 
     `bind` replaces the parameters in the parsed tree by values.
 
-    >>> asked = parse_query("SELECT count(*) FROM crm.sales@3 WHERE id > 5")
-    >>> asked.tree.sql(dialect="duckdb")
+    >>> query = parse_query("SELECT count(*) FROM crm.sales@3 WHERE id > 5")
+    >>> query.tree.sql(dialect="duckdb")
     'SELECT COUNT(*) FROM asked_0 AS sales WHERE id > 5'
-    >>> asked.tables[0].version
+    >>> query.tables[0].version
     3
     """
     leading = _LEADING.match(sql)
@@ -103,7 +103,7 @@ def parse_query(
     if isinstance(parsed, exp.Values):
         parsed = exp.select("*").from_(exp.Subquery(this=parsed))
     if not isinstance(parsed, exp.Query):
-        raise _refused(f"only queries can be run here, not {_first_word(sql)}")
+        raise _invalid_query(f"only queries can be run here, not {_first_word(sql)}")
     for node in parsed.walk():
         _check_node(node)
     found = list(catalog_tables(parsed))
@@ -156,7 +156,7 @@ def _parsed(text: str, dialect: str | type[Dialect]) -> exp.Expr:
     try:
         tokens = sqlglot.tokenize(text, read=dialect)
         if tokens and tokens[0].text.upper() not in _FIRST_WORDS:
-            raise _refused_word(tokens[0].text.upper()[:40])
+            raise _not_a_query(tokens[0].text.upper()[:40])
         parsed = sqlglot.parse(with_at_clauses(text, dialect=dialect), read=dialect)
         found = [each for each in parsed if each is not None]
     except SqlglotError as error:
@@ -165,9 +165,9 @@ def _parsed(text: str, dialect: str | type[Dialect]) -> exp.Expr:
             help=f"Write a SELECT over tables of the catalog, in {whose}'s SQL.",
         ) from error
     if not found:
-        raise _refused("the query is empty")
+        raise _invalid_query("the query is empty")
     if len(found) > 1:
-        raise _refused(f"the text has {len(found)} statements, but only one query can be run")
+        raise _invalid_query(f"the text has {len(found)} statements, but only one query can be run")
     return found[0]
 
 
@@ -203,17 +203,19 @@ def _at_kind(name: Token, value: Token) -> str | None:
 def _check_node(node: exp.Expr) -> None:
     """Raise InvalidQueryError for a node that does more than read tables of the catalog."""
     if isinstance(node, _REFUSED_NODES):
-        raise _refused(f"{node.sql(dialect=DIALECT)[:80]} cannot be used in a query")
+        raise _invalid_query(f"{node.sql(dialect=DIALECT)[:80]} cannot be used in a query")
     if isinstance(node, exp.Anonymous) and node.name.casefold() in _REFUSED_FUNCTIONS:
-        raise _refused(f"the function {node.name} is not available here")
+        raise _invalid_query(f"the function {node.name} is not available here")
     if isinstance(node, _FILE_FUNCTIONS):
-        raise _refused(f"the table function {_function_name(node)} is not available here")
+        raise _invalid_query(f"the table function {_function_name(node)} is not available here")
     if isinstance(node, exp.Table | exp.Lateral):
         own = exp.Identifier if isinstance(node, exp.Table) else exp.Subquery
         if not isinstance(node.this, (own, *_TABLE_FUNCTIONS)):
-            raise _refused(f"the table function {_function_name(node.this)} is not available here")
+            raise _invalid_query(
+                f"the table function {_function_name(node.this)} is not available here"
+            )
     if isinstance(node, exp.Subquery) and _is_statement(node.this):
-        raise _refused("DESCRIBE, SUMMARIZE and SHOW cannot be part of a query")
+        raise _invalid_query("DESCRIBE, SUMMARIZE and SHOW cannot be part of a query")
 
 
 def _function_name(node: object) -> str:
@@ -309,14 +311,14 @@ def _short_name(table: exp.Table, beside: Sequence[exp.Table]) -> str:
     return table.name
 
 
-def _place(table: exp.Table, place: str) -> AskedTable:
+def _place(table: exp.Table, place: str) -> QueriedTable:
     if table.catalog:
         raise InvalidQueryError(
             f"{table.sql(dialect=DIALECT)} has too many parts",
             help="A table is called `name` or `namespace.name`.",
         )
     version, timestamp = version_or_timestamp(table)
-    asked = AskedTable(
+    found = QueriedTable(
         place=place,
         namespace=table.db or None,
         name=table.name,
@@ -327,7 +329,7 @@ def _place(table: exp.Table, place: str) -> AskedTable:
     for part in ("db", "when", "version"):
         table.set(part, None)
     table.set("this", exp.to_identifier(place))
-    return asked
+    return found
 
 
 def version_or_timestamp(table: exp.Table) -> tuple[int | None, datetime | None]:
@@ -355,7 +357,7 @@ def version_or_timestamp(table: exp.Table) -> tuple[int | None, datetime | None]
     )
 
 
-def _refused(message: str) -> InvalidQueryError:
+def _invalid_query(message: str) -> InvalidQueryError:
     return InvalidQueryError(
         message,
         help="Write one SELECT, WITH, EXPLAIN, DESCRIBE, SUMMARIZE or SHOW TABLES "
@@ -363,11 +365,11 @@ def _refused(message: str) -> InvalidQueryError:
     )
 
 
-def _refused_word(word: str) -> InvalidQueryError:
+def _not_a_query(word: str) -> InvalidQueryError:
     near = get_close_matches(word, sorted(_FIRST_WORDS), n=1, cutoff=0.8)
     if not near:
-        return _refused(f"only queries can be run here, not {word}")
-    return InvalidQueryError(f"no query starts with {word}", help=f"Did you mean {near[0]}?")
+        return _invalid_query(f"only queries can be run here, not {word}")
+    return InvalidQueryError(f"a query cannot start with {word}", help=f"Did you mean {near[0]}?")
 
 
 def _first_word(sql: str) -> str:

@@ -12,7 +12,6 @@ from deltasql.model.properties import KNOWN, NAME_IN_CATALOG, check_values, stor
 from deltasql.model.protocol import FEATURE_PREFIX, raised_protocol, upgraded_protocol
 from deltasql.model.schema.column_mapping import MODE, with_column_mapping
 from deltasql.model.schema.schema import column_mapping_mode, nearest
-from deltasql.operations.commit_info import set_commit_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ def set_table_properties(
 ) -> None:
     """Set table properties, and upgrade the protocol if the properties require it."""
     if raise_if_not_exists:
-        _refuse_unknown(properties)
+        _check_known(properties)
     check_values(properties)
     wanted = {**stage.configuration, **properties}
     schema = stage.schema
@@ -57,7 +56,7 @@ def set_table_properties(
         upgraded_protocol(protocol, schema, wanted),
     )
     text = json.dumps(dict(properties), separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(stage, "SET TBLPROPERTIES", {"properties": text})
+    stage.set_commit_info("SET TBLPROPERTIES", {"properties": text})
 
 
 def unset_table_properties(
@@ -81,7 +80,7 @@ def unset_table_properties(
     kept = {key: value for key, value in stage.configuration.items() if key not in keys}
     stage.change_metadata(replace(stage.metadata, configuration=kept))
     text = json.dumps(list(keys), separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(stage, "UNSET TBLPROPERTIES", {"properties": text})
+    stage.set_commit_info("UNSET TBLPROPERTIES", {"properties": text})
 
 
 def set_table_name(stage: TableStage, name: str) -> None:
@@ -111,10 +110,10 @@ def set_table_description(stage: TableStage, description: str) -> None:
 def _set_update_info(stage: TableStage, **changed: str) -> None:
     update = {"name": None, "description": None, **changed}
     text = json.dumps(update, separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(stage, "UPDATE TABLE METADATA", {"metadataUpdate": text})
+    stage.set_commit_info("UPDATE TABLE METADATA", {"metadataUpdate": text})
 
 
-def _refuse_unknown(properties: Mapping[str, str]) -> None:
+def _check_known(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         if key not in KNOWN and not key.startswith(FEATURE_PREFIX):
             raise TxnLogConfigError(

@@ -14,11 +14,10 @@ from deltasql.api.transaction.definition import convert_folder, create_or_replac
 from deltasql.engine.files.addresses import address_url, data_address
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.operations.alter.cluster_by import clustering_columns
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.restore import add_file
 from deltasql.spark.exceptions import analysis_error
 from deltasql.spark.read import read_snapshot
-from deltasql.spark.session import path_in, place_of, table_at
+from deltasql.spark.session import new_table_target, path_in, table_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +46,7 @@ def convert_table(
             "DELTA_MISSING_PROVIDER_FOR_CONVERT",
             help="Write parquet.`/path/to/folder`.",
         )
-    catalog, name, location = place_of(spark, path)
+    catalog, name, location = new_table_target(spark, path)
     if table_at(catalog, path) is not None:
         return catalog, name
     partitions: DataType | None = (
@@ -73,7 +72,7 @@ def clone_table(
 
     A shallow clone reads the files of the source, and cannot be read after they are deleted.
     """
-    catalog, name, location = place_of(spark, target)
+    catalog, name, location = new_table_target(spark, target)
     exists = catalog.exists(name)
     if exists and not replaces:
         raise analysis_error(
@@ -106,7 +105,7 @@ def clone_table(
             "sourceVersion": str(source.version),
             "isShallow": str(shallow).lower(),
         }
-        set_commit_info(tx.target(name), "CLONE", parameters)
+        tx.target(name).set_commit_info("CLONE", parameters)
     return catalog, name
 
 

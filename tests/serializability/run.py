@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.commit.support import PROCESSES, audit
-from tests.history.checker import counts, problems
-from tests.history.clients import SOME, create, logs, open_lake, row_logs, work
-from tests.history.record import load
-from tests.history.rows import kinds, row_problems
+from tests.serializability.checker import counts, problems
+from tests.serializability.clients import MIN_TRANSACTIONS, create, logs, open_lake, row_logs, work
+from tests.serializability.record import load
+from tests.serializability.rows import kinds, row_problems
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -70,7 +70,7 @@ def in_processes(
 
 def _has_begun(folder: Path, name: str) -> bool:
     out = folder / f"{name}.jsonl"
-    return out.exists() and len(out.read_bytes().splitlines()) >= SOME
+    return out.exists() and len(out.read_bytes().splitlines()) >= MIN_TRANSACTIONS
 
 
 def in_threads(
