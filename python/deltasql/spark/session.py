@@ -182,7 +182,7 @@ def table_name(name: str) -> str:
     return ".".join(short) if len(short) != 2 else join_table_name(short[0], short[1])
 
 
-def place_of(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None]:
+def new_table_target(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None]:
     """Return the catalog, the name and the location of a table that is about to be created.
 
     A missing catalog is created. A table at a new path gets the name of the path's last folder.

@@ -19,7 +19,7 @@ from deltasql.exceptions import (
 )
 from deltasql.storage.local_files import make_folders
 from deltasql.store.dialect import AppendOne, Fault, Row, Session
-from deltasql.store.migrations import ledger_if_there
+from deltasql.store.migrations import ledger_if_exists
 from deltasql.store.statements import (
     LIST_PARAMETER,
     PARAMETER,
@@ -224,7 +224,7 @@ class DuckdbDialect:
             return reader.to_arrow_table()
 
     def ledger(self, session: Session) -> list[Row] | None:
-        return ledger_if_there(session)
+        return ledger_if_exists(session)
 
     def classify(self, error: BaseException) -> Fault:
         if isinstance(error, duckdb.TransactionException):

@@ -109,7 +109,7 @@ for _migration in migration_files():
     checksum(_migration[2])
 
 
-def ledger_if_there(session: Session) -> list[Row] | None:
+def ledger_if_exists(session: Session) -> list[Row] | None:
     """Return the applied migrations; None if the table of migrations does not exist."""
     return session.query("applied_migrations") if session.query("has_ledger") else None
 

@@ -87,15 +87,25 @@ class DeltaSqlUri:
         """Whether the URI refers to a catalog, without a table."""
         return self.table is None
 
+    @classmethod
+    def for_file(cls, path: str) -> DeltaSqlUri:
+        """Return the URI of a catalog in a local file, with the default database."""
+        return cls(backend="sqlite", database=path)
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the database is on a server."""
+        return self.backend == "postgres"
+
     @property
     def is_memory(self) -> bool:
         """Whether the database is in memory."""
-        return self.backend != "postgres" and self.database == MEMORY
+        return not self.is_server and self.database == MEMORY
 
     @property
     def is_file(self) -> bool:
         """Whether the database is a file: not on a server, and not in memory."""
-        return self.backend != "postgres" and self.database != MEMORY
+        return not self.is_server and self.database != MEMORY
 
     @property
     def table_name(self) -> str | None:

@@ -36,7 +36,7 @@ class Parameter:
         fail(f"{self.name} {value!r} is not allowed", str(value), f"{self.name} is {self.allowed}.")
 
 
-def _whole(text: str) -> int:
+def _parse_int(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,19}", text):
         raise ValueError(text)
     return int(text)
@@ -83,7 +83,7 @@ PARAMETERS: dict[str, Parameter] = {
             "version",
             "a whole number from 0",
             "read the table at this version",
-            _whole,
+            _parse_int,
             _between(0, 2**63 - 1),
         ),
         Parameter(
@@ -107,7 +107,7 @@ PARAMETERS: dict[str, Parameter] = {
             "pool_size",
             "a whole number from 1 to 1000",
             "maximum number of connections",
-            _whole,
+            _parse_int,
             _between(1, 1000),
         ),
         Parameter(
@@ -122,7 +122,7 @@ PARAMETERS: dict[str, Parameter] = {
             "connect_timeout",
             "whole seconds from 1 to 3600",
             "how long to wait for a connection",
-            _whole,
+            _parse_int,
             _between(1, 3600),
             _POSTGRES,
         ),

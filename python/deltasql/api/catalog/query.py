@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deltasql.api.catalog.base import BaseCatalog
-    from deltasql.model.predicates.query_text import AskedTable
+    from deltasql.model.predicates.query_text import QueriedTable
     from deltasql.store.records import TableRow
 
 _FIRST_FILES = 100
@@ -58,14 +58,14 @@ def query(
     [{'n': 2}]
     """
     try:
-        return _answer(catalog, parse_query(sql), limit, timeout, batch_rows)
+        return _run(catalog, parse_query(sql), limit, timeout, batch_rows)
     except RecursionError as error:
         raise InvalidQueryError(
             "the query is nested too deeply", help="Split it into parts with WITH."
         ) from error
 
 
-def _answer(
+def _run(
     catalog: BaseCatalog,
     parsed: QueryText,
     limit: int | None,
@@ -86,8 +86,10 @@ def _answer(
     with ExitStack() as stack:
         engine = stack.enter_context(DuckDbSandbox(catalog.config, [*files.values()]))
         relations = {place: engine.scan(each) for place, each in files.items()}
-        answer = engine.answer(parsed.kind, tree, relations, timeout=timeout, batch_rows=batch_rows)
-        return closing_reader(stack.pop_all(), answer)
+        result = engine.run_query(
+            parsed.kind, tree, relations, timeout=timeout, batch_rows=batch_rows
+        )
+        return closing_reader(stack.pop_all(), result)
 
 
 def _snapshots(catalog: BaseCatalog, parsed: QueryText) -> Iterator[tuple[str, Snapshot]]:
@@ -102,7 +104,7 @@ def _snapshots(catalog: BaseCatalog, parsed: QueryText) -> Iterator[tuple[str, S
         yield each.place, snapshot
 
 
-def _named(catalog: BaseCatalog, table: AskedTable, rows: Sequence[TableRow]) -> TableRow:
+def _named(catalog: BaseCatalog, table: QueriedTable, rows: Sequence[TableRow]) -> TableRow:
     """Return the table of this name, or the only table whose name differs in case alone."""
     wanted = (table.namespace or DEFAULT_NAMESPACE, table.name)
     folded = tuple(part.casefold() for part in wanted)
@@ -122,7 +124,7 @@ def _named(catalog: BaseCatalog, table: AskedTable, rows: Sequence[TableRow]) ->
 def _live(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
     """Return the files of a table that a query may need."""
     condition = condition_on(tree, place, snapshot.schema)
-    enough = None if condition is not None else _rows_wanted(tree, place)
+    enough = None if condition is not None else _rows_needed(tree, place)
     listed = None if enough is None else _some_files(snapshot, enough)
     if listed is None:
         listed = snapshot.scan(condition).arrow
@@ -130,16 +132,16 @@ def _live(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snapshot)
     return LiveFiles(snapshot.table.location, snapshot.metadata, listed, settings)
 
 
-def _rows_wanted(tree: exp.Query, place: str) -> int | None:
+def _rows_needed(tree: exp.Query, place: str) -> int | None:
     """Return how many rows of a table a query needs, if it accepts any rows; otherwise None."""
     if not isinstance(tree, exp.Select):
         return None
-    if set(_given(tree)) - {"expressions", "from_", "limit", "offset", "kind"}:
+    if set(_set_arguments(tree)) - {"expressions", "from_", "limit", "offset", "kind"}:
         return None
     source = tree.args["from_"].this if tree.args.get("from_") else None
     if not isinstance(source, exp.Table) or source.name != place:
         return None
-    if set(_given(source)) - {"this", "alias"}:
+    if set(_set_arguments(source)) - {"this", "alias"}:
         return None
     # A function may return several rows, or none, for one row of the table.
     shown = (node for each in tree.expressions for node in each.walk())
@@ -150,7 +152,7 @@ def _rows_wanted(tree: exp.Query, place: str) -> int | None:
     return None if rows is None or skipped is None else rows + skipped
 
 
-def _given(node: exp.Expr) -> Iterator[str]:
+def _set_arguments(node: exp.Expr) -> Iterator[str]:
     return (name for name, value in node.args.items() if value)
 
 
@@ -185,15 +187,15 @@ def _names(catalog: BaseCatalog, limit: int | None) -> pa.RecordBatchReader:
     ).to_reader()
 
 
-def closing_reader(engine: ExitStack, answer: pa.RecordBatchReader) -> pa.RecordBatchReader:
+def closing_reader(engine: ExitStack, result: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Return a reader that closes the engine after the last row, or when the reader is deleted."""
-    batches = _batches(engine, answer)
+    batches = _batches(engine, result)
     next(batches)  # a generator that has not started would not run its `with` at deletion
-    return pa.RecordBatchReader.from_batches(answer.schema, batches)
+    return pa.RecordBatchReader.from_batches(result.schema, batches)
 
 
-def _batches(engine: ExitStack, answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _batches(engine: ExitStack, result: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     """Yield an empty batch, then the batches of the result."""
     with engine:
-        yield pa.RecordBatch.from_pylist([], answer.schema)
-        yield from answer
+        yield pa.RecordBatch.from_pylist([], result.schema)
+        yield from result

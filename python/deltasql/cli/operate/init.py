@@ -79,7 +79,7 @@ def _data_root(given: str | None, catalog: Catalog) -> str | None:
     from deltasql.storage import absolute_location
 
     if given is None:
-        if catalog.config.table.data_root is not None or catalog.uri.backend != "postgres":
+        if catalog.config.table.data_root is not None or not catalog.uri.is_server:
             return None
         given = "lake"
         if sys.stdin.isatty():

@@ -77,7 +77,7 @@ def ui(
         ) as served,
     ):
         message(f"console at {served.address}; stop with SIGTERM or Ctrl-C")
-        if served.token_was_made:
+        if served.is_token_generated:
             message(f"token: {served.token}")
         if served.is_reachable:
             message("other machines can reach the console: use TLS to protect the token")

@@ -156,7 +156,7 @@ def check_new_commits(
         _check_files(run, _added_pages(run, listing, first, last, live))
 
 
-def check_whole_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
+def check_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
     """For a dry run, read the whole log of a new table and report its latest state."""
     seen, live = LoadCounts(), LiveFiles()
     first, metadata = start.version, start.metadata

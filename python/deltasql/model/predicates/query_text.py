@@ -45,7 +45,7 @@ _LEADING = re.compile(r"\s*(explain)(\s+analyze)?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class AskedTable:
+class QueriedTable:
     """A table that a query uses: at the latest version, at a version, or at a timestamp."""
 
     place: str
@@ -64,16 +64,16 @@ class QueryText:
     kind: str
     """`query`, `explain`, `explain analyze`, `describe`, `summarize` or `show tables`."""
     tree: exp.Query | None = field(repr=False)
-    tables: tuple[AskedTable, ...] = ()
+    tables: tuple[QueriedTable, ...] = ()
 
 
 def parse_query(sql: str) -> QueryText:
     """Parse a query and replace every table of the catalog by a unique name.
 
-    >>> asked = parse_query("SELECT count(*) FROM crm.sales@3 WHERE id > 5")
-    >>> asked.tree.sql(dialect="duckdb")
+    >>> query = parse_query("SELECT count(*) FROM crm.sales@3 WHERE id > 5")
+    >>> query.tree.sql(dialect="duckdb")
     'SELECT COUNT(*) FROM asked_0 AS sales WHERE id > 5'
-    >>> asked.tables[0].version
+    >>> query.tables[0].version
     3
     """
     leading = _LEADING.match(sql)
@@ -294,14 +294,14 @@ def _short_name(table: exp.Table, beside: Sequence[exp.Table]) -> str:
     return table.name
 
 
-def _place(table: exp.Table, place: str) -> AskedTable:
+def _place(table: exp.Table, place: str) -> QueriedTable:
     if table.catalog:
         raise InvalidQueryError(
             f"{table.sql(dialect=DIALECT)} has too many parts",
             help="A table is called `name` or `namespace.name`.",
         )
     version, timestamp = _version_or_timestamp(table)
-    asked = AskedTable(
+    found = QueriedTable(
         place=place,
         namespace=table.db or None,
         name=table.name,
@@ -312,7 +312,7 @@ def _place(table: exp.Table, place: str) -> AskedTable:
     for part in ("db", "when", "version"):
         table.set(part, None)
     table.set("this", exp.to_identifier(place))
-    return asked
+    return found
 
 
 def _version_or_timestamp(table: exp.Table) -> tuple[int | None, datetime | None]:

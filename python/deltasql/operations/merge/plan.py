@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 TARGET, SOURCE = "t", "s"
 """Names of the target and the source in every query of a merge."""
 Kind = Literal["update", "delete", "insert"]
-_WHOLE = {"byte", "short", "integer", "long"}
+_INTEGER_TYPES = {"byte", "short", "integer", "long"}
 _ORDERED = {"string", "date", "timestamp", "timestamp_ntz", *NANOSECOND_TYPES}
 _LISTED = 1000
 """Maximum number of values of a partition column to list; if there are more, use a range."""
@@ -331,7 +331,7 @@ def _same_order(mine: DataType | None, other: DataType | None) -> bool:
     """Return whether both types have the same sort order, so that a range applies to both."""
     if not isinstance(mine, str) or not isinstance(other, str):
         return False
-    if mine in _WHOLE and other in _WHOLE:
+    if mine in _INTEGER_TYPES and other in _INTEGER_TYPES:
         return True
     return mine == other and (mine in _ORDERED or decimal_type(mine) is not None)
 

@@ -19,7 +19,7 @@ from deltasql.operations.create import replace_table
 from deltasql.operations.restore import add_file
 from deltasql.spark.exceptions import analysis_error
 from deltasql.spark.read import read_snapshot
-from deltasql.spark.session import path_in, place_of, table_at
+from deltasql.spark.session import new_table_target, path_in, table_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def convert_table(
             "DELTA_MISSING_PROVIDER_FOR_CONVERT",
             help="Write parquet.`/path/to/folder`.",
         )
-    catalog, name, location = place_of(spark, path)
+    catalog, name, location = new_table_target(spark, path)
     if table_at(catalog, path) is not None:
         return catalog, name
     partitions: DataType | None = (
@@ -117,7 +117,7 @@ def clone_table(
 
     A shallow clone reads the files of the source, and cannot be read after they are deleted.
     """
-    catalog, name, location = place_of(spark, target)
+    catalog, name, location = new_table_target(spark, target)
     exists = catalog.exists(name)
     if exists and not replaces:
         raise analysis_error(
