@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 from deltasql.engine.spark.session import require_pyspark
 from deltasql.spark.read import read
 from deltasql.spark.register import mirror_spark, register
+from deltasql.spark.sql import sql
 from deltasql.spark.streaming import stream_writer
 from deltasql.spark.write import write
 
 if TYPE_CHECKING:
     from deltasql.spark.delta_table.delta_table import DeltaTable
 
-__all__ = ["DeltaTable", "mirror_spark", "read", "register", "stream_writer", "write"]
+__all__ = ["DeltaTable", "mirror_spark", "read", "register", "sql", "stream_writer", "write"]
 
 
 def __getattr__(name: str) -> Any:
