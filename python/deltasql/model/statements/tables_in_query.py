@@ -54,9 +54,9 @@ def tables_in_query(query: str, values: Mapping[str, Any] | None = None) -> Quer
 
     `values` are the parameters of the query, which can be versions and timestamps.
 
-    >>> tables_in_query("SELECT * FROM crm.sales@3 AS s").tables
-    (TableInQuery(parts=('crm', 'sales'), start=14, end=37, alias='s', version=3, timestamp=None, \
-qualified=()),)
+    >>> [table] = tables_in_query("SELECT * FROM crm.sales@3 AS s").tables
+    >>> table.parts, table.version, table.alias
+    (('crm', 'sales'), 3, 's')
     """
     try:
         text = with_at_clauses(query, dialect=StatementDialect)
