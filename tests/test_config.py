@@ -123,7 +123,7 @@ def test_unknown_catalog_error_suggests_a_similar_name() -> None:
     config = Config(catalogs={"production": "deltasql://postgres/lake"})
     with pytest.raises(TxnLogConfigError) as caught:
         config.catalog("prodution")
-    assert "did you mean 'production'" in caught.value.help
+    assert "Did you mean 'production'" in caught.value.help
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_contradicting_values_are_refused(overrides: dict[str, object], message:
 def test_unknown_key_error_suggests_a_similar_key(
     overrides: dict[str, object], nearest: str
 ) -> None:
-    assert f"did you mean {nearest}?" in failure(**overrides).help
+    assert f"Did you mean {nearest}?" in failure(**overrides).help
 
 
 @pytest.mark.parametrize(

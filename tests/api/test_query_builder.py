@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from deltasql import DeltaTable, QueryBuilder, write_deltalake
 from deltasql.api.deltalake_compat.query_builder import _run_in_duckdb
-from deltasql.engine.duckdb import instance as duckdb_shared
+from deltasql.engine.duckdb import connection as duckdb_shared
 from deltasql.exceptions import TxnLogMirrorError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.engine.duckdb import instance as duckdb_shared
+from deltasql.engine.duckdb import connection as duckdb_shared
 from deltasql.exceptions import (
     InvalidQueryError,
     MissingDataFilesError,

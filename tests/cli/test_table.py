@@ -242,7 +242,7 @@ def test_config_check_reports_mistakes(tmp_path: Path, monkeypatch: pytest.Monke
     Path("deltasql.toml").write_text("[pool]\nmax_sise = 4\n")
     result = CliRunner().invoke(main, ["config", "check"])
     assert result.exit_code == 3
-    assert "did you mean pool.max_size" in result.output
+    assert "Did you mean pool.max_size" in result.output
 
 
 def test_catalog_is_selected_by_option_uri_or_variable(

@@ -152,7 +152,7 @@ def test_reads_need_the_token_if_a_name_or_token_is_given(
     ):
         site = Site(served, shop, client)
         assert served.token_to_read
-        assert served.token_was_made == ("token" not in options)
+        assert served.is_token_generated == ("token" not in options)
         assert served.is_reachable == ("names" in options)
         for host in ("localhost", *options.get("names", ())):
             shown = site.get("/tables/orders", headers={"Host": host})
@@ -187,7 +187,7 @@ def test_console_with_writes_needs_a_token(shop: Catalog) -> None:
     with pytest.raises(ValueError, match="needs a token"):
         Console(shop, allow_writes=True)
     with serving(shop, allow_writes=True) as served:
-        assert served.token_was_made
+        assert served.is_token_generated
         assert served.token is not None
         assert len(served.token) >= 32
     assert deltasql.__version__

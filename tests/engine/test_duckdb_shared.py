@@ -15,14 +15,14 @@ import pyarrow as pa
 import pytest
 
 from deltasql.config import Config, EngineSettings
-from deltasql.engine.duckdb import instance as duckdb_shared
+from deltasql.engine.duckdb import connection as duckdb_shared
+from deltasql.engine.duckdb.connection import open_database
 from deltasql.engine.duckdb.engine import DuckDbEngine
-from deltasql.engine.duckdb.instance import open_database
 from deltasql.exceptions import MissingDriverError
 
 if TYPE_CHECKING:
     from deltasql import Catalog
-    from deltasql.engine.duckdb.instance import EngineDatabase
+    from deltasql.engine.duckdb.connection import EngineDatabase
 
 SETTINGS = EngineSettings(memory_limit="100MB", threads=2)  # used by no other test
 
@@ -40,7 +40,7 @@ def _nothing_is_left() -> None:
 FORKS_IN_USE = """
 import os, sys
 from deltasql.config import EngineSettings
-from deltasql.engine.duckdb.instance import open_database
+from deltasql.engine.duckdb.connection import open_database
 lent = open_database(EngineSettings(threads=2))
 lent.connection.execute("CREATE TABLE t AS SELECT range AS n FROM range(1000000)")
 child = os.fork()

@@ -65,7 +65,7 @@ def test_sizes_of_files_in_a_bucket_are_found(
     look(s3_location, StorageSettings(options=s3_options))
 
 
-def test_many_files_of_a_bucket_are_listed(
+def test_sizes_of_many_files_come_from_one_listing(
     s3_location: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when many files are missing, and in many partition folders."""

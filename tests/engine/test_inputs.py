@@ -16,8 +16,8 @@ import pytest
 from sqlglot import parse_one
 
 from deltasql.config import Config
+from deltasql.engine.duckdb.connection import close_idle
 from deltasql.engine.duckdb.engine import DuckDbEngine
-from deltasql.engine.duckdb.instance import close_idle
 from deltasql.engine.inputs import batches
 from deltasql.exceptions import TxnLogEngineError
 

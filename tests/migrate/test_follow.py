@@ -349,7 +349,7 @@ def test_table_with_authority_sql_cannot_follow(catalog: Catalog, place: Path) -
     catalog.import_table(str(place))
     with pytest.raises(TableExistsError, match="cannot follow"):
         catalog.follow(str(place))
-    with pytest.raises(TxnLogTransactionError, match="its authority is SQL"):
+    with pytest.raises(TxnLogTransactionError, match="its authority is the database"):
         catalog.refresh(NAME)
 
 

@@ -7,9 +7,10 @@ import pytest
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.predicates.parser import Flavour, Scope
 from deltasql.model.schema.schema import ArrayType, MapType, StructField, StructType
+from deltasql.operations.sql.assignments import conformed
 from deltasql.operations.sql.expressions import assigned_column, scalar
 from deltasql.operations.sql.normal_form import normal
-from deltasql.operations.sql.types import cast_to, conformed
+from deltasql.operations.sql.types import cast_to
 
 POINT = StructType((StructField("X", "long"), StructField("y", "double")))
 TABLE = StructType(

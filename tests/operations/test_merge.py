@@ -340,6 +340,6 @@ def test_merge_works_with_column_mapping(catalog: Catalog) -> None:
 
 def test_error_for_column_of_neither_side_lists_valid_fields(catalog: Catalog) -> None:
     make(catalog, TARGET)
-    with pytest.raises(TxnLogSchemaError, match="neither side has it") as caught:
+    with pytest.raises(TxnLogSchemaError, match="neither side of the merge has") as caught:
         merge(catalog, upsert, on="t.id = s.ix")
     assert "Did you mean 's.id'?\nValid fields are" in str(caught.value)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from deltasql.engine.duckdb import instance as duckdb_shared
+from deltasql.engine.duckdb import connection as duckdb_shared
 from deltasql.model.predicates import parser
 from tests.operations.dml import handle, make
 

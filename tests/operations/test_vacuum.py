@@ -136,7 +136,7 @@ def test_kept_versions_stay_readable_until_a_later_vacuum(lake: Catalog) -> None
     assert own_rows(lake, version=1) == stock_rows(lake, version=1) == rows
     assert table.vacuum(**NOW, dry_run=False) == list(reached(lake, 1))
     assert table.vacuum(**NOW, dry_run=False) == []
-    with pytest.raises(VersionNotFoundError, match="no version 99 to keep"):
+    with pytest.raises(VersionNotFoundError, match="no version 99, which keep_versions names"):
         table.vacuum(**NOW, keep_versions=[99])
 
 

@@ -147,7 +147,7 @@ def test_unreachable_store_error_contains_no_secrets(s3_location: str) -> None:
         lambda: storage.delete_many(["a"]),
         lambda: storage.rename("a", "b"),
     ):
-        with pytest.raises(TxnLogStorageError, match="Help: check") as caught:
+        with pytest.raises(TxnLogStorageError, match="Help: Check") as caught:
             ask()
         assert s3_location in str(caught.value)
         assert SECRET not in full_text(caught.value)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.commit.conflict import check_conflicts, load_winners, may_conflict
+from deltasql.commit.conflict import check_conflicts, load_winners
 from deltasql.commit.ratified import Ratified, already_ratified
 from deltasql.commit.staged import validate_against, validate_staged
 from deltasql.commit.stale import (
@@ -305,7 +305,10 @@ class Committer:
             if head is None or head.live_name != table.live_name:
                 self._store.forget_table(table)
                 raise table_changed(staged, head)
-            reject_following(session, staged)
+            # A table follows its log from its creation on, or never. So a cached row may still say
+            # "following" after a cutover, but never the reverse.
+            if table.is_following:
+                reject_following(session, staged)
             before = self._states.read(session, head)
             state = state_after(
                 before,
@@ -327,7 +330,7 @@ class Committer:
                 )
             if staged.must_be_next and staged.read_version < head.version:
                 raise version_taken(staged, head)
-            if may_conflict(staged, staged.read_version, head):
+            if staged.may_conflict(staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
                 level = self.isolation_level(state)
                 check_conflicts(staged, winners, staged.isolation(level))

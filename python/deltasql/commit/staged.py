@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from deltasql.commit.table_state import TableState
     from deltasql.model.predicates.predicate import Predicate
-    from deltasql.store.records import TableRow
+    from deltasql.store.records import Head, TableRow
 
 
 class Isolation(Enum):
@@ -118,8 +118,8 @@ class Staged:
                     self.info = action
                 case _:
                     raise InvalidActionError(
-                        f"a commit cannot hold a {action.kind} action",
-                        help="Sidecars and checkpoint metadata belong to checkpoints.",
+                        f"a commit cannot contain a {action.kind} action",
+                        help="Leave the action out: only a checkpoint can contain it.",
                     )
 
     def _reject_second(self, present: Action | None, action: Action) -> None:
@@ -153,6 +153,14 @@ class Staged:
     def is_plain_append(self) -> bool:
         """Whether this is a blind append that conflicts only with metadata and protocol changes."""
         return self.is_blind_append and not (self.txns or self.domains or self.must_be_next)
+
+    def may_conflict(self, read_version: int, head: Head) -> bool:
+        """Return whether the conflict rules must run. Most commits are appends and skip them."""
+        if self.is_plain_append and read_version >= max(
+            head.metadata_version, head.protocol_version
+        ):
+            return False
+        return read_version < head.version
 
     @property
     def changes_data(self) -> bool:

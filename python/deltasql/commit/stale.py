@@ -33,15 +33,8 @@ if TYPE_CHECKING:
 
 
 def reject_following(session: Session, staged: Staged) -> None:
-    """Raise if the catalog only follows the table's log; a cutover may have ended that.
-
-    A table follows its log from its creation on, or never. So a cached row may still say
-    "following" after a cutover, but never the reverse. Only a row that says "following" is read
-    again.
-    """
+    """Raise if the catalog only follows the table's log; a cutover may have ended that."""
     table = staged.table
-    if not table.is_following:
-        return
     rows = session.query("table_by_name", live_name=table.live_name)
     if not rows or TableRow.from_row(rows[0]).is_following:
         raise follows_another_log(table)
@@ -58,7 +51,7 @@ def follows_another_log(table: TableRow) -> TableFollowsError:
 def does_not_follow(table: TableRow) -> TxnLogTransactionError:
     """Return the error for a call that needs a followed table; the database manages this one."""
     return TxnLogTransactionError(
-        f"{table.full_name} does not follow a log: its authority is SQL",
+        f"{table.full_name} does not follow a log: its authority is the database",
         table=table.full_name,
         help="Use `deltasql import` to load commits that other programs wrote to its log.",
     )

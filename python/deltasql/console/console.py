@@ -189,21 +189,23 @@ class Console:
         if not is_same_origin or not self.state.access.is_csrf_token(
             request.visitor, request.form.get("csrf", "")
         ):
-            raise HTTPException(403, "This form is out of date. Go back, reload, try again.")
+            raise HTTPException(
+                403, "This form is out of date. Go back, reload the page and send the form again."
+            )
         return None
 
     def _endpoint(self, page: Page, check: Callable[[PageRequest], Response | None]) -> Endpoint:
         async def endpoint(http: Request) -> Response:
             form = await _form(http)
             request = PageRequest(self.state, http, self.state.access.visitor(http), form)
-            response = await run_in_threadpool(self._answer, request, page, check)
+            response = await run_in_threadpool(self._respond, request, page, check)
             if request.visitor.is_new and "set-cookie" not in response.headers:
                 set_session_cookie(http, response, request.visitor)
             return response
 
         return endpoint
 
-    def _answer(
+    def _respond(
         self, request: PageRequest, page: Page, check: Callable[[PageRequest], Response | None]
     ) -> Response:
         try:

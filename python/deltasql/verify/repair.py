@@ -334,5 +334,5 @@ class _Repair:
         head = self._store.head(table_id)
         assert head is not None
         metadata = self._store.metadata(table_id, head.metadata_version)
-        kept_ms = TableProperties(metadata.configuration).log_retention.total_seconds() * 1000
-        return row is not None and row.committed_at_ms < now_ms() - kept_ms
+        retention_ms = TableProperties(metadata.configuration).log_retention.total_seconds() * 1000
+        return row is not None and row.committed_at_ms < now_ms() - retention_ms

@@ -104,12 +104,12 @@ class Differences:
         for each in differences:
             self.add(each)
 
-    def add_counted(self, differences: Iterable[Difference], total: int) -> None:
-        """Add differences of one kind, and count `total` of them."""
-        shown = list(differences)
-        self.add_all(shown)
-        if shown:
-            self.counts[shown[0].kind] += total - len(shown)
+    def add_samples(self, differences: Iterable[Difference], total: int) -> None:
+        """Add a sample of the differences of one kind, of which there are `total`."""
+        samples = list(differences)
+        self.add_all(samples)
+        if samples:
+            self.counts[samples[0].kind] += total - len(samples)
 
     def versions(self, source: str, *kinds: str) -> set[int]:
         """Return the versions at which a source has differences of some kinds, or of any kind."""

@@ -387,7 +387,7 @@ class Mirror:
         return self._targets(table)
 
     def add_target(self, table: str, name: str, location: str, *, kind: str = "delta") -> None:
-        """Add a target to publish a table to: a replica with its data, or a DuckDB catalog."""
+        """Also publish a table to `location`: a replica with its data, or a DuckDB catalog file."""
         targets.add_target(
             self._catalog.store, self._catalog.resolve(table, fresh=True), name, location, kind
         )

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from deltasql.model.progress import OnProgress
 
 # The file sizes of this many tables are cached; each file takes 48 bytes.
-_KEPT = 4
-_KEPT_ADVICE = 10_000
+_MAX_CACHED = 4
+_MAX_CACHED_ADVICE = 10_000
 _ADVICE_S = 60.0
 
 
@@ -179,7 +179,7 @@ class Inspect:
         with self._guard:
             self._advised.pop(table_id, None)
             self._advised[table_id] = (now, found)
-            while len(self._advised) > _KEPT_ADVICE:
+            while len(self._advised) > _MAX_CACHED_ADVICE:
                 self._advised.pop(next(iter(self._advised)))
         return found
 
@@ -258,7 +258,7 @@ class Inspect:
         return history.recent(self._catalog, limit=limit)
 
     def watch(self) -> CommitWatch:
-        """Return a watch; its `poll` returns the commits that are made after this call."""
+        """Return an object that polls for the commits of all tables from now on."""
         return history.CommitWatch(self._catalog)
 
     # The mirror
@@ -314,6 +314,6 @@ class Inspect:
                 with self._guard:
                     self._numbers.pop(table_id, None)
                     self._numbers[table_id] = known
-                    while len(self._numbers) > _KEPT:
+                    while len(self._numbers) > _MAX_CACHED:
                         self._numbers.pop(next(iter(self._numbers)))
         return known

@@ -156,7 +156,7 @@ class Staging:
         }
 
     def ratify(self, changes: Sequence[Staged]) -> list[Ratified]:
-        """Commit changes of all tables with one SQL COMMIT; returns the versions in this order.
+        """Commit the changes of all tables with one SQL COMMIT; return one result for each table.
 
         The data files are deleted if an error proves that nothing was committed.
         """

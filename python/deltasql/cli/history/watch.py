@@ -37,9 +37,9 @@ _SHOWN = 20
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Polling interval.",
+    help="Query the catalog at this interval.",
 )
-@limit_option(_SHOWN, "earlier commits to show", most=1000)
+@limit_option(_SHOWN, "earlier commits", most=1000)
 @click.pass_obj
 def watch(context: Context, once: bool, every: float, limit: int) -> None:
     """Watch commits and the mirror lag of all tables, until Ctrl-C.

@@ -273,7 +273,7 @@ def _check_followable(
     if not table.is_following:
         raise TableExistsError(
             f"the table at {storage.location} is {known}. It cannot follow its log, because its "
-            "authority is SQL",
+            "authority is the database",
             table=known,
             help="Update it from its log with `deltasql import`, or roll it back first.",
         )

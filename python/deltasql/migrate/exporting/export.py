@@ -277,7 +277,7 @@ class _Export:
                 f"{self._table.full_name} cannot be found: {', '.join(lost[:_MAX_SHOWN])}{more}",
                 location=self._table.location,
                 operation="export",
-                help="Restore the files and run the export again, which then continues. Otherwise "
+                help="Restore the files and run the export again: it then continues. Otherwise "
                 "repair the table, or export without data.",
             )
         return sorted(missing - live)

@@ -129,7 +129,7 @@ def _diverged(table: TableRow, listing: LogListing, version: int, head: int) -> 
         table=table.full_name,
         version=version,
         location=listing.location,
-        help="Nothing was imported. `deltasql mirror adopt` commits the log's commits after those "
+        help="Nothing was imported. `deltasql mirror adopt` adds the log's commits after those "
         "of the database, `deltasql mirror reject` moves them out of the log. force=True (--force) "
         "drops the table from the catalog and imports the whole log.",
     )
@@ -157,7 +157,7 @@ def check_new_commits(
         _check_files(run, _added_pages(run, listing, first, last, live))
 
 
-def check_whole_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
+def check_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
     """For a dry run, read the whole log of a new table and report its latest state."""
     seen, live = LoadCounts(), LiveFiles()
     first, metadata = start.version, start.metadata

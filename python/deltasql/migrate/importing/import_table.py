@@ -27,9 +27,9 @@ from deltasql.migrate.authority.log_owner import check_owner, record_taken_over
 from deltasql.migrate.authority.validate_foreign import ForeignValidator
 from deltasql.migrate.importing.checks import (
     check_data,
+    check_log,
     check_new_commits,
     check_not_diverged,
-    check_whole_log,
     describe_table,
     empty_commits,
     no_table,
@@ -286,7 +286,7 @@ def _load_new(
     replaced = replaces or table_to_replace(run, namespace, name)
     run.expect(join_table_name(namespace, name), last - start.version + 1)
     if run.options.dry_run:
-        check_whole_log(run, start, listing, last)
+        check_log(run, start, listing, last)
         state: ImportState = "would replace" if replaced else "would import"
         run.report = replace(run.report, state=state)
         return
@@ -390,8 +390,8 @@ def _give_name(
         if cause is None or run.store.classify(cause) is not Fault.DUPLICATE:
             raise
         discard(run.store, table, run.token)
-        holder = run.store.find_table(namespace, name, fresh=True)
-        if holder is not None and is_same_location(holder.location, run.storage.location):
+        existing = run.store.find_table(namespace, name, fresh=True)
+        if existing is not None and is_same_location(existing.location, run.storage.location):
             # Another process imported the same table first, so update that table.
             raise VersionTakenError(table=join_table_name(namespace, name)) from error
         for other in tables_at(run.store.query, run.storage.location):

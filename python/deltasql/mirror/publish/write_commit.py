@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 
+_log = logging.getLogger(__name__)
+_DELTALAKE_INTERVAL = 100  # deltalake's default number of commits between checkpoints
+
+
 def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
     """Create a commit file; return False if it already exists with the same content.
 
@@ -115,10 +119,6 @@ def _is_complete(source: Storage, replica: Storage, name: str) -> bool:
 
 def _is_live(store: Store, table: TableRow, key: bytes) -> bool:
     return bool(store.query("live_by_key", table_id=table.table_id, keys=[key]))
-
-
-_log = logging.getLogger(__name__)
-_DELTALAKE_INTERVAL = 100  # deltalake's default number of commits between checkpoints
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,7 +294,7 @@ def _merged_type(present: DataType, new: DataType, path: tuple[str, ...]) -> Dat
     )
 
 
-def _check_unused(stage: TableStage, path: tuple[str, ...], done: str) -> None:
+def _check_unused(stage: TableStage, path: tuple[str, ...], change: str) -> None:
     """Raise if a constraint, an invariant or a generated column uses the column."""
     rules = dict(TableProperties(stage.configuration).constraints)
     for member in stage.schema.fields:
@@ -304,7 +304,7 @@ def _check_unused(stage: TableStage, path: tuple[str, ...], done: str) -> None:
     for name, text in rules.items():
         if _names_column(stage, text, path):
             raise TxnLogSchemaError(
-                f"column {'.'.join(path)!r} cannot be {done}: {name} uses it",
+                f"column {'.'.join(path)!r} cannot be {change}: {name} uses it",
                 column=".".join(path),
                 help=f"First drop the rule that uses it: {text}",
             )

@@ -29,8 +29,14 @@ from deltasql.operations.changes.changed_rows import (
     write_changed_rows,
     write_new_rows,
 )
-from deltasql.operations.merge.file_skipping import matching_predicate, source_facts
-from deltasql.operations.merge.plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
+from deltasql.operations.merge.plan import (
+    MergePlan,
+    MergeSpec,
+    evolve_schema,
+    matching_predicate,
+    resolve_merge,
+    source_facts,
+)
 from deltasql.operations.merge.queries import (
     MATCHES,
     NEW_FILE,

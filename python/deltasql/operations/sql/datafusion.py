@@ -99,7 +99,7 @@ def apply_datafusion_semantics(node: exp.Expr) -> None:
     elif isinstance(node, exp.Encode | exp.Decode):
         _binary_as_text(node)
     elif isinstance(node, exp.Substring):
-        _start_before_text(node)
+        _clip_negative_start(node)
     elif isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
         node.replace(_FUNCTIONS[node.name.lower()](node.expressions))
 
@@ -196,7 +196,7 @@ def _binary_as_text(node: exp.Encode | exp.Decode) -> None:
     node.replace(made)
 
 
-def _start_before_text(node: exp.Substring) -> None:
+def _clip_negative_start(node: exp.Substring) -> None:
     """Rewrite a negative start of `substr`.
 
     In DataFusion, it is a position before the first character, not a position from the end. The
