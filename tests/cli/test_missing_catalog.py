@@ -97,7 +97,7 @@ def check_wrong_address(line: str, folder: Path) -> None:
     result = CliRunner().invoke(main, ["--uri", uri, *arguments])
     assert result.exit_code == 3, result.output
     assert "there is no catalog yet at" in result.stderr
-    assert "`deltasql init` makes one" in result.stderr
+    assert "`deltasql init` creates one" in result.stderr
     assert [*folder.iterdir()] == []
 
 

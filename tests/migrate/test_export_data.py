@@ -45,10 +45,13 @@ def test_export_reports_missing_files_of_older_versions(kept: Catalog, tmp_path:
     for path in removed:
         path.unlink()
     report = kept.export_table("t", str(copy), with_data=True)
-    assert len(report.gone) == len(removed) > 0
+    assert len(report.missing_files) == len(removed) > 0
     assert f"missing: {len(removed)} files of older versions" in report.summary()
     assert rows(copy, HEAD) == rows(table.location, HEAD)
-    assert kept.export_table("t", str(tmp_path / "b"), from_version=HEAD, with_data=True).gone == []
+    assert (
+        kept.export_table("t", str(tmp_path / "b"), from_version=HEAD, with_data=True).missing_files
+        == []
+    )
 
 
 def test_export_with_a_missing_live_file_fails_and_leaves_no_table(

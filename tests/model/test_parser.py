@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from deltasql.model.predicates.parser import Flavour
 
 SOURCE = Path(deltasql.__file__).parent
-# Expressions, queries over the catalog, and queries of deltalake's QueryBuilder.
+# Expressions, queries over the catalog, statements, and queries of deltalake's QueryBuilder.
 PARSERS = {
     "model/predicates/parser.py",
     "model/predicates/query_text.py",
+    "model/statements/tokens.py",
     "api/deltalake_compat/query_builder.py",
 }
 TABLE = StructType(

@@ -20,7 +20,6 @@ from deltasql.uri import (
     is_deltasql_uri,
     join_table_name,
     parse_uri,
-    split_table_name,
 )
 
 if TYPE_CHECKING:
@@ -124,17 +123,9 @@ def known_name(spark: SparkSession, catalog: Catalog, name: str) -> str:
 
     If several tables have the name in different spellings, the name is returned unchanged.
     """
-    if catalog.exists(name) or str(spark.conf.get(_CASE_SENSITIVE)).lower() == "true":
+    if str(spark.conf.get(_CASE_SENSITIVE)).lower() == "true":
         return name
-    namespace, short = wanted = tuple(part.casefold() for part in split_table_name(name))
-    # Only for ASCII letters do all databases convert case in the same way.
-    known = (
-        catalog.store.query("names_alike", namespace=namespace, name=short)
-        if "".join(wanted).isascii()
-        else [(each.row.namespace, each.row.name) for each in catalog.tables()]
-    )
-    alike = [each for each in known if tuple(part.casefold() for part in each) == wanted]
-    return join_table_name(*alike[0]) if len(alike) == 1 else name
+    return catalog.spelling_of(name)
 
 
 def table_at(catalog: Catalog, path: str) -> str | None:

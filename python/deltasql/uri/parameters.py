@@ -89,14 +89,14 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "timestamp",
             "an ISO 8601 time such as 2026-01-31T12:00:00Z; without a zone it is UTC",
-            "read the table as it was at this time; excludes `version`",
+            "read the table as it was at this time; cannot be combined with `version`",
             _instant,
             _is_instant,
         ),
         Parameter(
             "location",
             "an absolute path, a file:// URL or a URL of a bucket",
-            "where the data of a new table goes",
+            "location of the data files of a new table",
             str,
             _is_text,
         ),
@@ -106,7 +106,7 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "pool_size",
             "a whole number from 1 to 1000",
-            "how many connections are kept at most",
+            "maximum number of connections",
             _parse_int,
             _between(1, 1000),
         ),
@@ -140,7 +140,7 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "application_name",
             "any text",
-            "how the connection is named in pg_stat_activity",
+            "name of the connections in pg_stat_activity",
             str,
             _is_text,
             _POSTGRES,
@@ -156,7 +156,7 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "pooler",
             _choices(_POOLERS),
-            "what is between us and the server: see the setting `store.pooler`",
+            "whether a connection pooler is in front of the server; see `store.pooler`",
             str,
             _one_of(_POOLERS),
             _POSTGRES,

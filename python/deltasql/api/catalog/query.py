@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot
 from deltasql.uri import DEFAULT_NAMESPACE, join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.model.predicates.query_text import QueriedTable
@@ -58,38 +58,53 @@ def query(
     [{'n': 2}]
     """
     try:
-        return _run(catalog, parse_query(sql), limit, timeout, batch_rows)
+        return run_parsed(catalog, parse_query(sql), limit, timeout, batch_rows)
     except RecursionError as error:
         raise InvalidQueryError(
             "the query is nested too deeply", help="Split it into parts with WITH."
         ) from error
 
 
-def _run(
+def run_parsed(
     catalog: BaseCatalog,
     parsed: QueryText,
-    limit: int | None,
-    timeout: float | None,
-    batch_rows: int | None,
+    limit: int | None = None,
+    timeout: float | None = None,
+    batch_rows: int | None = None,
 ) -> pa.RecordBatchReader:
+    """Run a parsed query over the current versions of its tables."""
     if parsed.tree is None:
         return _names(catalog, limit)
     tree = parsed.tree
     if limit is not None and parsed.kind == "query":
         tree = limited(tree, limit)
-    from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # lazy import: DuckDB is optional
-
     files = {
-        place: _live(catalog, tree, place, snapshot)
+        place: live_files(catalog, tree, place, snapshot)
         for place, snapshot in _snapshots(catalog, parsed)
     }
+    with sandbox(catalog, files) as (stack, answer):
+        found = answer(parsed.kind, tree, timeout=timeout, batch_rows=batch_rows)
+        return closing_reader(stack.pop_all(), found)
+
+
+@contextmanager
+def sandbox(
+    catalog: BaseCatalog, files: Mapping[str, LiveFiles]
+) -> Iterator[tuple[ExitStack, Callable[..., pa.RecordBatchReader]]]:
+    """Open an engine for queries over these files, by their names in the queries.
+
+    Yields the stack that closes the engine, and a function that runs a query.
+    """
+    from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # lazy import: DuckDB is optional
+
     with ExitStack() as stack:
         engine = stack.enter_context(DuckDbSandbox(catalog.config, [*files.values()]))
         relations = {place: engine.scan(each) for place, each in files.items()}
-        result = engine.run_query(
-            parsed.kind, tree, relations, timeout=timeout, batch_rows=batch_rows
-        )
-        return closing_reader(stack.pop_all(), result)
+
+        def answer(kind: str, tree: exp.Query, **options: Any) -> pa.RecordBatchReader:
+            return engine.run_query(kind, tree, relations, **options)
+
+        yield stack, answer
 
 
 def _snapshots(catalog: BaseCatalog, parsed: QueryText) -> Iterator[tuple[str, Snapshot]]:
@@ -121,7 +136,7 @@ def _named(catalog: BaseCatalog, table: QueriedTable, rows: Sequence[TableRow]) 
     raise table_not_found(catalog.uri, name, known, help="SHOW TABLES lists the tables.")
 
 
-def _live(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
+def live_files(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
     """Return the files of a table that a query may need."""
     condition = condition_on(tree, place, snapshot.schema)
     enough = None if condition is not None else _rows_needed(tree, place)

@@ -126,6 +126,28 @@ class MergePlan:
         return any(branch.condition is None for branch in self.matched)
 
 
+def star_assignments(
+    table: Sequence[str], source: Sequence[str], alias: str, *, evolve: bool
+) -> tuple[dict[str, str], str | None]:
+    """Return the assignments of `UPDATE SET *` and `INSERT *`, as delta-spark defines them.
+
+    They set all columns of the table or, with schema evolution, of the source. If the source lacks
+    a column, the second result is its name.
+    """
+    known = {name.casefold(): name for name in source}
+    found: dict[str, str] = {}
+    for name in source if evolve else table:
+        given = known.get(name.casefold())
+        if given is None:
+            return found, name
+        found[_quoted(name)] = f"{_quoted(alias)}.{_quoted(given)}"
+    return found, None
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
 def evolve_schema(target: TableStage, source: StructType, spec: MergeSpec) -> bool:
     """Add to the table the columns and struct fields that clauses set and only the source has.
 

@@ -9,9 +9,9 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltasql.api.catalog.connect import leaves_existing
 from deltasql.api.deltalake_compat.create import table_properties
+from deltasql.api.transaction.definition import create_or_replace
 from deltasql.operations.create import record_create
 from deltasql.spark.delta_table.arguments import reject_type, text_list
-from deltasql.spark.delta_table.create import create_or_replace
 from deltasql.spark.exceptions import analysis_error, as_spark_exceptions
 from deltasql.spark.session import new_table_target, path_in
 from deltasql.uri import is_deltasql_uri

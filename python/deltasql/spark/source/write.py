@@ -34,13 +34,13 @@ from deltasql.exceptions import (
 )
 from deltasql.model.actions import SetTransaction
 from deltasql.model.clock import now_ms
+from deltasql.model.predicates.rewrite import to_datafusion
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
 from deltasql.operations.rules.schema_merge import nullable
 from deltasql.operations.table_stage import TableStage
 from deltasql.operations.write import arrow_of, stage_write
 from deltasql.operations.write_request import WriteRequest
-from deltasql.spark.conditions import to_datafusion
 from deltasql.storage import join_location, open_storage
 from deltasql.storage.deletion import Deletable, delete_data
 
