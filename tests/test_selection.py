@@ -84,7 +84,7 @@ def test_everything_runs_all_cases(folder: Path) -> None:
     assert row(output, "all") == ["-", "-", "1", "-", "-", "1"]
 
 
-def test_mark_without_a_reason_and_test_without_a_case_are_refused(tmp_path: Path) -> None:
+def test_mark_without_a_reason_and_test_without_a_case_are_rejected(tmp_path: Path) -> None:
     source = tmp_path / "test_marks.py"
     source.write_text("import pytest\n@pytest.mark.everything\ndef test_long(): pass\n")
     assert "`everything` needs a reason" in run(tmp_path)

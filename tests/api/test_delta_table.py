@@ -130,7 +130,7 @@ def test_table_uri_is_the_folder_of_the_table(uri: str) -> None:
     assert DeltaTable(table.table_uri).version() == 2
 
 
-def test_write_by_folder_path_is_refused(uri: str) -> None:
+def test_write_by_folder_path_is_rejected(uri: str) -> None:
     place = DeltaTable(uri).table_uri
     for by_path in (deltalake.write_deltalake, write_deltalake):
         with pytest.raises(CommitFailedError, match="InCommitTimestamp"):

@@ -166,7 +166,7 @@ MORE_THAN_READS = [
 ]
 
 
-def test_statements_that_do_more_than_read_are_refused(sales: Catalog) -> None:
+def test_statements_that_do_more_than_read_are_rejected(sales: Catalog) -> None:
     def check(sql: str) -> None:
         with pytest.raises(InvalidQueryError):
             sales.query(sql)

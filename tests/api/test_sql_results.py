@@ -53,7 +53,9 @@ def query_rows(catalog: Catalog, sql: str, **options: Any) -> list[Any]:
         ("((SELECT id FROM sales WHERE id = 5))", [5]),
     ],
 )
-def test_clauses_outside_parentheses_apply(sales: Catalog, sql: str, ids: list[int]) -> None:
+def test_order_and_limit_outside_parentheses_apply(
+    sales: Catalog, sql: str, ids: list[int]
+) -> None:
     assert query_rows(sales, sql) == [(each,) for each in ids]
     assert query_rows(sales, sql, limit=1) == [(ids[0],)]
 
@@ -97,7 +99,7 @@ def test_percent_limit_applies_to_all_rows(sales: Catalog, share: str) -> None:
         "SELECT * FROM sales, (SUMMARIZE sales)",
     ],
 )
-def test_table_functions_and_nested_statements_are_refused(sales: Catalog, sql: str) -> None:
+def test_table_functions_and_nested_statements_are_rejected(sales: Catalog, sql: str) -> None:
     with pytest.raises(InvalidQueryError, match="Write one SELECT"):
         sales.query(sql)
 
@@ -162,7 +164,7 @@ def test_column_can_be_qualified_with_the_namespace(
     assert query_rows(sales, sql) == rows
 
 
-def test_ambiguous_namespace_qualifier_is_refused(sales: Catalog) -> None:
+def test_ambiguous_namespace_qualifier_is_rejected(sales: Catalog) -> None:
     with sales.begin() as tx:
         tx.write("crm.sales", pa.table({"id": [1, 2]}))
         tx.write("hr.sales", pa.table({"id": [2]}))

@@ -206,7 +206,7 @@ def test_doctor_in_a_shell_checks_the_open_catalog() -> None:
     assert (result.exit_code, result.stdout) == (0, "[]\n"), result.output
 
 
-def test_truncated_lists_say_so(run: Run) -> None:
+def test_truncated_list_ends_with_a_notice(run: Run) -> None:
     assert (
         "showing the first 1; use --limit for more"
         in run("history", "sales", "--limit", "1").stderr

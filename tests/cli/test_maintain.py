@@ -54,7 +54,7 @@ def test_restore_and_undo_commit_only_after_confirmation(sales: Cli) -> None:
     assert ids(sales, "sales@1") == [0, 1]
 
 
-def test_restore_accepts_a_timestamp_and_refuses_invalid_targets(sales: Cli) -> None:
+def test_restore_accepts_a_timestamp_and_rejects_invalid_targets(sales: Cli) -> None:
     sales("restore", "sales", "2000-01-01T00:00:00Z", "--yes")
     assert ids(sales) == []
     sales("restore", "sales", "yesterday", "--yes", exit_code=2)

@@ -89,7 +89,7 @@ def test_verify_exits_with_1_on_damage_and_repair_fixes_it(
     run("verify", "--all-versions")
 
 
-def test_repair_and_reject_have_dry_run_and_ask(run: Callable[..., Result], lake: Path) -> None:
+def test_repair_and_reject_ask_for_confirmation(run: Callable[..., Result], lake: Path) -> None:
     run("mirror", "publish")
     first, foreign = (log_of(lake) / f"{number:020d}.json" for number in (1, 3))
     first.unlink()
@@ -139,7 +139,7 @@ def test_unknown_names_are_reported_before_confirmation(run: Callable[..., Resul
     assert "[y/N]" not in output
 
 
-def test_table_can_be_given_by_uri(run: Callable[..., Result], table_uri: str) -> None:
+def test_table_argument_can_be_a_uri(run: Callable[..., Result], table_uri: str) -> None:
     assert "3 versions published" in run("mirror", "publish", table_uri).stderr
     (found,) = json.loads(run("--format", "json", "mirror", "status", table_uri).stdout)
     assert found["published_version"] == 2

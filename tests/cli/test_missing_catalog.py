@@ -101,7 +101,7 @@ def check_wrong_address(line: str, folder: Path) -> None:
     assert [*folder.iterdir()] == []
 
 
-def test_dry_run_and_refused_command_create_no_catalog(tmp_path: Path) -> None:
+def test_dry_run_and_rejected_command_create_no_catalog(tmp_path: Path) -> None:
     lake, uri = tmp_path / "lake", f"deltasql://sqlite/{tmp_path}/typo.db"
     deltalake.write_deltalake(str(lake / "a"), pa.table({"id": [1]}))
     codes = {

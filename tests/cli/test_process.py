@@ -103,7 +103,7 @@ def test_ctrl_c_exits_with_130_without_a_traceback(uri: str) -> None:
     assert "Traceback" not in output
 
 
-def test_answering_no_exits_with_1(uri: str) -> None:
+def test_declined_confirmation_exits_with_1(uri: str) -> None:
     run = subprocess.run(
         [*DELTASQL, "--uri", uri, "table", "drop", "sales"],
         input="n\n",

@@ -57,7 +57,7 @@ def test_values_without_a_json_type_are_printed_as_strings(sales: Cli) -> None:
     assert row == {"a": "NaN", "b": "2024-05-01", "c": "01", "d": [1.5]}
 
 
-def test_limit_truncates_and_a_long_table_says_so(sales: Cli) -> None:
+def test_long_result_is_truncated_with_a_notice(sales: Cli) -> None:
     assert len(sales.json("query", SQL, "--limit", "3")) == 3
     many = "SELECT range AS n FROM range(1500)"
     result = sales("query", many)

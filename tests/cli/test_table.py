@@ -108,7 +108,7 @@ def test_migrate_lists_and_applies_pending_migrations(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("old_catalog")
-def test_migrate_asks_first(cli: Cli) -> None:
+def test_migrate_asks_for_confirmation(cli: Cli) -> None:
     cli("migrate", stdin="n\n", exit_code=1)
     assert cli.json("migrate", "--dry-run") != []
 
@@ -154,7 +154,7 @@ def test_create_reads_a_schema_from_argument_file_and_stdin(cli: Cli, tmp_path: 
     cli("table", "create", "d", "--schema", "[]", exit_code=2)
 
 
-def test_creating_an_existing_table_is_refused_unless_allowed(sales: Cli) -> None:
+def test_creating_an_existing_table_is_rejected_unless_allowed(sales: Cli) -> None:
     assert "exists" in sales("table", "create", "sales", "id:int", exit_code=3).stderr
     sales("table", "create", "sales", "id:int", "--if-not-exists")
     assert sales.json("table", "show", "sales")["version"] == 2

@@ -45,7 +45,7 @@ def test_unusual_values_are_readable_in_csv(site: Site) -> None:
     assert "P14M0DT0S" in page.text
 
 
-def test_truncated_csv_says_so_in_its_file_name(
+def test_file_name_of_a_truncated_csv_has_its_number_of_rows(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = "SELECT n FROM range(3000) t(n)"

@@ -98,7 +98,7 @@ def test_parameter_names_of_pages_are_found() -> None:
 
 @settings(max_examples=examples(100 * MORE))
 @given(data=st.data())
-def test_any_console_request_gets_a_safe_answer(visited: Visited, data: st.DataObject) -> None:
+def test_any_console_request_gets_a_safe_response(visited: Visited, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(PATHS))
     filled = re.sub(r"\{\w+\}", lambda _: quote(data.draw(ANY), safe=""), path)
     names = st.sampled_from(parameters())

@@ -57,7 +57,7 @@ def address(read_only: Site) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("request_bytes", WHOLE, ids=range(len(WHOLE)))
-def test_unusual_requests_are_answered(address: tuple[str, int], request_bytes: bytes) -> None:
+def test_unusual_requests_get_a_response(address: tuple[str, int], request_bytes: bytes) -> None:
     response = send(address, request_bytes)
     assert response.startswith(b"HTTP/1.1 "), response[:500]
     check(response)

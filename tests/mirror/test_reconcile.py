@@ -189,7 +189,7 @@ def test_threads_of_reconcilers_publish_each_version_once(quiet: Catalog) -> Non
     assert all(status.pending == 0 for status in quiet.mirror.status())
 
 
-def test_two_reconcilers_on_one_table_do_no_harm(quiet: Catalog) -> None:
+def test_two_reconcilers_on_one_table_leave_a_correct_log(quiet: Catalog) -> None:
     """A lease may expire under a slow reconciler; identical commit files keep the log correct."""
     fill(quiet, {"a": 5})
     slow, fast = reconciler(quiet), reconciler(quiet)

@@ -110,7 +110,7 @@ def test_removed_files_within_retention_are_kept(lake: Catalog) -> None:
     assert own_rows(lake, version=1) == stock_rows(lake, version=1)
 
 
-def test_retention_below_the_table_property_is_refused(lake: Catalog) -> None:
+def test_retention_below_the_table_property_is_rejected(lake: Catalog) -> None:
     table = opened(lake)
     with pytest.raises(TxnLogError, match=r"Invalid retention period.* 168 hours, got 1 hours"):
         table.vacuum(retention_hours=1)
@@ -374,7 +374,7 @@ def imported(catalog: Catalog, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("mode", ["sync", "off"])
-def test_vacuum_is_refused_while_the_log_has_unknown_commits(
+def test_vacuum_is_rejected_while_the_log_has_unknown_commits(
     lake: Catalog, tmp_path: Path, full: bool, mode: str
 ) -> None:
     lake.mirror.mode = mode
@@ -396,7 +396,7 @@ def test_vacuum_is_refused_while_the_log_has_unknown_commits(
     ]
 
 
-def test_vacuum_is_refused_while_sql_and_log_have_diverged(lake: Catalog, tmp_path: Path) -> None:
+def test_vacuum_is_rejected_while_sql_and_log_have_diverged(lake: Catalog, tmp_path: Path) -> None:
     lake.mirror.mode = "off"
     place = imported(lake, tmp_path)
     with lake.begin() as tx:
@@ -408,7 +408,7 @@ def test_vacuum_is_refused_while_sql_and_log_have_diverged(lake: Catalog, tmp_pa
     assert sorted(place.rglob("*.parquet")) == files
 
 
-def test_vacuum_is_refused_while_the_published_log_is_unreachable(
+def test_vacuum_is_rejected_while_the_published_log_is_unreachable(
     lake: Catalog, tmp_path: Path
 ) -> None:
     place = imported(lake, tmp_path)

@@ -89,7 +89,7 @@ def test_commit_properties_are_in_the_history(lake: Lake) -> None:
     assert table.history(1)[0]["who"] == "me"
 
 
-def test_unknown_mode_is_refused(lake: Lake) -> None:
+def test_unknown_mode_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="Invalid save mode provided: bogus"):
         table.create_write_transaction([], "bogus", table.schema())

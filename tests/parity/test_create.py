@@ -52,7 +52,7 @@ def test_create_accepts_an_arrow_schema(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_create_modes_on_an_existing_table(lake: Lake) -> None:
+def test_create_mode_decides_about_an_existing_table(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match="A Delta Lake table already exists at that location"):
         lake.DeltaTable.create(lake.uri("t"), TWO)
@@ -77,12 +77,12 @@ def test_partition_columns_must_be_in_the_schema(lake: Lake) -> None:
         lake.DeltaTable.create(lake.uri("t"), TWO, partition_by=["zz"])
 
 
-def test_table_without_columns_is_refused(lake: Lake) -> None:
+def test_table_without_columns_is_rejected(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="At least one column must be defined"):
         lake.DeltaTable.create(lake.uri("t"), Schema([]))
 
 
-def test_unknown_properties_are_refused_unless_allowed(lake: Lake) -> None:
+def test_unknown_properties_are_rejected_unless_allowed(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="Error parsing property 'zz':'1'"):
         lake.DeltaTable.create(lake.uri("t"), TWO, configuration={"zz": "1"})
     table = lake.DeltaTable.create(
@@ -131,7 +131,7 @@ def test_created_partitioned_table_can_be_written(lake: Lake) -> None:
     assert table.count() == 6
 
 
-def test_argument_given_twice_is_refused(lake: Lake) -> None:
+def test_argument_passed_twice_is_rejected(lake: Lake) -> None:
     given = ("error", None, None, None, None, None)
     properties, hooks = CommitProperties(), PostCommitHookProperties()
     for name, values in {

@@ -174,7 +174,7 @@ def test_arguments_of_the_wrong_type_raise_type_error(lake: Lake, call: Any) -> 
     assert table.version() == 0
 
 
-def test_partition_filter_on_a_missing_column_is_refused(lake: Lake) -> None:
+def test_partition_filter_on_a_missing_column_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by="p")
     for filters in ([("zz", "=", "1")], [[("p", "=", "a")], [("zz", "=", "1")]]):
         with pytest.raises(ValueError, match="columns that are not in table schema"):

@@ -373,7 +373,7 @@ def test_argument_errors_equal_those_of_deltalake(lake: Lake) -> None:
     "predicate",
     ["id + 1", "id", "cast(id as int)", "coalesce(id, 1)", "case when id = 1 then 1 else 0 end"],
 )
-def test_non_boolean_predicate_is_refused(lake: Lake, predicate: str) -> None:
+def test_non_boolean_predicate_is_rejected(lake: Lake, predicate: str) -> None:
     table = lake.make("t", sample())
     acts: list[Callable[[], Any]] = [
         lambda: table.delete(predicate),

@@ -271,7 +271,9 @@ def test_vacuum_deletes_files_that_no_version_needs(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_manifest_protocol_and_feature_calls_work(lake: Catalog, table: DeltaTable) -> None:
+def test_manifest_protocol_and_feature_methods_change_the_table(
+    lake: Catalog, table: DeltaTable
+) -> None:
     table.generate("symlink_format_manifest")
     manifest = Path(lake.table("t").location) / "_symlink_format_manifest" / "manifest"
     assert len(manifest.read_text().splitlines()) == 1

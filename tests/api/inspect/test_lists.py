@@ -226,7 +226,7 @@ def test_every_page_needs_the_same_number_of_statements(
         assert counts[0] == counts[1] <= 6, (name, statements)
 
 
-def test_invalid_arguments_are_refused(sales: Catalog) -> None:
+def test_invalid_arguments_are_rejected(sales: Catalog) -> None:
     inspect = sales.inspect
     wrong: list[Callable[[], object]] = [
         lambda: inspect.files("sales", order="colour"),
