@@ -120,10 +120,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_invalid_arguments_raise_the_errors_of_stock(
     stock: deltalake.DeltaTable, ours: deltasql.DeltaTable
 ) -> None:
-    for call, words in REFUSED:
-        with pytest.raises(Exception, match=words) as expected:
+    for call, message in REFUSED:
+        with pytest.raises(Exception, match=message) as expected:
             stock.load_cdf(**call)
-        with pytest.raises(Exception, match=words) as found:
+        with pytest.raises(Exception, match=message) as found:
             ours.load_cdf(**call)
         assert isinstance(found.value, type(expected.value)), call
 

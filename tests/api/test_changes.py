@@ -213,19 +213,19 @@ def test_number_of_statements_does_not_depend_on_number_of_versions(
 ) -> None:
     for number in range(12):
         write(table, rows([number]))
-    asked: list[str] = []
+    statements: list[str] = []
     query = table.store.query
 
     def counted(name: str, /, **params: Any) -> Any:
-        asked.append(name)
+        statements.append(name)
         return query(name, **params)
 
     monkeypatch.setattr(table.store, "query", counted)
     counts = []
     for last in (1, 12):
-        asked.clear()
+        statements.clear()
         assert sum(count_changes(table, 0, last).values()) == last
-        counts.append(len(asked))
+        counts.append(len(statements))
     assert counts[0] == counts[1]
 
 

@@ -188,5 +188,5 @@ def test_datafusion_queries_a_table(uri: str) -> None:
     datafusion = pytest.importorskip("datafusion", reason="datafusion is not installed")
     context = datafusion.SessionContext()
     context.register_table("t", deltasql.DeltaTable(uri))
-    answer = context.sql("SELECT id FROM t WHERE part = 'a'").to_arrow_table()
-    assert ids(answer.to_pydict()) == [1, 2]
+    result = context.sql("SELECT id FROM t WHERE part = 'a'").to_arrow_table()
+    assert ids(result.to_pydict()) == [1, 2]

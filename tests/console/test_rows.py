@@ -83,8 +83,8 @@ def test_limits_are_checked_per_batch_and_shown(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = "SELECT n FROM range(10000) t(n)"
-    answer = site.catalog.query(sql, batch_rows=rows.BATCH_ROWS)
-    assert max(each.num_rows for each in answer) <= rows.BATCH_ROWS
+    result = site.catalog.query(sql, batch_rows=rows.BATCH_ROWS)
+    assert max(each.num_rows for each in result) <= rows.BATCH_ROWS
     read = []
 
     def counted(sql: str, **options: Any) -> pa.RecordBatchReader:

@@ -136,10 +136,10 @@ def test_query_uses_relations_by_keyword(engine: DuckDbEngine) -> None:
         "SELECT sum(id)::INT AS total, (SELECT count(*) FROM target AS t) AS n FROM both",
         dialect="duckdb",
     )
-    answer = engine.query(query, target=left, source=right)
-    assert answer.columns == ("total", "n")
-    assert engine.collect(answer).to_pylist() == [{"total": 5, "n": 3}]
-    again = engine.query(parse_one("SELECT total + 1 AS more FROM answer"), answer=answer)
+    result = engine.query(query, target=left, source=right)
+    assert result.columns == ("total", "n")
+    assert engine.collect(result).to_pylist() == [{"total": 5, "n": 3}]
+    again = engine.query(parse_one("SELECT total + 1 AS more FROM result"), result=result)
     assert engine.collect(again).to_pylist() == [{"more": 6}]
 
 

@@ -123,8 +123,8 @@ def test_pandas_and_polars_frames_keep_nanoseconds(twins: Twins, rows: object) -
     assert counted(ours.to_pyarrow_dataset().to_table()) == [FIRST]
     assert ours.to_pandas()["at"][0].value == FIRST
     assert polars.DataFrame(ours.to_pyarrow_table())["at"].cast(polars.Int64).to_list() == [FIRST]
-    answer = deltasql.QueryBuilder().register("t", ours).execute("SELECT at FROM t").read_all()
-    assert counted(answer) == [FIRST]
+    result = deltasql.QueryBuilder().register("t", ours).execute("SELECT at FROM t").read_all()
+    assert counted(result) == [FIRST]
 
 
 def test_switch_of_deltalake_enables_nanoseconds(twins: Twins) -> None:
@@ -274,9 +274,9 @@ def test_data_skipping_on_nanoseconds_skips_no_matching_file(
             assert found == kept, (sign, text)
             bound = pandas.Timestamp(value, tz=zone)
             assert counted(table.to_pyarrow_table(filters=[("at", sign, bound)])) == kept, text
-            answer = deltasql.QueryBuilder().register("t", table)
+            result = deltasql.QueryBuilder().register("t", table)
             where = f"SELECT at FROM t WHERE at {sign} '{text}'"
-            assert counted(answer.execute(where).read_all()) == kept, where
+            assert counted(result.execute(where).read_all()) == kept, where
     pruned = table.file_uris(file_pruning_predicate="at > '2023-11-14T22:13:20.125456788Z'")
     assert len(pruned) == 1
     pruned = table.file_uris(file_pruning_predicate="at < '1970-01-01T00:00:00Z'")
@@ -445,9 +445,9 @@ def test_optimize_and_queries_keep_nanoseconds(twins: Twins, sqlite_uri: DeltaSq
     table.optimize.z_order(["at"])
     assert counted(deltalake.DeltaTable(twins.location)) == [FIRST, FIRST + 1]
     with deltasql.connect(sqlite_uri) as catalog:
-        answer = catalog.query("SELECT max(at) AS at FROM sales").read_all()
-    assert answer.schema.field("at").type == pa.timestamp("ns")
-    assert counted(answer) == [FIRST + 1]
+        result = catalog.query("SELECT max(at) AS at FROM sales").read_all()
+    assert result.schema.field("at").type == pa.timestamp("ns")
+    assert counted(result) == [FIRST + 1]
 
 
 @pytest.mark.usefixtures("nanoseconds")

@@ -114,7 +114,7 @@ def _encoded(encoding: Any, column: str) -> WriterProperties:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "column", "words"),
+    ("encoding", "column", "message"),
     [
         ("NONE_SUCH", "id", "unknown encoding: NONE_SUCH"),
         ("NONE_SUCH", "not_there", "unknown encoding: NONE_SUCH"),
@@ -124,9 +124,9 @@ def _encoded(encoding: Any, column: str) -> WriterProperties:
     ],
 )
 def test_encoding_unsupported_by_the_column_type_is_refused(
-    lake: Lake, encoding: str, column: str, words: str
+    lake: Lake, encoding: str, column: str, message: str
 ) -> None:
-    with pytest.raises(DeltaError, match=words):
+    with pytest.raises(DeltaError, match=message):
         lake.make("t", sample(), writer_properties=_encoded(encoding, column))
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 

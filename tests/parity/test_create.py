@@ -150,28 +150,30 @@ def test_argument_given_twice_is_refused(lake: Lake) -> None:
 
 def test_requested_protocol_versions_are_set_and_kept(lake: Lake) -> None:
     schema = sample().schema
-    for number, (asked, versions) in enumerate(
+    for number, (configuration, versions) in enumerate(
         [
             ({"delta.minWriterVersion": "3"}, (1, 3)),
             ({"delta.minWriterVersion": "5"}, (1, 5)),
             ({"delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}, (2, 5)),
         ]
     ):
-        made = lake.DeltaTable.create(lake.uri(f"made{number}"), schema, configuration=asked)
+        made = lake.DeltaTable.create(
+            lake.uri(f"made{number}"), schema, configuration=configuration
+        )
         changed = lake.DeltaTable.create(lake.uri(f"changed{number}"), schema)
-        changed.alter.set_table_properties(asked)
+        changed.alter.set_table_properties(configuration)
         replaced = lake.DeltaTable.create(lake.uri(f"replaced{number}"), schema)
         if lake.system != "stock":  # stock keeps the protocol of the replaced table
             lake.DeltaTable.create(
-                lake.uri(f"replaced{number}"), schema, mode="overwrite", configuration=asked
+                lake.uri(f"replaced{number}"), schema, mode="overwrite", configuration=configuration
             )
             replaced.update_incremental()
-            assert replaced.protocol()[:2] == versions, asked
+            assert replaced.protocol()[:2] == versions, configuration
         for table in (made, changed):
-            assert table.protocol() == (*versions, None, None), asked
-            assert table.metadata().configuration == asked
+            assert table.protocol() == (*versions, None, None), configuration
+            assert table.metadata().configuration == configuration
             lake.write_deltalake(table, sample(), mode="append")
-            assert table.protocol() == (*versions, None, None), asked
+            assert table.protocol() == (*versions, None, None), configuration
     listed = lake.DeltaTable.create(
         lake.uri("listed"), schema, configuration={"delta.minWriterVersion": "7"}
     )

@@ -234,15 +234,15 @@ def test_schema_evolution_cannot_add_generated_columns(lake: Lake) -> None:
     metadata = {"delta.generationExpression": "id * 10"}
     schema = pa.schema([("id", pa.int64()), pa.field("g", pa.int64(), metadata=metadata)])
     data = pa.table({"id": [3], "g": [30]}, schema)
-    words = "^Schema evolved fields cannot have generated expressions"
+    message = "^Schema evolved fields cannot have generated expressions"
     for mode in ("append", "overwrite"):
-        with pytest.raises(SchemaMismatchError, match=words):
+        with pytest.raises(SchemaMismatchError, match=message):
             lake.write_deltalake(lake.uri("t"), data, mode=mode, schema_mode="merge")
     merge = {"source_alias": "s", "target_alias": "t", "merge_schema": True}
     for updates in ({"g": "s.g"}, {"id": "s.id", "g": "s.g"}):
-        with pytest.raises(SchemaMismatchError, match=words):
+        with pytest.raises(SchemaMismatchError, match=message):
             table.merge(data, "t.id = s.id", **merge).when_matched_update(updates).execute()
-    with pytest.raises(SchemaMismatchError, match=words):
+    with pytest.raises(SchemaMismatchError, match=message):
         table.merge(data, "t.id = s.id", **merge).when_not_matched_insert_all().execute()
     table = lake.DeltaTable(lake.uri("t"))
     assert (table.version(), rows(table)) == (0, [{"id": 1}])

@@ -164,8 +164,8 @@ def test_invalid_calls_raise_the_error_types_of_delta_spark(table: DeltaTable) -
     version = table.history(1).first()["version"]  # type: ignore[index]
 
     def check(case: tuple[Callable[[Any], Any], type[Exception], str]) -> None:
-        call, kind, words = case
-        with pytest.raises(kind, match=words):
+        call, kind, message = case
+        with pytest.raises(kind, match=message):
             call(table)
         assert table.history(1).first()["version"] == version  # type: ignore[index]
 
@@ -216,7 +216,7 @@ def test_optimize_returns_the_metrics_of_delta_spark(
     assert (row.metrics.numFilesRemoved, row.metrics.numFilesAdded) == (2, 1)
     assert row.metrics.partitionsOptimized == 1
     assert many.history(1).first().operationParameters["predicate"] == """["('key = a)"]"""
-    for ask, kind, words in (
+    for call, kind, message in (
         (
             many.optimize().where("key = 'a' AND value = 1").executeCompaction,
             AnalysisException,
@@ -228,8 +228,8 @@ def test_optimize_returns_the_metrics_of_delta_spark(
             "key is a partition column. Z-Ordering can only be performed on data columns",
         ),
     ):
-        with pytest.raises(kind, match=words):
-            ask()
+        with pytest.raises(kind, match=message):
+            call()
     [row] = many.optimize().executeZOrderBy("value").collect()
     assert row.metrics.zOrderStats.inputOtherFiles.num == 7
     [last] = many.history(1).collect()
