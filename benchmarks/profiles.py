@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import deltasql
-from benchmarks.harness import environment, say
+from benchmarks.harness import environment, print_progress
 from benchmarks.ours import Deltasql
 from benchmarks.rows import DeltaRows, merge_source, rows
 from benchmarks.workload import batch
@@ -194,8 +194,8 @@ def main() -> None:
     result.write_text(json.dumps(document, indent=1) + "\n")
     text.write_text(page(found))
     for each in found:
-        say(f"{each.path}: {each.milliseconds:.1f} ms a run, sampled")
-    say(f"  {text}")
+        print_progress(f"{each.path}: {each.milliseconds:.1f} ms a run, sampled")
+    print_progress(f"  {text}")
 
 
 if __name__ == "__main__":

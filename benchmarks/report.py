@@ -157,9 +157,9 @@ def _order(rows: Sequence[dict[str, Any]], column: tuple[str, int]) -> int:
 def _head(scenario: str, case: str, size: int) -> str:
     if scenario == "ten_tables":
         return "ms"
-    words = {"commit": f"{case}, {size:,} commits", "bulk": f"to {size:,}"}
-    if scenario in words:
-        return words[scenario]
+    titles = {"commit": f"{case}, {size:,} commits", "bulk": f"to {size:,}"}
+    if scenario in titles:
+        return titles[scenario]
     if scenario == "durable":
         return f"{case}, {size:,} commits"
     if scenario == "mirror":

@@ -288,7 +288,7 @@ def test_any_text_parses_or_raises_uri_error(tail: str) -> None:
         {"backend": "postgres", "database": "x", "port": "5432"},
     ],
 )
-def test_invalid_values_are_refused(parts: dict[str, object]) -> None:
+def test_invalid_parameter_values_are_rejected(parts: dict[str, object]) -> None:
     with pytest.raises(TxnLogUriError):
         DeltaSqlUri(**parts)  # type: ignore[arg-type]
 

@@ -156,7 +156,7 @@ def test_table_that_starts_with_a_checkpoint_is_exported_from_it(
         )
 
 
-def test_export_to_and_from_s3(
+def test_table_can_be_exported_to_and_from_s3(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     def seen(place: str, version: int) -> Rows:
