@@ -23,7 +23,7 @@ PACKAGE = Path(deltasql.__file__).parent
 # files.
 OF_FILES = {"delete_many", "unlink", "rmtree", "rmdir", "removedirs"}
 OF_FILES_TOO = {"delete", "rename"}
-NO_FILES = {"catalog", "registry", "tx"}
+NO_FILES = {"catalog", "registry", "tables", "tx"}
 # Code that may delete or move a file, and which file. Only one entry deletes data files.
 CALLERS = {
     "storage/deletion.py::delete_data": "data files, of those that `Deletable` allows",

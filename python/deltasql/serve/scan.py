@@ -45,6 +45,7 @@ def _answer(live: LiveFiles) -> Iterator[dict[str, Any]]:
         "partitions": _partition_values(live, list(partitions)),
         "bytes": sum(file.size or 0 for file in live.files),
         "has_deleted_rows": live.have_deletions,
+        "has_column_mapping": live.column_mapping_mode is not None,
     }
     deleted = {file.path: rows for file, rows in live.deleted_rows(live.files)}
     for number, (_, files) in enumerate(groups):

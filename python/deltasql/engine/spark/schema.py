@@ -36,8 +36,8 @@ def spark_schema(
     try:
         found = _parsed(*plain)
     except ValueError as error:  # pyspark raises subclasses of it
-        for plain_field, field in zip(plain, schema.fields, strict=True):
-            _check_known(plain_field, field.name)
+        for one, field in zip(plain, schema.fields, strict=True):
+            _check_known(one, field.name)
         raise TxnLogSchemaError(f"Spark does not accept the schema: {error}") from error
     for spark_field, field in zip(found.fields, schema.fields, strict=True):
         spark_field.nullable = field.nullable or not required
