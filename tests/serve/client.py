@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -13,6 +16,8 @@ from urllib.request import Request, urlopen
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
     from deltasql.serve import Service
@@ -66,3 +71,38 @@ def write_file(begun: dict[str, Any], rows: pa.Table) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
     pq.write_table(rows, folder / name)
     return {"name": name}
+
+
+@contextmanager
+def losing_answers(
+    service: Service, request: str, *, times: int
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the address of a proxy that loses the first answers to a request, and what it lost."""
+    lost: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {"Authorization": self.headers["Authorization"]}
+            with urlopen(Request(f"{service.address}{self.path}", body, headers)) as answer:
+                content = answer.read()
+            self.close_connection = True
+            if self.path.endswith(f"/{request}") and len(lost) < times:
+                lost.append(request)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{proxy.server_address[1]}", lost
+        proxy.shutdown()
+        thread.join()

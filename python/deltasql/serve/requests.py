@@ -46,7 +46,7 @@ REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Answer]] = {
     "table_alter": lambda state, body: tables.alter(state.catalog, body),
     "table_drop": lambda state, body: tables.drop(state.catalog, body),
     "table_rename": lambda state, body: tables.rename(state.catalog, body),
-    "table_truncate": lambda state, body: tables.truncate(state.catalog, body),
+    "delete": lambda state, body: tables.delete(state.catalog, body),
     "scan": lambda state, body: scan.planned(state.catalog, body),
     "write_begin": lambda state, body: state.writes.begin(body),
     "write_commit": lambda state, body: state.writes.commit(body),

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import secrets
+import socket
 import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -125,7 +126,26 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], state: State, token: str) -> None:
         self.state, self.token = state, token
+        self._connections: set[socket.socket] = set()
         super().__init__(address, _Handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, which a client uses for many requests."""
+        connection, address = super().get_request()
+        self._connections.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection at its end."""
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Close the port and all connections."""
+        super().server_close()
+        for connection in list(self._connections):
+            with suppress(OSError):  # the client may have closed it
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Requests about tables: list, load, alter, drop, rename, truncate."""
+"""Requests about tables: list, load, alter, drop, rename, delete rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.schema.convert import schema_from_spark
 from deltasql.model.schema.schema import StructField, StructType, has_void, with_members
 from deltasql.operations.alter.cluster_by import clustering_columns
+from deltasql.serve.filters import condition_of
 from deltasql.serve.names import snapshot_of, table_name
 
 if TYPE_CHECKING:
@@ -83,11 +84,11 @@ def rename(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def truncate(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Delete all rows of a table."""
+def delete(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Delete the rows that match all filters; without filters, all rows."""
     name = table_name(body)
     with catalog.begin(one_table=True) as tx:
-        tx.delete(name)
+        tx.delete(name, condition_of(body.get("filters") or ()))
     return {}
 
 

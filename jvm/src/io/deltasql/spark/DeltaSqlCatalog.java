@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.regex.Pattern;
@@ -24,6 +25,7 @@ import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -195,7 +197,9 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
             throw new NoSuchNamespaceException(ident.namespace());
         }
         String provider = properties.getOrDefault(TableCatalog.PROP_PROVIDER, "deltasql");
-        if (!PROVIDERS.contains(provider.toLowerCase(java.util.Locale.ROOT))) {
+        // `saveAsTable` sends the default format of the session if the user gives none.
+        if (!PROVIDERS.contains(provider.toLowerCase(Locale.ROOT))
+                && !provider.equals(SQLConf.get().defaultDataSourceName())) {
             throw new IllegalArgumentException(
                 "A table of the catalog " + name + " cannot be created USING " + provider
                     + ": leave out USING.");

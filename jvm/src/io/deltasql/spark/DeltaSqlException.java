@@ -2,8 +2,12 @@ package io.deltasql.spark;
 
 import java.util.List;
 
-/** An error of the service, or of the connection to it. */
-public final class DeltaSqlException extends RuntimeException {
+/**
+ * An error of the service, or of the connection to it.
+ *
+ * PySpark shows an IllegalArgumentException by its message alone, and most others with a stack.
+ */
+public final class DeltaSqlException extends IllegalArgumentException {
     private final List<String> types;
 
     DeltaSqlException(String message, List<String> types) {

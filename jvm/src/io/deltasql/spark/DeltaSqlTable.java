@@ -6,22 +6,24 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.SupportsDelete;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
-import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.sources.AlwaysTrue;
+import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table at one version: reads see this version, and writes are checked for conflicts with it. */
-class DeltaSqlTable implements SupportsRead, SupportsWrite, TruncatableTable {
+class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
     final DeltaSqlCatalog catalog;
     final Identifier ident;
     final String id;
@@ -100,9 +102,28 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, TruncatableTable {
         return new TableWrite(this);
     }
 
+    /** Return whether whole partitions are deleted; other deletions are not supported yet. */
+    @Override
+    public boolean canDeleteWhere(Filter[] filters) {
+        for (Filter filter : filters) {
+            boolean isTranslated = filter instanceof AlwaysTrue || Filters.json(filter) != null;
+            if (!isTranslated || !partitionColumns.containsAll(List.of(filter.references()))) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    @Override
+    public void deleteWhere(Filter[] filters) {
+        Map<String, Object> body = DeltaSqlCatalog.named(ident);
+        body.put("filters", Filters.json(filters));
+        catalog.service().ask("delete", body);
+    }
+
     @Override
     public boolean truncateTable() {
-        catalog.service().ask("table_truncate", DeltaSqlCatalog.named(ident));
+        deleteWhere(new Filter[0]);
         return true;
     }
 

@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.sources.And;
+import org.apache.spark.sql.sources.EqualNullSafe;
 import org.apache.spark.sql.sources.EqualTo;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.GreaterThan;
@@ -28,6 +29,18 @@ final class Filters {
     private static final int MOST_VALUES = 1000;
 
     private Filters() {}
+
+    /** Return filters as JSON, without those that are always true or not in the protocol. */
+    static List<Map<String, Object>> json(Filter[] filters) {
+        List<Map<String, Object>> found = new ArrayList<>();
+        for (Filter filter : filters) {
+            Map<String, Object> json = json(filter);
+            if (json != null) {
+                found.add(json);
+            }
+        }
+        return found;
+    }
 
     /** Return a filter as JSON; null if the protocol does not have it. */
     static Map<String, Object> json(Filter filter) {
@@ -51,6 +64,10 @@ final class Filters {
         }
         if (filter instanceof EqualTo equal) {
             return comparison("=", filter, equal.value());
+        }
+        if (filter instanceof EqualNullSafe equal) {
+            return equal.value() == null
+                ? column("is null", filter) : comparison("=", filter, equal.value());
         }
         if (filter instanceof LessThan less) {
             return comparison("<", filter, less.value());

@@ -27,7 +27,9 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Function1;
@@ -40,6 +42,11 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
     static final String SCHEMA = "deltasql.schema";
     static final String DELETED = "deltasql.deleted";
 
+    /** The column that Spark's Parquet reader fills with the position of each row in its file. */
+    private static final StructField ROW_INDEX = new StructField(
+        ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME(), DataTypes.LongType, true,
+        Metadata.empty());
+
     /** Options that make the result independent of the session's settings. */
     private static final Map<String, String> OPTIONS = Map.of(
         "mergeSchema", "false",
@@ -48,17 +55,13 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
 
     private final DeltaSqlTable table;
     private final Filter[] filters;
-    private final List<Map<String, Object>> translated;
     private final StructType data;
     private final StructType partitions;
     private List<JsonNode> plan;
 
-    TableScan(
-            DeltaSqlTable table, StructType columns, Filter[] filters,
-            List<Map<String, Object>> translated) {
+    TableScan(DeltaSqlTable table, StructType columns, Filter[] filters) {
         this.table = table;
         this.filters = filters;
-        this.translated = translated;
         StructType data = new StructType();
         StructType partitions = new StructType();
         for (StructField field : columns.fields()) {
@@ -109,7 +112,7 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
     private synchronized List<JsonNode> plan() {
         if (plan == null) {
             Map<String, Object> body = table.request();
-            body.put("filters", translated);
+            body.put("filters", Filters.json(filters));
             plan = table.catalog.service().lines("scan", body);
         }
         return plan;
@@ -151,7 +154,7 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
         boolean isMapped = plan().get(0).get("has_column_mapping").asBoolean();
         SparkSession session = session();
         ParquetFileFormat format = new ParquetFileFormat();
-        StructType read = hasDeleted ? data.add(ParquetFileFormat.ROW_INDEX_FIELD()) : data;
+        StructType read = hasDeleted ? data.add(ROW_INDEX) : data;
         boolean isColumnar =
             !hasDeleted && format.supportBatch(session, joined(read, partitions));
         Map<String, String> options = new HashMap<>(OPTIONS);
@@ -169,7 +172,7 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
                 session,
                 inFiles,
                 partitions,
-                hasDeleted ? wanted.add(ParquetFileFormat.ROW_INDEX_FIELD()) : wanted,
+                hasDeleted ? wanted.add(ROW_INDEX) : wanted,
                 // Filters have logical names, so they cannot be used where names are mapped.
                 CollectionConverters.asScala(isMapped ? List.<Filter>of() : List.of(filters)).toSeq(),
                 scalaMap(options),

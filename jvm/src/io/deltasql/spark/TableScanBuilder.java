@@ -2,7 +2,6 @@ package io.deltasql.spark;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
@@ -47,10 +46,6 @@ final class TableScanBuilder
 
     @Override
     public Scan build() {
-        List<Map<String, Object>> translated = new ArrayList<>();
-        for (Filter each : pushedFilters()) {
-            translated.add(Filters.json(each));
-        }
-        return new TableScan(table, columns, filters, translated);
+        return new TableScan(table, columns, filters);
     }
 }

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -27,7 +28,6 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
-import org.apache.spark.sql.sources.AlwaysTrue;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -68,20 +68,12 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
 
     @Override
     public WriteBuilder overwrite(Filter[] filters) {
-        List<Object> translated = new ArrayList<>();
-        for (Filter filter : filters) {
-            if (filter instanceof AlwaysTrue) {
-                continue;
-            }
-            Map<String, Object> json = Filters.json(filter);
-            if (json == null) {
-                throw new UnsupportedOperationException(
-                    "An overwrite of " + table.name() + " takes comparisons of partition columns, "
-                        + "not " + filter + ".");
-            }
-            translated.add(json);
+        if (!table.canDeleteWhere(filters)) {
+            throw new UnsupportedOperationException(
+                "An overwrite of " + table.name() + " replaces whole partitions, and its condition "
+                    + "is not only about partition columns: " + Arrays.toString(filters) + ".");
         }
-        overwrite = Map.of("filters", translated);
+        overwrite = Map.of("filters", Filters.json(filters));
         return this;
     }
 
