@@ -10,7 +10,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after history faults soak compat docs audit screenshots lock clean setup jars jar apt browser pooler java
+.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar apt browser pooler java
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -131,8 +131,8 @@ baseline: setup  ## Build the wheel of 0.1.0 outside this folder, for `make befo
 before-after: setup jars  ## Compare this tree with 0.1.0, deltalake, DuckLake and plain SQL in one run
 	$(BIN)/python -m benchmarks.before_after
 
-history: setup  ## Run many concurrent clients for an hour, and check that one serial order explains all their results
-	$(BIN)/python tests/server.py $(BIN)/python -m tests.history --minutes 60
+serializability: setup  ## Run many concurrent clients for an hour, and check that one serial order explains all their results
+	$(BIN)/python tests/server.py $(BIN)/python -m tests.serializability --minutes 60
 
 faults: setup  ## Inject every fault at every step of a commit on every database, and write the page (about half an hour)
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.faults

@@ -262,7 +262,7 @@ def remove(uri: DeltaSqlUri, folder: Path) -> None:
             shutil.rmtree(path)
 
 
-def test_refused_write_creates_no_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_rejected_write_creates_no_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     table = replace(catalog_uri, table="t", location=str(tmp_path / "typo")).to_string()
     calls: dict[str, Callable[[], object]] = {
         "import_table": lambda: deltasql.import_table(str(tmp_path / "typo"), catalog_uri),
@@ -282,8 +282,8 @@ def test_dry_runs_work_without_a_catalog(catalog_uri: DeltaSqlUri, tmp_path: Pat
     deltalake.write_deltalake(tmp_path / "source", ROWS)
     found = deltasql.rebuild(catalog_uri, str(tmp_path / "source"), dry_run=True)
     assert [each.state for each in found.tables] == ["would load"]
-    told = deltasql.import_table(str(tmp_path / "source"), catalog_uri, dry_run=True)
-    assert told.state == "would import"
+    report = deltasql.import_table(str(tmp_path / "source"), catalog_uri, dry_run=True)
+    assert report.state == "would import"
     assert is_new(catalog_uri)
     assert [each.name for each in tmp_path.iterdir()] == ["source"]
 

@@ -36,8 +36,8 @@ CALLERS = {
     "serve/service.py::Service.stop": "the service file",
     "spark/catalog.py::_stop": "the temporary folder of a service file",
     "engine/duckdb/connection.py::temporary_database": "a temporary folder of DuckDB",
-    "engine/duckdb/instance.py::_start": "a temporary folder of DuckDB",
-    "engine/duckdb/instance.py::_close": "a temporary folder of DuckDB",
+    "engine/duckdb/connection.py::_start": "a temporary folder of DuckDB",
+    "engine/duckdb/connection.py::_close": "a temporary folder of DuckDB",
     "mirror/log/backup.py": "log files that are moved to the backup folder",
     "mirror/log/cleanup.py::clean_log": "expired files of `_delta_log`",
     "verify/repair.py": "damaged files of `_delta_log`",
@@ -164,7 +164,7 @@ def test_log_behind_a_symbolic_link_is_not_deleted(tmp_path: Path) -> None:
     (tmp_path / "t/_delta_log").symlink_to("log")
     deletable = Deletable(storage)
     assert deletable.allowed(["log/0.json", "f"]) == ["f"]
-    assert "symbolic link" in (deletable.refusal("log/0.json") or "")
+    assert "symbolic link" in (deletable.reason_against("log/0.json") or "")
 
 
 def test_files_of_other_tables_in_an_object_store_are_not_deleted(

@@ -21,8 +21,7 @@ from deltasql.engine.parquet.footer_stats import read_footer
 from deltasql.exceptions import TxnLogEngineError, TxnLogTransactionError, UnsupportedFeatureError
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.operations.affected_files import in_partitions
-from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.rules.row_checks import refuse_append_only, rules_of
+from deltasql.operations.rules.row_checks import reject_append_only, rules_of
 from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def new_folder(stage: TableStage) -> str:
 
 
 @adds_table_to_errors
-def refuse_unchecked_rules(stage: TableStage) -> None:
+def reject_unchecked_rules(stage: TableStage) -> None:
     """Raise if the table has rules for its rows that the writer of the files cannot check.
 
     NOT NULL is not one of them: the writer must check it.
@@ -97,8 +96,7 @@ def stage_written(
     stage.record_read_version()
     rows = sum(json.loads(add.stats or "{}").get("numRecords", 0) for add in adds)
     partitions = json.dumps(list(stage.partition_columns), ensure_ascii=False)
-    set_commit_info(
-        stage,
+    stage.set_commit_info(
         operation,
         {"mode": "Append" if overwrite is None else "Overwrite", "partitionBy": partitions},
         {
@@ -148,7 +146,7 @@ def _add_actions(stage: TableStage, folder: str, files: Sequence[WrittenFile]) -
 def _remove_replaced(stage: TableStage, adds: Sequence[AddFile], overwrite: Overwrite) -> int:
     replaced = _replaced(stage, adds, overwrite)
     if len(replaced):
-        refuse_append_only(stage)
+        reject_append_only(stage)
     stage.remove(replaced)
     return len(replaced)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.files.addresses import address_url, root_address
-from deltasql.engine.spark.schema import refuse_nanoseconds
+from deltasql.engine.spark.schema import reject_nanoseconds
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.schema.convert import schema_from_spark
 from deltasql.model.schema.schema import StructField, StructType, has_void, with_members
@@ -36,7 +36,7 @@ def loaded(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
 
 def described(snapshot: Snapshot) -> dict[str, Any]:
     """Return what a client needs to know about a version of a table."""
-    refuse_types_that_spark_lacks(snapshot.schema)
+    reject_types_that_spark_lacks(snapshot.schema)
     metadata = snapshot.metadata
     return {
         "id": snapshot.table.table_uuid,
@@ -59,9 +59,9 @@ def _shown(field: StructField) -> StructField:
     return StructField(field.name, with_members(field.type, _shown), field.nullable, metadata)
 
 
-def refuse_types_that_spark_lacks(schema: StructType) -> None:
+def reject_types_that_spark_lacks(schema: StructType) -> None:
     """Raise for columns that Spark's Parquet reader and writer do not support."""
-    refuse_nanoseconds(schema)
+    reject_nanoseconds(schema)
     for field in schema.fields:
         if has_void(field.type):
             raise UnsupportedFeatureError(

@@ -29,14 +29,14 @@ from deltasql.operations.add_written import (
     Overwrite,
     WrittenFile,
     new_folder,
-    refuse_unchecked_rules,
+    reject_unchecked_rules,
     stage_written,
 )
 from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.create import record_create, replace_table
 from deltasql.serve.filters import condition_of
 from deltasql.serve.names import snapshot_of, table_name
-from deltasql.serve.tables import refuse_types_that_spark_lacks, shown_schema
+from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
 from deltasql.storage import absolute_location
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Writes:
                 tx.pin(name, snapshot_of(self._catalog, body))
                 operation = "WRITE"
             stage = tx.target(name)
-            refuse_types_that_spark_lacks(stage.schema)
-            refuse_unchecked_rules(stage)
+            reject_types_that_spark_lacks(stage.schema)
+            reject_unchecked_rules(stage)
             folder = new_folder(stage)
         except BaseException:
             tx.rollback()
@@ -150,7 +150,7 @@ def _stage_create(
     """Stage the creation or the replacement of a table; return the operation for its commit."""
     mode = create["mode"]
     schema = schema_from_spark(create["schema"])
-    refuse_types_that_spark_lacks(schema)
+    reject_types_that_spark_lacks(schema)
     location, properties = create.get("location"), dict(create.get("properties") or {})
     partitions, clusters = create.get("partition_by") or [], create.get("cluster_by") or []
     if not tx.has_table(name):

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.files.addresses import data_addresses, storage_of
-from deltasql.engine.parquet.file_errors import missing_file, read_errors
+from deltasql.engine.parquet.file_errors import convert_read_errors, missing_file
 from deltasql.engine.parquet.footers import named_as_in_file
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import deleted_rows, vector_file
@@ -130,7 +130,7 @@ class LiveFiles:
         import pyarrow.parquet as pq
 
         storage, name = storage_of(self.location, file.path, self.settings)
-        with read_errors(file.path, self.location), storage.open_input(name) as opened:
+        with convert_read_errors(file.path, self.location), storage.open_input(name) as opened:
             return named_as_in_file(self.schema, pq.read_schema(opened), file.path)
 
     def partition_fields(self) -> list[StructField]:

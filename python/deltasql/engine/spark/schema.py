@@ -31,7 +31,7 @@ def spark_schema(
 
     With `required`, NOT NULL columns are marked as not nullable; otherwise all are nullable.
     """
-    refuse_nanoseconds(schema)
+    reject_nanoseconds(schema)
     plain = [plain_field(field, column_mapping_mode) for field in schema.fields]
     try:
         found = _parsed(*plain)
@@ -65,11 +65,11 @@ def _parsed(*fields: StructField) -> Any:
 def exact_type(data_type: DataType) -> Any:
     """Return a type as Spark's `DataType`, including the metadata of struct members."""
     field = StructField("x", data_type)
-    refuse_nanoseconds(StructType((field,)))
+    reject_nanoseconds(StructType((field,)))
     return _parsed(field).fields[0].dataType
 
 
-def refuse_nanoseconds(schema: StructType) -> None:
+def reject_nanoseconds(schema: StructType) -> None:
     """Raise for timestamps with nanoseconds, which Spark would truncate."""
     for field in schema.fields:
         if has_nanoseconds(field.type):

@@ -1,50 +1,24 @@
-"""The progress of an export while it runs, and its report at the end."""
+"""The report of an export."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 from deltasql.model.counts import many
 from deltasql.model.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _MAX_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class ExportProgress:
-    """The progress of an export.
-
-    A file that was removed and added again is copied once, but `total_files` counts it twice.
-    """
-
-    commits: int
-    total_commits: int
-    files: int
-    total_files: int
-    bytes: int
-    seconds: float
-
-    @property
-    def rate(self) -> float:
-        """Files per second, or commits per second if no files are copied."""
-        done = self.files if self.total_files else self.commits
-        return done / self.seconds if self.seconds > 0 else 0.0
-
-    @property
-    def fraction(self) -> float:
-        """The completed part of the export, from 0 to 1."""
-        done, total = self.commits + self.files, self.total_commits + self.total_files
-        return min(1.0, done / total) if total else 1.0
-
-    @property
-    def eta_s(self) -> float | None:
-        """Estimated remaining seconds; None before anything is done."""
-        return self.seconds * (1 / self.fraction - 1) if self.fraction else None
-
-
-@dataclass(slots=True)
 class ExportReport(Report):
     """The result of an export."""
+
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"gone": "missing_files"}
 
     table: str
     location: str
@@ -57,7 +31,7 @@ class ExportReport(Report):
     bytes: int = 0
     checkpoints: list[int] = field(default_factory=list)
     continued: bool = False
-    gone: list[str] = field(default_factory=list)
+    missing_files: list[str] = field(default_factory=list)
     """Missing data files of older versions; the versions that need them cannot be read."""
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -75,10 +49,11 @@ class ExportReport(Report):
             lines.append(f"  the data stays at {self.location}")
         if self.continued:
             lines.append("  an interrupted export was continued")
-        if self.gone:
+        if self.missing_files:
+            count = many(len(self.missing_files), "file")
             lines.append(
-                f"  missing: {many(len(self.gone), 'file')} of older versions, which cannot be "
-                "read in the copy or in the table itself"
+                f"  missing: {count} of older versions, which cannot be read in the copy or in the "
+                "table itself"
             )
-            lines += [f"    {path}" for path in self.gone[:_MAX_SHOWN]]
+            lines += [f"    {path}" for path in self.missing_files[:_MAX_SHOWN]]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tests.history.record import Transaction
+    from tests.serializability.record import Transaction
 
 APPEND, OVERWRITE, REPLACE, INSERT, UPSERT = "append", "overwrite", "replace", "insert", "upsert"
 KINDS = (APPEND, OVERWRITE, REPLACE, INSERT, UPSERT)
@@ -71,7 +71,7 @@ class Change:
                 known = {row[0] for row in rows}
                 return [*updated, *(row for row in self.rows if row[0] not in known)]
 
-    def looks_at(self, rows: Sequence[Row]) -> bool:
+    def depends_on(self, rows: Sequence[Row]) -> bool:
         """Return whether the change depends on any of these rows, or removes one."""
         keys = {row[0] for row in self.rows}
         match self.kind:
@@ -159,6 +159,6 @@ def _order(changes: Mapping[int, Change]) -> Iterator[int]:
         if saw is not None:
             graph.add(saw, number)
         for each in later:
-            if changes[each].read_version < number and changes[each].looks_at(change.rows):
+            if changes[each].read_version < number and changes[each].depends_on(change.rows):
                 graph.add(number, each)
     return iter(graph.static_order())

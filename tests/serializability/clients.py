@@ -22,9 +22,9 @@ from deltasql.exceptions import (
     RetriesExhaustedError,
 )
 from tests.commit.support import SCHEMA, file
-from tests.history.checker import Log, Version
-from tests.history.record import COMMITTED, READ, REFUSED, Recorder, Transaction
-from tests.history.rows import APPEND, INSERT, KINDS, REPLACE, UPSERT, Change, RowLog
+from tests.serializability.checker import Log, Version
+from tests.serializability.record import COMMITTED, FAILED, READ, Recorder, Transaction
+from tests.serializability.rows import APPEND, INSERT, KINDS, REPLACE, UPSERT, Change, RowLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.uri import DeltaSqlUri
-    from tests.history.rows import Row
+    from tests.serializability.rows import Row
 
 # Half of the tables allow blind appends in between, which is Delta's default.
 LEVELS = {
@@ -43,10 +43,10 @@ LEVELS = {
 }
 # Tables with rows, changed by operations; the tables above only have file names.
 ROW_LEVELS = {"r": "Serializable", "s": "WriteSerializable"}
-ROWS = pa.schema([("id", pa.int64()), ("part", pa.string()), ("by", pa.string())])
+ROWS = pa.schema([("id", pa.int64()), ("part", pa.string()), ("writer", pa.string())])
 _KEYS = range(12)
 _MANY_FILES = 30
-SOME = 10
+MIN_TRANSACTIONS = 10
 """The minimum number of transactions of a client, on any machine."""
 
 
@@ -93,7 +93,7 @@ def row_logs(catalog: Catalog, logs: Mapping[str, Log]) -> dict[str, RowLog]:
 def _rows(location: Path, path: str) -> Counter[Row]:
     part = path.partition("part=")[2].partition("/")[0]
     found = pq.ParquetFile(location / path).read().to_pylist()
-    return Counter((row["id"], part, row["by"]) for row in found)
+    return Counter((row["id"], part, row["writer"]) for row in found)
 
 
 def _version(text: str) -> Version:
@@ -112,13 +112,13 @@ def work(catalog: Catalog, out: Path, seed: str, end: float) -> None:
     with out.open("a") as lines:
         recorder = Recorder(lines)
         for number in count():
-            if number >= SOME and time.monotonic() > end:
+            if number >= MIN_TRANSACTIONS and time.monotonic() > end:
                 return
             # The first only reads, the second only appends, independent of the random numbers.
             kinds = {0: (4, 0), 1: (0, 1)}
             many = kinds.get(number) or _kind(rng)
             change = _change(rng, number, f"{out.stem}-{number}")
-            _one(catalog, recorder, rng, f"{out.stem}-{number}", many, change)
+            _run_transaction(catalog, recorder, rng, f"{out.stem}-{number}", many, change)
 
 
 def _kind(rng: random.Random) -> tuple[int, int]:
@@ -142,7 +142,7 @@ def _change(rng: random.Random, number: int, name: str) -> Change | None:
     return Change(kind, rows, -1, part)
 
 
-def _one(
+def _run_transaction(
     catalog: Catalog,
     recorder: Recorder,
     rng: random.Random,
@@ -164,22 +164,22 @@ def _one(
         _stage(tx, done, table, rng, name)
     if change is not None:
         _stage_rows(tx, done, rng.choice(list(ROW_LEVELS)), change)
-    recorder.intends(done)
+    recorder.record_start(done)
     try:
         versions = tx.commit()
     except (CommitConflictError, RetriesExhaustedError):
-        recorder.ended(tx.txn_id, REFUSED, {})
+        recorder.record_end(tx.txn_id, FAILED, {})
     except CommitOutcomeUnknownError:
-        pass  # there was no answer
+        pass  # there was no response
     else:
-        recorder.ended(tx.txn_id, COMMITTED if done.tables else READ, versions)
+        recorder.record_end(tx.txn_id, COMMITTED if done.tables else READ, versions)
 
 
 def _stage_rows(tx: MultiTableTransaction, done: Transaction, table: str, change: Change) -> None:
     """Apply the change to a table with rows."""
     change = replace(change, read_version=tx.snapshot(table).version)
-    keys, parts, by = zip(*change.rows, strict=True)
-    rows = pa.table({"id": keys, "part": parts, "by": by}, ROWS)
+    keys, parts, writers = zip(*change.rows, strict=True)
+    rows = pa.table({"id": keys, "part": parts, "writer": writers}, ROWS)
     if change.kind in (INSERT, UPSERT):
         merger = tx.merge(table, rows, "target.id = source.id").when_not_matched_insert_all()
         if change.kind == UPSERT:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.history.checker import Log, Version, problems
-from tests.history.record import COMMITTED, READ, REFUSED, Recorder, Transaction, load
-from tests.history.rows import (
+from tests.selection import EVERYTHING
+from tests.serializability.checker import Log, Version, problems
+from tests.serializability.record import COMMITTED, FAILED, READ, Recorder, Transaction, load
+from tests.serializability.rows import (
     APPEND,
     INSERT,
     OVERWRITE,
@@ -17,8 +18,7 @@ from tests.history.rows import (
     RowLog,
     row_problems,
 )
-from tests.history.run import in_processes, in_threads
-from tests.selection import EVERYTHING
+from tests.serializability.run import in_processes, in_threads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,26 +34,26 @@ def test_reads_of_concurrent_clients_are_explained_by_one_order(
     backend: str, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     run = in_threads if backend == "duckdb" else in_processes
-    verdict = run(catalog_uri, tmp_path, seed="fixed", seconds=_SECONDS)
-    assert verdict.problems == []
-    assert verdict.transactions[COMMITTED] > 0
-    assert verdict.transactions[READ] > 0
-    assert verdict.changes.keys() >= {APPEND, OVERWRITE, REPLACE, UPSERT}
+    result = run(catalog_uri, tmp_path, seed="fixed", seconds=_SECONDS)
+    assert result.problems == []
+    assert result.transactions[COMMITTED] > 0
+    assert result.transactions[READ] > 0
+    assert result.changes.keys() >= {APPEND, OVERWRITE, REPLACE, UPSERT}
 
 
 def test_partial_line_of_a_killed_client_is_ignored(tmp_path: Path) -> None:
     out = tmp_path / "client.jsonl"
     with out.open("w") as lines:
         recorder = Recorder(lines)
-        recorder.intends(Transaction("first", 1))
-        recorder.ended("first", COMMITTED, {})
-        recorder.intends(Transaction("second", 2))
-    whole = out.read_bytes()
-    for cut in range(1, len(whole) + 1):
-        out.write_bytes(whole[:cut])
+        recorder.record_start(Transaction("first", 1))
+        recorder.record_end("first", COMMITTED, {})
+        recorder.record_start(Transaction("second", 2))
+    content = out.read_bytes()
+    for cut in range(1, len(content) + 1):
+        out.write_bytes(content[:cut])
         found = load([out])
         ended = [each.outcome for each in found]
-        assert ended == [[], [None], [COMMITTED], [COMMITTED, None]][whole[:cut].count(b"\n")]
+        assert ended == [[], [None], [COMMITTED], [COMMITTED, None]][content[:cut].count(b"\n")]
 
 
 # The checker finds violations
@@ -65,20 +65,20 @@ def test_checker_accepts_a_valid_order() -> None:
 
 
 def test_checker_finds_a_lost_commit() -> None:
-    lost = told("lost", {"a": 2}, start=5, end=6, adds={"a": {"z"}})
-    assert "was told" in problems([WRITER, lost], LOGS)[0]
+    lost = committed("lost", {"a": 2}, start=5, end=6, adds={"a": {"z"}})
+    assert "was acknowledged" in problems([WRITER, lost], LOGS)[0]
 
 
 def test_checker_finds_a_rejected_commit_in_the_log() -> None:
-    refused = Transaction("w", 1, adds={"a": frozenset({"x"}), "b": frozenset({"y"})})
-    refused.outcome = REFUSED
-    assert "was refused" in problems([refused], LOGS)[0]
+    failed = Transaction("w", 1, adds={"a": frozenset({"x"}), "b": frozenset({"y"})})
+    failed.outcome = FAILED
+    assert "failed but is in" in problems([failed], LOGS)[0]
 
 
 def test_checker_finds_a_partial_commit() -> None:
     logs = {**LOGS, "b": Log(LOGS["b"].versions[:1], serializable=True)}
-    unanswered = Transaction("w", 1, adds=WRITER.adds)
-    assert "only in ['a']" in problems([unanswered], logs)[0]
+    no_response = Transaction("w", 1, adds=WRITER.adds)
+    assert "only in ['a']" in problems([no_response], logs)[0]
 
 
 def test_checker_finds_a_duplicated_commit() -> None:
@@ -88,9 +88,9 @@ def test_checker_finds_a_duplicated_commit() -> None:
 
 
 def test_checker_finds_a_read_of_nonexistent_files() -> None:
-    seen = reader(a=1)
-    seen.reads["a"] = (1, frozenset({"other"}))
-    assert "did not read a as version 1" in problems([WRITER, seen], LOGS)[0]
+    read = reader(a=1)
+    read.reads["a"] = (1, frozenset({"other"}))
+    assert "did not read a as version 1" in problems([WRITER, read], LOGS)[0]
 
 
 def test_checker_finds_a_read_of_two_snapshots() -> None:
@@ -104,7 +104,7 @@ def test_checker_finds_a_read_older_than_an_acknowledged_commit() -> None:
 
 
 def test_checker_finds_a_change_based_on_an_outdated_read() -> None:
-    late = told("late", {"a": 2}, start=1, end=9, adds={"a": {"z"}})
+    late = committed("late", {"a": 2}, start=1, end=9, adds={"a": {"z"}})
     late.reads["a"] = (0, NOTHING)
     versions = [*LOGS["a"].versions, Version("late", frozenset({"z"}), NOTHING)]
     logs = {**LOGS, "a": Log(versions, serializable=True)}
@@ -168,11 +168,11 @@ def history(
     return transactions, {"t": RowLog(versions, serializable=level == "Serializable")}
 
 
-def told(
+def committed(
     txn_id: str, versions: dict[str, int], *, start: int, end: int, adds: dict[str, set[str]]
 ) -> Transaction:
-    meant = {name: frozenset(paths) for name, paths in adds.items()}
-    return Transaction(txn_id, start, adds=meant, outcome=COMMITTED, versions=versions, end_ns=end)
+    files = {name: frozenset(paths) for name, paths in adds.items()}
+    return Transaction(txn_id, start, adds=files, outcome=COMMITTED, versions=versions, end_ns=end)
 
 
 def reader(*, start: int = 2, **versions: int) -> Transaction:
@@ -181,10 +181,10 @@ def reader(*, start: int = 2, **versions: int) -> Transaction:
     return Transaction("r", start, reads, outcome=READ, end_ns=start + 5)
 
 
-WRITER = told("w", {"a": 1, "b": 1}, start=1, end=4, adds={"a": {"x"}, "b": {"y"}})
+WRITER = committed("w", {"a": 1, "b": 1}, start=1, end=4, adds={"a": {"x"}, "b": {"y"}})
 LOGS = {
     name: Log(
-        [Version(f"made {name}", NOTHING, NOTHING), Version("w", frozenset({path}), NOTHING)],
+        [Version(f"create {name}", NOTHING, NOTHING), Version("w", frozenset({path}), NOTHING)],
         serializable=True,
     )
     for name, path in (("a", "x"), ("b", "y"))

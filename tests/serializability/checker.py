@@ -3,7 +3,7 @@
 A table is the set of its live files: every version adds and removes some. The checks:
 
 - an acknowledged transaction is in the log once, unchanged, in each of its tables; a rejected one
-  is not in the log; one without an answer is in all of its tables or in none;
+  is not in the log; one without a response is in all of its tables or in none;
 - a read of a table at a version returns the files that the log has at that version;
 - a transaction that reads and changes a table follows what it read: nothing is between, except
   blind appends if the isolation level allows them;
@@ -18,12 +18,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.history.record import COMMITTED, READ, REFUSED
+from tests.serializability.record import COMMITTED, FAILED, READ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tests.history.record import Transaction
+    from tests.serializability.record import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ def _outcomes(transactions: Sequence[Transaction], logs: Mapping[str, Log]) -> I
             places[version.txn_id][name] = number
     for each in transactions:
         there = places.get(each.txn_id, {})
-        if each.outcome == REFUSED and there:
-            yield f"{each.txn_id} was refused and is in {sorted(there)}"
+        if each.outcome == FAILED and there:
+            yield f"{each.txn_id} failed but is in {sorted(there)}"
         if each.outcome == COMMITTED and there != each.versions:
-            yield f"{each.txn_id} was told {each.versions}, the log has {there}"
+            yield f"{each.txn_id} was acknowledged at {each.versions}, the log has {there}"
         if there and there.keys() != each.tables:
             yield f"{each.txn_id} changes {sorted(each.tables)} and is only in {sorted(there)}"
         for name, number in there.items():
             version = logs[name].versions[number]
-            meant = (each.adds.get(name, frozenset()), each.removes.get(name, frozenset()))
-            if (version.adds, version.removes) != meant:
-                yield f"{each.txn_id} is not in {name} as it was meant"
+            expected = (each.adds.get(name, frozenset()), each.removes.get(name, frozenset()))
+            if (version.adds, version.removes) != expected:
+                yield f"{each.txn_id} is not in {name} as expected"
 
 
 def _reads(transactions: Sequence[Transaction], logs: Mapping[str, Log]) -> Iterator[str]:
@@ -172,24 +172,24 @@ class _Order:
             for number, version in enumerate(log.versions):
                 self.after[version.txn_id].append((name, number))
                 self.after[name, number - 1].append((name, number))
-        moments: list[tuple[int, int, Transaction]] = []
+        events: list[tuple[int, int, Transaction]] = []
         for each in self.transactions:
-            if each.outcome == REFUSED or (each.outcome is None and each.txn_id not in written):
+            if each.outcome == FAILED or (each.outcome is None and each.txn_id not in written):
                 continue  # its reads are checked individually
             self.after[each.txn_id]  # every transaction is a node
             for name, (version, _) in each.reads.items():
                 self.after[name, version].append(each.txn_id)
                 self.unseen.append((each, name, version))
-            moments.append((each.start_ns, 1, each))
+            events.append((each.start_ns, 1, each))
             if each.end_ns is not None:
-                moments.append((each.end_ns, 0, each))
-        moments.sort(key=lambda moment: moment[:2])
-        for number, (_, is_start, each) in enumerate(moments):
-            self.after["moment", number - 1].append(("moment", number))
+                events.append((each.end_ns, 0, each))
+        events.sort(key=lambda event: event[:2])
+        for number, (_, is_start, each) in enumerate(events):
+            self.after["event", number - 1].append(("event", number))
             if is_start:
-                self.after["moment", number].append(each.txn_id)
+                self.after["event", number].append(each.txn_id)
             else:
-                self.after[each.txn_id].append(("moment", number))
+                self.after[each.txn_id].append(("event", number))
 
     def _sorted(self) -> list[object] | None:
         """Return the nodes in topological order, or None if there is a cycle."""
@@ -211,7 +211,7 @@ class _Order:
 
 def counts(transactions: Sequence[Transaction]) -> dict[str, int]:
     """Return the number of transactions by outcome."""
-    said = {COMMITTED: 0, REFUSED: 0, READ: 0, "unanswered": 0}
+    found = {COMMITTED: 0, FAILED: 0, READ: 0, "no response": 0}
     for each in transactions:
-        said[each.outcome or "unanswered"] += 1
-    return said
+        found[each.outcome or "no response"] += 1
+    return found

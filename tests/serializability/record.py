@@ -7,18 +7,18 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tests.history.rows import Change
+from tests.serializability.rows import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-COMMITTED, REFUSED, READ = "committed", "refused", "read"
+COMMITTED, FAILED, READ = "committed", "failed", "read"
 
 
 @dataclass(slots=True)
 class Transaction:
-    """A transaction as its client knows it; `end_ns` and `outcome` are None without an answer."""
+    """A transaction as its client knows it; `end_ns` and `outcome` are None without a response."""
 
     txn_id: str
     start_ns: int
@@ -42,7 +42,7 @@ class Recorder:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def intends(self, transaction: Transaction) -> None:
+    def record_start(self, transaction: Transaction) -> None:
         """Record what is about to be committed."""
         self._write(
             {
@@ -58,8 +58,8 @@ class Recorder:
             }
         )
 
-    def ended(self, txn_id: str, outcome: str, versions: dict[str, int]) -> None:
-        """Record the answer that the client got."""
+    def record_end(self, txn_id: str, outcome: str, versions: dict[str, int]) -> None:
+        """Record the outcome."""
         end = time.monotonic_ns()
         self._write({"txn": txn_id, "outcome": outcome, "versions": versions, "end": end})
 

@@ -1,4 +1,4 @@
-"""PostgreSQL commits and its answer is lost, for every reply of an operation in turn."""
+"""PostgreSQL commits and its response is lost, for every reply of an operation in turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Change = Callable[[Catalog, DeltaSqlUri], object]
 
-BEYOND = pytest.mark.everything("lost answers in more operations")
+BEYOND = pytest.mark.everything("lost responses in more operations")
 CUTS: tuple[Cut, ...] = (
     "reply to COMMIT",
     "half of the reply to COMMIT",
@@ -120,8 +120,8 @@ def contents(catalog: Catalog) -> dict[str, list[tuple[int, int]]]:
             seen = tx.read(each.name)
             found[each.name] = sorted(zip(*(seen[c].to_pylist() for c in ("id", "v")), strict=True))
             stock = deltalake.DeltaTable(each.location).to_pyarrow_table()
-            told = zip(*(stock[c].to_pylist() for c in ("id", "v")), strict=True)
-            assert sorted(told) == found[each.name]
+            in_log = zip(*(stock[c].to_pylist() for c in ("id", "v")), strict=True)
+            assert sorted(in_log) == found[each.name]
     return found
 
 
@@ -130,7 +130,7 @@ def contents(catalog: Catalog) -> dict[str, list[tuple[int, int]]]:
     [*CASES[:7], *(pytest.param(*case, marks=BEYOND) for case in CASES[7:])],
     ids=lambda each: getattr(each, "__name__", each),
 )
-def test_operation_with_a_lost_answer_is_applied_once_and_never_misreported(
+def test_operation_with_a_lost_response_is_applied_once(
     direct: Catalog, proxy: Proxy, cut: Cut, change: Change
 ) -> None:
     begin_again(direct)
