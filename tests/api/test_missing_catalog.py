@@ -334,7 +334,7 @@ def test_shared_catalog_is_reopened_after_its_file_was_deleted(sqlite_uri: Delta
 def test_error_names_the_missing_folder(tmp_path: Path) -> None:
     uri = f"deltasql://sqlite/{tmp_path}/typo/meta.db"
     with deltasql.connect(uri) as catalog:
-        with pytest.raises(CatalogNotFoundError, match=f"the folder {tmp_path}/typo does not"):
+        with pytest.raises(CatalogNotFoundError, match=f"The folder {tmp_path}/typo does not"):
             catalog.tables()
         assert not (tmp_path / "typo").exists()
         catalog.create_namespace("crm")  # creates folder, file and catalog

@@ -307,7 +307,7 @@ def examine(
     try:
         if not place.is_memory and is_new(place, chosen):
             found = Check(
-                "connectivity", FAILURE, "there is no catalog yet", "deltasql init creates one."
+                "connectivity", FAILURE, "there is no catalog yet", "Create it: deltasql init."
             )
             return DoctorReport((found,))
         with Catalog(place, chosen, migrate=False) as catalog:
