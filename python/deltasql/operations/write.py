@@ -46,7 +46,7 @@ from deltasql.operations.sql.types import cast_to
 from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from deltasql.engine.base import Engine, Relation, WriteOptions
     from deltasql.model.actions import AddFile
@@ -268,9 +268,9 @@ def _conformed_batches(
     stage: TableStage, rows: _Rows, wanted: pa.Schema, condition: exp.Expr | None
 ) -> Iterator[pa.RecordBatch]:
     assert rows.reader is not None
-    conform = conformer(rows.reader.schema, wanted)
-    given: Iterable[pa.RecordBatch] = _counted(rows)
-    stream = given if conform is None else map(conform, given)
+    stream = _counted(rows)
+    if not rows.reader.schema.equals(wanted):
+        stream = map(conformer(rows.reader.schema, wanted), stream)
     missing = [name for name in generated_columns(stage) if name not in rows.names]
     if condition is None and not rules_of(stage):
         yield from stream
@@ -291,8 +291,8 @@ def _chained(
     yield from first
     # Start the second stream only now, because the checks of the first rows use the same engine.
     second = engine.stream(kept)
-    conform = conformer(second.schema, wanted)
-    yield from second if conform is None else map(conform, second)
+    is_same = second.schema.equals(wanted)
+    yield from second if is_same else map(conformer(second.schema, wanted), second)
 
 
 def _conformed(stage: TableStage, rows: _Rows, condition: exp.Expr | None) -> Relation:
@@ -330,8 +330,8 @@ def _as_relation(stage: TableStage, rows: _Rows) -> Relation:
     generated = [name for name in generated_columns(stage) if name not in rows.names]
     whole = arrow_schema(stage.metadata.schema_string)
     wanted = pa.schema([field for field in whole if field.name not in generated])
-    conform = conformer(rows.reader.schema, wanted)
-    stream = rows.reader if conform is None else map(conform, rows.reader)
+    is_same = rows.reader.schema.equals(wanted)
+    stream = rows.reader if is_same else map(conformer(rows.reader.schema, wanted), rows.reader)
     return stage.engine.rows(pa.RecordBatchReader.from_batches(wanted, stream))
 
 

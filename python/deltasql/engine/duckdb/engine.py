@@ -21,9 +21,8 @@ from deltasql.engine.duckdb.scan import (
     identifier,
     literal,
 )
-from deltasql.engine.duckdb.types import delta_types, duckdb_types
 from deltasql.engine.files.arrow_scan import ArrowScan
-from deltasql.engine.inputs import batches, is_stream
+from deltasql.engine.inputs import batches, duckdb_types, is_stream
 from deltasql.engine.parquet.writer import write_batches
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.predicates.query_conditions import named_columns
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WritePlan
     from deltasql.engine.files.live_files import LiveFile, LiveFiles
     from deltasql.model.actions import AddFile
-
 
 BATCH_ROWS = 122_880  # a row group of DuckDB
 _FEW_FILES = 100
@@ -382,6 +380,15 @@ class DuckDbEngine:
         return cursor
 
 
+def delta_types(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with Delta's names for the inner fields of lists and maps.
+
+    >>> delta_types(pa.schema([("a", pa.list_(pa.field("l", pa.int64())))])).field("a").type
+    ListType(list<element: int64>)
+    """
+    return pa.schema([field.with_type(_delta_type(field.type)) for field in schema])
+
+
 def _stream(
     connection: duckdb.DuckDBPyConnection,
     relation: DuckDbRelation,
@@ -407,6 +414,22 @@ def _with_duckdb_types(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     if schema.equals(reader.schema):
         return reader
     return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in reader))
+
+
+def _delta_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(
+            kind.value_field.with_name("element").with_type(_delta_type(kind.value_type))
+        )
+    if pa.types.is_struct(kind):
+        return pa.struct([member.with_type(_delta_type(member.type)) for member in kind])
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(
+            key.with_name("key").with_type(_delta_type(key.type)),
+            item.with_name("value").with_type(_delta_type(item.type)),
+        )
+    return kind
 
 
 def _define(connection: duckdb.DuckDBPyConnection, named: NamedObject) -> None:

@@ -23,11 +23,10 @@ from deltasql.engine.duckdb.connection import (
     open_sandbox,
     require_duckdb,
 )
-from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine, own_relation
+from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine, delta_types, own_relation
 from deltasql.engine.duckdb.scan import as_pattern
-from deltasql.engine.duckdb.types import delta_types
-from deltasql.engine.files.addresses import root_address
 from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
+from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.duckdb.types import duckdb_types
-from deltasql.engine.files.addresses import storage_of
+from deltasql.engine.inputs import duckdb_types
 from deltasql.engine.parquet.arrow_casts import as_void, list_offsets
 from deltasql.engine.parquet.file_errors import convert_read_errors
 from deltasql.engine.parquet.footers import named_as_in_file
@@ -31,6 +30,7 @@ from deltasql.model.schema.schema import (
     StructType,
     has_nanoseconds,
 )
+from deltasql.storage import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

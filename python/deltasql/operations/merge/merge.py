@@ -16,7 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.inputs import batches, is_rows, is_spark_frame, is_stream
+from deltasql.engine.inputs import batches, is_rows, is_spark_frame, is_stream, nanosecond_columns
 from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.model.clock import Stopwatch
@@ -54,7 +54,7 @@ from deltasql.operations.merge.queries import (
     unchanged,
     unchanged_by_key,
 )
-from deltasql.operations.rules.conform import in_microseconds, nanosecond_columns
+from deltasql.operations.rules.conform import in_microseconds
 from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, explained_casts
 from deltasql.operations.sql.queries import column, number, select, subquery, union

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType, StructType
 
-from deltasql.engine.files.addresses import address_url, data_address
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.operations.alter.cluster_by import cluster_by as set_clustering
 from deltasql.operations.alter.cluster_by import clustering_columns
@@ -20,6 +19,7 @@ from deltasql.operations.restore import add_file
 from deltasql.spark.exceptions import analysis_error
 from deltasql.spark.read import read_snapshot
 from deltasql.spark.session import path_in, place_of, table_at
+from deltasql.storage.location import address_url, data_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,11 +6,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.files.addresses import root_address
 from deltasql.model.clock import from_ms
 from deltasql.model.protocol import reader_features, writer_features
 from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.spark.session import spark_location
+from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
