@@ -16,7 +16,7 @@ from deltasql.model.clock import to_ms
 from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.alter.cluster_by import restore_clustering
-from deltasql.operations.changes.changed_rows import record_whole_files
+from deltasql.operations.rewrite import record_whole_files
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.store.records import load, load_dv
 

@@ -16,15 +16,13 @@ from deltasql.exceptions import TxnLogConfigError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
-from deltasql.operations.affected_files import (
+from deltasql.operations.rewrite import (
+    change_type,
     count_rows_by_file,
     files_at,
     in_partitions,
-    live_row_counts,
-)
-from deltasql.operations.changes.changed_rows import (
-    change_type,
     keeps_change_data,
+    live_row_counts,
     record_whole_files,
     write_change_data,
 )
@@ -68,19 +66,11 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
     rows if there is no predicate.
     """
     started = time.perf_counter()
-    mode, schema_mode, predicate = request.mode, request.schema_mode, request.predicate
-    partition_by, options = request.partition_by, request.options
-    check_modes(mode, schema_mode)
+    mode, predicate, options = request.mode, request.predicate, request.options
+    check_modes(mode, request.schema_mode)
     rows = _Rows.of(stage, data)
-    check_partitioning(stage, mode, predicate, schema_mode, partition_by)
-    check_or_change_schema(
-        stage,
-        rows.schema,
-        predicate,
-        schema_mode,
-        partition_by,
-        cast_by_engine=rows.relation is not None,
-    )
+    check_partitioning(stage, request)
+    check_or_change_schema(stage, rows.schema, request, cast_by_engine=rows.relation is not None)
     found = None if predicate is None else stage.predicate(predicate, flavour="datafusion")
     replaced = _replaced(stage, found) if mode == "overwrite" else _Replaced()
     # If only some rows of the files are replaced, `_write` writes the change data itself.
