@@ -71,7 +71,7 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
     rows = _Rows.of(stage, data)
     check_partitioning(stage, request)
     check_or_change_schema(stage, rows.schema, request, cast_by_engine=rows.relation is not None)
-    found = None if predicate is None else stage.predicate(predicate, flavour="datafusion")
+    found = None if predicate is None else stage.predicate(predicate, flavour=request.flavour)
     replaced = _replaced(stage, found) if mode == "overwrite" else _Replaced()
     # If only some rows of the files are replaced, `_write` writes the change data itself.
     record_files = replaced.scan is None and bool(stage.staged.cdc)
@@ -93,7 +93,7 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
         "execution_time_ms": int((time.perf_counter() - started) * 1000),
         "num_retries": 0,
     }
-    stage.set_commit_info("WRITE", _parameters(stage, mode, predicate), metrics)
+    stage.set_commit_info("WRITE", _parameters(stage, request), metrics)
     return metrics
 
 
@@ -325,14 +325,15 @@ def _as_relation(stage: TableStage, rows: _Rows) -> Relation:
     return stage.engine.rows(pa.RecordBatchReader.from_batches(wanted, stream))
 
 
-def _parameters(stage: TableStage, mode: str, predicate: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"mode": MODES[mode]}
+def _parameters(stage: TableStage, request: WriteRequest) -> dict[str, Any]:
+    found: dict[str, Any] = {"mode": MODES[request.mode]}
     if stage.partition_columns:
         found["partitionBy"] = json.dumps(
             list(stage.partition_columns), separators=(",", ":"), ensure_ascii=False
         )
-    if predicate is not None:
-        found["predicate"] = normal(predicate, stage.schema)
+    if request.predicate is not None:
+        escapes = request.flavour == "spark"
+        found["predicate"] = normal(request.predicate, stage.schema, escapes=escapes)
     return found
 
 

@@ -1,19 +1,14 @@
-"""Converts conditions between the SQL that users of Spark write, DataFusion's SQL and Spark SQL."""
+"""Convert conditions that users of Spark write to Spark SQL, and remove the alias of a table."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from deltasql.engine.spark.sql import spark_text
 from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.predicates.parser import (
-    DataFusionDialect,
-    PredicateDialect,
-    parse_expression,
-)
+from deltasql.model.predicates.parser import PredicateDialect, parse_expression
 from deltasql.operations.sql.expressions import with_semantics
 
 if TYPE_CHECKING:
@@ -21,22 +16,7 @@ if TYPE_CHECKING:
 
     from deltasql.model.predicates.predicate import Predicate
 
-_DIFFERS = re.compile(r"\\|date_format|to_char|to_date", re.IGNORECASE)
 _QUALIFIERS = ("table", "db", "catalog")
-
-
-def to_datafusion(text: str) -> str:
-    r"""Return a Spark condition in the dialect of DataFusion, where a backslash is not an escape.
-
-    >>> to_datafusion(r"s = 'it\'s' AND s RLIKE '\\d' AND date_format(at, 'yyyy') = '2024'")
-    "s = 'it''s' AND s RLIKE '\\d' AND TO_CHAR(CAST(at AS TIMESTAMP), '%Y') = '2024'"
-    """
-    if _DIFFERS.search(text) is None:
-        return text
-    try:
-        return parse_expression(text, escapes=True).sql(dialect=DataFusionDialect)
-    except TxnLogSchemaError:
-        return text  # a later parser reports the error
 
 
 def spark_condition(predicate: Predicate) -> str:
