@@ -161,7 +161,7 @@ def test_field_that_is_in_the_message_is_not_repeated() -> None:
 
 def test_missing_driver_error_gives_the_install_command() -> None:
     error = errors.MissingDriverError(driver="psycopg", extra="postgres")
-    assert error.help == "in a clone of the repository: pip install '.[postgres]'"
+    assert error.help == "In a clone of the repository, run: pip install '.[postgres]'"
     assert isinstance(error, ImportError)
 
 

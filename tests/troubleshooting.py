@@ -239,9 +239,9 @@ MADE: dict[str, Callable[[Trouble], object]] = {
         f"deltasql://sqlite/{t.folder}/other.db"
     ).tables(),
     "canceling statement due to lock timeout": Trouble.hold_the_lock,
-    "no write lock on the SQLite database": Trouble.hold_the_queue,
+    "did not get the write lock of the SQLite database": Trouble.hold_the_queue,
     "Could not set lock on file": Trouble.hold_the_file,
-    "the catalog has schema version … this release knows": Trouble.come_from_later,
+    "the catalog has schema version … this release supports": Trouble.come_from_later,
     "table … does not exist": lambda t: deltasql.DeltaTable(f"{t.uri}?table=sale"),
     "has no version": lambda t: deltasql.DeltaTable(t.table, version=9),
     "holds a Delta table already": Trouble.create_over_a_log,

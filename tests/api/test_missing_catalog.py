@@ -262,7 +262,7 @@ def remove(uri: DeltaSqlUri, folder: Path) -> None:
             shutil.rmtree(path)
 
 
-def test_refused_write_creates_no_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_rejected_write_creates_no_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     table = replace(catalog_uri, table="t", location=str(tmp_path / "typo")).to_string()
     calls: dict[str, Callable[[], object]] = {
         "import_table": lambda: deltasql.import_table(str(tmp_path / "typo"), catalog_uri),

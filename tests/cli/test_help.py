@@ -120,19 +120,19 @@ def test_help_example_runs(
         assert CliRunner().invoke(main, shlex.split(line)).exit_code == 0
     *_, example = CliRunner().invoke(main, [*path, "--help"]).output.rstrip().splitlines()
     here = example.replace(" /data/", f" {tmp_path}/data/").replace("s3://backup", str(tmp_path))
-    program, *words = shlex.split(here)
+    program, *arguments = shlex.split(here)
     assert program == "deltasql"
-    result = CliRunner().invoke(main, words)
+    result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
 
 
 def test_console_help_example_runs_until_it_is_stopped(tmp_path: Path) -> None:
     *_, example = CliRunner().invoke(main, [*ENDLESS, "--help"]).output.rstrip().splitlines()
-    words = [sys.executable, "-m", "deltasql.cli.main", *shlex.split(example)[1:]]
+    arguments = [sys.executable, "-m", "deltasql.cli.main", *shlex.split(example)[1:]]
     uri = f"deltasql://sqlite/{tmp_path}/meta.db"
     deltasql.connect(uri, create=True).close()
     environment = os.environ | {"DELTASQL_URI": uri}
-    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "console at http" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
@@ -141,7 +141,7 @@ def test_console_help_example_runs_until_it_is_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"),
+    ("arguments", "hint"),
     [
         (["miror"], "'mirror'"),
         (["show"], "'config show' or 'table show'"),
@@ -157,8 +157,8 @@ def test_console_help_example_runs_until_it_is_stopped(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_input_suggests_a_similar_word(words: list[str], hint: str) -> None:
-    result = CliRunner().invoke(main, words, env={"DELTASQL_URI": "deltasql://sqlite/none.db"})
+def test_wrong_input_suggests_a_similar_word(arguments: list[str], hint: str) -> None:
+    result = CliRunner().invoke(main, arguments, env={"DELTASQL_URI": "deltasql://sqlite/none.db"})
     assert result.exit_code == 2
     assert "Did you mean" in result.output
     assert hint in result.output

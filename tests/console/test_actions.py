@@ -96,7 +96,7 @@ def test_no_page_shows_a_secret(site: Site, catalog_uri: DeltaSqlUri) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*starlette.testclient.*")
-def test_job_that_must_wait_is_refused_with_a_message(shop: Catalog) -> None:
+def test_job_that_must_wait_is_rejected_with_a_message(shop: Catalog) -> None:
     from starlette.testclient import TestClient
 
     console = Console(shop, token=TOKEN, allow_writes=True)

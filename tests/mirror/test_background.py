@@ -131,7 +131,7 @@ def test_close_gives_up_a_failing_table_after_the_limit(
         commit = place / "_delta_log" / f"{1:020d}.json"
         commit.mkdir()
         append(catalog, "a")
-    assert "closed before everything was published" in caplog.text
+    assert "catalog closed with unpublished commits" in caplog.text
 
 
 def test_uri_sets_mode_async(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:

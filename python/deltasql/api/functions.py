@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    import pyarrow as pa
+
     from deltasql.api.inspect.doctor import DoctorReport
     from deltasql.migrate.exporting.report import ExportReport
     from deltasql.migrate.importing.report import ImportReport, ImportSummary
@@ -255,6 +257,35 @@ def mirror_duckdb(
             help="The next commit tries to create them again.",
         ) from first
     return {shown.names[table_id]: version for table_id, version in shown.versions.items()}
+
+
+def sql(
+    catalog: str | DeltaSqlUri | Catalog,
+    statement: str,
+    parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    *,
+    config: Config | None = None,
+    **settings: Any,
+) -> pa.Table:
+    """Run one SQL statement on the tables of a catalog: its URI, its name, or an open Catalog.
+
+    The statement is one commit. `parameters` are the values of `:name` (a dict) or of `?` (a list).
+    Statements are written in Spark's SQL; see docs/reference/sql.md. `SqlSession` runs several
+    statements in one transaction.
+
+    >>> import tempfile, deltasql
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"deltasql://sqlite/{folder.name}/catalog.db"
+    >>> result = deltasql.sql(uri, "CREATE TABLE sales (id BIGINT, day DATE)")
+    >>> result = deltasql.sql(uri, "INSERT INTO sales VALUES (1, '2024-05-01'), (2, NULL)")
+    >>> result = deltasql.sql(uri, "DELETE FROM sales WHERE id = :id", {"id": 2})
+    >>> deltasql.sql(uri, "SELECT id FROM sales").to_pylist()
+    [{'id': 1}]
+    """
+    if isinstance(catalog, Catalog):
+        return catalog.sql(statement, parameters)
+    chosen = Config.load(**settings) if settings else config or Config.load()
+    return shared(catalog, chosen).sql(statement, parameters)
 
 
 def examine(

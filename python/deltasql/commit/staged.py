@@ -118,8 +118,8 @@ class Staged:
                     self.info = action
                 case _:
                     raise InvalidActionError(
-                        f"a commit cannot hold a {action.kind} action",
-                        help="Sidecars and checkpoint metadata belong to checkpoints.",
+                        f"a commit cannot contain a {action.kind} action",
+                        help="Leave the action out: only a checkpoint can contain it.",
                     )
 
     def _reject_second(self, present: Action | None, action: Action) -> None:

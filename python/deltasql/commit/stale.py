@@ -51,7 +51,7 @@ def follows_another_log(table: TableRow) -> TableFollowsError:
 def does_not_follow(table: TableRow) -> TxnLogTransactionError:
     """Return the error for a call that needs a followed table; the database manages this one."""
     return TxnLogTransactionError(
-        f"{table.full_name} does not follow a log: its authority is SQL",
+        f"{table.full_name} does not follow a log: its authority is the database",
         table=table.full_name,
         help="Use `deltasql import` to load commits that other programs wrote to its log.",
     )

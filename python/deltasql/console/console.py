@@ -198,14 +198,14 @@ class Console:
         async def endpoint(http: Request) -> Response:
             form = await _form(http)
             request = PageRequest(self.state, http, self.state.access.visitor(http), form)
-            response = await run_in_threadpool(self._answer, request, page, check)
+            response = await run_in_threadpool(self._respond, request, page, check)
             if request.visitor.is_new and "set-cookie" not in response.headers:
                 set_session_cookie(http, response, request.visitor)
             return response
 
         return endpoint
 
-    def _answer(
+    def _respond(
         self, request: PageRequest, page: Page, check: Callable[[PageRequest], Response | None]
     ) -> Response:
         try:

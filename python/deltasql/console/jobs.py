@@ -14,7 +14,7 @@ from deltasql.exceptions import TxnLogError, redact
 from deltasql.model.progress import OnProgress, Progress
 
 _log = logging.getLogger(__name__)
-_KEPT = 50
+_MAX_JOBS = 50
 Work: TypeAlias = Callable[[OnProgress], list[tuple[str, str]]]
 
 
@@ -70,7 +70,7 @@ class Jobs:
             job = Job(secrets.token_urlsafe(9), title, table, page, datetime.now(UTC))
             self._jobs[job.job_id] = job
             ended = [each for each in self._jobs.values() if not each.is_running]
-            for old in ended[: max(0, len(self._jobs) - _KEPT)]:
+            for old in ended[: max(0, len(self._jobs) - _MAX_JOBS)]:
                 del self._jobs[old.job_id]
             thread = threading.Thread(target=self._run, args=(job, work))
             self._threads[job.job_id] = thread

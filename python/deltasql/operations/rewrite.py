@@ -207,7 +207,7 @@ def record_whole_files(
     If it has none, do nothing: readers derive the changes from the add and remove actions.
     """
     if stage.staged.cdc and len(files):
-        _write_change_files(stage, _whole(stage, files, kind), options)
+        _write_change_files(stage, _rows_of_files(stage, files, kind), options)
 
 
 def _record_earlier_changes(stage: TableStage, options: WriteOptions | None) -> None:
@@ -217,15 +217,15 @@ def _record_earlier_changes(stage: TableStage, options: WriteOptions | None) -> 
         pc.and_(pc.equal(files["added_version"], STAGED_VERSION), files["data_change"])
     )
     if len(own):
-        _write_change_files(stage, _whole(stage, own, "insert"), options)
+        _write_change_files(stage, _rows_of_files(stage, own, "insert"), options)
     removed = {each.path for each in staged.removes if each.data_change}
     if removed and stage.snapshot is not None:
         before = stage.snapshot.scan(None).arrow
         files = before.filter(pc.is_in(before["path"], pa.array(sorted(removed), pa.string())))
-        _write_change_files(stage, _whole(stage, files, "delete"), options)
+        _write_change_files(stage, _rows_of_files(stage, files, "delete"), options)
 
 
-def _whole(stage: TableStage, files: pa.Table, kind: str) -> Relation:
+def _rows_of_files(stage: TableStage, files: pa.Table, kind: str) -> Relation:
     columns = [column(name, "t") for name in stage.schema.names]
     query = exp.select(*columns, change_type(kind)).from_(exp.to_table("t"))
     return stage.engine.query(query, t=stage.engine.scan(stage.live(files)))

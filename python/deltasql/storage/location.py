@@ -25,12 +25,12 @@ _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "az", "azure", "adl", "abfs", "abf
 _ONE_SCHEME = {"s3a": "s3", "s3n": "s3"}
 _ONE_SCHEME_IN_KEY = {"azure": "az", "adl": "az", "abfs": "abfss"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
-_KEPT = "/=-_.~!$&'()*+,;@:"
+_URL_SAFE = "/=-_.~!$&'()*+,;@:"
 # A path with a part that is empty, "." or "..", or with a NUL character, at which the operating
 # system would end the name.
 _NOT_INSIDE = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")
 # Relative paths that need no decoding: no percent sign, no scheme, no `..`.
-_PLAIN = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9_=. -]*/)*[A-Za-z0-9_=-][A-Za-z0-9_=. -]*")
+_UNENCODED = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9_=. -]*/)*[A-Za-z0-9_=-][A-Za-z0-9_=. -]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def join_location(root: str, *names: str) -> str:
     >>> join_location("s3://lake/", "crm", "50% off"), join_location("/data", "50% off")
     ('s3://lake/crm/50%25%20off', '/data/50% off')
     """
-    parts = [quote(name, safe=_KEPT) for name in names] if _URL.match(root) else names
+    parts = [quote(name, safe=_URL_SAFE) for name in names] if _URL.match(root) else names
     return "/".join([root.rstrip("/"), *parts])
 
 
@@ -104,7 +104,7 @@ def location_url(text: str) -> str:
     ('file:///data/sales%20eu', 's3://lake/sales')
     """
     place = parse_location(text)
-    path = quote(place.path, safe=_KEPT)
+    path = quote(place.path, safe=_URL_SAFE)
     return f"file://{path}" if place.is_local else f"{place.root}/{path}".rstrip("/")
 
 
@@ -199,7 +199,7 @@ def data_addresses(location: str, paths: Sequence[str]) -> list[str]:
     """
     root = root_address(location).rstrip("/")
     return [
-        f"{root}/{path}" if _PLAIN.fullmatch(path) else data_address(location, path)
+        f"{root}/{path}" if _UNENCODED.fullmatch(path) else data_address(location, path)
         for path in paths
     ]
 
@@ -211,9 +211,9 @@ def address_url(address: str) -> str:
     ('file:///lake/day=1%252F2/a%20b.parquet', 's3://lake/a%20b')
     """
     if address.startswith("/"):
-        return f"file://{quote(address, safe=_KEPT)}"
+        return f"file://{quote(address, safe=_URL_SAFE)}"
     scheme, _, rest = address.partition("://")
-    return f"{scheme}://{quote(rest, safe=_KEPT)}"
+    return f"{scheme}://{quote(rest, safe=_URL_SAFE)}"
 
 
 def root_address(location: str) -> str:

@@ -88,7 +88,7 @@ class Store:
         """Return the error for a call that needs the catalog if it does not exist."""
         place = self._uri.catalog()
         return CatalogNotFoundError(
-            f"there is no catalog yet at {place}: `deltasql init` makes one",
+            f"there is no catalog yet at {place}: `deltasql init` creates one",
             catalog=str(place),
             help=_help_with_path(self._uri, self.dialect.path),
         )

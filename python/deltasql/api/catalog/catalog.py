@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from deltasql.migrate.exporting.report import ExportReport
     from deltasql.migrate.importing.report import ImportReport, ImportSummary
     from deltasql.model.progress import OnProgress
+    from deltasql.model.statements.parameters import Parameters
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
 
@@ -277,6 +278,16 @@ class Catalog(BaseCatalog):
         from deltasql.api.catalog.query import query  # lazy import: loads the SQL parser
 
         return query(self, sql, limit=limit, timeout=timeout, batch_rows=batch_rows)
+
+    def sql(self, statement: str, parameters: Parameters = None) -> pa.Table:
+        """Run one SQL statement, such as MERGE or ALTER TABLE, in one commit; returns its rows.
+
+        `parameters` are the values of `:name` (a dict) or of `?` (a list). See
+        docs/reference/sql.md for the statements, and `SqlSession` for BEGIN and COMMIT.
+        """
+        from deltasql.api.sql.session import run_once  # lazy import: loads the SQL parser
+
+        return run_once(self, statement, parameters)
 
     def changes(
         self,

@@ -38,14 +38,13 @@ if TYPE_CHECKING:
     )
     from deltasql.api.inspect.overview import HourCount, Overview, TableSummary
     from deltasql.api.inspect.page import Page
-    from deltasql.api.inspect.publishing import MirrorVersion
     from deltasql.api.inspect.stats import Measured, PartitionStats, TableStats
-    from deltasql.mirror.publish.status import MirrorStatus
+    from deltasql.mirror.publish.status import MirrorStatus, VersionStatus
     from deltasql.model.progress import OnProgress
 
 # The file sizes of this many tables are cached; each file takes 48 bytes.
-_KEPT = 4
-_KEPT_ADVICE = 10_000
+_MAX_CACHED = 4
+_MAX_CACHED_ADVICE = 10_000
 _ADVICE_S = 60.0
 
 
@@ -179,7 +178,7 @@ class Inspect:
         with self._guard:
             self._advised.pop(table_id, None)
             self._advised[table_id] = (now, found)
-            while len(self._advised) > _KEPT_ADVICE:
+            while len(self._advised) > _MAX_CACHED_ADVICE:
                 self._advised.pop(next(iter(self._advised)))
         return found
 
@@ -275,7 +274,7 @@ class Inspect:
         only: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> Page[MirrorVersion]:
+    ) -> Page[VersionStatus]:
         """Return the state of versions at a target: first the failed ones, then the newest."""
         return publishing.mirror_versions(
             self._catalog, name, target=target, only=only, limit=limit, cursor=cursor
@@ -314,6 +313,6 @@ class Inspect:
                 with self._guard:
                     self._numbers.pop(table_id, None)
                     self._numbers[table_id] = known
-                    while len(self._numbers) > _KEPT:
+                    while len(self._numbers) > _MAX_CACHED:
                         self._numbers.pop(next(iter(self._numbers)))
         return known

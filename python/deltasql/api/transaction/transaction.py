@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WriteOptions
     from deltasql.model.predicates.parser import Flavour
     from deltasql.model.progress import OnProgress
+    from deltasql.model.statements.parameters import Parameters
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.verify.report import DataChecks, DataReport
@@ -349,6 +350,16 @@ class MultiTableTransaction:
         from deltasql.operations.read import read_rows  # lazy import: loads the SQL parser
 
         return read_rows(self.target(table, engine=engine), columns, predicate)
+
+    def sql(self, statement: str, parameters: Parameters = None) -> pa.Table:
+        """Run one SQL statement as a part of this transaction; returns its rows.
+
+        `parameters` are the values of `:name` (a dict) or of `?` (a list). See
+        docs/reference/sql.md.
+        """
+        from deltasql.api.sql.statements import run_in_transaction  # lazy import: loads the parser
+
+        return run_in_transaction(self, statement, parameters)
 
     def delete(
         self,

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("source")
 @click.argument("uri", required=False)
-@click.option("--name", help="The table's name in the catalog. Default: the name of its folder.")
+@click.option(
+    "--name", help="Give the table this name in the catalog. Default: the name of its folder."
+)
 @namespace_option
 @click.option(
     "--watch",
@@ -114,7 +116,7 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     with context.open_table(table) as (catalog, name):
         if not dry_run:
             catalog.table(name)  # raises if the table does not exist, before the confirmation
-            confirm(f"Block all writes to {name} that bypass the catalog?", yes=yes)
+            confirm(f"Make the database the authority of {name}?", yes=yes)
         with progress(color=context.color) as on_progress:
             report = catalog.cutover(name, dry_run=dry_run, on_progress=on_progress)
     context.output.report(report)

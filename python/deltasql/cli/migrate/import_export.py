@@ -30,13 +30,21 @@ REBUILT = ("name", "state", "first_version", "last_version", "loaded", "location
 @click.command(name="import")
 @click.argument("source")
 @click.argument("uri", required=False)
-@click.option("--name", help="The table's name in the catalog. Default: the name of its folder.")
+@click.option(
+    "--name", help="Give the table this name in the catalog. Default: the name of its folder."
+)
 @namespace_option
 @click.option("-r", "--recursive", is_flag=True, help="Import every table below SOURCE.")
 @dry_run_option("Read and check everything without changing anything.")
-@click.option("--since", type=click.IntRange(0), help="Start at this version.")
+@click.option(
+    "--since",
+    type=click.IntRange(0),
+    help="Import the state at this version and the history from there on.",
+)
 @click.option("--up-to-version", type=click.IntRange(0), help="Stop after this version.")
-@click.option("--batch-size", type=click.IntRange(1), help="Actions per SQL transaction.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), help="Load this many actions per SQL transaction."
+)
 @spark_option("Read the log with Spark executors.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the result with the log.")
 @click.option(
@@ -147,12 +155,12 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
 @click.argument("table")
 @click.argument("directory")
 @click.option(
-    "--version", type=click.IntRange(0), help="Last version to export. Default: the latest."
+    "--version", type=click.IntRange(0), help="Export up to this version. Default: the latest."
 )
 @click.option(
     "--from-version",
     type=click.IntRange(0),
-    help="First version to export. Default: the oldest.",
+    help="Export from this version on. Default: the oldest.",
 )
 @click.option("--with-data", is_flag=True, help="Also copy the data files.")
 @click.pass_obj

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -62,7 +61,7 @@ def status(context: Context, table: str | None, check: bool, fast: bool) -> None
     """
     with context.open_tables(table) as (catalog, name):
         found = catalog.mirror.status(name, files=not fast)
-    context.output.rows([asdict(each) for each in found], STATUS)
+    context.output.rows([each.to_dict() for each in found], STATUS)
     fail_unless(not check or not any(each.is_unhealthy for each in found))
 
 
@@ -79,7 +78,7 @@ def status(context: Context, table: str | None, check: bool, fast: bool) -> None
     default="127.0.0.1",
     show_default=True,
     metavar="HOST",
-    help="The address that --metrics-port listens on.",
+    help="Serve the metrics on this address.",
 )
 @opentelemetry_option
 @click.pass_obj
@@ -140,7 +139,7 @@ def checkpoint(context: Context, table: str) -> None:
         busy("writing a checkpoint", color=context.color),
     ):
         info = catalog.mirror.checkpoint(name)
-    context.output.record(asdict(info))
+    context.output.record(info.to_dict())
 
 
 @mirror.command()
@@ -148,7 +147,7 @@ def checkpoint(context: Context, table: str) -> None:
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace files that differ; the old files are moved to a backup folder.",
+    help="Replace files that differ, and move the old files to _delta_log/_aside.",
 )
 @dry_run_option("Show the differences and what would be written.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing files.")
@@ -173,7 +172,7 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
 
 @mirror.command()
 @click.argument("table")
-@dry_run_option("List the commits without accepting them.")
+@dry_run_option("List the commits without loading them.")
 @yes_option
 @click.pass_obj
 def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
@@ -190,7 +189,7 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
                 found = catalog.mirror.reject(name, dry_run=True)
             context.output.record({"table": found.table, "foreign_versions": found.rejected})
             return
-        _confirm(catalog, name, f"Accept the foreign commits in the log of {name}?", yes=yes)
+        _confirm(catalog, name, f"Load the foreign commits of {name} into the database?", yes=yes)
         with busy(f"adopting commits of {name}", color=context.color):
             report = catalog.mirror.adopt(name)
     context.output.report(report)
@@ -202,7 +201,7 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Move commits of another writer out of `_delta_log`, and publish those of the database.
+    """Move commits of another writer out of `_delta_log`, and resume publishing.
 
     \b
     Example:

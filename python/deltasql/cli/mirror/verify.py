@@ -33,7 +33,7 @@ COLUMNS = ("table", "ok", "sql_version", "log_version", "commits", "pending", "t
     "every row is equal to what another reader of the log returns.",
 )
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), help="The engine that reads the data."
+    "--engine", type=click.Choice(["duckdb", "spark"]), help="Read the data with this engine."
 )
 @click.option("--no-deltalake", is_flag=True, help="Skip the comparison with deltalake.")
 @click.pass_obj

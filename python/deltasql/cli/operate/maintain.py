@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +31,11 @@ if TYPE_CHECKING:
 @click.argument("table")
 @click.option("--z-order", metavar="COLUMN,…", help="Cluster rows by these columns (Z-order).")
 @click.option(
-    "--target-size", type=click.IntRange(1), metavar="BYTES", help="Target size of new files."
+    "--target-size", type=click.IntRange(1), metavar="BYTES", help="Write files of about this size."
 )
-@click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Only these partitions.")
+@click.option(
+    "--where", multiple=True, metavar="COLUMN=VALUE", help="Compact only these partitions."
+)
 @spark_option("Rewrite with Spark executors.")
 @dry_run_option("Show what would be rewritten without doing it.")
 @click.pass_obj
@@ -212,7 +213,9 @@ def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @click.command()
 @click.argument("table")
 @click.option(
-    "--version", type=click.IntRange(0), help="Version of the checkpoint. Default: the latest."
+    "--version",
+    type=click.IntRange(0),
+    help="Write the checkpoint of this version. Default: the latest.",
 )
 @click.pass_obj
 def checkpoint(context: Context, table: str, version: int | None) -> None:
@@ -227,7 +230,7 @@ def checkpoint(context: Context, table: str, version: int | None) -> None:
         busy(f"writing a checkpoint of {name}", color=context.color),
     ):
         info = catalog.mirror.checkpoint(name, version=version)
-    context.output.record(asdict(info))
+    context.output.record(info.to_dict())
 
 
 def _commit(

@@ -63,7 +63,7 @@ class DuckDbSandbox(DuckDbEngine):
         self._numbers = (f"{secret}_{number}" for number in count(1))
         self._folders = sorted({folder for each in files for folder in _folders(each)})
 
-    def answer(
+    def run_query(
         self,
         kind: str,
         sql: exp.Query,

@@ -56,8 +56,8 @@ _ENCODED = "%(?:[13-9A-Fa-f][0-9A-Fa-f]|2[0-9A-Da-d])"
 _NAME = f"(?:[A-Za-z0-9_=~+,-]|{_ENCODED})(?:[A-Za-z0-9_=~+,.-]|{_ENCODED})*"
 _PLAIN = f"^(?:{_NAME}/)*{_NAME}$"
 _COLON = "%3[Aa][^/]*$"
-_PLAIN_BYTES = f"{ascii_letters}{digits}_=~+,.-/".encode()
-_ODD = re.compile(rb"/[/.]")
+_UNENCODED_BYTES = f"{ascii_letters}{digits}_=~+,.-/".encode()
+_EMPTY_OR_DOT_PART = re.compile(rb"/[/.]")
 # Up to this size the py4j gateway is as fast as a file.
 _GATEWAY_BYTES = 1 << 16
 _lock = threading.Lock()
@@ -273,7 +273,7 @@ def _characters(texts: pa.Array) -> _Part:
 def _uris(session: Any, location: str, paths: pa.ChunkedArray) -> tuple[str, pa.Array]:
     """Return a common prefix of the files' URIs, and the rest of each URI."""
     texts = paths.cast(pa.string()).combine_chunks()
-    if _are_plain(texts) or _are_uris(texts):
+    if _need_no_encoding(texts) or _are_uris(texts):
         return f"{_as_uris(session, [root_address(location).rstrip('/')])[0]}/", texts
     addresses = data_addresses(location, texts.to_pylist())
     for address in addresses:
@@ -282,22 +282,22 @@ def _uris(session: Any, location: str, paths: pa.ChunkedArray) -> tuple[str, pa.
     return "", pa.array(_as_uris(session, addresses), pa.string())
 
 
-def _are_plain(paths: pa.Array) -> bool:
+def _need_no_encoding(paths: pa.Array) -> bool:
     """Return whether paths are relative and contain no characters that have to be encoded.
 
     All paths are checked at once, as one concatenated string. The result may therefore be False
-    although each path is plain.
+    although no path has to be encoded.
     """
     content = bytes(_characters(paths))
-    if content.translate(None, _PLAIN_BYTES) or _ODD.search(content):
+    if content.translate(None, _UNENCODED_BYTES) or _EMPTY_OR_DOT_PART.search(content):
         return False
-    odd = (
+    encoded = (
         pc.starts_with(paths, "."),
         pc.starts_with(paths, "/"),
         pc.ends_with(paths, "/"),
         pc.equal(paths, ""),
     )
-    return not any(pc.any(each).as_py() for each in odd)
+    return not any(pc.any(each).as_py() for each in encoded)
 
 
 def _are_uris(paths: pa.Array) -> bool:

@@ -117,29 +117,28 @@ class _Cutover:
 
     def preview(self, *, verify: bool) -> CutoverReport:
         """Report what a cutover would do, without changing anything."""
-        report, (head, state) = self._report, self._head()
-        report.state = "would cut over"
+        head, state = self._head()
         self._check_owner(state)
-        report.caught_up = max(0, list_log(self._storage).last_version - head.version)
-        if not state.in_commit_timestamps:
-            report.version = head.version + report.caught_up + 1
-        elif not self._table.is_following:
-            report.state = "was cut over"
-        if verify:
-            report.verification = self._verify()
-        if report.state == "would cut over":
-            report.warnings.append(unblocked_writers_warning(self._store, self._table))
-        return report
+        caught_up = max(0, list_log(self._storage).last_version - head.version)
+        is_done = state.in_commit_timestamps and not self._table.is_following
+        adds_commit = not state.in_commit_timestamps
+        return replace(
+            self._report,
+            state="was cut over" if is_done else "would cut over",
+            version=head.version + caught_up + 1 if adds_commit else None,
+            caught_up=caught_up,
+            verification=self._verify() if verify else None,
+            warnings=[] if is_done else [unblocked_writers_warning(self._store, self._table)],
+        )
 
     def run(self, *, verify: bool) -> CutoverReport:
-        report = self._report
         while True:
-            report.attempts += 1
+            self._report = replace(self._report, attempts=self._report.attempts + 1)
             try:
                 self._catch_up()
                 head, state = self._head()
                 self._check_owner(state)
-                if verify and report.verification is None:
+                if verify and self._report.verification is None:
                     # Verify only once. Verifying a large table takes so long that other writers
                     # commit in the meantime, so repeating it might never end.
                     self._check_matches_log()
@@ -149,9 +148,9 @@ class _Cutover:
                 self._pause()
                 continue
             self._store.forget_table(self._table)
-            if report.state == "cut over":
-                report.warnings.append(unblocked_writers_warning(self._store, self._table))
-            return report
+            if self._report.state == "cut over":
+                self._report.warnings.append(unblocked_writers_warning(self._store, self._table))
+            return self._report
 
     # Step 1: bring the database and the log to the same commits
 
@@ -160,8 +159,8 @@ class _Cutover:
         store, table = self._store, self._current()
         if table.is_following:
             found = refresh(store, table, settings=self._settings, on_progress=self._report_import)
-            self._report.caught_up += found.commits
-            self._report.notes += found.notes
+            self._report = replace(self._report, caught_up=self._report.caught_up + found.commits)
+            self._report.notes.extend(found.notes)
             self._current()  # the refresh may have loaded the table again, with a new id
             return
         self._clear_unfinished()
@@ -169,7 +168,7 @@ class _Cutover:
         caught = import_table(
             store, table.location, options, settings=self._settings, on_progress=self._report_import
         )
-        self._report.caught_up += caught.commits
+        self._report = replace(self._report, caught_up=self._report.caught_up + caught.commits)
         try:
             self._publish()
         except MirrorDivergedError as error:
@@ -208,7 +207,7 @@ class _Cutover:
         info = parse_commit(data, version=first).commit_info
         if info is not None and info.txn_id == token:
             found = reject(store, self._table, self._storage, last=first)
-            self._report.notes += [f"moved out of the log: {name}" for name in found.backups]
+            self._report.notes.extend(f"moved out of the log: {name}" for name in found.backups)
 
     def _head(self) -> tuple[Head, TableState]:
         store, table_id = self._store, self._table.table_id
@@ -238,8 +237,8 @@ class _Cutover:
         )
 
     def _check_matches_log(self) -> None:
-        report = self._report
-        report.verification = found = self._verify()
+        found = self._verify()
+        self._report = replace(self._report, verification=found)
         wrong = differences_from_log(found)
         if wrong:
             raise ImportMismatchError(
@@ -280,7 +279,7 @@ class _Cutover:
             raise _Conflict
         loader.append([written], before_commit=put)
         reached("taken over")
-        self._report.version = commit.version
+        self._report = replace(self._report, version=commit.version)
 
     def _finish_at(self, head: Head, state: TableState) -> None:
         """Finish the cutover of a table whose log already has in-commit timestamps."""
@@ -294,9 +293,9 @@ class _Cutover:
         reached("taken over")
         row = enabled_by(self._store, table, state.metadata)
         if row is not None and row.txn_id == table.properties.get(CUTOVER):
-            self._report.version = row.version
+            self._report = replace(self._report, version=row.version)
         elif not table.is_following:
-            self._report.state = "was cut over"
+            self._report = replace(self._report, state="was cut over")
 
     def _commit(self, head: Head, state: TableState) -> Commit:
         """Build the commit that enables in-commit timestamps and changes nothing else."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from deltasql.model.counts import many
 from deltasql.model.report import Report
@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from deltasql.verify.report import Difference, VerifyReport
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverReport(Report, ABC):
     """Common fields: the table, its version, and the comparison of the database with the log."""
+
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("ok", "table", "location", "state", "version", "verification", "notes", "warnings"),
+    )
 
     table: str
     location: str
@@ -31,10 +35,6 @@ class HandoverReport(Report, ABC):
     def ok(self) -> bool:
         """Whether the database and the log agree."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {"ok": self.ok, **Report.to_dict(self)}
-
     def summary(self) -> str:
         """Return the report as text."""
         lines = self._lines()
@@ -48,13 +48,15 @@ class HandoverReport(Report, ABC):
         """Return lines that describe the result."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverReport(HandoverReport):
     """The result of a cutover, which makes the database the authority of a table.
 
     `version` is the commit that blocks writers that bypass the catalog. `caught_up` is the number
     of commits of the log that the database lacked.
     """
+
+    KEYS: ClassVar[tuple[str, ...]] = (*HandoverReport.KEYS, "caught_up", "attempts")
 
     state: Literal["cut over", "was cut over", "would cut over"] = "cut over"
     caught_up: int = 0
@@ -73,7 +75,7 @@ class CutoverReport(HandoverReport):
         return lines
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackReport(HandoverReport):
     """The result of a rollback, which makes the log the authority of a table.
 
@@ -81,6 +83,8 @@ class RollbackReport(HandoverReport):
     lacked. `timestamps_dropped` is whether the latest commit dropped in-commit timestamps, so that
     other writers can commit again.
     """
+
+    KEYS: ClassVar[tuple[str, ...]] = (*HandoverReport.KEYS, "published", "timestamps_dropped")
 
     state: Literal["rolled back", "was rolled back", "would roll back"] = "rolled back"
     published: int = 0

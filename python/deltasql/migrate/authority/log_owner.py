@@ -112,12 +112,13 @@ def other_owner(
     location: str, version: int, txn_id: str | None, table: str | None = None
 ) -> OtherAuthorityError:
     """Return the error for a log that another catalog owns, with the possible solutions."""
-    first = "Roll the table back there with `deltasql rollback`, then try again."
-    lost = f"If that catalog is lost: `deltasql import {location} --force`"
+    first = "Run `deltasql rollback` in that catalog, then try again."
+    lost = f"If that catalog is lost, run `deltasql import {location} --force`"
     if table is not None:
-        lost = f"If that catalog is lost: `deltasql rollback {table}`, which removes it from this "
-        lost += f"catalog and changes no file, then `deltasql import {location} --force`"
-    only = "" if table is not None else " To only read it: `deltasql follow`."
+        lost = f"If that catalog is lost, run `deltasql rollback {table}`, which removes the table "
+        lost += "from this catalog and changes no file, and then "
+        lost += f"`deltasql import {location} --force`"
+    only = "" if table is not None else " To only read the table, use `deltasql follow`."
     return OtherAuthorityError(
         f"the log at {location} belongs to another catalog, which committed version {version}",
         table=table,

@@ -165,33 +165,33 @@ class _Rollback:
 
     def preview(self, *, verify: bool) -> RollbackReport:
         """Report what a rollback would do, without changing anything."""
-        report, table = self._report, self._table
+        table = self._table
         own = named(targets_of(self._store, table), OWN)
-        report.state = "would roll back"
-        report.published = 0 if table.is_following else own.pending
+        published = 0 if table.is_following else own.pending
         listing = list_log(self._storage)
-        report.version = listing.last_version + report.published
-        if self._timestamps_to_drop(listing) is not None:
-            report.timestamps_dropped = True
-            report.version += 1
-        elif table.dropped_at_ms is not None:
-            report.state = "was rolled back"
-        if verify:
-            report.verification = self._verify()
-        return report
+        drops_timestamps = self._timestamps_to_drop(listing) is not None
+        is_done = table.dropped_at_ms is not None and not drops_timestamps
+        return replace(
+            self._report,
+            state="was rolled back" if is_done else "would roll back",
+            version=listing.last_version + published + int(drops_timestamps),
+            published=published,
+            timestamps_dropped=drops_timestamps,
+            verification=self._verify() if verify else None,
+        )
 
     def run(self, *, verify: bool) -> RollbackReport:
-        report = self._report
         if self._table.dropped_at_ms is None:
             self._remove(verify=verify)
         elif not self._table.is_following:
-            report.state = "was rolled back"  # changed below if a step was not done yet
+            # `_release` changes the state if a step was not done yet.
+            self._report = replace(self._report, state="was rolled back")
             self._publish()
             if verify:
                 self._check_complete()
             self._flush()
         self._release()
-        return report
+        return self._report
 
     # Step 1: publish and verify the log
 
@@ -202,7 +202,9 @@ class _Rollback:
             outcome = self._publisher.advance(
                 target, target.head_version, converge=True, limit=_BATCH
             )
-            self._report.published += outcome.published
+            self._report = replace(
+                self._report, published=self._report.published + outcome.published
+            )
             self._meter.step(outcome.published)
             if outcome.error is not None:
                 raise outcome.error
@@ -217,8 +219,8 @@ class _Rollback:
         )
 
     def _check_complete(self) -> None:
-        report = self._report
-        report.verification = found = self._verify()
+        found = self._verify()
+        self._report = replace(self._report, verification=found)
         wrong = differences_for_readers(found)
         if wrong:
             raise TxnLogMirrorError(
@@ -293,22 +295,23 @@ class _Rollback:
     # Step 3: let other writers commit
 
     def _release(self) -> None:
-        report = self._report
         for _ in range(_ATTEMPTS):
             listing = list_log(self._storage)
-            report.version = listing.last_version
+            version = listing.last_version
+            self._report = replace(self._report, version=version)
             found = self._timestamps_to_drop(listing)
             if found is None:
                 if not self._table.is_following:
                     record_released(self._store, self._storage, listing, self._table)
                 return
             metadata, protocol = found
-            data = self._commit(metadata, protocol, report.version)
+            data = self._commit(metadata, protocol, version)
             reached("giving back")
-            if try_commit(self._storage, report.version + 1, data):
+            if try_commit(self._storage, version + 1, data):
                 reached("given back")
-                report.version += 1
-                report.timestamps_dropped, report.state = True, "rolled back"
+                self._report = replace(
+                    self._report, version=version + 1, timestamps_dropped=True, state="rolled back"
+                )
                 return
         raise RetriesExhaustedError(
             f"{self._table.full_name} was removed from the catalog, but its in-commit timestamps "

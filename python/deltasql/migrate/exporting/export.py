@@ -92,8 +92,7 @@ def export_table(
         raise not_empty(target, UNFINISHED_FILE)
     span = unfinished or wanted
     export = _Export(store, table, target, chosen, span, on_progress)
-    export.report.continued = unfinished is not None
-    return export.run(checkpoint_interval)
+    return export.run(checkpoint_interval, continued=unfinished is not None)
 
 
 class _Export:
@@ -114,17 +113,14 @@ class _Export:
         self._copied = CopiedData(table.location) if span.with_data else None
         self._relocation: Relocation = self._copied or ReferencedData(table.location)
         self._checksums = [checksum_at(store, table, span.first)]
-        self.report = ExportReport(
-            table.full_name,
-            table.location,
-            target.location,
-            span.first,
-            span.last,
-            span.with_data,
-        )
+        self._commits_written = 0
+        self._checkpoints: list[int] = []
+        self._notes: list[str] = []
 
-    def run(self, checkpoint_interval: int) -> ExportReport:
-        span, report = self._span, self.report
+    def run(self, checkpoint_interval: int, *, continued: bool) -> ExportReport:
+        span = self._span
+        files = size = 0
+        missing: list[str] = []
         if self._copied is None:
             self._write_commits(None)
         else:
@@ -132,14 +128,14 @@ class _Export:
                 self._copied,
                 self._target,
                 self._settings,
-                skips_present=report.continued,
+                skips_present=continued,
             ) as copier:
                 copier.on_batch = lambda: self._report_progress(copier.files, copier.bytes)
                 for files in CheckpointSource(self._store, self._table, span.first).live_files():
                     copier.copy_listed(files)
                 self._write_commits(copier)
-                report.files, report.bytes = copier.files, copier.bytes
-                report.gone = self._check_missing(copier.missing)
+                files, size = copier.files, copier.bytes
+                missing = self._check_missing(copier.missing)
                 copier.flush_folders()
         if span.last > span.first:
             self._target.flush_folder(LOG_FOLDER)
@@ -155,10 +151,24 @@ class _Export:
         self._target.flush_folder(LOG_FOLDER)
         self._target.put(COPY_FILE, span.to_json())
         self._target.delete(UNFINISHED_FILE)
-        report.commits = span.last - span.first + 1
-        report.seconds = time.monotonic() - self._start
-        self._report_progress(report.files, report.bytes, total_files=report.files)
-        return report
+        self._commits_written += 1
+        self._report_progress(files, size, total_files=files)
+        return ExportReport(
+            self._table.full_name,
+            self._table.location,
+            self._target.location,
+            span.first,
+            span.last,
+            span.with_data,
+            commits=self._commits_written,
+            files=files,
+            bytes=size,
+            checkpoints=self._checkpoints,
+            continued=continued,
+            missing_files=missing,
+            seconds=time.monotonic() - self._start,
+            notes=self._notes,
+        )
 
     # The log
 
@@ -168,7 +178,7 @@ class _Export:
             if copier is not None:
                 copier.copy_named(actions)
             self._put(row, actions)
-            self.report.commits += 1
+            self._commits_written += 1
             files, size = (0, 0) if copier is None else (copier.files, copier.bytes)
             self._report_progress(files, size)
         if copier is not None:
@@ -241,8 +251,8 @@ class _Export:
             # For a commit without an in-commit timestamp, the modification time of its file is its
             # timestamp.
             os.utime(f"{destination.path}/{name}", ns=(row.committed_at_ms * 1_000_000,) * 2)
-        elif row.info.in_commit_timestamp is None and not self.report.notes:
-            self.report.notes.append(
+        elif row.info.in_commit_timestamp is None and not self._notes:
+            self._notes.append(
                 "the table has no in-commit timestamps: in the copy the timestamp of a version is "
                 "the time of the export"
             )
@@ -250,7 +260,7 @@ class _Export:
     def _checkpoint(self, version: int) -> None:
         source = RelocatedSource(self._store, self._table, version, self._relocation)
         write_checkpoint_of(source, self._table, self._target)
-        self.report.checkpoints.append(version)
+        self._checkpoints.append(version)
 
     # The data
 
@@ -267,7 +277,7 @@ class _Export:
                 f"{self._table.full_name} cannot be found: {', '.join(lost[:_MAX_SHOWN])}{more}",
                 location=self._table.location,
                 operation="export",
-                help="Restore the files and run the export again, which then continues. Otherwise "
+                help="Restore the files and run the export again: it then continues. Otherwise "
                 "repair the table, or export without data.",
             )
         return sorted(missing - live)
@@ -278,7 +288,7 @@ class _Export:
         """Report the copied files or, without data, the written commits."""
         if self._copied is None:
             total = self._span.last - self._span.first + 1
-            self._meter.report("exporting", "commits", self.report.commits, total)
+            self._meter.report("exporting", "commits", self._commits_written, total)
             return
         # A file that was removed and added again is copied once, but the estimate counts it twice.
         total = self._total_files if total_files is None else total_files

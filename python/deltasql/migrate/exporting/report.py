@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 from deltasql.model.counts import many
 from deltasql.model.report import Report
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _MAX_SHOWN = 10
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ExportReport(Report):
     """The result of an export."""
+
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"gone": "missing_files"}
 
     table: str
     location: str
@@ -25,7 +31,7 @@ class ExportReport(Report):
     bytes: int = 0
     checkpoints: list[int] = field(default_factory=list)
     continued: bool = False
-    gone: list[str] = field(default_factory=list)
+    missing_files: list[str] = field(default_factory=list)
     """Missing data files of older versions; the versions that need them cannot be read."""
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -43,10 +49,11 @@ class ExportReport(Report):
             lines.append(f"  the data stays at {self.location}")
         if self.continued:
             lines.append("  an interrupted export was continued")
-        if self.gone:
+        if self.missing_files:
+            count = many(len(self.missing_files), "file")
             lines.append(
-                f"  missing: {many(len(self.gone), 'file')} of older versions, which cannot be "
-                "read in the copy or in the table itself"
+                f"  missing: {count} of older versions, which cannot be read in the copy or in the "
+                "table itself"
             )
-            lines += [f"    {path}" for path in self.gone[:_MAX_SHOWN]]
+            lines += [f"    {path}" for path in self.missing_files[:_MAX_SHOWN]]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

@@ -244,8 +244,8 @@ def _start(storage: Storage, listing: LogListing, version: int, *, use_checkpoin
     if not use_checkpoint:
         # If older commits were deleted, the replay must start from a checkpoint.
         first = listing.first_version
-        is_whole = first == 0 and 0 in listing.commits
-        checkpoint = None if is_whole else listing.checkpoint_for(min(first, version))
+        is_complete = first == 0 and 0 in listing.commits
+        checkpoint = None if is_complete else listing.checkpoint_for(min(first, version))
     return _Replay(None if checkpoint is None else read_checkpoint(storage, checkpoint))
 
 

@@ -97,7 +97,10 @@ class BackgroundPublisher:
             thread.join(_JOIN_S)
         if left:
             telemetry.log(
-                _log, logging.WARNING, "closed before everything was published", tables=left
+                _log,
+                logging.WARNING,
+                "catalog closed with unpublished commits",
+                tables=left,
             )
 
     def _wake(self) -> None:

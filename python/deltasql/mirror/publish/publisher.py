@@ -131,8 +131,8 @@ class Publisher:
             ]
         if failure is not None or any(outcome.error for _, outcome in outcomes):
             return PublishResult.FAILED
-        is_there = all(t.published_version + o.published >= version for t, o in outcomes)
-        return PublishResult.DONE if is_there else PublishResult.BEHIND
+        is_published = all(t.published_version + o.published >= version for t, o in outcomes)
+        return PublishResult.DONE if is_published else PublishResult.BEHIND
 
     def advance(
         self,

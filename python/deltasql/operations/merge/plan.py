@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 TARGET, SOURCE = "t", "s"
 """Names of the target and the source in every query of a merge."""
 Kind = Literal["update", "delete", "insert"]
-_WHOLE = {"byte", "short", "integer", "long"}
+_INTEGER_TYPES = {"byte", "short", "integer", "long"}
 _ORDERED = {"string", "date", "timestamp", "timestamp_ntz", *NANOSECOND_TYPES}
 _LISTED = 1000
 """Maximum number of values of a partition column to list; if there are more, use a range."""
@@ -124,6 +124,28 @@ class MergePlan:
     def wants_every_pair(self) -> bool:
         """Whether a clause applies to every pair of rows that match."""
         return any(branch.condition is None for branch in self.matched)
+
+
+def star_assignments(
+    table: Sequence[str], source: Sequence[str], alias: str, *, evolve: bool
+) -> tuple[dict[str, str], str | None]:
+    """Return the assignments of `UPDATE SET *` and `INSERT *`, as delta-spark defines them.
+
+    They set all columns of the table or, with schema evolution, of the source. If the source lacks
+    a column, the second result is its name.
+    """
+    known = {name.casefold(): name for name in source}
+    found: dict[str, str] = {}
+    for name in source if evolve else table:
+        given = known.get(name.casefold())
+        if given is None:
+            return found, name
+        found[_quoted(name)] = f"{_quoted(alias)}.{_quoted(given)}"
+    return found, None
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def evolve_schema(target: TableStage, source: StructType, spec: MergeSpec) -> bool:
@@ -331,7 +353,7 @@ def _same_order(mine: DataType | None, other: DataType | None) -> bool:
     """Return whether both types have the same sort order, so that a range applies to both."""
     if not isinstance(mine, str) or not isinstance(other, str):
         return False
-    if mine in _WHOLE and other in _WHOLE:
+    if mine in _INTEGER_TYPES and other in _INTEGER_TYPES:
         return True
     return mine == other and (mine in _ORDERED or decimal_type(mine) is not None)
 

@@ -158,28 +158,28 @@ def _with_types(resolved: exp.Expr) -> exp.Expr:
     """Infer the types of all nodes from the types of the columns."""
     # sqlglot infers the types of columns only in a query. Here there is only an expression, so
     # replace each column by a cast to its type, and put the columns back afterwards.
-    holder = exp.Paren(this=resolved)
-    for node in list(holder.walk()):
+    wrapper = exp.Paren(this=resolved)
+    for node in list(wrapper.walk()):
         kind: DataType | None = node.meta.get("delta_type")
         if kind is not None:
             stand_in = exp.Cast(this=exp.Placeholder(), to=sql_type(kind))
             stand_in.meta["column"] = node
             node.replace(stand_in)
-    annotate_types(holder, dialect=PredicateDialect)
-    for node in list(holder.find_all(exp.Cast)):
+    annotate_types(wrapper, dialect=PredicateDialect)
+    for node in list(wrapper.find_all(exp.Cast)):
         column = node.meta.get("column")
         if column is not None:
             column.type = node.to
             node.replace(column)
-    inner: exp.Expr = holder.this
+    inner: exp.Expr = wrapper.this
     inner.pop()
     return inner
 
 
 def _with_explicit_semantics(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
     """Rewrite the parts of an expression that engines would evaluate differently."""
-    holder = exp.Paren(this=expression)
-    for node in list(holder.walk()):
+    wrapper = exp.Paren(this=expression)
+    for node in list(wrapper.walk()):
         if isinstance(node, exp.Cast) and drops_digits(node):
             node.set("this", truncated(node.this))
         is_datafusion = flavour == "datafusion"
@@ -196,7 +196,7 @@ def _with_explicit_semantics(expression: exp.Expr, flavour: Flavour) -> exp.Expr
             _add_escape(node)
         elif is_datafusion:
             apply_datafusion_semantics(node)
-    inner: exp.Expr = holder.this
+    inner: exp.Expr = wrapper.this
     inner.pop()
     return inner
 

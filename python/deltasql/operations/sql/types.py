@@ -46,7 +46,7 @@ _TYPES = {
 }
 _SHOWN = 40  # characters of an unknown type in an error message
 _INTEGERS = {"byte", "short", "integer", "long"}
-_WHOLE = {_TYPES[name] for name in _INTEGERS}
+_INTEGER_TYPES = {_TYPES[name] for name in _INTEGERS}
 _FRACTIONS = {_KINDS.FLOAT, _KINDS.DOUBLE, _KINDS.DECIMAL}
 
 
@@ -114,7 +114,7 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
 def drops_digits(cast: exp.Cast) -> bool:
     """Return whether a cast converts a number that may have a fraction to an integer."""
     given = cast.this.type
-    return cast.to.this in _WHOLE and given is not None and given.this in _FRACTIONS
+    return cast.to.this in _INTEGER_TYPES and given is not None and given.this in _FRACTIONS
 
 
 def truncated(expression: exp.Expr) -> exp.Expr:

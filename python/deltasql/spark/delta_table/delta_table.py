@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame
 
 from deltasql.engine.spark.session import active_session
 from deltasql.exceptions import TxnLogError, TxnLogTableNotFoundError
+from deltasql.model.predicates.rewrite import without_alias
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.operations.alter.features import raise_versions
 from deltasql.operations.delete import stage_delete
 from deltasql.operations.update import stage_update
 from deltasql.spark.columns.columns import column_writer, frame_alias, frame_keys
-from deltasql.spark.conditions import without_alias
 from deltasql.spark.delta_table.arguments import (
     assignment_texts,
     cannot_drop_feature,

@@ -117,7 +117,7 @@ class WriteQueue:
 
     def _busy(self, holder: str | None = None) -> StoreBusyError:
         return StoreBusyError(
-            f"no write lock on the SQLite database {self._database!r} within "
+            f"did not get the write lock of the SQLite database {self._database!r} within "
             f"{self.timeout_s * 1000:.0f} ms: {holder or self._holder()} holds it",
             help="Check whether that process is suspended or in a long transaction; then retry, "
             "or raise store.busy_timeout_ms.",
