@@ -61,6 +61,7 @@ ARGUMENTS: dict[str, object] = {
     "properties": {"delta.appendOnly": "true"},
     "source": ROWS,
     "sql": "SELECT 1",
+    "statement": "DELETE FROM t",
     "table": "t",
     "timestamp": datetime(2026, 1, 1, tzinfo=UTC),
     "to": 0,
@@ -71,7 +72,7 @@ ARGUMENTS: dict[str, object] = {
 NO_READS = {
     Catalog: {
         *("create_namespace", "create_table", "follow", "import_table", "import_tables"),
-        *("begin", "close", "exists"),
+        *("begin", "close", "exists", "spelling_of"),
     },
     Mirror: {
         *("close", "flush"),
@@ -334,7 +335,7 @@ def test_shared_catalog_is_reopened_after_its_file_was_deleted(sqlite_uri: Delta
 def test_error_names_the_missing_folder(tmp_path: Path) -> None:
     uri = f"deltasql://sqlite/{tmp_path}/typo/meta.db"
     with deltasql.connect(uri) as catalog:
-        with pytest.raises(CatalogNotFoundError, match=f"the folder {tmp_path}/typo does not"):
+        with pytest.raises(CatalogNotFoundError, match=f"The folder {tmp_path}/typo does not"):
             catalog.tables()
         assert not (tmp_path / "typo").exists()
         catalog.create_namespace("crm")  # creates folder, file and catalog

@@ -222,7 +222,7 @@ def test_parse_error_names_the_line(data: bytes, line: int, message: str) -> Non
         (AddFile("a", {}, "1", 0), "field `size`"),  # type: ignore[arg-type]
         (AddFile("a", {"p": 1}, 1, 0), "field `partition_values`"),  # type: ignore[dict-item]
         (AddFile("a", {}, 1, 0, extra={"x": object()}), "no JSON form"),
-        (CommitInfo(extra={"x": float("nan")}), "no JSON number"),
+        (CommitInfo(extra={"x": float("nan")}), "nan is not a JSON number"),
         (Metadata("i", "{}", partition_columns=(1,)), "partition_columns"),  # type: ignore[arg-type]
         ({"add": {"path": "a"}}, "missing field"),
         ({"add": {}, "remove": {}}, "missing field|two actions"),

@@ -47,8 +47,8 @@ _FOREIGN = ("diverged", "foreign-version")
 _DAMAGED = ("damaged", "unreadable")
 _NEEDS_FORCE = (
     "  the log has commits of another program: `deltasql mirror adopt` imports those after the "
-    "latest version of the database, `deltasql mirror repair --force` (force=True) backs them up "
-    "and replaces them"
+    "latest version of the database, `deltasql mirror repair --force` (force=True) moves "
+    "them to _delta_log/_aside and replaces them"
 )
 
 

@@ -199,24 +199,24 @@ def _partitions(scan: IndexedScan, partitions: pa.Array) -> tuple[Any, bytes, pa
     for field, typed in scan.files.values_of(distinct.dictionary.to_pylist()):
         nullable = field.nullable or typed.null_count > 0
         fields.append(StructField(partition_name(len(fields)), field.type, nullable))
-        columns.append(_encoded_values(typed))
+        columns.append(encoded_values(typed))
     if scan.numbered:
         columns = [
             [column[number] for number in partition_numbers.to_pylist()] for column in columns
         ]
         fields.append(StructField(FILE, "long"))
-        columns.append(_encoded_values(scan.numbers))
+        columns.append(encoded_values(scan.numbers))
         partition_numbers, count = pa.array(range(len(partitions)), pa.int32()), len(partitions)
     schema = spark_schema(StructType(tuple(fields)), required=scan.required)
     return schema, _packed_values(columns, count), partition_numbers
 
 
-def _encoded_values(values: pa.Array) -> list[bytes | None]:
+def encoded_values(values: pa.Array) -> list[bytes | None]:
     """Return values as strings for the JVM class, with dates and timestamps as numbers."""
     kind = values.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         number = pa.int32() if pa.types.is_date(kind) else pa.int64()
-        return _encoded_values(values.cast(number))
+        return encoded_values(values.cast(number))
     found: list[bytes | None] = []
     for value in values.to_pylist():
         if value is None or isinstance(value, bytes):
