@@ -17,8 +17,8 @@ Cells = Mapping[tuple[str, str, str], str]
 _INTRO = """\
 Each column is a release of deltalake in an environment of its own: the last three minor releases,
 and the last release before 1.0. With each of them, `make compat` reads tables that deltasql
-published, writes to the paths of such tables, and writes tables that deltasql then imports. Rows are compared at every version,
-or around the checkpoints of a long log.
+published, writes to the paths of such tables, and writes tables that deltasql then imports. Rows
+are compared at every version, or around the checkpoints of a long log.
 
 - **yes**: the same rows at every version.
 - **QueryBuilder only**, **pyarrow only**: only one of the release's two ways to read returns these
