@@ -20,7 +20,7 @@ from deltasql.engine.parquet.footer_stats import read_footer
 from deltasql.engine.parquet.writer import add_action, has_tight_bounds
 from deltasql.exceptions import TxnLogEngineError, TxnLogTransactionError, UnsupportedFeatureError
 from deltasql.model.schema.schema import column_mapping_mode
-from deltasql.operations.affected_files import in_partitions
+from deltasql.operations.rewrite import in_partitions
 from deltasql.operations.rules.row_checks import reject_append_only, rules_of
 from deltasql.operations.table_stage import adds_table_to_errors
 
