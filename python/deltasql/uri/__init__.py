@@ -3,7 +3,7 @@
     deltasql://sqlite//abs/meta.db?table=sales         an absolute path has two slashes
     deltasql://sqlite/rel/meta.db?table=crm.sales      table `sales` in namespace `crm`
     deltasql://duckdb/:memory:?table=t
-    deltasql://postgres/user:pass@host:5432/db?table=crm.sales&sslmode=require
+    deltasql://postgres/user:pass@host:5432/db?table=crm.sales
     deltasql://postgres/db?table=sales                 host and credentials from PG* variables
     deltasql://postgres/@host/db                       a catalog, without a table
 
@@ -19,11 +19,11 @@ and is not `.` or `..`. In `?table=` a dot separates namespace and name; a dot i
 literally, so a password in a variable needs no percent-encoding. A variable can contain a whole URI
 only at the start.
 
->>> uri = parse_uri("deltasql://postgres/ann:s3cret@db.local/lake?table=crm.sales&version=3")
->>> uri.host, uri.database, uri.namespace, uri.table, uri.version
-('db.local', 'lake', 'crm', 'sales', 3)
+>>> uri = parse_uri("deltasql://postgres/ann:s3cret@db.local/lake?table=crm.sales")
+>>> uri.host, uri.database, uri.namespace, uri.table
+('db.local', 'lake', 'crm', 'sales')
 >>> print(uri)
-deltasql://postgres/ann:***@db.local/lake?table=crm.sales&version=3
+deltasql://postgres/ann:***@db.local/lake?table=crm.sales
 >>> print(uri.catalog().with_table("orders"))
 deltasql://postgres/ann:***@db.local/lake?table=orders
 """
