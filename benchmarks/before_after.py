@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import baseline
-from benchmarks.harness import environment, say
+from benchmarks.harness import environment, print_progress
 from benchmarks.workspace import ROOT, Workspace
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ def eight_processes(job: Job) -> Figures:
     """Commits per second of eight processes on one table; ratio of the slowest to the fastest."""
     from benchmarks.scenarios.concurrency import _race
 
-    outcome, note = _race(_contender(job), 1, 8, 3.0)
+    outcome, first_failure = _race(_contender(job), 1, 8, 3.0)
     if job.system == "deltasql" and (outcome["failures"] or outcome["gaps"] or outcome["lost"]):
-        raise RuntimeError(f"{outcome} {note}")
+        raise RuntimeError(f"{outcome} {first_failure}")
     return {"commits/s": outcome["rate"], "slowest share": outcome["slowest_share"]}
 
 
@@ -246,7 +246,7 @@ def compare(names: list[str], rounds: int) -> list[dict[str, object]]:
             for backend, peers in case.peers.items():
                 found = _compare(workspace, site, name, case, backend, peers, rounds)
                 for row in found:
-                    say(_line(row))
+                    print_progress(_line(row))
                 rows += found
     return rows
 
@@ -265,7 +265,7 @@ def _compare(
     kept: dict[str, Job] = {}
     for number in range(rounds):
         for side, system in sides.items():
-            say(f"  {name}, {backend}, round {number + 1} of {rounds}: {side}")
+            print_progress(f"  {name}, {backend}, round {number + 1} of {rounds}: {side}")
             job = kept.get(side)
             if job is None:
                 folder = workspace.new_folder(f"{side}-{backend}")

@@ -39,7 +39,7 @@ REASONS = (
 )
 _BLOCK = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]*) -->\n)?"
-    r"```(?P<language>python|console|sh)\n(?P<body>.*?)```(?:\n\n```text\n(?P<told>.*?)```)?",
+    r"```(?P<language>python|console|sh)\n(?P<body>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?",
     re.DOTALL,
 )
 _COMMENT = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
@@ -79,11 +79,11 @@ class Console:
                 deltasql.unregister()
                 deltalake._disable_nanosecond_timestamps()
                 close_all()
-        self._refuse_unseen("the end")
+        self._check_exit_code("the end")
         return found
 
     def _block(self, match: re.Match[str]) -> str:
-        body, told = match["body"], match["told"]
+        body, output = match["body"], match["output"]
         if match["reason"] is not None:
             return match[0]
         if match["language"] == "python":
@@ -93,7 +93,7 @@ class Console:
                 return match[0]
             block = f"```python\n{body}```"
             return f"{block}\n\n```text\n{printed}```" if printed else block
-        rest = "" if told is None else f"\n\n```text\n{told}```"
+        rest = "" if output is None else f"\n\n```text\n{output}```"
         if match["language"] == "console":
             return f"```console\n{self._commands(body)}```{rest}"
         for line in filter(None, body.replace("\\\n", " ").splitlines()):
@@ -108,21 +108,21 @@ class Console:
         if line == "echo $?":
             code, self.code = self.code, 0
             return f"{code}\n"
-        self._refuse_unseen(line)
-        words = shlex.split(self._here(line))
-        if words[0] == "export":
-            name, _, value = words[1].partition("=")
+        self._check_exit_code(line)
+        arguments = shlex.split(self._here(line))
+        if arguments[0] == "export":
+            name, _, value = arguments[1].partition("=")
             os.environ[name] = value
             return ""
-        assert words[0] == "deltasql", line
-        result = CliRunner().invoke(main, words[1:])
+        assert arguments[0] == "deltasql", line
+        result = CliRunner().invoke(main, arguments[1:])
         if not isinstance(result.exception, SystemExit | None):
             raise result.exception
         self.code = result.exit_code
         self._last = result.output
         return self._there(result.output)
 
-    def _refuse_unseen(self, line: str) -> None:
+    def _check_exit_code(self, line: str) -> None:
         assert self.code == 0, f"exit code {self.code} before {line!r}: {self._last}"
 
     def _python(self, body: str, above: int) -> str:
@@ -133,13 +133,13 @@ class Console:
         return self._there(printed.getvalue())
 
     def _here(self, text: str) -> str:
-        for said, is_there in self.moved.items():
-            text = text.replace(said, is_there)
+        for shown, actual in self.moved.items():
+            text = text.replace(shown, actual)
         return text
 
     def _there(self, text: str) -> str:
-        for said, is_there in self.moved.items():
-            text = text.replace(is_there, said)
+        for shown, actual in self.moved.items():
+            text = text.replace(actual, shown)
         return text
 
 

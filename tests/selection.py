@@ -31,9 +31,9 @@ DATABASES = ("sqlite", "postgres", "duckdb")
 EVERY_DATABASE = (
     "tests/commit",
     "tests/faults",
-    "tests/history",
     "tests/migrate",
     "tests/mirror",
+    "tests/serializability",
     "tests/snapshot",
     "tests/soak",
     "tests/store",

@@ -136,10 +136,12 @@ def test_every_column_of_the_database_schema_is_documented(tmp_path: Path) -> No
             "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c "
             "WHERE t.type = 'table' AND t.name LIKE 'dl\\_%' ESCAPE '\\'"
         ).fetchall()
-    told = {(name, column) for name, columns in schema.tables().items() for column, *_ in columns}
-    assert told == set(found)
+    described = {
+        (name, column) for name, columns in schema.tables().items() for column, *_ in columns
+    }
+    assert described == set(found)
     kept = schema.meanings()
-    assert {(name, column) for name in kept for column in kept[name] if column} == told
+    assert {(name, column) for name in kept for column in kept[name] if column} == described
     assert all(
         len(text) > 3 and text.endswith(".") for each in kept.values() for text in each.values()
     )

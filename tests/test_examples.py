@@ -189,7 +189,7 @@ def test_pipeline_without_java_is_a_one_line_error(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def told() -> dict[str, str]:
+def readme_outputs() -> dict[str, str]:
     """Return the output of each script in examples/README.md."""
     page = (EXAMPLES / "README.md").read_text("utf-8")
     return dict(re.findall(r"^## (\w+\.py)\n\n[^#]*?```text\n(.*?)```", page, re.M | re.S))
@@ -204,12 +204,12 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 
 @pytest.mark.usefixtures("empty_folder")
-@pytest.mark.parametrize("name", [name for name in told() if name != "streaming.py"])
+@pytest.mark.parametrize("name", [name for name in readme_outputs() if name != "streaming.py"])
 def test_script_prints_the_output_in_the_readme(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-    assert steady(capsys.readouterr().out).strip() == steady(told()[name]).strip()
+    assert steady(capsys.readouterr().out).strip() == steady(readme_outputs()[name]).strip()
 
 
 @pytest.mark.usefixtures("empty_folder")
@@ -217,9 +217,9 @@ def test_streaming_example_prints_the_output_in_the_readme(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runpy.run_path(str(EXAMPLES / "streaming.py"))["main"](spark)
-    assert capsys.readouterr().out == told()["streaming.py"]
+    assert capsys.readouterr().out == readme_outputs()["streaming.py"]
 
 
 def test_every_script_is_in_the_readme() -> None:
     scripts = {path.name for path in EXAMPLES.glob("*.py")}
-    assert scripts == {*told()}
+    assert scripts == {*readme_outputs()}

@@ -155,13 +155,13 @@ def test_error_keeps_its_cause() -> None:
 
 
 def test_field_that_is_in_the_message_is_not_repeated() -> None:
-    told = str(errors.LogParseError("bad JSON at line 7", line=7, path="_delta_log/1.json"))
-    assert told.splitlines()[0] == "bad JSON at line 7 (path: _delta_log/1.json)"
+    message = str(errors.LogParseError("bad JSON at line 7", line=7, path="_delta_log/1.json"))
+    assert message.splitlines()[0] == "bad JSON at line 7 (path: _delta_log/1.json)"
 
 
 def test_missing_driver_error_gives_the_install_command() -> None:
     error = errors.MissingDriverError(driver="psycopg", extra="postgres")
-    assert error.help == "in a clone of the repository: pip install '.[postgres]'"
+    assert error.help == "In a clone of the repository, run: pip install '.[postgres]'"
     assert isinstance(error, ImportError)
 
 

@@ -14,7 +14,7 @@ from tests.troubleshooting import MADE, PAGE, Trouble, entries
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TOLD = entries(PAGE.read_text("utf-8"))
+PAGE_MESSAGES = entries(PAGE.read_text("utf-8"))
 
 
 @pytest.fixture
@@ -26,16 +26,16 @@ def trouble(tmp_path: Path) -> Iterator[Trouble]:
 
 @pytest.mark.parametrize("heading", MADE)
 def test_message_on_the_page_is_the_real_one(heading: str, trouble: Trouble) -> None:
-    told = trouble.told(heading)
-    assert _plain(told) == _plain(TOLD[heading])
-    assert all(part in told for part in heading.split(" … "))
+    message = trouble.message(heading)
+    assert _normalized(message) == _normalized(PAGE_MESSAGES[heading])
+    assert all(part in message for part in heading.split(" … "))
 
 
 def test_every_message_on_the_page_is_tested() -> None:
-    assert {*TOLD} == {*MADE}
+    assert {*PAGE_MESSAGES} == {*MADE}
 
 
-def _plain(text: str) -> str:
+def _normalized(text: str) -> str:
     """Remove what depends on the machine: process ids, times and messages of the driver."""
     text = re.sub(r"held in \S+ \(PID \d+\)", "held", steady(text))
     return re.sub(r"in [\d.]+(ms|µs|s) - .*", "", text)

@@ -190,12 +190,12 @@ BROKEN = [
     ("/data/table", "no scheme", "deltasql import /data/table"),
     ("/data/meta.db", "no scheme", "written deltasql://sqlite//data/meta.db."),
     ("meta.duckdb", "no scheme", "written deltasql://duckdb/meta.duckdb."),
-    ("deltasql:/sqlite//data/meta.db", "'deltasql:/'", "write deltasql:// and the rest"),
-    ("deltasql:/postgres/u:hunter2@h/db", "'deltasql:/'", "write deltasql://"),
+    ("deltasql:/sqlite//data/meta.db", "'deltasql:/'", "Write deltasql:// and leave"),
+    ("deltasql:/postgres/u:hunter2@h/db", "'deltasql:/'", "Write deltasql://"),
     ("postgresql://u:hunter2@h/db", "'postgresql'", "deltasql://postgres/user:pass@host"),
     ("deltasql://", "''", "sqlite, duckdb, postgres"),
-    ("deltasql://sqlit/x.db", "'sqlit'", "did you mean 'sqlite'"),
-    ("deltasql://postgresql/db", "'postgresql'", "did you mean 'postgres'"),
+    ("deltasql://sqlit/x.db", "'sqlit'", "Did you mean 'sqlite'"),
+    ("deltasql://postgresql/db", "'postgresql'", "Did you mean 'postgres'"),
     ("deltasql://u:hunter2@h/db", "not a backend", "postgres"),
     ("deltasql://sqlite", "no database", "deltasql://sqlite//abs/meta.db"),
     ("deltasql://sqlite/", "no database", "deltasql://sqlite//abs/meta.db"),
@@ -205,7 +205,7 @@ BROKEN = [
     ("deltasql://sqlite/a%ff.db", "'a%ff.db'", "UTF-8"),
     ("deltasql://sqlite/a%00.db", "control character", "deltasql://"),
     ("deltasql://sqlite/a.db#x", "'#'", "%23"),
-    ("deltasql://sqlite/a.db?tabel=t", "'tabel'", "did you mean 'table'"),
+    ("deltasql://sqlite/a.db?tabel=t", "'tabel'", "Did you mean 'table'"),
     ("deltasql://sqlite/a.db?sslmode=require", "'sslmode' is for postgres", "deltasql://"),
     ("deltasql://sqlite/a.db?table", "table name", "1 to 255"),
     ("deltasql://sqlite/a.db?table=", "table name", "1 to 255"),
@@ -215,14 +215,18 @@ BROKEN = [
     ("deltasql://sqlite/a.db?table=%2E%2E", "'..'", "not '.' or '..'"),
     ("deltasql://sqlite/a.db?table=a%0Ab", "table name", "control character"),
     (f"deltasql://sqlite/a.db?table={'x' * 256}", "table name", "255"),
-    ("deltasql://sqlite/a.db?table=a&table=b", "'table' is given twice", "keep one"),
+    ("deltasql://sqlite/a.db?table=a&table=b", "'table' is given twice", "Keep one"),
     ("deltasql://sqlite/a.db?table=a&mirror=maybe", "'maybe'", "sync, async, off"),
     ("deltasql://sqlite/a.db?table=a&version=one", "version 'one'", "whole number"),
     ("deltasql://sqlite/a.db?table=a&version=-1", "version '-1'", "from 0"),
     ("deltasql://sqlite/a.db?table=a&version=9223372036854775808", "version", "from 0"),
     ("deltasql://sqlite/a.db?table=a&timestamp=noon", "timestamp 'noon'", "ISO 8601"),
     ("deltasql://sqlite/a.db?table=a&timestamp=0001-01-01T00:00:00%2B05:00", "timestamp", "ISO"),
-    ("deltasql://sqlite/a.db?table=a&version=1&timestamp=2026-01-01", "exclude", "one of them"),
+    (
+        "deltasql://sqlite/a.db?table=a&version=1&timestamp=2026-01-01",
+        "used together",
+        "one of them",
+    ),
     ("deltasql://sqlite/a.db?version=1", "version is given without a table", "table=name"),
     ("deltasql://sqlite/a.db?&table=a", "no valid name", "?name=value"),
     ("deltasql://sqlite/${DELTASQL_NOT_SET}", "DELTASQL_NOT_SET is not set", ":-value"),
@@ -247,7 +251,7 @@ BROKEN = [
     ("deltasql://postgres/db?password=hunter2", "'password'", "Known: "),
     # Text that may be part of a password is not repeated.
     ("deltasql://postgres/ann:hunter2/x@h/db", "what follows ':' is not a port", "%2F"),
-    ("deltasql://postgres/ann:12/hunter2@h/db", "raw '@'", "percent-encode"),
+    ("deltasql://postgres/ann:12/hunter2@h/db", "raw '@'", "Percent-encode"),
     ("deltasql://postgres/ann:12?hunter2@h/db", "no valid name", "?name=value"),
     ("deltasql://postgres/ann:hunter2%@h/db", "password contains a '%'", "%25"),
     ("deltasql://postgres/ann:hunter2 x@h", "no database", "database"),
@@ -293,7 +297,7 @@ def test_any_text_parses_or_raises_uri_error(tail: str) -> None:
         {"backend": "postgres", "database": "x", "port": "5432"},
     ],
 )
-def test_invalid_values_are_refused(parts: dict[str, object]) -> None:
+def test_invalid_parameter_values_are_rejected(parts: dict[str, object]) -> None:
     with pytest.raises(TxnLogUriError):
         DeltaSqlUri(**parts)  # type: ignore[arg-type]
 

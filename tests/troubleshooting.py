@@ -56,7 +56,7 @@ class Trouble:
         self.catalog.close()
         close_all()
 
-    def told(self, heading: str) -> str:
+    def message(self, heading: str) -> str:
         """Cause the error of a heading and return its message as Python shows it."""
         make = MADE[heading]
         try:
@@ -239,9 +239,9 @@ MADE: dict[str, Callable[[Trouble], object]] = {
         f"deltasql://sqlite/{t.folder}/other.db"
     ).tables(),
     "canceling statement due to lock timeout": Trouble.hold_the_lock,
-    "no write lock on the SQLite database": Trouble.hold_the_queue,
+    "did not get the write lock of the SQLite database": Trouble.hold_the_queue,
     "Could not set lock on file": Trouble.hold_the_file,
-    "the catalog has schema version … this release knows": Trouble.come_from_later,
+    "the catalog has schema version … this release supports": Trouble.come_from_later,
     "table … does not exist": lambda t: deltasql.DeltaTable(f"{t.uri}?table=sale"),
     "has no version": lambda t: deltasql.DeltaTable(t.table, version=9),
     "holds a Delta table already": Trouble.create_over_a_log,
@@ -280,8 +280,8 @@ if __name__ == "__main__":
     def _written(match: re.Match[str]) -> str:
         with tempfile.TemporaryDirectory() as temporary:
             trouble = Trouble(Path(temporary))
-            told = trouble.told(match[1])
+            message = trouble.message(match[1])
             trouble.close()
-        return f"### {match[1]}\n\n```text\n{told}```\n"
+        return f"### {match[1]}\n\n```text\n{message}```\n"
 
     PAGE.write_text(_ENTRY.sub(_written, PAGE.read_text("utf-8")), "utf-8")

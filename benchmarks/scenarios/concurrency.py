@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.contenders import deltalake, deltasql, ducklake
 from benchmarks.floors import PostgresFloor, PostgresRowLockFloor, SqliteFloor
-from benchmarks.harness import result, say
+from benchmarks.harness import print_progress, result
 from benchmarks.workload import facts
 
 if TYPE_CHECKING:
@@ -42,16 +42,18 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
         for case, tables, makers in _cases(workspace):
             runs: dict[str, list[dict[str, float]]] = {}
             backends: dict[str, str] = {}
-            notes: dict[str, str] = {}
+            first_failures: dict[str, str] = {}
             for _ in range(1 if quick else 3):
                 for make in makers:
                     contender = make()
-                    say(f"  {processes} processes, {case}: {contender.name}")
+                    print_progress(f"  {processes} processes, {case}: {contender.name}")
                     seconds = 1.0 if quick else 3.0
-                    outcome, note = _race(contender, tables, processes, seconds)
+                    outcome, first_failure = _race(contender, tables, processes, seconds)
                     runs.setdefault(contender.name, []).append(outcome)
                     backends[contender.name] = contender.backend
-                    notes[contender.name] = notes.get(contender.name) or note
+                    first_failures[contender.name] = (
+                        first_failures.get(contender.name) or first_failure
+                    )
             for name, outcomes in runs.items():
                 worst = {key: max(o[key] for o in outcomes) for key in ("failures", "gaps", "lost")}
                 results.append(
@@ -66,7 +68,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
                         slowest_share=min(o["slowest_share"] for o in outcomes),
                         slowest=min(o["slowest"] for o in outcomes),
                         fastest=max(o["fastest"] for o in outcomes),
-                        first_failure=notes[name],
+                        first_failure=first_failures[name],
                         **worst,
                     )
                 )
@@ -140,8 +142,8 @@ def _race(
         "fastest": max(counts),
         "slowest_share": min(counts) / max(1, max(counts)),
     }
-    note = next((share.first_failure for share in shares if share.first_failure), "")
-    return outcome, note
+    first_failure = next((share.first_failure for share in shares if share.first_failure), "")
+    return outcome, first_failure
 
 
 def _commit(
@@ -156,7 +158,7 @@ def _commit(
     contender.connect()
     number = index * FILES_PER_PROCESS + index
     total = 16 * FILES_PER_PROCESS
-    failures, commits, note = 0, 0, ""
+    failures, commits, first_failure = 0, 0, ""
     _warm(contender, index % tables, number, total)
     barrier.wait(timeout=120)
     start = time.perf_counter()
@@ -168,12 +170,12 @@ def _commit(
             contender.commit(number % tables, native)
         except contender.errors as error:
             failures += 1
-            note = note or f"{type(error).__name__}: {str(error)[:200]}"
+            first_failure = first_failure or f"{type(error).__name__}: {str(error)[:200]}"
         else:
             commits += 1
     now = time.perf_counter()
     contender.close()
-    queue.put(Share(commits, failures, note, now - start))
+    queue.put(Share(commits, failures, first_failure, now - start))
 
 
 def _warm(contender: Contender, table: int, number: int, total: int) -> None:

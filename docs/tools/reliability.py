@@ -28,7 +28,7 @@ def index_page() -> str:
         *HEAD,
         _row(text["faults"], *_faults()),
         *_environment(text["environment"]),
-        _row(text["history"], *_history()),
+        _row(text["serializability"], *_serializability()),
         _row(text["soak"], *_soak()),
         _row(text["hostile"], _inputs(), "0"),
         _row(secrets, secrets["many"], "0"),
@@ -65,13 +65,13 @@ def _environment(claims: dict[str, str]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _history() -> tuple[str, str]:
-    together = next(row for row in _tables("history.md") if row[0] == "together")
-    _, rounds, committed, refused, _, _, killed, contradictions = together
-    seeds = re.findall(r"`[0-9a-f]{8}`", (FOLDER / "history.md").read_text())
+def _serializability() -> tuple[str, str]:
+    together = next(row for row in _tables("serializability.md") if row[0] == "together")
+    _, rounds, committed, failed, _, _, killed, contradictions = together
+    seeds = re.findall(r"`[0-9a-f]{8}`", (FOLDER / "serializability.md").read_text())
     many = (
-        f"{rounds} rounds, {committed} commits, {refused} refused, {killed} clients killed; "
-        f"seeds {', '.join(dict.fromkeys(seeds))}; `make history`"
+        f"{rounds} rounds, {committed} commits, {failed} failed, {killed} clients killed; "
+        f"seeds {', '.join(dict.fromkeys(seeds))}; `make serializability`"
     )
     return many, contradictions
 

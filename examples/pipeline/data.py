@@ -86,13 +86,13 @@ class Shop:
                     "name": name,
                     "email": f" {name.replace(' ', '.').upper()}@example.com ",
                     "city": chance.choice(CITIES),
-                    "updated_at": self._moment(day),
+                    "updated_at": self._timestamp(day),
                 }
             )
             self._customers[sent[-1]["customer_id"]] = sent[-1]
         for customer_id in chance.sample(known, len(known) // 20):
             before = self._customers[customer_id]
-            moved = {**before, "city": chance.choice(CITIES), "updated_at": self._moment(day)}
+            moved = {**before, "city": chance.choice(CITIES), "updated_at": self._timestamp(day)}
             self._customers[customer_id] = moved
             sent.append(moved)
         for customer_id in chance.sample(known, len(known) // 50):
@@ -125,12 +125,12 @@ class Shop:
     def _new(self, day: int, arrives: int, *, keep: bool = True) -> Row:
         chance = self._chance
         sku = chance.choice(list(SKUS))
-        ordered_at = self._moment(day)
+        ordered_at = self._timestamp(day)
         order = {
             "order_id": f"O{chance.getrandbits(48):012x}",
             "customer_id": chance.choice(list(self._customers)) if self._customers else "",
             "ordered_at": ordered_at,
-            "updated_at": ordered_at if day == arrives else self._moment(arrives),
+            "updated_at": ordered_at if day == arrives else self._timestamp(arrives),
             "status": "placed",
             "sku": sku,
             "quantity": str(chance.randint(1, 5)),
@@ -142,7 +142,7 @@ class Shop:
 
     def _changed(self, order_id: str, day: int) -> Row:
         status = self._chance.choice(("shipped", "shipped", "returned", "cancelled"))
-        changed = {**self._orders[order_id], "status": status, "updated_at": self._moment(day)}
+        changed = {**self._orders[order_id], "status": status, "updated_at": self._timestamp(day)}
         self._orders[order_id] = changed
         return changed
 
@@ -159,7 +159,7 @@ class Shop:
         )
         return {**order, **spoilt}
 
-    def _moment(self, day: int) -> str:
+    def _timestamp(self, day: int) -> str:
         seconds = self._chance.randrange(86_400)
         return (START + timedelta(days=day, seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 

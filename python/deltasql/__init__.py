@@ -57,7 +57,9 @@ if TYPE_CHECKING:
         import_tables,
         mirror_duckdb,
         rebuild,
+        sql,
     )
+    from deltasql.api.sql.session import SqlSession
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.commit.staged import ReadSet
     from deltasql.model.actions import (
@@ -85,7 +87,9 @@ _NAMES_BY_MODULE = {
     "deltasql.api.deltalake_compat.delta_table": ("DeltaTable",),
     "deltasql.api.functions": (
         *("export_table", "import_table", "import_tables", "mirror_duckdb", "rebuild"),
+        "sql",
     ),
+    "deltasql.api.sql.session": ("SqlSession",),
     "deltasql.api.deltalake_compat.query_builder": ("QueryBuilder",),
     "deltasql.api.deltalake_compat.register": ("register", "unregister"),
     "deltasql.api.transaction.transaction": ("MultiTableTransaction",),
@@ -124,6 +128,7 @@ __all__ = [
     "RemoveFile",
     "Schema",
     "SetTransaction",
+    "SqlSession",
     "TableFeatures",
     "Transaction",
     "VariantType",
@@ -142,6 +147,7 @@ __all__ = [
     "rebuild",
     "register",
     "rust_core_version",
+    "sql",
     "unregister",
     "write_deltalake",
 ]

@@ -72,15 +72,24 @@ class Metric:
 METRICS: dict[str, Metric] = {
     each.name: each
     for each in (
-        Metric("metadata_open_latency_ms", "histogram", "Opening a table or store", ("backend",)),
-        Metric("commit_latency_ms", "histogram", "From staged to ratified", ("backend",)),
+        Metric(
+            "metadata_open_latency_ms", "histogram", "Time to open a table or store", ("backend",)
+        ),
+        Metric("commit_latency_ms", "histogram", "Time from staged to ratified", ("backend",)),
         Metric("mirror_latency_ms", "histogram", "Publishing one version to _delta_log"),
         Metric("mirror_lag_seconds", "gauge", "Age of the oldest unpublished version", ("table",)),
-        Metric("mirror_failures_total", "counter", "Versions that failed to publish", ("table",)),
-        Metric("versions_committed_total", "counter", "Versions ratified", ("table",)),
+        Metric(
+            "mirror_failures_total",
+            "counter",
+            "Versions not published because of an error",
+            ("table",),
+        ),
+        Metric("versions_committed_total", "counter", "Ratified versions", ("table",)),
         Metric("files_active", "gauge", "Live files of a table", ("table",)),
-        Metric("commit_conflicts_total", "counter", "Commits lost to a conflict", ("kind",)),
-        Metric("commit_retries_total", "counter", "Commit attempts repeated", ("kind",)),
+        Metric(
+            "commit_conflicts_total", "counter", "Commits that failed with a conflict", ("kind",)
+        ),
+        Metric("commit_retries_total", "counter", "Repeated commit attempts", ("kind",)),
         Metric("pool_connections", "gauge", "Connections of the pool by state", ("state",)),
     )
 }
@@ -267,8 +276,11 @@ class _LiveSpan(_NoSpan):
         if error is not None and self._span is not None:
             from opentelemetry.trace import StatusCode
 
-            told = {"exception.type": type(error).__name__, "exception.message": redact(str(error))}
-            self._span.add_event("exception", told)
+            attributes = {
+                "exception.type": type(error).__name__,
+                "exception.message": redact(str(error)),
+            }
+            self._span.add_event("exception", attributes)
             self._span.set_status(StatusCode.ERROR, type(error).__name__)
         self._manager.__exit__(kind, error, trace)
 

@@ -120,10 +120,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_invalid_arguments_raise_the_errors_of_stock(
     stock: deltalake.DeltaTable, ours: deltasql.DeltaTable
 ) -> None:
-    for call, words in REFUSED:
-        with pytest.raises(Exception, match=words) as expected:
+    for call, message in REFUSED:
+        with pytest.raises(Exception, match=message) as expected:
             stock.load_cdf(**call)
-        with pytest.raises(Exception, match=words) as found:
+        with pytest.raises(Exception, match=message) as found:
             ours.load_cdf(**call)
         assert isinstance(found.value, type(expected.value)), call
 
@@ -148,7 +148,7 @@ def test_changes_reads_a_version_without_change_data(
     assert table.changes(0, columns=["id"]).read_all().num_rows == ROWS.num_rows
 
 
-def test_changes_of_a_table_without_a_catalog_are_refused(tmp_path: Path) -> None:
+def test_changes_of_a_table_without_a_catalog_are_rejected(tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path / "plain"), ROWS)
     with pytest.raises(TxnLogError, match="not a table of a catalog"):
         deltasql.DeltaTable(str(tmp_path / "plain")).changes(0)

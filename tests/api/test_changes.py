@@ -40,7 +40,9 @@ def write(catalog: Catalog, data: pa.Table, mode: str = "append", table: str = "
     return tx.versions[table]
 
 
-def told(catalog: Catalog, first: int, last: int | None = None, **options: Any) -> Counter[Any]:
+def count_changes(
+    catalog: Catalog, first: int, last: int | None = None, **options: Any
+) -> Counter[Any]:
     """Return the changes as (id, change type, version) with their counts."""
     found = catalog.changes("t", first, last, **options).read_all()
     columns = [found[name].to_pylist() for name in ("id", "_change_type", "_commit_version")]
@@ -66,9 +68,11 @@ def test_rows_of_an_append_are_inserts_with_version_and_time(table: Catalog) -> 
 def test_overwrite_reports_no_change_for_rows_that_stay(table: Catalog) -> None:
     write(table, rows([1, 2, 2, 3, None]))
     write(table, rows([2, 2, 2, None, 4]), mode="overwrite")
-    assert told(table, 2) == {(1, "delete", 2): 1, (3, "delete", 2): 1, (2, "insert", 2): 1} | {
-        (4, "insert", 2): 1
-    }
+    assert count_changes(table, 2) == {
+        (1, "delete", 2): 1,
+        (3, "delete", 2): 1,
+        (2, "insert", 2): 1,
+    } | {(4, "insert", 2): 1}
 
 
 def test_compaction_reports_no_changes(table: Catalog) -> None:
@@ -88,11 +92,11 @@ def test_compaction_reports_no_changes(table: Catalog) -> None:
     )
     with table.begin() as tx:
         tx.stage_table("t", [*removes, add], read_version=2, operation="OPTIMIZE")
-    assert told(table, 3) == {}
-    assert told(table, 0) == {(1, "insert", 1): 1, (2, "insert", 2): 1}
+    assert count_changes(table, 3) == {}
+    assert count_changes(table, 0) == {(1, "insert", 1): 1, (2, "insert", 2): 1}
 
 
-def test_changes_are_in_version_order_up_to_the_given_version(table: Catalog) -> None:
+def test_changes_are_in_version_order_up_to_the_end_version(table: Catalog) -> None:
     for number in range(1, 8):
         write(table, rows([number]), mode="append" if number % 3 else "overwrite")
     found = table.changes("t", 2, 6).read_all()["_commit_version"].to_pylist()
@@ -109,7 +113,7 @@ def test_columns_and_predicate_filter_changes(table: Catalog) -> None:
         ("insert", 3),
         ("insert", 4),
     ]
-    by_kind = told(table, 0, predicate="_change_type = 'delete' AND _commit_version = 2")
+    by_kind = count_changes(table, 0, predicate="_change_type = 'delete' AND _commit_version = 2")
     assert by_kind == {(1, "delete", 2): 1, (2, "delete", 2): 1}
     with pytest.raises(TxnLogSchemaError, match="No field named nope"):
         table.changes("t", 0, columns=["nope"])
@@ -120,8 +124,8 @@ def test_changes_of_removed_files_have_partition_values(catalog: Catalog) -> Non
     write(catalog, pa.concat_tables([rows([1], "x"), rows([2], "y z")]))
     write(catalog, rows([3], "x"), mode="overwrite")
     found = catalog.changes("t", 2, predicate="text <> 'q'").read_all().to_pylist()
-    told_rows = {(row["id"], row["text"], row["_change_type"]) for row in found}
-    assert told_rows == {(1, "x", "delete"), (2, "y z", "delete"), (3, "x", "insert")}
+    changed_rows = {(row["id"], row["text"], row["_change_type"]) for row in found}
+    assert changed_rows == {(1, "x", "delete"), (2, "y z", "delete"), (3, "x", "insert")}
     assert catalog.changes("t", 1, predicate="text = 'y z'").read_all().num_rows == 2
 
 
@@ -136,7 +140,7 @@ def test_file_removed_and_added_again_is_reported_each_time(table: Catalog) -> N
         with table.begin() as tx:
             tx.stage_table("t", actions, operation="RESTORE")
     kinds = {1: "insert", 2: "delete", 3: "insert", 4: "delete", 5: "insert"}
-    assert told(table, 0) == {
+    assert count_changes(table, 0) == {
         (number, kind, version): 1 for version, kind in kinds.items() for number in (1, 2)
     }
 
@@ -154,10 +158,10 @@ def test_deleted_data_file_error_names_first_readable_version(
     with pytest.raises(VersionNotFoundError, match="Start at version 3 or later") as caught:
         table.changes("t", 0).read_all()
     assert caught.value.version == 1
-    assert told(table, 3) == {(3, "insert", 3): 1}
+    assert count_changes(table, 3) == {(3, "insert", 3): 1}
 
 
-def test_versions_that_do_not_exist_are_refused(table: Catalog) -> None:
+def test_versions_that_do_not_exist_are_rejected(table: Catalog) -> None:
     write(table, rows([1]))
     with pytest.raises(VersionNotFoundError, match="no version 9"):
         table.changes("t", 0, 9)
@@ -201,7 +205,7 @@ def test_rows_removed_by_a_deletion_vector_are_deletes(catalog: Catalog) -> None
     remove = deltasql.RemoveFile(path=file.path, deletion_timestamp=0)
     with catalog.begin() as tx:
         tx.stage_table("t", [remove, add], operation="DELETE")
-    assert told(catalog, 2) == {(2, "delete", 2): 1}
+    assert count_changes(catalog, 2) == {(2, "delete", 2): 1}
 
 
 def test_number_of_statements_does_not_depend_on_number_of_versions(
@@ -209,26 +213,26 @@ def test_number_of_statements_does_not_depend_on_number_of_versions(
 ) -> None:
     for number in range(12):
         write(table, rows([number]))
-    asked: list[str] = []
+    statements: list[str] = []
     query = table.store.query
 
     def counted(name: str, /, **params: Any) -> Any:
-        asked.append(name)
+        statements.append(name)
         return query(name, **params)
 
     monkeypatch.setattr(table.store, "query", counted)
     counts = []
     for last in (1, 12):
-        asked.clear()
-        assert sum(told(table, 0, last).values()) == last
-        counts.append(len(asked))
+        statements.clear()
+        assert sum(count_changes(table, 0, last).values()) == last
+        counts.append(len(statements))
     assert counts[0] == counts[1]
 
 
 def test_large_overwrite_reports_only_the_row_that_changed(table: Catalog) -> None:
     write(table, rows(range(50_000)))
     write(table, rows([*range(1, 50_000), -7]), mode="overwrite")
-    assert told(table, 2) == {(0, "delete", 2): 1, (-7, "insert", 2): 1}
+    assert count_changes(table, 2) == {(0, "delete", 2): 1, (-7, "insert", 2): 1}
 
 
 class _Model:
@@ -283,7 +287,7 @@ def test_changes_applied_to_a_snapshot_give_the_later_snapshot(
         assert last == len(model.versions) - 1
         first = data.draw(st.integers(0, last))
         state = model.versions[first].copy()
-        seen = told(catalog, first + 1, last) if first < last else Counter[Any]()
+        seen = count_changes(catalog, first + 1, last) if first < last else Counter[Any]()
         for (number, kind, _), times in seen.items():
             state[number] += times if kind == "insert" else -times
         assert +state == model.versions[last]

@@ -18,7 +18,7 @@ import deltasql
 from deltasql.api.catalog.connect import close_all
 from deltasql.api.deltalake_compat.create import create_table_with_add_actions
 from deltasql.exceptions import TableExistsError, TxnLogError, TxnLogSchemaError, TxnLogUriError
-from tests.operations.deltalake_comparison import rows, told
+from tests.operations.deltalake_comparison import last_commit, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def test_created_table_has_the_metadata_of_stock(uri: str, location: str, tmp_pa
     ours = create(uri, **options)
     theirs = deltalake.DeltaTable.create(str(tmp_path / "stock"), SCHEMA, **options)  # type: ignore[arg-type]
     assert ours.version() == theirs.version() == 0
-    assert told(ours) == told(theirs) == told(deltalake.DeltaTable(location))
+    assert last_commit(ours) == last_commit(theirs) == last_commit(deltalake.DeltaTable(location))
     for one in (ours, theirs):
         assert one.metadata().name == "sales of a year"
         assert one.metadata().description == "sold"
@@ -74,7 +74,7 @@ def test_new_table_needs_no_reader_feature(uri: str, location: str) -> None:
     assert protocol.min_reader_version == 1
 
 
-def test_create_modes_on_an_existing_table(uri: str) -> None:
+def test_create_mode_decides_about_an_existing_table(uri: str) -> None:
     deltasql.write_deltalake(uri, ROWS)
     with pytest.raises(TableExistsError, match=r"^Generic error: A Delta Lake table"):
         create(uri)
@@ -89,7 +89,7 @@ def test_create_modes_on_an_existing_table(uri: str) -> None:
     assert len(rows(replaced)) == 2
 
 
-def test_create_refuses_unknown_properties_unless_allowed(uri: str) -> None:
+def test_create_rejects_unknown_properties_unless_allowed(uri: str) -> None:
     with pytest.raises(TxnLogError, match="Error parsing property 'foo':'1'"):
         create(uri, configuration={"foo": "1"})
     with pytest.raises(TxnLogError, match=r"Error parsing property 'delta.foo':'1'"):
@@ -98,7 +98,7 @@ def test_create_refuses_unknown_properties_unless_allowed(uri: str) -> None:
     assert table.metadata().configuration["foo"] == "1"
 
 
-def test_table_without_columns_is_refused(uri: str) -> None:
+def test_table_without_columns_is_rejected(uri: str) -> None:
     with pytest.raises(TxnLogSchemaError, match="At least one column must be defined"):
         deltasql.DeltaTable.create(uri, Schema([]))
 
@@ -114,7 +114,7 @@ def test_create_with_add_actions_equals_stock(uri: str, tmp_path: Path) -> None:
         stock, SCHEMA, [added(name="x")], **arguments
     )
     ours, theirs = deltasql.DeltaTable(uri), deltalake.DeltaTable(stock)
-    assert told(ours) == told(theirs)
+    assert last_commit(ours) == last_commit(theirs)
     assert len(ours.file_uris()) == 1
     assert ours.history(1)[0]["k"] == 1
 
@@ -169,7 +169,7 @@ def test_converted_parquet_folder_equals_stock(uri: str, location: str, tmp_path
     ours, theirs = deltasql.DeltaTable(uri), deltalake.DeltaTable(stock)
     mirror = deltalake.DeltaTable(location)
     assert rows(ours) == rows(theirs) == rows(mirror)
-    assert told(ours) == told(theirs)
+    assert last_commit(ours) == last_commit(theirs)
     numbers = [pa.table(each.get_add_actions(flatten=True)) for each in (ours, theirs)]
     for column in ("num_records", "null_count.id", "min.id", "max.id", "partition.place"):
         assert sorted(map(str, numbers[0][column])) == sorted(map(str, numbers[1][column]))
@@ -201,7 +201,9 @@ def test_convert_reads_partition_values_from_plain_folder_names(uri: str, locati
     assert all(row["id"] == row["year"] for row in found)
 
 
-def test_invalid_conversions_are_refused(uri: str, location: str, catalog_uri: DeltaSqlUri) -> None:
+def test_invalid_conversions_are_rejected(
+    uri: str, location: str, catalog_uri: DeltaSqlUri
+) -> None:
     with pytest.raises(TxnLogError, match="No parquet file is found in the given location"):
         deltasql.convert_to_deltalake(uri)
     parquet_folder(location)

@@ -136,7 +136,7 @@ def test_invalid_pruning_predicate_raises(visits: str) -> None:
 
 def test_add_actions_have_the_columns_and_types_of_deltalake(address: Address) -> None:
     uri = address("typed")
-    moment = datetime(2024, 5, 1, 10, 30, 15, 123456, UTC)
+    timestamp = datetime(2024, 5, 1, 10, 30, 15, 123456, UTC)
     rows = pa.table(
         {
             "long": pa.array([1, 5], pa.int64()),
@@ -146,8 +146,8 @@ def test_add_actions_have_the_columns_and_types_of_deltalake(address: Address) -
             "flag": [True, False],
             "raw": [b"x", b"y"],
             "day": [date(2024, 5, 1), date(1969, 12, 31)],
-            "at": pa.array([moment, moment], pa.timestamp("us", "UTC")),
-            "local": pa.array([moment.replace(tzinfo=None)] * 2, pa.timestamp("us")),
+            "at": pa.array([timestamp, timestamp], pa.timestamp("us", "UTC")),
+            "local": pa.array([timestamp.replace(tzinfo=None)] * 2, pa.timestamp("us")),
             "nothing": pa.array([None, None], pa.string()),
             "list": [[1], [2, 3]],
             "map": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())),

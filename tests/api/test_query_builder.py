@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from deltasql import DeltaTable, QueryBuilder, write_deltalake
 from deltasql.api.deltalake_compat.query_builder import _run_in_duckdb
-from deltasql.engine.duckdb import instance as duckdb_shared
+from deltasql.engine.duckdb import connection as duckdb_shared
 from deltasql.exceptions import TxnLogMirrorError
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def test_unread_result_leaves_no_engine_open(sqlite_address: Address) -> None:
     tables = {"t": DeltaTable(uri)._table}
     gc.collect()
     before = sum(each.users for each in duckdb_shared._instances.values())
-    answer = _run_in_duckdb("SELECT id FROM t ORDER BY id", tables)
-    del answer
+    result = _run_in_duckdb("SELECT id FROM t ORDER BY id", tables)
+    del result
     gc.collect()
     assert sum(each.users for each in duckdb_shared._instances.values()) == before
     read = _run_in_duckdb("SELECT id FROM t ORDER BY id", tables).read_all()

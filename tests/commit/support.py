@@ -28,7 +28,7 @@ PROCESSES.set_forkserver_preload(
     [
         "pytest",
         "tests.commit.support",
-        "tests.history.clients",
+        "tests.serializability.clients",
         "tests.faults.client",
         "deltasql.store.sqlite.dialect",
         "deltasql.store.duckdb",
@@ -183,7 +183,7 @@ def audit(catalog: Catalog) -> None:
         times = [row[2] for row in log]
         assert all(a < b for a, b in pairwise(times)), "time goes back"
     for txn_id, sizes in groups.items():
-        assert set(sizes) == {len(sizes)}, f"transaction {txn_id} is torn"
+        assert set(sizes) == {len(sizes)}, f"transaction {txn_id} is partial"
     _audit_files(catalog, {table_id: log[-1][:2] for table_id, log in versions.items()})
     tables = {row[0] for row in _rows(catalog, "SELECT table_id FROM dl_tables")}
     assert tables == heads.keys()

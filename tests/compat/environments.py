@@ -42,8 +42,8 @@ def environment(name: Path, packages: Sequence[str]) -> Path:
     return python
 
 
-def _run(*words: str) -> None:
-    subprocess.run(words, check=True)
+def _run(*arguments: str) -> None:
+    subprocess.run(arguments, check=True)
 
 
 @dataclass(slots=True)
@@ -68,11 +68,11 @@ class Release:
     def __exit__(self, *error: object) -> None:
         self._process.communicate()
 
-    def ask(self, do: str, **words: Any) -> Any:
-        """Send a request to the release and return its answer."""
+    def request(self, do: str, **arguments: Any) -> Any:
+        """Send a request to the release and return its response."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{json.dumps({'do': do, **words})}\n")
+        self._process.stdin.write(f"{json.dumps({'do': do, **arguments})}\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:

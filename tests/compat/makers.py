@@ -78,7 +78,7 @@ def evolution(location: str) -> None:
     write_deltalake(location, wider, mode="append")
 
 
-def care(location: str) -> None:
+def maintenance(location: str) -> None:
     """Optimize, z-order, vacuum, checkpoints"""
     for number in range(6):
         write_deltalake(location, _rows(number, number + 1), mode="append")
@@ -105,5 +105,5 @@ def _rows(low: int, high: int) -> pa.Table:
 
 MAKERS: Mapping[str, Maker] = {
     each.__name__: each
-    for each in (appends, partitions, changes, change_feed, evolution, care, no_zone)
+    for each in (appends, partitions, changes, change_feed, evolution, maintenance, no_zone)
 }

@@ -46,7 +46,7 @@ def test_installed_release_is_compatible(check: Check, place: Place) -> None:
 
 def test_error_of_a_release_is_raised_with_its_type(place: Place) -> None:
     with pytest.raises(ReleaseError, match="TableNotFoundError"):
-        place.release.ask("read", location="/nowhere", at=0, way="sql")
+        place.release.request("read", location="/nowhere", at=0, way="sql")
 
 
 def test_compatibility_page_has_a_line_for_every_check() -> None:
@@ -54,8 +54,8 @@ def test_compatibility_page_has_a_line_for_every_check() -> None:
         "utf-8"
     )
     # A new table of the fixed set gets its line when the matrix is filled again.
-    asked = [check for check in checks() if check.topic != READS]
-    assert all(f"| {check.title} |" in text for check in asked)
+    expected = [check for check in checks() if check.topic != READS]
+    assert all(f"| {check.title} |" in text for check in expected)
     assert f"## {READS}" in text
 
 

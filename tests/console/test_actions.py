@@ -14,12 +14,13 @@ import pytest
 
 from deltasql.console.console import Console
 from deltasql.console.server import Served, serving
+from deltasql.model.progress import Progress
 from tests.console.conftest import TOKEN, Site
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.console.jobs import Progress
+    from deltasql.model.progress import OnProgress
     from deltasql.uri import DeltaSqlUri
 
 
@@ -60,7 +61,7 @@ def test_stopping_the_console_finishes_running_jobs(shop: Catalog) -> None:
 
 def test_failed_publishing_can_be_retried(site: Site) -> None:
     log = Path(site.catalog.table("orders").location) / "_delta_log"
-    aside = log.rename(log.with_name("aside"))
+    moved = log.rename(log.with_name("moved"))
     log.write_text("in the way")
     with site.catalog.begin() as tx:
         tx.delete("orders", "id = 5")
@@ -77,7 +78,7 @@ def test_failed_publishing_can_be_retried(site: Site) -> None:
         if not link.endswith("/retry"):
             assert site.get(unescape(link)).status_code == 200
     log.unlink()
-    aside.rename(log)
+    moved.rename(log)
     done = site.post("/mirror/orders/retry", {"target": "table"})
     assert done.status_code == 303
     shown = finished(site, done.headers["location"])
@@ -95,7 +96,7 @@ def test_no_page_shows_a_secret(site: Site, catalog_uri: DeltaSqlUri) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*starlette.testclient.*")
-def test_job_that_must_wait_is_refused_with_a_message(shop: Catalog) -> None:
+def test_job_that_must_wait_is_rejected_with_a_message(shop: Catalog) -> None:
     from starlette.testclient import TestClient
 
     console = Console(shop, token=TOKEN, allow_writes=True)
@@ -105,8 +106,8 @@ def test_job_that_must_wait_is_refused_with_a_message(shop: Catalog) -> None:
     site.log_in()
     go_on = threading.Event()
 
-    def slow(tell: Progress) -> list[tuple[str, str]]:
-        tell(1, 2)
+    def slow(on_progress: OnProgress) -> list[tuple[str, str]]:
+        on_progress(Progress("orders", "rewriting", "bins", 1, 2))
         go_on.wait()
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -18,8 +19,6 @@ from deltasql.console.security import HEADERS
 from tests.console.conftest import days
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
     from tests.console.conftest import Site
@@ -157,7 +156,9 @@ def test_link_shows_statistics_without_javascript(
     assert "/tables/orders" in shown
 
 
-def test_slow_list_says_what_is_not_computed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_list_marks_values_that_are_not_computed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "Not computed yet" not in site.get("/maintenance").text
     monkeypatch.setattr(maintenance, "BUDGET_S", 0.0)
     shown = site.get("/maintenance")
@@ -185,3 +186,16 @@ def test_doctor_report_is_cached(shop: Catalog, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(page_request, "_KEEP_REPORT_S", 0.0)
     before = always.latest(shop)
     assert always.latest(shop) is not before
+
+
+def test_query_of_a_table_with_a_missing_file_names_the_file(site: Site) -> None:
+    place = Path(site.catalog.table("crm.stock").location)
+    (file,) = place.glob("*.parquet")
+    file.unlink()
+    for shown in (
+        site.post("/sql", {"sql": "SELECT * FROM crm.stock"}),
+        site.post("/sql", {"sql": "SELECT * FROM crm.stock", "format": "csv"}),
+    ):
+        assert shown.status_code == 400, shown.text
+        assert file.name in shown.text
+        assert 'role="alert"' in shown.text

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Engine
 
 IDS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "it's {x} \\ “"]})
-MOMENT = datetime(2024, 3, 31, 1, 30, 0, 123456, UTC)
+TIMESTAMP = datetime(2024, 3, 31, 1, 30, 0, 123456, UTC)
 NESTED = pa.schema(
     [
         ("s", pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])),
@@ -55,7 +55,7 @@ class EngineProtocol:
                 "flag": pa.array([True, None], pa.bool_()),
                 "raw": pa.array([b"\x00\xff", None], pa.binary()),
                 "day": pa.array([date(1, 1, 1), None], pa.date32()),
-                "at": pa.array([MOMENT, None], pa.timestamp("us", "UTC")),
+                "at": pa.array([TIMESTAMP, None], pa.timestamp("us", "UTC")),
                 "plain": pa.array([datetime(2024, 3, 31, 2, 30), None], pa.timestamp("us")),
             }
         )
@@ -67,7 +67,7 @@ class EngineProtocol:
         rows = [
             {
                 "s": {"a": 1, "b": ["x", None]},
-                "m": [("k", MOMENT)],
+                "m": [("k", TIMESTAMP)],
                 "l": [{"x": Decimal("0.5000")}],
             },
             {"s": None, "m": [], "l": None},
@@ -84,7 +84,7 @@ class EngineProtocol:
         many = pa.table(
             {
                 "id": range(50_000),
-                "at": pa.array([MOMENT] * 50_000, NESTED.field("m").type.item_type),
+                "at": pa.array([TIMESTAMP] * 50_000, NESTED.field("m").type.item_type),
             }
         )
         relation = engine.query(sql("SELECT * FROM many WHERE id % 2 = 0"), many=engine.rows(many))
@@ -133,17 +133,17 @@ class EngineProtocol:
             engine.collect(engine.query(sql("SELECT CAST(n AS INT) AS n FROM t"), t=big))
 
     def test_timestamps_do_not_depend_on_the_time_zone(self, engine: Engine) -> None:
-        moments = engine.rows(pa.table({"at": pa.array([MOMENT], pa.timestamp("us", "UTC"))}))
+        timestamps = engine.rows(pa.table({"at": pa.array([TIMESTAMP], pa.timestamp("us", "UTC"))}))
         found = engine.query(
             sql(
                 "SELECT CAST('2024-03-31T01:30:00.123456Z' AS TIMESTAMPTZ) = at AS same, "
                 "CAST(at AS DATE) AS day, EXTRACT(HOUR FROM at) AS hour, at FROM t"
             ),
-            t=moments,
+            t=timestamps,
         )
         [row] = engine.collect(found).to_pylist()
         assert (row["same"], row["day"], row["hour"]) == (True, date(2024, 3, 31), 1)
-        assert row["at"] == MOMENT
+        assert row["at"] == TIMESTAMP
 
     def test_row_number_without_order_is_stable_and_unique(self, engine: Engine) -> None:
         number = exp.alias_(exp.Window(this=exp.RowNumber()), "n")
@@ -161,7 +161,7 @@ class EngineProtocol:
         found = engine.collect(engine.query(query, t=engine.rows(given)))
         assert found["s"].to_pylist() == [{"a": 1, "b": 2}, None]
 
-    def test_kept_rows_are_computed_once(self, engine: Engine) -> None:
+    def test_materialized_rows_are_computed_once(self, engine: Engine) -> None:
         query = sql("SELECT random() AS r FROM t")
         kept = engine.keep(engine.query(query, t=engine.rows(IDS)))
         first, second = (sorted(engine.collect(kept)["r"].to_pylist()) for _ in range(2))
@@ -185,20 +185,20 @@ class EngineProtocol:
     def test_intents_are_recorded_before_files_are_written(
         self, engine: Engine, tmp_path: Path
     ) -> None:
-        told: list[str] = []
+        announced: list[str] = []
 
         def intend(names: list[str]) -> None:
-            if not told:
+            if not announced:
                 assert not list(tmp_path.rglob("*.parquet"))
-            told.extend(names)
+            announced.extend(names)
 
         plan = plan_for(tmp_path, IDS.schema)
         from dataclasses import replace
 
         adds = engine.write(engine.rows(IDS), replace(plan, intend=intend))
-        folders = tuple(name for name in told if name.endswith("/"))
+        folders = tuple(name for name in announced if name.endswith("/"))
         assert adds
-        assert all(add.path in told or add.path.startswith(folders) for add in adds)
+        assert all(add.path in announced or add.path.startswith(folders) for add in adds)
 
     def test_empty_input_writes_no_file(self, engine: Engine, tmp_path: Path) -> None:
         for partition_by in ((), ("name",)):
@@ -212,7 +212,7 @@ class EngineProtocol:
         values: dict[str, tuple[pa.DataType, list[Any], list[str | None]]] = {
             "at": (
                 pa.timestamp("us", "UTC"),
-                [MOMENT, datetime(1, 1, 1, tzinfo=UTC), None],
+                [TIMESTAMP, datetime(1, 1, 1, tzinfo=UTC), None],
                 ["2024-03-31T01:30:00.123456Z", "0001-01-01T00:00:00.000000Z", None],
             ),
             "plain": (
@@ -253,7 +253,7 @@ class EngineProtocol:
                 "nan": pa.array([1.0, math.nan, None], pa.float64()),
                 "inf": pa.array([1.0, math.inf, None], pa.float64()),
                 "zero": pa.array([0.0, -0.0, None], pa.float64()),
-                "at": pa.array([MOMENT, None, None], pa.timestamp("us", "UTC")),
+                "at": pa.array([TIMESTAMP, None, None], pa.timestamp("us", "UTC")),
                 "price": pa.array([Decimal("1.10"), Decimal("-2.00"), None], pa.decimal128(30, 2)),
                 "empty": pa.array([None, None, None], pa.date32()),
                 "s": pa.array([{"a": 1}, None, {"a": None}], pa.struct([("a", pa.int32())])),
@@ -277,8 +277,8 @@ class EngineProtocol:
         assert not any("empty" in each for each in (*low, *high))
         assert not any("nan" in each or "inf" in each for each in high)
         assert all(math.copysign(1, each["zero"]) == -1 for each in low if "zero" in each)
-        moments = [each["at"] for each in high if "at" in each]
-        assert max(moments) == "2024-03-31T01:30:00.124Z"
+        timestamps = [each["at"] for each in high if "at" in each]
+        assert max(timestamps) == "2024-03-31T01:30:00.124Z"
 
     def test_files_have_physical_names_and_field_ids(self, engine: Engine, tmp_path: Path) -> None:
         schema = json.dumps(

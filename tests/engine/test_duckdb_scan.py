@@ -220,8 +220,8 @@ def test_query_on_a_scan_can_use_any_columns(lake: Catalog, engine: DuckDbEngine
         ("SELECT id FROM t WHERE t.counts['k'] = 1 AND len(t.grid) = 3", [{"id": 1}]),
         ("SELECT u.id FROM t AS u JOIN t USING (id) WHERE t.id = 4", [{"id": 4}]),
     ):
-        answer = engine.query(parse_one(text, dialect="duckdb"), t=scan)
-        assert engine.collect(answer).to_pylist() == wanted
+        result = engine.query(parse_one(text, dialect="duckdb"), t=scan)
+        assert engine.collect(result).to_pylist() == wanted
 
 
 def test_files_on_disk_and_in_s3_are_read_together(

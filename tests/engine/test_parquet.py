@@ -47,15 +47,15 @@ def test_empty_input_writes_no_file(tmp_path: Path) -> None:
 
 def test_intents_are_recorded_before_files_are_written(tmp_path: Path) -> None:
     data = noise(100, part=pa.array([n % 3 for n in range(100)], pa.int32()))
-    told: list[str] = []
+    announced: list[str] = []
 
     def intend(names: list[str]) -> None:
         assert not any((tmp_path / name).exists() for name in names)
-        told.extend(names)
+        announced.extend(names)
 
     plan = plan_for(tmp_path, data.schema, partition_by=["part"])
     adds = write_batches(data.to_reader(), type(plan)(**{**_fields(plan), "intend": intend}))
-    assert sorted(told) == sorted(plan.storage.data_name(add.path) for add in adds)
+    assert sorted(announced) == sorted(plan.storage.data_name(add.path) for add in adds)
     assert {add.partition_values["part"] for add in adds} == {"0", "1", "2"}
 
 
@@ -118,7 +118,7 @@ def test_types_without_a_delta_type_are_cast(
     ],
     ids=str,
 )
-def test_values_that_cannot_be_cast_are_refused(
+def test_values_that_cannot_be_cast_are_rejected(
     tmp_path: Path, given: pa.Array, wanted: pa.DataType
 ) -> None:
     plan = plan_for(tmp_path, pa.schema([("v", wanted)]))
@@ -126,7 +126,7 @@ def test_values_that_cannot_be_cast_are_refused(
         write_batches(pa.table({"v": given}).to_reader(), plan)
 
 
-def test_null_in_a_not_null_field_is_refused_also_in_structs(tmp_path: Path) -> None:
+def test_null_in_a_not_null_field_is_rejected_also_in_structs(tmp_path: Path) -> None:
     inner = pa.struct([pa.field("a", pa.int64(), nullable=False)])
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", inner)])
     plan = plan_for(tmp_path, schema)
@@ -276,12 +276,12 @@ def test_codec_is_the_option_then_the_table_property_then_snappy(tmp_path: Path)
         column = parquet(plan, add).metadata.row_group(0).column(0)
         return column.compression, add.path.partition("-c000")[2]
 
-    wish = {"delta.parquet.compression.codec": "zstd"}
+    properties = {"delta.parquet.compression.codec": "zstd"}
     assert codec(WriteOptions(), {}) == ("SNAPPY", ".snappy.parquet")
-    assert codec(WriteOptions(), wish) == ("ZSTD", ".zstd.parquet")
-    assert codec(WriteOptions(compression="gzip"), wish) == ("GZIP", ".gz.parquet")
+    assert codec(WriteOptions(), properties) == ("ZSTD", ".zstd.parquet")
+    assert codec(WriteOptions(compression="gzip"), properties) == ("GZIP", ".gz.parquet")
     none = ("UNCOMPRESSED", ".parquet")
-    assert codec(WriteOptions(compression="none"), wish) == none
+    assert codec(WriteOptions(compression="none"), properties) == none
     assert codec(WriteOptions(), {"delta.parquet.compression.codec": "uncompressed"}) == none
     with pytest.raises(TxnLogEngineError, match="'lzo'"):
         codec(WriteOptions(compression="lzo"), {})

@@ -171,8 +171,10 @@ def test_tight_bounds_are_recorded_with_deletion_vectors(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
 def test_footer_bounds_are_correct_in_every_time_unit(unit: str, tmp_path: Path) -> None:
-    moments = [datetime(1971, 5, 1, 12, 0, 0, 123_000), datetime(2024, 2, 29)]
-    pq.write_table(pa.table({"at": pa.array(moments, pa.timestamp(unit))}), tmp_path / "f.parquet")
+    timestamps = [datetime(1971, 5, 1, 12, 0, 0, 123_000), datetime(2024, 2, 29)]
+    pq.write_table(
+        pa.table({"at": pa.array(timestamps, pa.timestamp(unit))}), tmp_path / "f.parquet"
+    )
     stored = pa.schema([("at", pa.timestamp("us"))])
     shape = FileShape(stored, stored, (), (), {"at": None}, ())
     found = json.loads(footer_statistics(pq.read_metadata(tmp_path / "f.parquet"), shape).to_json())

@@ -112,28 +112,34 @@ def run_commit(catalog: Catalog, cell: Cell, tables: Sequence[str], strike: Stri
 
 
 def commit_and_die(
-    _: Any, uri: DeltaSqlUri, folder: Path, cell: Cell, tables: list[str], told: Path, seed: str
+    _: Any,
+    uri: DeltaSqlUri,
+    folder: Path,
+    cell: Cell,
+    tables: list[str],
+    acknowledgement: Path,
+    seed: str,
 ) -> None:
-    """Commit in a separate process and die; an acknowledgement is written to the file `told`."""
+    """Commit in a separate process and die; write to the file once it is acknowledged."""
     end = _end if cell.fault == "kill" else _end_soon(random.Random(seed).uniform(0, _SOON_S))
     with open_client(uri, folder) as catalog:
         strike = Strike(cell, end)
         run_commit(catalog, cell, tables, strike)
-        told.write_text("acknowledged")
+        acknowledgement.write_text("acknowledged")
         assert strike.has_struck, f"{cell.point} was not reached"
         threading.Event().wait(30)  # the kill follows
 
 
-def commit_when_told(
-    uri: DeltaSqlUri, folder: Path, operation: Operation, tables: list[str], word: Any
+def commit_on_message(
+    uri: DeltaSqlUri, folder: Path, operation: Operation, tables: list[str], pipe: Any
 ) -> None:
     """Stage the changes, report that they are ready, and commit on a message."""
     with open_client(uri, folder) as catalog, catalog.begin() as tx:
         change(tx, tables, operation)
-        word.send("ready")
-        word.recv()
+        pipe.send("ready")
+        pipe.recv()
         tx.commit()
-        word.send("acknowledged")
+        pipe.send("acknowledged")
 
 
 def _end() -> None:

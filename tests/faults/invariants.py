@@ -58,8 +58,8 @@ def check_outcome(
     outcomes = [
         next((did for did, state in states.items() if rows == state), None) for rows in found
     ]
-    assert None not in outcomes, f"rows are lost, doubled or of nobody: {found}"
-    assert len(set(outcomes)) == 1, f"the commit is torn: {outcomes}"
+    assert None not in outcomes, f"rows are lost, duplicated or of no commit: {found}"
+    assert len(set(outcomes)) == 1, f"the commit is partial: {outcomes}"
     return bool(outcomes[0])
 
 
@@ -78,7 +78,7 @@ def check_history(catalog: Catalog, tables: Sequence[str]) -> int:
         for txn_id, size in _rows(catalog, table, "txn_id, group_size", "dl_table_versions"):
             groups[txn_id] += 1
             sizes.setdefault(txn_id, set()).add(size)
-    assert all(sizes[txn_id] == {count} for txn_id, count in groups.items()), "a commit is torn"
+    assert all(sizes[txn_id] == {count} for txn_id, count in groups.items()), "a commit is partial"
     return commits
 
 

@@ -44,10 +44,10 @@ def run_lives(uri: DeltaSqlUri, folder: Path, lives: int, seed: str) -> Checked:
             tx.write(table, arrow(FIRST))
     checked, known = Checked(), set(FIRST)
     for life in range(lives):
-        told = folder / f"told-{tables[0]}-{life}"
+        acknowledgements = folder / f"acknowledgements-{tables[0]}-{life}"
         first = 1000 * (life + 1)
-        _live(uri, folder, tables, told, first, chance.uniform(0, _LIFE_S))
-        acknowledged = {int(line) for line in told.read_text().split("\n")[:-1]}
+        _live(uri, folder, tables, acknowledgements, first, chance.uniform(0, _LIFE_S))
+        acknowledged = {int(line) for line in acknowledgements.read_text().split("\n")[:-1]}
         with open_client(uri, folder, mirror="off") as catalog:
             known = _check(catalog, tables, known, acknowledged)
             checked.orphans += check_orphans(catalog, tables)
@@ -62,25 +62,30 @@ def run_lives(uri: DeltaSqlUri, folder: Path, lives: int, seed: str) -> Checked:
     return checked
 
 
-def commit_for_ever(
-    uri: DeltaSqlUri, folder: Path, tables: list[str], told: Path, first: int
+def commit_forever(
+    uri: DeltaSqlUri, folder: Path, tables: list[str], acknowledgements: Path, first: int
 ) -> None:
-    """Append one row after another; write each to the file `told` once it is acknowledged."""
-    with open_client(uri, folder) as catalog, told.open("a", buffering=1) as answers:
+    """Append one row after another; write each to the file once acknowledged."""
+    with open_client(uri, folder) as catalog, acknowledgements.open("a", buffering=1) as out:
         for number in count(first):
             append(catalog, tables if number % _BOTH == 0 else tables[:1], {number: 0})
-            answers.write(f"{number}\n")
+            out.write(f"{number}\n")
 
 
 def _live(
-    uri: DeltaSqlUri, folder: Path, tables: list[str], told: Path, first: int, life_s: float
+    uri: DeltaSqlUri,
+    folder: Path,
+    tables: list[str],
+    acknowledgements: Path,
+    first: int,
+    life_s: float,
 ) -> None:
     process: Any = PROCESSES.Process(
-        target=commit_for_ever, args=(uri, folder, tables, told, first), daemon=True
+        target=commit_forever, args=(uri, folder, tables, acknowledgements, first), daemon=True
     )
     process.start()
     deadline = time.monotonic() + _PATIENCE_S
-    while not (told.exists() and told.stat().st_size):
+    while not (acknowledgements.exists() and acknowledgements.stat().st_size):
         assert process.is_alive(), "the client has failed"
         assert time.monotonic() < deadline, "the client does not commit"
         time.sleep(0.005)
@@ -101,5 +106,5 @@ def _check(catalog: Any, tables: list[str], known: set[int], acknowledged: set[i
     assert new >= acknowledged, f"lost: {acknowledged - new}"
     assert new - acknowledged - {-max(acknowledged)} <= {max(acknowledged) + 1}
     both = {each for each in new if each < 0 or each % _BOTH == 0}
-    assert {each for each in found[1] if each in new} == both, "a commit is torn"
+    assert {each for each in found[1] if each in new} == both, "a commit is partial"
     return known | new

@@ -38,27 +38,27 @@ ROW = pa.schema([("writer", pa.string()), ("number", pa.int64())])
 
 
 @dataclass(slots=True)
-class Told:
+class Outcomes:
     """The outcomes that a writer recorded for its transactions, by number."""
 
     acknowledged: list[int] = field(default_factory=list)
     unknown: list[int] = field(default_factory=list)
-    refused: dict[int, str] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, out: Path) -> Told:
+    def of(cls, out: Path) -> Outcomes:
         """Read the outcomes of a writer; a killed writer may leave a partial line."""
-        told = cls()
+        outcomes = cls()
         for line in out.read_text().splitlines() if out.exists() else ():
             try:
                 number, kind, text = json.loads(line)
             except ValueError:
                 continue
-            if kind == "refused":
-                told.refused[number] = text
+            if kind == "failed":
+                outcomes.failed[number] = text
             else:
-                getattr(told, kind).append(number)
-        return told
+                getattr(outcomes, kind).append(number)
+        return outcomes
 
 
 def open_lake(uri: DeltaSqlUri, folder: Path, **settings: Any) -> Catalog:
@@ -79,7 +79,7 @@ def create(catalog: Catalog, writers: Sequence[str]) -> None:
 def write(uri: DeltaSqlUri, folder: Path, writer: str) -> None:
     """Run transactions until the stop file exists; any unexpected error ends the process."""
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # it logs every attempt
-    with (folder / f"{writer}.told").open("a") as out, open_lake(uri, folder) as catalog:
+    with (folder / f"{writer}.outcomes").open("a") as out, open_lake(uri, folder) as catalog:
         for number in count():
             if (folder / "stop").exists():
                 return
@@ -103,11 +103,11 @@ def _one(catalog: Catalog, writer: str, number: int) -> tuple[str, str]:
     except CommitOutcomeUnknownError as error:
         return "unknown", type(error).__name__
     except CommitConflictError as error:
-        return "refused", type(error).__name__
+        return "failed", type(error).__name__
     except (TxnLogStoreError, RetriesExhaustedError) as error:
         # Any other error ends the process and fails the test.
         time.sleep(0.05)
-        return "refused", type(error).__name__
+        return "failed", type(error).__name__
     return "acknowledged", ""
 
 
@@ -117,7 +117,7 @@ def read(uri: DeltaSqlUri, folder: Path, writers: Sequence[str], name: str) -> N
     good = failed = 0
     with open_lake(uri, folder) as catalog:
         while not (folder / "stop").exists():
-            before = {writer: Told.of(folder / f"{writer}.told") for writer in writers}
+            before = {writer: Outcomes.of(folder / f"{writer}.outcomes") for writer in writers}
             try:
                 with catalog.begin() as tx:
                     seen = {table: tx.read(table) for table in (*TWINS, "last")}
@@ -133,26 +133,26 @@ def read(uri: DeltaSqlUri, folder: Path, writers: Sequence[str], name: str) -> N
     (folder / f"{name}.read").write_text(json.dumps([good, failed]))
 
 
-def disagreements(seen: dict[str, pa.Table], told: dict[str, Told]) -> list[str]:
+def disagreements(seen: dict[str, pa.Table], outcomes: dict[str, Outcomes]) -> list[str]:
     """Return what is partial, duplicated or lost in tables that were read after these outcomes."""
     problems = []
     twins = [sorted(map(tuple, _rows(seen[name]))) for name in TWINS]
     if twins[0] != twins[1]:
-        problems.append(f"torn: {set(twins[0]) ^ set(twins[1])} is in one table only")
+        problems.append(f"partial: {set(twins[0]) ^ set(twins[1])} is in one table only")
     if len(set(twins[0])) != len(twins[0]):
-        problems.append("doubled: a row is there twice")
+        problems.append("duplicated: a row occurs twice")
     last = _rows(seen["last"])
-    if sorted(writer for writer, _ in last) != sorted(told):
+    if sorted(writer for writer, _ in last) != sorted(outcomes):
         problems.append(f"the third table has other writers: {last}")
     for writer, number in last:
         found = {n for w, n in twins[0] if w == writer}
         if number != max(found, default=-1):
-            problems.append(f"torn: {writer} is at {number}, its rows are up to {max(found)}")
-        if lost := set(told[writer].acknowledged) - found:
+            problems.append(f"partial: {writer} is at {number}, its rows are up to {max(found)}")
+        if lost := set(outcomes[writer].acknowledged) - found:
             problems.append(f"lost: {writer} {sorted(lost)}")
-        if undead := set(told[writer].refused) & found:
-            why = {number: told[writer].refused[number] for number in undead}
-            problems.append(f"refused, and there: {writer} {why}")
+        if reappeared := set(outcomes[writer].failed) & found:
+            why = {number: outcomes[writer].failed[number] for number in reappeared}
+            problems.append(f"failed, and there: {writer} {why}")
     return problems
 
 
@@ -177,14 +177,14 @@ class Load:
         for process in self._processes:
             process.start()
 
-    def told(self) -> dict[str, Told]:
+    def outcomes(self) -> dict[str, Outcomes]:
         """Return the outcomes that the writers recorded so far."""
-        return {writer: Told.of(self.folder / f"{writer}.told") for writer in self.writers}
+        return {writer: Outcomes.of(self.folder / f"{writer}.outcomes") for writer in self.writers}
 
     def wait_for_more(self, many: int) -> None:
         """Wait until every writer has so many more acknowledged transactions."""
-        start = {writer: len(told.acknowledged) for writer, told in self.told().items()}
-        while any(len(t.acknowledged) < start[w] + many for w, t in self.told().items()):
+        start = {writer: len(outcomes.acknowledged) for writer, outcomes in self.outcomes().items()}
+        while any(len(t.acknowledged) < start[w] + many for w, t in self.outcomes().items()):
             assert all(process.is_alive() for process in self._processes), self.problems()
             time.sleep(0.02)
 

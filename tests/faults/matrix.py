@@ -23,7 +23,7 @@ from tests.faults.client import (
     arrow,
     changed,
     commit_and_die,
-    commit_when_told,
+    commit_on_message,
     fault_of,
     open_client,
     run_commit,
@@ -54,14 +54,14 @@ _WAITING_S = 0.05
 
 
 def run_unanswered(operation: Operation, uri: DeltaSqlUri, folder: Path) -> Checked:
-    """Kill a client after PostgreSQL has committed and before its answer arrives."""
+    """Kill a client after PostgreSQL has committed and before its response arrives."""
     tables = _new_tables(2)
     with open_client(uri, folder) as catalog:
         _create(catalog, tables, {})
     here, there = PROCESSES.Pipe()
     with Proxy() as proxy:
         arguments = (proxy.uri(uri), folder, operation, tables, there)
-        client: Any = PROCESSES.Process(target=commit_when_told, args=arguments, daemon=True)
+        client: Any = PROCESSES.Process(target=commit_on_message, args=arguments, daemon=True)
         client.start()
         there.close()
         assert here.recv() == "ready"
@@ -83,7 +83,7 @@ def run_cell(cell: Cell, uri: DeltaSqlUri, folder: Path, seed: str = "") -> Chec
         if cell.point == "copied":
             for table in tables:
                 catalog.mirror.add_target(table, "copy", str(folder / "copies" / table))
-    is_acknowledged = _meet(cell, uri, folder, tables, seed)
+    is_acknowledged = _inject(cell, uri, folder, tables, seed)
     if cell.is_acknowledged is not None:
         assert is_acknowledged == cell.is_acknowledged
     before = FIRST | WARM_UP if cell.way == "warm" else FIRST
@@ -134,14 +134,14 @@ def _properties(cell: Cell) -> dict[str, str]:
     return properties
 
 
-def _meet(cell: Cell, uri: DeltaSqlUri, folder: Path, tables: list[str], seed: str) -> bool:
+def _inject(cell: Cell, uri: DeltaSqlUri, folder: Path, tables: list[str], seed: str) -> bool:
     """Run the commit; return whether the client got an acknowledgement."""
     if cell.fault.startswith("kill"):
-        told = folder / f"told-{tables[0]}"
-        [outcome] = run(commit_and_die, [(uri, folder, cell, tables, told, seed)])
+        acknowledgement = folder / f"acknowledgement-{tables[0]}"
+        [outcome] = run(commit_and_die, [(uri, folder, cell, tables, acknowledgement, seed)])
         assert outcome.error is None, outcome.error
         assert outcome.exitcode == -signal.SIGKILL
-        return told.exists()
+        return acknowledgement.exists()
     with open_client(uri, folder) as catalog:
         if cell.fault == "pause":
             _pause(cell, catalog, folder, tables)
@@ -153,7 +153,7 @@ def _meet(cell: Cell, uri: DeltaSqlUri, folder: Path, tables: list[str], seed: s
             run_commit(catalog, cell, tables, strike)
         except Exception as found:
             raised = found
-        assert raised in (None, error), "an error is told as another one"
+        assert raised in (None, error), "another error was raised"
         assert strike.has_struck, f"{cell.point} was not reached"
     return raised is None
 

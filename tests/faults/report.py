@@ -11,21 +11,21 @@ _DOCS = Path(__file__).parents[2] / "docs" / "reliability"
 PAGE, RESULT = _DOCS / "faults.md", _DOCS / "faults.json"
 _NAMES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL"}
 _MEANING = {
-    "intended": "the intents of the data files are recorded, none of the files exists",
-    "written": "the data files are written, the operation is not staged",
-    "staged": "everything is validated, no statement of the commit is sent",
+    "intended": "the intents of the data files are recorded; none of the files exists",
+    "written": "the data files are written; the operation is not staged",
+    "staged": "the changes are validated; no statement of the commit is sent",
     "locked": "the heads of the tables are locked",
-    "checked": "the conflict rules have passed",
-    "sending": "from here on the database may commit without the knowledge of the client",
-    "inserting": "the rows of one table are sent, those of the next are not",
-    "committing": "all rows are sent, COMMIT is not",
+    "checked": "the conflict rules found no conflict",
+    "sending": "from here on, the database may commit although the client gets no response",
+    "inserting": "the rows of one table are sent; those of the next table are not",
+    "committing": "all rows are sent; COMMIT is not",
     "ratified": "COMMIT was acknowledged",
     "publishing": "a commit file is about to be written",
-    "published": "it is written",
-    "recorded": "and recorded in SQL",
-    "copied": "at a replica, the data files exist and the commit file does not",
+    "published": "the commit file is written",
+    "recorded": "the database has recorded the version as published",
+    "copied": "in a replica, the data files exist; the commit file does not",
     "checkpointing": "a checkpoint is about to be written",
-    "checkpointed": "it is written, `_last_checkpoint` is not",
+    "checkpointed": "the checkpoint is written, `_last_checkpoint` is not",
     "cleaning": "expired log files are about to be deleted",
 }
 _TEXT = Path(__file__).with_name("page.md")
@@ -53,24 +53,26 @@ def page(result: dict[str, Any]) -> str:
         for fault in FAULTS
     ]
     rows += [
-        [words, *(f"{backends[backend][name]:,}" for backend in BACKENDS)]
-        for name, words in (
+        [label, *(f"{backends[backend][name]:,}" for backend in BACKENDS)]
+        for name, label in (
             ("kills", "kills from outside"),
             ("commits", "commits checked"),
             ("rows", "rows compared with stock deltalake's"),
             ("orphans", "files without a commit, found and deleted"),
         )
     ]
-    told = {
+    values = {
         "cells": f"{cells:,}",
         "of": f"{result['of']:,}",
         "seed": result["seed"],
         "tables": tables + _table(rows),
     }
-    return _TEXT.read_text(encoding="utf-8").format(**told, **result["broken"], **_told(count))
+    return _TEXT.read_text(encoding="utf-8").format(
+        **values, **result["broken"], **_formatted(count)
+    )
 
 
-def _told(counts: dict[str, int]) -> dict[str, str]:
+def _formatted(counts: dict[str, int]) -> dict[str, str]:
     return {name: f"{count:,}" for name, count in counts.items()}
 
 

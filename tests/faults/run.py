@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 COUNTS = ("kills", "commits", "rows", "orphans")
 _LIVES_AT_ONCE = 5
-_TOLD_S = 60.0
+_REPORT_EVERY_S = 60.0
 
 
 def main(arguments: list[str]) -> int:
@@ -41,23 +41,23 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--lanes", type=int, default=1, help="processes for each database")
     parser.add_argument("--lane", help="one of them, as in sqlite-0; no page is written")
     parser.add_argument("--out", type=Path, help="with --lane: where its counts go")
-    asked = parser.parse_args(arguments)
-    if asked.lane:
-        backend, _, lane = asked.lane.partition("-")
-        end = time.monotonic() + asked.minutes * 60
-        result = run_lane(backend, int(lane), asked.lanes, asked.seed, asked.kills, end)
+    options = parser.parse_args(arguments)
+    if options.lane:
+        backend, _, lane = options.lane.partition("-")
+        end = time.monotonic() + options.minutes * 60
+        result = run_lane(backend, int(lane), options.lanes, options.seed, options.kills, end)
         text = json.dumps(result, indent=1)
-        print(text) if asked.out is None else asked.out.write_text(text)
+        print(text) if options.out is None else options.out.write_text(text)
         return bool(result["failed"])
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
-    lanes = [f"{backend}-{number}" for backend in BACKENDS for number in range(asked.lanes)]
-    command = [sys.executable, "-m", "tests.faults", *arguments, "--seed", asked.seed]
+    lanes = [f"{backend}-{number}" for backend in BACKENDS for number in range(options.lanes)]
+    command = [sys.executable, "-m", "tests.faults", *arguments, "--seed", options.seed]
     running = [
         subprocess.Popen([*command, "--lane", lane, "--out", str(folder / lane)]) for lane in lanes
     ]
     for process in running:
         process.wait()
-    return write(asked.seed, {lane: json.loads((folder / lane).read_text()) for lane in lanes})
+    return write(options.seed, {lane: json.loads((folder / lane).read_text()) for lane in lanes})
 
 
 def write(seed: str, parts: dict[str, dict[str, Any]]) -> int:
@@ -71,11 +71,11 @@ def write(seed: str, parts: dict[str, dict[str, Any]]) -> int:
         backend: together([part for lane, part in parts.items() if lane.startswith(backend)])
         for backend in BACKENDS
     }
-    broken = dict.fromkeys(("lost", "doubled", "torn", "broken"), 0)
+    broken = dict.fromkeys(("lost", "duplicated", "partial", "broken"), 0)
     result = {"seed": seed, "of": len(list(cells())), "broken": broken, "backends": backends}
     RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page(result), encoding="utf-8")
-    print(f"nothing lost, nothing doubled, nothing torn: {PAGE}")
+    print(f"no commit lost, duplicated or partial: {PAGE}")
     return 0
 
 
@@ -99,7 +99,7 @@ def run_lane(
     mine = [cell for cell in cells() if cell.backend == backend][lane::lanes]
     random.Random(seed).shuffle(mine)  # mix faults in one catalog
     folder = Path(tempfile.mkdtemp(prefix=f"faults-{backend}-"))
-    done, told = _Done(), time.monotonic()
+    done, last_report = _Done(), time.monotonic()
     for uri in new_catalog_uri(backend, folder):
         for lives in _rounds(kills // lanes):
             done.count(run_lives(uri, folder, lives, f"{seed}-{lane}-{done.kills}"))
@@ -115,8 +115,8 @@ def run_lane(
                 continue
             of_point = done.tried.setdefault(cell.point, {})
             of_point[cell.fault] = of_point.get(cell.fault, 0) + 1
-            if time.monotonic() - told > _TOLD_S:
-                told = time.monotonic()
+            if time.monotonic() - last_report > _REPORT_EVERY_S:
+                last_report = time.monotonic()
                 print(f"{backend}-{lane}: {number + 1} of {len(mine)} faults", flush=True)
     return asdict(done)
 

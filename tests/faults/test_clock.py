@@ -61,21 +61,23 @@ def test_commit_timestamps_increase_with_any_clock(lake: Catalog, clock: Clock) 
     for name in ("t", "u"):
         table = lake.table(name)
         history = table.history()
-        moments = [row.committed_at_ms for row in reversed(history)]
-        assert all(a < b for a, b in pairwise(moments))
+        timestamps = [row.committed_at_ms for row in reversed(history)]
+        assert all(a < b for a, b in pairwise(timestamps))
         stock = deltalake.DeltaTable(table.location)
         assert stock.version() == table.version()
-        told = [row["timestamp"] for row in reversed(stock.history())]
+        in_history = [row["timestamp"] for row in reversed(stock.history())]
         # The published log of a year ago may be cleaned up; SQL keeps it.
-        assert told == moments[-len(told) :]
+        assert in_history == timestamps[-len(in_history) :]
         for version in rng.sample(range(table.version() + 1), 5):
-            moment = datetime.fromtimestamp(moments[version] / 1000, UTC)
-            assert table.snapshot(timestamp=moment).version == version
+            timestamp = datetime.fromtimestamp(timestamps[version] / 1000, UTC)
+            assert table.snapshot(timestamp=timestamp).version == version
     groups: dict[str, set[int]] = {}
     for name in ("t", "u"):
         for row in lake.table(name).history():
             groups.setdefault(row.txn_id, set()).add(row.committed_at_ms)
-    assert all(len(moments) == 1 for moments in groups.values())  # a transaction has one timestamp
+    assert all(
+        len(timestamps) == 1 for timestamps in groups.values()
+    )  # a transaction has one timestamp
 
 
 def reconcile(catalog: Catalog) -> int:

@@ -33,13 +33,13 @@ def test_acknowledged_commits_survive_server_restarts_under_load(tmp_path: Path)
         finally:
             load.stop()
         assert load.problems() == ""
-        told = load.told()
+        outcomes = load.outcomes()
         with open_lake(server.uri, tmp_path) as catalog:
             catalog.mirror.run(once=True)
             audit(catalog)
             with catalog.begin() as tx:
                 seen = {name: tx.read(name) for name in (*TWINS, "last")}
-            assert disagreements(seen, told) == []
+            assert disagreements(seen, outcomes) == []
             for name in (*TWINS, "last"):
                 published = deltalake.DeltaTable(catalog.table(name).location)
                 assert published.version() == catalog.table(name).version()
@@ -47,12 +47,12 @@ def test_acknowledged_commits_survive_server_restarts_under_load(tmp_path: Path)
                     seen[name].to_pylist(), key=str
                 )
                 check_files(catalog, name)
-        refused = Counter(kind for each in told.values() for kind in each.refused.values())
-        acknowledged = sum(len(each.acknowledged) for each in told.values())
-        unknown = sum(len(each.unknown) for each in told.values())
+        failed = Counter(kind for each in outcomes.values() for kind in each.failed.values())
+        acknowledged = sum(len(each.acknowledged) for each in outcomes.values())
+        unknown = sum(len(each.unknown) for each in outcomes.values())
         print(
             f"{ROUNDS * len(ENDS)} strikes, {acknowledged} transactions of three tables "
-            f"acknowledged, {unknown} unknown, refused {dict(refused)}, reads {load.reads()}"
+            f"acknowledged, {unknown} unknown, failed {dict(failed)}, reads {load.reads()}"
         )
 
 
@@ -69,5 +69,5 @@ def check_files(catalog: Catalog, name: str) -> None:
     there = {path for path in there if "_delta_log" not in path}
     assert reached <= there
     intended = {path for _, _, path, _ in catalog.store.intents_before(2**60)}
-    strays = {path for path in there - reached if str(root / path) not in intended}
-    assert strays == set()
+    unreferenced = {path for path in there - reached if str(root / path) not in intended}
+    assert unreferenced == set()

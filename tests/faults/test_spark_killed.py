@@ -143,5 +143,5 @@ def check_files(catalog: Catalog, name: str) -> None:
     there = data_files(catalog, name)
     assert reached <= there
     announced = tuple(path for _, _, path, _ in catalog.store.intents_before(2**60))
-    strays = there - reached
-    assert all(f"{table.location}/{path}".startswith(announced or ("\0",)) for path in strays)
+    unreferenced = there - reached
+    assert all(f"{table.location}/{path}".startswith(announced or ("\0",)) for path in unreferenced)

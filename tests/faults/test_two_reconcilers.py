@@ -26,7 +26,7 @@ EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
 DEATHS = 8 if EVERYTHING else 2
 # More tables than one reconciler claims at a time, so that neither has all of them.
 TABLES = [f"t{number}" for number in range(12)]
-BRISK = {"mode": "off", "lease_s": 1, "poll_s": 0.02, "checkpoint_interval": 5}
+FAST_POLLING = {"mode": "off", "lease_s": 1, "poll_s": 0.02, "checkpoint_interval": 5}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def reconcile(uri: DeltaSqlUri, folder: Path, dies_at: int | None) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     stop: Any = StopFile(folder / "stop")
-    with open_mirrored(uri, folder / "lake", mirror=BRISK) as catalog, hooked(hook):
+    with open_mirrored(uri, folder / "lake", mirror=FAST_POLLING) as catalog, hooked(hook):
         Reconciler(catalog.store, catalog.config).run(stop)
 
 
@@ -67,7 +67,7 @@ def append(catalog: Catalog, number: int) -> None:
 def test_second_reconciler_publishes_the_leases_of_a_killed_one(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    with open_mirrored(catalog_uri, tmp_path / "lake", mirror=BRISK) as catalog:
+    with open_mirrored(catalog_uri, tmp_path / "lake", mirror=FAST_POLLING) as catalog:
         for name in TABLES:
             catalog.create_table(name, SCHEMA)
         lasting = PROCESSES.Process(target=reconcile, args=(catalog_uri, tmp_path, None))

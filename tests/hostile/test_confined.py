@@ -14,7 +14,7 @@ import pytest
 
 import deltasql
 from deltasql.config import EngineSettings
-from deltasql.engine.duckdb import instance as duckdb_shared
+from deltasql.engine.duckdb import connection as duckdb_shared
 from deltasql.storage.location import location_key
 from tests.hostile.logs import HostileTable, added
 

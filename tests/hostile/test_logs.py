@@ -362,9 +362,9 @@ def with_stats(table: pa.Table, stats: str) -> pa.Table:
     """Set the statistics of every file in a checkpoint."""
     adds = table["add"].combine_chunks()
     fields = list(adds.type)
-    told_of = [adds.field(number) for number in range(len(fields))]
-    told_of[adds.type.get_field_index("stats")] = pa.array([stats] * len(adds))
-    column = pa.StructArray.from_arrays(told_of, fields=fields, mask=adds.is_null())
+    columns = [adds.field(number) for number in range(len(fields))]
+    columns[adds.type.get_field_index("stats")] = pa.array([stats] * len(adds))
+    column = pa.StructArray.from_arrays(columns, fields=fields, mask=adds.is_null())
     return table.set_column(table.schema.get_field_index("add"), "add", column)
 
 

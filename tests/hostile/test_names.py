@@ -41,91 +41,91 @@ BAD_NAMES = ("", ".", "..", "a/b", "../x", "a\0b", "a\nb", "x" * 256, "\x7f", "\
 
 
 @pytest.fixture
-def witness(catalog: Catalog) -> Catalog:
+def catalog(catalog: Catalog) -> Catalog:
     """A catalog with a table that the tests must not change."""
     with catalog.begin() as tx:
-        tx.write("witness", pa.table({"id": [1, 2]}))
+        tx.write("untouched", pa.table({"id": [1, 2]}))
     return catalog
 
 
-def unharmed(catalog: Catalog, *others: str) -> None:
-    assert sorted(each.name for each in catalog.tables()) == sorted(["witness", *others])
-    assert catalog.query("SELECT sum(id) AS n FROM witness").read_all()["n"].to_pylist() == [3]
+def assert_untouched(catalog: Catalog, *others: str) -> None:
+    assert sorted(each.name for each in catalog.tables()) == sorted(["untouched", *others])
+    assert catalog.query("SELECT sum(id) AS n FROM untouched").read_all()["n"].to_pylist() == [3]
 
 
 @pytest.mark.parametrize("text", INJECTIONS, ids=range(len(INJECTIONS)))
-def test_injection_texts_are_stored_unchanged(witness: Catalog, text: str) -> None:
+def test_injection_texts_are_stored_unchanged(catalog: Catalog, text: str) -> None:
     name = join_table_name(re.sub(r"[\n\t/]", " ", text[:100]), "t")
     schema = pa.schema([("id", pa.int64()), (f"c {text}", pa.string())])
-    witness.create_table(
+    catalog.create_table(
         name, schema, properties={f"k.{text}": text}, description=text, partition_by=None
     )
     rows = pa.table({"id": [1], f"c {text}": [text]}, schema=schema)
-    with witness.begin() as tx:
+    with catalog.begin() as tx:
         tx.write(name, rows)
         tx.stage_table(name, [{"txn": {"appId": text, "version": 7}}])
-    table = witness.table(name)
+    table = catalog.table(name)
     snapshot = table.snapshot()
     assert snapshot.metadata.configuration[f"k.{text}"] == text
     assert snapshot.metadata.description == text
     assert snapshot.schema.names == ("id", f"c {text}")
     quoted = '"' + f"c {text}".replace('"', '""') + '"'
     literal = "'" + text.replace("'", "''") + "'"
-    with witness.begin() as tx:
+    with catalog.begin() as tx:
         tx.update(name, {"id": "id + 1"}, predicate=f"{quoted} = {literal}")
     namespace = '"' + table.namespace.replace('"', '""') + '"'
-    found = witness.query(f"SELECT * FROM {namespace}.t").read_all()
+    found = catalog.query(f"SELECT * FROM {namespace}.t").read_all()
     assert found.to_pydict() == {"id": [2], f"c {text}": [text]}
-    unharmed(witness, "t")
-    witness.drop(name)
-    unharmed(witness)
+    assert_untouched(catalog, "t")
+    catalog.drop(name)
+    assert_untouched(catalog)
 
 
 @pytest.mark.parametrize("text", INJECTIONS, ids=range(len(INJECTIONS)))
 def test_tags_and_commit_info_are_stored_unchanged(
-    witness: Catalog, tmp_path: Path, text: str
+    catalog: Catalog, tmp_path: Path, text: str
 ) -> None:
-    with witness.begin() as tx:
-        tx.stage_table("witness", [add_file("more", tags={f"k {text}": text})])
+    with catalog.begin() as tx:
+        tx.stage_table("untouched", [add_file("more", tags={f"k {text}": text})])
         tx.set_commit_properties(
-            "witness",
+            "untouched",
             CommitProperties(
                 custom_metadata={f"k {text}": text, "userMetadata": text, "deep": {text: [text]}},
                 app_transactions=[Transaction(text, 7)],
             ),
         )
-    snapshot = witness.table("witness").snapshot()
+    snapshot = catalog.table("untouched").snapshot()
     [tags] = [each for each in snapshot.files()["tags"].to_pylist() if each]
     assert json.loads(tags) == {f"k {text}": text}
     assert snapshot.transaction_version(text) == 7
-    witness.mirror.publish("witness")
-    published = (tmp_path / "lake/default/witness/_delta_log").glob("*1.json")
+    catalog.mirror.publish("untouched")
+    published = (tmp_path / "lake/default/untouched/_delta_log").glob("*1.json")
     actions = [json.loads(line) for path in published for line in path.read_text().splitlines()]
     [add] = [each["add"] for each in actions if "add" in each]
     [info] = [each["commitInfo"] for each in actions if "commitInfo" in each]
     assert add["tags"] == {f"k {text}": text}
     assert (info[f"k {text}"], info["userMetadata"], info["deep"]) == (text, text, {text: [text]})
-    with witness.begin() as tx:
-        tx.stage_table("witness", [RemoveFile(path="more", data_change=True)])
-    unharmed(witness)
+    with catalog.begin() as tx:
+        tx.stage_table("untouched", [RemoveFile(path="more", data_change=True)])
+    assert_untouched(catalog)
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=range(len(BAD_NAMES)))
-def test_unsafe_names_are_rejected(witness: Catalog, tmp_path: Path, name: str) -> None:
+def test_unsafe_names_are_rejected(catalog: Catalog, tmp_path: Path, name: str) -> None:
     before = sorted(os.listdir(tmp_path))
     for attempt in (
-        lambda: witness.create_table(join_table_name("n", name), pa.schema([("id", pa.int64())])),
-        lambda: witness.create_table(join_table_name(name, "t"), pa.schema([("id", pa.int64())])),
-        lambda: witness.create_namespace(name),
-        lambda: witness.rename("witness", join_table_name("n", name)),
+        lambda: catalog.create_table(join_table_name("n", name), pa.schema([("id", pa.int64())])),
+        lambda: catalog.create_table(join_table_name(name, "t"), pa.schema([("id", pa.int64())])),
+        lambda: catalog.create_namespace(name),
+        lambda: catalog.rename("untouched", join_table_name("n", name)),
     ):
         refused = output(attempt)
         assert isinstance(refused, TxnLogUriError)
     assert sorted(os.listdir(tmp_path)) == before
-    unharmed(witness)
+    assert_untouched(catalog)
 
 
-def test_column_name_with_nul_is_rejected(witness: Catalog) -> None:
+def test_column_name_with_nul_is_rejected(catalog: Catalog) -> None:
     with pytest.raises(TxnLogError):
-        witness.create_table("t", pa.schema([("a\0b", pa.int64())]))
-    unharmed(witness)
+        catalog.create_table("t", pa.schema([("a\0b", pa.int64())]))
+    assert_untouched(catalog)

@@ -55,6 +55,6 @@ def test_unverified_server_gets_no_password(
         uri = replace(by_way_of(front, postgres_uri, root), password="s3cr3t-Zx9")
         with pytest.raises(TxnLogStoreError) as failure, deltasql.connect(uri) as catalog:
             catalog.tables()
-        said = str(failure.value)
-        assert "s3cr3t" not in said
-        assert "SSL" in said or "certificate" in said, said
+        message = str(failure.value)
+        assert "s3cr3t" not in message
+        assert "SSL" in message or "certificate" in message, message

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _DAY_S = 86_400
 MANY = 10_000
-_MOMENT = datetime(2024, 5, 1, 10, 11, 12, 123456)
+_TIMESTAMP = datetime(2024, 5, 1, 10, 11, 12, 123456)
 _STATS = '{"numRecords":2,"minValues":{"id":1},"maxValues":{"id":2},"nullCount":{"id":0}}'
 
 
@@ -116,8 +116,8 @@ def typed_partitions(place: Path) -> None:
     """A partition column of every possible type."""
     columns: dict[str, Any] = {
         "d": [date(2024, 5, 1), None, date(1, 1, 1)],
-        "at": [_MOMENT.replace(tzinfo=UTC), None, datetime(1969, 12, 31, tzinfo=UTC)],
-        "local": [_MOMENT, None, datetime(9999, 12, 31)],
+        "at": [_TIMESTAMP.replace(tzinfo=UTC), None, datetime(1969, 12, 31, tzinfo=UTC)],
+        "local": [_TIMESTAMP, None, datetime(9999, 12, 31)],
         "x": pa.array([Decimal("1.50"), None, Decimal("0.00")], pa.decimal128(6, 2)),
         "ok": [True, None, False],
         "f": [0.1, None, -1e10],

@@ -33,7 +33,7 @@ from tests.selection import smoke
 
 if TYPE_CHECKING:
     from deltasql import Catalog
-    from deltasql.migrate.exporting.report import ExportProgress
+    from deltasql.model.progress import Progress
     from deltasql.storage import Storage
     from deltasql.uri import DeltaSqlUri
 
@@ -120,11 +120,13 @@ def test_long_export_gets_a_checkpoint(sqlite_uri: DeltaSqlUri, tmp_path: Path) 
 
 
 def test_export_reports_progress_to_the_end(kept: Catalog, tmp_path: Path) -> None:
-    seen: list[ExportProgress] = []
+    seen: list[Progress] = []
     report = kept.export_table("t", str(tmp_path / "copy"), with_data=True, on_progress=seen.append)
-    done = [(each.commits, each.files, each.bytes) for each in seen]
+    assert {each.unit for each in seen} == {"files"}
+    done = [(each.done, each.files, each.bytes) for each in seen]
     assert done == sorted(done)
-    assert done[-1] == (report.commits, report.files, report.bytes) == (HEAD + 1, *done[-1][1:])
+    assert done[-1] == (report.files, report.files, report.bytes)
+    assert report.commits == HEAD + 1
     assert seen[-1].fraction == 1.0
     assert seen[-1].eta_s == 0.0
     assert all(0 < each.fraction <= 1 and each.rate >= 0 for each in seen)
@@ -146,7 +148,7 @@ def test_export_accepts_a_table_uri(kept: Catalog, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "from_version"), [(HEAD + 1, None), (None, -1), (2, 3)])
-def test_export_of_unknown_versions_is_refused(
+def test_export_of_unknown_versions_is_rejected(
     kept: Catalog, tmp_path: Path, version: int | None, from_version: int | None
 ) -> None:
     with pytest.raises(VersionNotFoundError):
@@ -154,7 +156,7 @@ def test_export_of_unknown_versions_is_refused(
     assert not (tmp_path / "copy").exists()
 
 
-def test_export_to_a_nonempty_folder_is_refused(kept: Catalog, tmp_path: Path) -> None:
+def test_export_to_a_nonempty_folder_is_rejected(kept: Catalog, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     (copy / "deep").mkdir(parents=True)
     (copy / "deep" / "file").write_text("mine")
@@ -172,7 +174,7 @@ def test_export_never_overwrites_a_table(kept: Catalog, tmp_path: Path) -> None:
         kept.export_table("t", str(tmp_path / "other"))
 
 
-def test_export_into_the_table_itself_is_refused(kept: Catalog) -> None:
+def test_export_into_the_table_itself_is_rejected(kept: Catalog) -> None:
     location = kept.table("t").location
     for place in (location, f"{location}/copy", f"file://{location}/copy"):
         with pytest.raises(TxnLogStorageError, match="belongs to"):
@@ -238,7 +240,7 @@ def test_interrupted_export_leaves_no_table_and_can_be_continued(
 def test_continued_export_must_have_the_same_options(kept: Catalog, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
 
-    def die(progress: ExportProgress) -> None:
+    def die(progress: Progress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -45,10 +45,13 @@ def test_export_reports_missing_files_of_older_versions(kept: Catalog, tmp_path:
     for path in removed:
         path.unlink()
     report = kept.export_table("t", str(copy), with_data=True)
-    assert len(report.gone) == len(removed) > 0
+    assert len(report.missing_files) == len(removed) > 0
     assert f"missing: {len(removed)} files of older versions" in report.summary()
     assert rows(copy, HEAD) == rows(table.location, HEAD)
-    assert kept.export_table("t", str(tmp_path / "b"), from_version=HEAD, with_data=True).gone == []
+    assert (
+        kept.export_table("t", str(tmp_path / "b"), from_version=HEAD, with_data=True).missing_files
+        == []
+    )
 
 
 def test_export_with_a_missing_live_file_fails_and_leaves_no_table(
@@ -138,7 +141,7 @@ def test_table_that_starts_with_a_checkpoint_is_exported_from_it(
     """The first version summarizes older ones; the copy keeps what is left of its commit."""
     location = Path(kept.table("t").location)
     expected = {version: rows(location, version) for version in range(CHECKPOINT, HEAD + 1)}
-    told = commit_lines(location, CHECKPOINT)
+    original = commit_lines(location, CHECKPOINT)
     for number, keeps_commit in enumerate((True, False)):
         forget_commits_below(location, CHECKPOINT + number)
         with deltasql.connect(f"deltasql://sqlite/{tmp_path}/{number}.db") as catalog:
@@ -148,10 +151,12 @@ def test_table_that_starts_with_a_checkpoint_is_exported_from_it(
         assert (report.first_version, report.last_version) == (CHECKPOINT, HEAD)
         assert {version: rows(copy, version) for version in expected} == expected
         kinds = [next(iter(line)) for line in commit_lines(copy, CHECKPOINT)]
-        assert kinds == ([next(iter(line)) for line in told] if keeps_commit else ["commitInfo"])
+        assert kinds == (
+            [next(iter(line)) for line in original] if keeps_commit else ["commitInfo"]
+        )
 
 
-def test_export_to_and_from_s3(
+def test_table_can_be_exported_to_and_from_s3(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     def seen(place: str, version: int) -> Rows:

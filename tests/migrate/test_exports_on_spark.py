@@ -76,9 +76,9 @@ def test_data_verification_compares_with_delta_spark(
         (report,) = catalog.mirror.verify(written.name, data="rows", engine="spark")
         assert report.ok, report.summary()
         (found,) = report.data
-        told = found.to_dict()
-        assert (told["engine"], told["compared_with"]) == ("spark", "delta-spark")
-        assert told["rows"] == len(written.states[-1].rows)
+        values = found.to_dict()
+        assert (values["engine"], values["compared_with"]) == ("spark", "delta-spark")
+        assert values["rows"] == len(written.states[-1].rows)
 
 
 @pytest.mark.everything(BEYOND)

@@ -132,18 +132,18 @@ def test_any_operation_of_others_is_followed(catalog: Catalog, place: Path, chan
 
 @pytest.mark.every_database
 def test_log_can_be_followed_in_small_batches(catalog: Catalog, place: Path) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     catalog.follow(
-        str(place), batch_size=1, on_progress=lambda p: told.append((p.commits, p.total_commits))
+        str(place), batch_size=1, on_progress=lambda each: reported.append((each.done, each.total))
     )
-    assert (HEAD + 1, HEAD + 1) in told
+    assert (HEAD + 1, HEAD + 1) in reported
     for number in range(3):
         theirs(place, 100 + number)
-    told.clear()
+    reported.clear()
     catalog.refresh(
-        NAME, batch_size=1, on_progress=lambda p: told.append((p.commits, p.total_commits))
+        NAME, batch_size=1, on_progress=lambda each: reported.append((each.done, each.total))
     )
-    assert told == [(1, 3), (2, 3), (3, 3), (3, 3)]
+    assert reported == [(1, 3), (2, 3), (3, 3), (3, 3)]
     assert is_sound(catalog)
 
 
@@ -271,7 +271,7 @@ def test_refresh_stops_before_an_unreadable_commit(catalog: Catalog, place: Path
     assert sql_ids(catalog) == read_ids(place)
 
 
-def test_refresh_with_an_unknown_feature_is_refused(catalog: Catalog, place: Path) -> None:
+def test_refresh_with_an_unknown_feature_is_rejected(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     protocol = {
         "minReaderVersion": 3,
@@ -349,7 +349,7 @@ def test_table_with_authority_sql_cannot_follow(catalog: Catalog, place: Path) -
     catalog.import_table(str(place))
     with pytest.raises(TableExistsError, match="cannot follow"):
         catalog.follow(str(place))
-    with pytest.raises(TxnLogTransactionError, match="its authority is SQL"):
+    with pytest.raises(TxnLogTransactionError, match="its authority is the database"):
         catalog.refresh(NAME)
 
 
@@ -377,7 +377,7 @@ def test_duckdb_views_show_followed_tables(
         assert everything_below(place) == before
 
 
-def test_name_or_location_in_use_is_refused(catalog: Catalog, place: Path) -> None:
+def test_name_or_location_in_use_is_rejected(catalog: Catalog, place: Path) -> None:
     catalog.create_table("taken", SCHEMA)
     with pytest.raises(TableExistsError, match="taken"):
         catalog.follow(str(place), name="taken")
@@ -388,7 +388,7 @@ def test_name_or_location_in_use_is_refused(catalog: Catalog, place: Path) -> No
     assert catalog.follow(str(place), name="crm.index").state == "up to date"
 
 
-def test_unknown_name_is_refused(
+def test_follow_of_an_unknown_name_is_rejected(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -399,7 +399,7 @@ def test_unknown_name_is_refused(
         catalog.follow("mine")
 
 
-def test_folder_without_a_delta_table_is_refused(catalog: Catalog, tmp_path: Path) -> None:
+def test_folder_without_a_delta_table_is_rejected(catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(TxnLogTableNotFoundError):
         catalog.follow(str(tmp_path / "empty"))

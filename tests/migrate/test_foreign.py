@@ -309,11 +309,11 @@ def test_next_commit_completes_an_interrupted_adopt(
 
 def test_reject_does_nothing_when_newer_foreign_commits_exist(catalog: Catalog) -> None:
     """If another commit was built on it, nothing is rejected."""
-    meant = theirs(catalog, 2)
+    newest = theirs(catalog, 2)
     table = catalog.table("t").row
     storage = open_storage(table.location)
     theirs(catalog, 3)
-    assert reject(catalog.store, table, storage, last=meant).rejected == []
+    assert reject(catalog.store, table, storage, last=newest).rejected == []
     assert seen(catalog) == [1, 2, 3]
-    assert reject(catalog.store, table, storage, last=meant + 1).rejected == [meant, meant + 1]
+    assert reject(catalog.store, table, storage, last=newest + 1).rejected == [newest, newest + 1]
     assert seen(catalog) == [1]

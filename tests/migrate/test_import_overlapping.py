@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deltasql import Catalog
-    from deltasql.migrate.importing.report import ImportProgress
+    from deltasql.model.progress import Progress
     from deltasql.store.records import TableRow
 
 pytestmark = pytest.mark.two_databases
@@ -61,7 +61,7 @@ def test_failed_import_keeps_the_table_of_a_concurrent_import(
     (source / stock_paths_at(source, 1)[0]).unlink()
     others: list[str] = []
 
-    def name_it(progress: ImportProgress) -> None:
+    def name_it(progress: Progress) -> None:
         if progress.phase == "checking files" and not others:
             others.append("")
             others[0] = catalog.import_table(str(source), force=True).state

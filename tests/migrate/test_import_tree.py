@@ -33,10 +33,10 @@ def lake(tmp_path: Path) -> Path:
 
 
 def test_folders_become_namespaces(lake: Path, catalog: Catalog) -> None:
-    told: list[ImportReport] = []
-    summary = catalog.import_tables(str(lake), on_table=told.append)
+    reports: list[ImportReport] = []
+    summary = catalog.import_tables(str(lake), on_table=reports.append)
     assert summary.ok
-    assert told == summary.tables
+    assert reports == summary.tables
     names = ["crm.customers", "crm.orders", "eu_crm.orders", "events"]
     assert sorted(each.table or "" for each in summary.tables) == names
     assert sorted(table.full_name for table in catalog.tables()) == names
@@ -81,7 +81,7 @@ def test_name_clash_in_one_namespace_is_an_error(lake: Path, catalog: Catalog) -
     assert len(catalog.tables("all")) == 3
 
 
-def test_table_with_another_name_keeps_it(lake: Path, catalog: Catalog) -> None:
+def test_imported_table_keeps_its_name_in_a_recursive_import(lake: Path, catalog: Catalog) -> None:
     catalog.import_table(str(lake / "crm" / "orders"), name="bought", namespace="shop")
     append(lake / "crm" / "orders", 9)
     summary = catalog.import_tables(str(lake))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deltasql import Catalog
 
 EXAMPLES = {"sqlite": 20, "postgres": 10, "duckdb": 5}
-_NOT_KEPT = ("data_change", "extra", "extended_file_metadata")
+_NOT_RESTORED = ("data_change", "extra", "extended_file_metadata")
 
 
 def test_exported_log_equals_the_imported_one(
@@ -62,12 +62,12 @@ def check(catalog: Catalog, folder: Path, last: int, from_version: int | None) -
         states(folder / "data", versions),
         strict=True,
     ):
-        meant = lambda vector: by_url(vector, source)  # noqa: E731
+        decode_vector = lambda vector: by_url(vector, source)  # noqa: E731
         assert state(urls, lambda path: path, by_url) == state(
-            expected, lambda path: url(source, path), meant
+            expected, lambda path: url(source, path), decode_vector
         )
         assert files(urls.tombstones, lambda path: path, by_url) == files(
-            expected.tombstones, lambda path: url(source, path), meant
+            expected.tombstones, lambda path: url(source, path), decode_vector
         )
         assert state(
             data, lambda path: content_of(folder / "data", path), Content(folder / "data")
@@ -106,14 +106,14 @@ def files(
 ) -> list[str]:
     """Return files as strings, without fields that a checkpoint does not store."""
     texts = []
-    kept = [name for name in found.column_names if name not in _NOT_KEPT]
+    kept = [name for name in found.column_names if name not in _NOT_RESTORED]
     for row in found.select(kept).to_pylist():
         text = row.pop("deletion_vector")
         means = None if text is None else vector(DeletionVector.from_body(json.loads(text)))
-        told = {**row, "path": named(row["path"]), "vector": means}
-        told["tags"] = json.loads(row["tags"] or "null")
-        told["stats"] = row["stats"] or None  # an empty string has no information, either
-        texts.append(json.dumps(told, sort_keys=True))
+        comparable = {**row, "path": named(row["path"]), "vector": means}
+        comparable["tags"] = json.loads(row["tags"] or "null")
+        comparable["stats"] = row["stats"] or None  # an empty string has no information, either
+        texts.append(json.dumps(comparable, sort_keys=True))
     return sorted(texts)
 
 

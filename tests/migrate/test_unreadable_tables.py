@@ -73,15 +73,15 @@ def ways(catalog: Catalog, version: int | None = None) -> dict[str, Callable[[],
     }
 
 
-def assert_told(
-    read: Callable[[], object], *words: str, kind: type[TxnLogError] = TxnLogError
+def assert_error_contains(
+    read: Callable[[], object], *texts: str, kind: type[TxnLogError] = TxnLogError
 ) -> None:
     # For a missing file, to_pyarrow_table raises deltalake's error.
     with pytest.raises((kind, FileNotFoundError)) as failure:
         read()
     text = "\n".join([str(failure.value), *failure.value.__notes__])
-    for word in (*words, "\nHelp: "):
-        assert word in text, text
+    for part in (*texts, "\nHelp: "):
+        assert part in text, text
 
 
 def test_error_names_files_of_a_vacuumed_version(lake: Catalog) -> None:
@@ -92,7 +92,7 @@ def test_error_names_files_of_a_vacuumed_version(lake: Catalog) -> None:
         tx.write("t", ROWS, mode="overwrite")
     lake.vacuum("t", retention_hours=0, dry_run=False, enforce_retention_duration=False)
     for read in ways(lake, 0).values():
-        assert_told(read, path, "is missing", "VACUUM", kind=MissingDataFilesError)
+        assert_error_contains(read, path, "is missing", "VACUUM", kind=MissingDataFilesError)
 
 
 DAMAGE = {
@@ -110,7 +110,7 @@ def test_error_names_a_damaged_file(lake: Catalog, made: HandMade, name: str) ->
     place = made.folder / "b.parquet"
     place.write_bytes(DAMAGE[name](place.read_bytes()))
     for read in ways(lake).values():
-        assert_told(read, "b.parquet", "Restore the file", kind=TxnLogEngineError)
+        assert_error_contains(read, "b.parquet", "Restore the file", kind=TxnLogEngineError)
 
 
 def test_error_names_a_missing_or_damaged_file_mapped_by_id(lake: Catalog, made: HandMade) -> None:
@@ -123,10 +123,10 @@ def test_error_names_a_missing_or_damaged_file_mapped_by_id(lake: Catalog, made:
     lake.import_table(made.path, name="t")
     (made.folder / "b.parquet").write_bytes(b"hello")
     for read in ways(lake).values():
-        assert_told(read, "b.parquet", "Restore the file", kind=TxnLogEngineError)
+        assert_error_contains(read, "b.parquet", "Restore the file", kind=TxnLogEngineError)
     (made.folder / "b.parquet").unlink()
     for read in ways(lake).values():
-        assert_told(read, "b.parquet", "is missing", kind=MissingDataFilesError)
+        assert_error_contains(read, "b.parquet", "is missing", kind=MissingDataFilesError)
 
 
 def test_error_names_a_missing_deletion_vector(lake: Catalog, made: HandMade) -> None:
@@ -140,20 +140,20 @@ def test_error_names_a_missing_deletion_vector(lake: Catalog, made: HandMade) ->
     made.commit(VECTORS, IDS, made.add("a.parquet", ROWS, deletionVector=vector))
     lake.import_table(made.path, name="t", force=True)
     for read in ways(lake).values():
-        assert_told(read, "ab/deletion_vector_d2c639aa", kind=MissingDataFilesError)
+        assert_error_contains(read, "ab/deletion_vector_d2c639aa", kind=MissingDataFilesError)
 
 
 def test_int96_timestamps_outside_the_nanosecond_range_are_read(
     lake: Catalog, made: HandMade
 ) -> None:
     """They fit into INT96, but not into 64-bit nanoseconds."""
-    moments = [datetime(1600, 1, 1), datetime(2400, 1, 1)]
-    rows = pa.table({"at": pa.array(moments, pa.timestamp("us"))})
+    timestamps = [datetime(1600, 1, 1), datetime(2400, 1, 1)]
+    rows = pa.table({"at": pa.array(timestamps, pa.timestamp("us"))})
     add = made.add("a.parquet", ROWS)
     pq.write_table(rows, made.folder / "a.parquet", use_deprecated_int96_timestamps=True)
     made.commit(PROTOCOL, metadata(column("at", "timestamp")), add)
     lake.import_table(made.path, name="t")
-    wanted = [moment.replace(tzinfo=UTC) for moment in moments]
+    wanted = [timestamp.replace(tzinfo=UTC) for timestamp in timestamps]
     for read in ways(lake).values():
         assert pa.table(read())["at"].to_pylist() == wanted
 
@@ -162,7 +162,7 @@ def test_error_names_an_unknown_type(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, metadata(column("id"), column("x", "hologram")), made.add("a", ROWS))
     lake.import_table(made.path, name="t")
     read = ways(lake)["transaction"]
-    assert_told(read, "hologram", "'x'", kind=UnsupportedFeatureError)
+    assert_error_contains(read, "hologram", "'x'", kind=UnsupportedFeatureError)
 
 
 def test_error_names_a_missing_sidecar(lake: Catalog, made: HandMade) -> None:
@@ -175,7 +175,7 @@ def test_error_names_a_missing_sidecar(lake: Catalog, made: HandMade) -> None:
     lines = [{"checkpointMetadata": {"version": 0}}, protocol, IDS, {"sidecar": sidecar}]
     name = f"{0:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
     (made.log / name).write_text("\n".join(map(json.dumps, lines)))
-    assert_told(
+    assert_error_contains(
         lambda: lake.import_table(made.path, name="t"),
         "_sidecars/gone.parquet",
         "checkpoint",
@@ -190,7 +190,7 @@ def test_error_names_an_incomplete_checkpoint(lake: Catalog, made: HandMade) -> 
     (made.log / f"{0:020d}.json").unlink()
     part = f"{0:020d}.checkpoint.0000000001.0000000002.parquet"
     os.replace(made.log / f"{0:020d}.checkpoint.parquet", made.log / part)
-    assert_told(
+    assert_error_contains(
         lambda: lake.import_table(made.path, name="t"),
         "checkpoint 0 has 1 of 2 parts",
         kind=VersionGapError,

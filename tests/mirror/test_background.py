@@ -109,15 +109,15 @@ def test_commits_of_one_table_are_one_queue_entry(behind: Catalog) -> None:
 def test_flush_retries_a_failure(behind: Catalog) -> None:
     place = Path(behind.create_table("t", SCHEMA).location)
     assert behind.mirror.flush(60)
-    aside = place.with_name("aside")
-    place.rename(aside)
+    moved = place.with_name("moved")
+    place.rename(moved)
     place.write_text("a file where a folder should be")
     append(behind, "a")
     assert not behind.mirror.flush(60)
     [status] = behind.mirror.status("t")
     assert (status.state, status.pending) == ("FAILED", 1)
     place.unlink()
-    aside.rename(place)
+    moved.rename(place)
     assert behind.mirror.flush(60)
     assert versions(behind) == [0, 1]
 
@@ -131,7 +131,7 @@ def test_close_gives_up_a_failing_table_after_the_limit(
         commit = place / "_delta_log" / f"{1:020d}.json"
         commit.mkdir()
         append(catalog, "a")
-    assert "closed before everything was published" in caplog.text
+    assert "catalog closed with unpublished commits" in caplog.text
 
 
 def test_uri_sets_mode_async(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 SCHEMA = pa.schema([("id", pa.int64())])
-ASKED = {
+EXPECTED_STATEMENTS = {
     "sqlite": [
         "relax_durability",
         "advance_target",
@@ -32,7 +32,7 @@ ASKED = {
 
 
 @pytest.fixture
-def asked(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, list[str]]]:
+def recorded(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, list[str]]]:
     """A catalog that publishes, and the statements that it sends during `after_commit`."""
     names: list[str] = []
     with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
@@ -59,11 +59,11 @@ def asked(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, l
             with session() as borrowed:
                 yield Counted(borrowed)
 
-        def counted_publish(ratified: Any, wish: Any) -> None:
+        def counted_publish(ratified: Any, options: Any) -> None:
             names.clear()
             dialect.session = counted_session
             try:
-                publish(ratified, wish)
+                publish(ratified, options)
             finally:
                 dialect.session = session
 
@@ -73,12 +73,12 @@ def asked(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, l
 
 
 def test_commit_is_published_without_reading_it_back(
-    asked: tuple[Catalog, list[str]], backend: str
+    recorded: tuple[Catalog, list[str]], backend: str
 ) -> None:
-    catalog, names = asked
+    catalog, names = recorded
     for number in range(5):
         with catalog.begin() as tx:
             tx.stage_table("t", [file(str(number))])
         # DuckDB has no index to distinguish a new file from a live one, so it needs a query.
-        told = [name for name in names if name != "ended_totals" or backend != "duckdb"]
-        assert told == ASKED[backend], "the same for every version"
+        statements = [name for name in names if name != "ended_totals" or backend != "duckdb"]
+        assert statements == EXPECTED_STATEMENTS[backend], "the same for every version"

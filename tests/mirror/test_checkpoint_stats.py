@@ -179,10 +179,10 @@ def test_partition_values_are_typed(catalog: Catalog) -> None:
     adds = [add(str(number), None, **each) for number, each in enumerate(values)]
     found = written(catalog, adds, partition_by=list(names), properties=AS_STRUCT)
     parsed = [tuple(each["partitionValues_parsed"][n] for n in names) for each in found]
-    moment = datetime(2024, 2, 29, 12, tzinfo=UTC)
+    timestamp = datetime(2024, 2, 29, 12, tzinfo=UTC)
     assert parsed == [
-        (-7, Decimal("1.50"), "a b", date(2024, 2, 29), moment, True, "é".encode()),
-        (7, Decimal("-0.01"), None, date(1, 1, 1), moment.replace(microsecond=1), False, None),
+        (-7, Decimal("1.50"), "a b", date(2024, 2, 29), timestamp, True, "é".encode()),
+        (7, Decimal("-0.01"), None, date(1, 1, 1), timestamp.replace(microsecond=1), False, None),
         (None,) * 7,
         (None, None, "z", None, None, None, b"b"),
     ]

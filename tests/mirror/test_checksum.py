@@ -58,7 +58,7 @@ def checksum(catalog: Catalog, version: int, table: str = "t") -> dict[str, Any]
     return body
 
 
-def said_by_sql(catalog: Catalog, version: int, table: str = "t") -> dict[str, Any]:
+def checksum_from_sql(catalog: Catalog, version: int, table: str = "t") -> dict[str, Any]:
     """Compute the checksum from the snapshot in SQL."""
     snapshot = catalog.table(table).snapshot(version)
     sizes = snapshot.files()["size"].to_pylist()
@@ -106,7 +106,7 @@ def test_checksum_of_every_version_equals_sql(mirrored: Catalog, backend: str) -
                 replay.commit(actions)
         for version in versions:
             found = checksum(mirrored, version, name)
-            assert in_order(found) == in_order(said_by_sql(mirrored, version, name))
+            assert in_order(found) == in_order(checksum_from_sql(mirrored, version, name))
         assert found["numFiles"] == len(replay.adds)
         assert found["tableSizeBytes"] == sum(add.size for add in replay.adds.values())
 
@@ -137,7 +137,7 @@ def test_every_way_to_compute_a_checksum_agrees(
     assert written_by_a_new_process() == remembered  # with the files counted by SQL
     lines = storage.read(commit_file(last)).splitlines()
     assert written_by_a_new_process(b"\n".join(reversed(lines))) == remembered
-    assert in_order(json.loads(remembered)) == in_order(said_by_sql(mirrored, last))
+    assert in_order(json.loads(remembered)) == in_order(checksum_from_sql(mirrored, last))
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b'{"txnId":"other","numFiles":99}'])
@@ -149,7 +149,7 @@ def test_checksum_ignores_a_wrong_previous_checksum(mirrored: Catalog, damage: b
     for version in (last - 1, last):
         storage.put(checksum_file(version), damage)
     write_checksum(Store(mirrored.store.dialect, mirrored.uri), table_row(mirrored), storage, last)
-    assert in_order(checksum(mirrored, last)) == in_order(said_by_sql(mirrored, last))
+    assert in_order(checksum(mirrored, last)) == in_order(checksum_from_sql(mirrored, last))
 
 
 def test_file_added_while_live_counts_once(mirrored: Catalog) -> None:
@@ -173,8 +173,10 @@ def test_checksum_has_metadata_of_its_version(mirrored: Catalog) -> None:
     first = commit(mirrored, add_file("a"))
     second = commit(mirrored, replace(before, description="later"))
     third = commit(mirrored, add_file("b"))
-    told = [checksum(mirrored, v)["metadata"].get("description") for v in (first, second, third)]
-    assert told == [None, "later", "later"]
+    descriptions = [
+        checksum(mirrored, v)["metadata"].get("description") for v in (first, second, third)
+    ]
+    assert descriptions == [None, "later", "later"]
 
 
 def test_checksum_omits_a_long_list_of_transactions(mirrored: Catalog) -> None:
@@ -204,7 +206,7 @@ def test_checksum_without_in_commit_timestamps_has_none(
         assert "inCommitTimestampOpt" not in checksum(plain, last)
 
 
-def test_checksum_reads_the_commit_file_when_not_given(mirrored: Catalog) -> None:
+def test_checksum_reads_the_commit_file_if_it_is_not_passed(mirrored: Catalog) -> None:
     create(mirrored)
     last = commit(mirrored, add_file("a"))
     storage, table = table_storage(mirrored), table_row(mirrored)

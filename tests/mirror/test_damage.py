@@ -40,15 +40,15 @@ COMMITS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def check_found_and_mended(catalog: Catalog, told: str) -> None:
+def check_found_and_repaired(catalog: Catalog, message: str) -> None:
     """Assert that status, doctor and verify report the damage, and that a repair fixes it."""
     table = catalog.table("t")
     (found,) = catalog.mirror.status("t")
     assert (found.state, found.is_unhealthy) == ("DAMAGED", True)
-    assert told in (found.damage or "")
+    assert message in (found.damage or "")
     (fault,) = [each for each in doctor(catalog).checks if each.name == "log files"]
     assert fault.status == "failure"
-    assert told in fault.detail
+    assert message in fault.detail
     assert "mirror repair" in (fault.suggestion or "")
     (report,) = catalog.mirror.verify("t", with_deltalake=False)
     assert not report.ok
@@ -72,13 +72,13 @@ def test_damaged_commit_is_found_and_repaired(
     path = commit_path(published.table("t").location, version)
     whole = path.read_bytes()
     path.write_bytes(COMMITS[damage](whole))
-    check_found_and_mended(published, f"version {version} is ")
+    check_found_and_repaired(published, f"version {version} is ")
     assert path.read_bytes() == whole
 
 
 def test_missing_commit_is_found_and_repaired(published: Catalog) -> None:
     commit_path(published.table("t").location, HEAD).unlink()
-    check_found_and_mended(published, f"version {HEAD} is missing")
+    check_found_and_repaired(published, f"version {HEAD} is missing")
 
 
 def test_many_empty_commits_are_all_found_and_repaired(published: Catalog) -> None:
@@ -97,7 +97,7 @@ def test_empty_commit_after_the_head_is_removed(published: Catalog) -> None:
     """SQL lost the commit too, so the file contains no rows that anybody knows."""
     path = commit_path(published.table("t").location, HEAD + 1)
     path.write_bytes(b"")
-    check_found_and_mended(published, f"version {HEAD + 1} is empty")
+    check_found_and_repaired(published, f"version {HEAD + 1} is empty")
     assert not path.exists()
     assert append(published, 9) == HEAD + 1
 
@@ -131,7 +131,7 @@ def test_truncated_checkpoint_is_found_and_repaired(published: Catalog, size: in
     log = Path(published.table("t").location) / LOG
     path = log / f"{CHECKPOINT:020d}.checkpoint.parquet"
     path.write_bytes(path.read_bytes()[:size])
-    check_found_and_mended(published, f"the checkpoint of version {CHECKPOINT} is truncated")
+    check_found_and_repaired(published, f"the checkpoint of version {CHECKPOINT} is truncated")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_invalid_checkpoint_hint_is_found_and_repaired(
     if not has_checkpoint:
         (log / f"{CHECKPOINT:020d}.checkpoint.parquet").unlink()
     (log / "_last_checkpoint").write_text(text)
-    check_found_and_mended(published, "_last_checkpoint")
+    check_found_and_repaired(published, "_last_checkpoint")
     assert (log / "_last_checkpoint").exists() == has_checkpoint
 
 
@@ -181,11 +181,11 @@ def test_repair_names_force_when_it_is_needed(published: Catalog) -> None:
     path = commit_path(place, 7)
     path.write_bytes(path.read_bytes().replace(b'"WRITE"', b'"MERGE"'))
     report = published.mirror.repair("t")
-    told = report.summary()
+    message = report.summary()
     assert report.needs_force
-    assert "nothing to repair" not in told
-    assert "nothing was repaired" in told
-    assert "--force" in told
+    assert "nothing to repair" not in message
+    assert "nothing was repaired" in message
+    assert "--force" in message
     assert report.to_dict()["needs_force"] is True
     forced = published.mirror.repair("t", force=True)
     assert forced.ok, forced.summary()

@@ -75,7 +75,7 @@ def test_view_returns_the_rows_of_deltalake(lake: Catalog, path: Path) -> None:
 def test_view_reads_a_table_of_delta_spark(
     lake: Catalog, spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:
-    source, moment = tmp_path / "source", "TIMESTAMP '2024-02-29 23:30:00Z'"
+    source, timestamp = tmp_path / "source", "TIMESTAMP '2024-02-29 23:30:00Z'"
     for statement in (
         """CREATE TABLE {0}
              (id BIGINT, s STRUCT<`a b`: BIGINT, at: TIMESTAMP>, at TIMESTAMP, day DATE)
@@ -85,7 +85,7 @@ def test_view_reads_a_table_of_delta_spark(
            FROM range(200000)""",
         "DELETE FROM {0} WHERE id % 3 = 0 OR id BETWEEN 70000 AND 150000",
     ):
-        spark.sql(statement.format(f"delta.`{source}`", moment))
+        spark.sql(statement.format(f"delta.`{source}`", timestamp))
     written = bring_in(lake, spark, source, tmp_path / "foreign")
     deltasql.mirror_duckdb(lake, path)
     with opened(path, "Asia/Tokyo") as db:
@@ -122,10 +122,10 @@ def test_timestamps_stored_without_zone_are_utc_in_any_session(
             ("m", pa.map_(pa.string(), pa.struct([("at", at)]))),
         ]
     )
-    written = create(lake, "moments", schema)
-    moment = datetime(2024, 2, 29, 23, 30, 0, 250, UTC)
-    row = {"id": 1, "at": moment, "s": {"at": moment, "n": 1}, "l": [moment, None]}
-    rows = [{**row, "m": [("k", {"at": moment})]}, {}]
+    written = create(lake, "timestamps", schema)
+    timestamp = datetime(2024, 2, 29, 23, 30, 0, 250, UTC)
+    row = {"id": 1, "at": timestamp, "s": {"at": timestamp, "n": 1}, "l": [timestamp, None]}
+    rows = [{**row, "m": [("k", {"at": timestamp})]}, {}]
     written.append(rows)
     data = written.arrow(rows)
     plain = data if int96 else data.cast(_without_zones(schema))
@@ -133,11 +133,13 @@ def test_timestamps_stored_without_zone_are_utc_in_any_session(
     pq.write_table(plain, target, use_deprecated_int96_timestamps=int96)
     written.stage([add_file("old.parquet", size=target.stat().st_size)], [*rows, *rows])
     deltasql.mirror_duckdb(lake, path)
-    assert view_rows(path, "moments") == written.states[-1]
+    assert view_rows(path, "timestamps") == written.states[-1]
     with opened(path, "Asia/Tokyo") as db:
-        asked = "SELECT DISTINCT epoch_us(\"at\"), epoch_us(s['at']), epoch_us(l[1]) FROM moments"
-        [found] = db.execute(f"{asked} WHERE id = 1").fetchall()
-    assert set(found) == {int(moment.timestamp() * 1_000_000)}
+        query = (
+            "SELECT DISTINCT epoch_us(\"at\"), epoch_us(s['at']), epoch_us(l[1]) FROM timestamps"
+        )
+        [found] = db.execute(f"{query} WHERE id = 1").fetchall()
+    assert set(found) == {int(timestamp.timestamp() * 1_000_000)}
 
 
 def _without_zones(schema: pa.Schema) -> pa.Schema:

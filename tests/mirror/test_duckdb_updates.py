@@ -52,7 +52,7 @@ def test_commit_of_two_tables_updates_the_views_atomically(lake: Catalog, path: 
     copies = []
     replace_file = os.replace
 
-    def noted(source: Any, target: Any) -> None:
+    def record_replace(source: Any, target: Any) -> None:
         replace_file(source, target)
         if Path(target) == path:
             copies.append(
@@ -60,7 +60,7 @@ def test_commit_of_two_tables_updates_the_views_atomically(lake: Catalog, path: 
             )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duckdb_refresh.os, "replace", noted)
+        patch.setattr(duckdb_refresh.os, "replace", record_replace)
         with lake.begin() as tx:
             tx.write("a", pa.table({"id": [1]}))
             tx.write("b", pa.table({"id": [1]}))
@@ -288,7 +288,7 @@ def test_file_of_another_catalog_is_not_overwritten(
     assert views(path) == {"main.t", "default.t"}
 
 
-def test_error_for_missing_duckdb_names_the_install_command(
+def test_missing_duckdb_error_names_the_install_command(
     lake: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)

@@ -123,9 +123,9 @@ def check(catalog: Catalog) -> None:
     catalog.mirror.run(once=True)
     undisturbed = log_bytes(place)
     assert undisturbed.keys() <= found.keys(), "a writer makes each checkpoint, a span the last"
-    told = (".json", ".crc")
-    assert {n: d for n, d in undisturbed.items() if n.endswith(told)} == {
-        n: d for n, d in found.items() if n.endswith(told)
+    suffixes = (".json", ".crc")
+    assert {n: d for n, d in undisturbed.items() if n.endswith(suffixes)} == {
+        n: d for n, d in found.items() if n.endswith(suffixes)
     }
 
 

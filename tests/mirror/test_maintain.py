@@ -16,8 +16,8 @@ from deltasql.api.catalog.connect import close_all
 from deltasql.mirror.log import cleanup
 from deltasql.mirror.log.encode import CommitFile
 from deltasql.mirror.log.last_checkpoint import last_checkpoint_version
-from deltasql.mirror.publish.after_publish import maintain
 from deltasql.mirror.publish.reconcile import Reconciler
+from deltasql.mirror.publish.write_commit import maintain
 from deltasql.phases import hooked
 from deltasql.storage import open_storage
 from tests.conftest import add_file
@@ -193,9 +193,9 @@ def test_checkpoint_skipped_by_a_commit_is_not_written_later(mirrored: Catalog) 
     location = create(mirrored)
     append(mirrored)
     uri = mirrored.uri.with_table("t").to_string()
-    wish = deltasql.PostCommitHookProperties(create_checkpoint=False)
+    properties = deltasql.PostCommitHookProperties(create_checkpoint=False)
     rows = pa.table({"id": [1]})
-    deltasql.write_deltalake(uri, rows, mode="append", post_commithook_properties=wish)
+    deltasql.write_deltalake(uri, rows, mode="append", post_commithook_properties=properties)
     close_all()
     append(mirrored)
     assert checkpoint_versions(location) == []

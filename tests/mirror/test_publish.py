@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql import Catalog
+    from deltasql.model.progress import Progress
     from deltasql.uri import DeltaSqlUri
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -169,8 +170,8 @@ def test_publish_failure_is_recorded_logged_and_retried(
 ) -> None:
     append(mirrored, "a")
     place = location(mirrored)
-    aside = place.with_name("aside")
-    place.rename(aside)
+    moved = place.with_name("moved")
+    place.rename(moved)
     place.write_text("a file where a folder should be")
     with caplog.at_level(logging.WARNING, logger="deltasql"):
         assert append(mirrored, "b", "c") == 3
@@ -183,7 +184,7 @@ def test_publish_failure_is_recorded_logged_and_retried(
     with pytest.raises(TxnLogError):
         mirrored.mirror.publish("t")
     place.unlink()
-    aside.rename(place)
+    moved.rename(place)
     append(mirrored, "d")
     assert published(mirrored) == from_sql(mirrored)
     [status] = mirrored.mirror.status("t")
@@ -218,13 +219,15 @@ def test_commit_publishes_at_most_one_batch_of_older_versions(
 def test_progress_callback_does_not_change_checkpoints(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     with open_mirrored(sqlite_uri, tmp_path / "lake", mirror={"mode": "off"}) as catalog:
         for table in ("watched", "alone"):
             catalog.create_table(table, SCHEMA)
             for number in range(120):
                 append(catalog, str(number), table=table)
-        catalog.mirror.publish("watched", on_progress=lambda *step: told.append(step))
+        catalog.mirror.publish(
+            "watched", on_progress=lambda each: reported.append((each.done, each.total))
+        )
         catalog.mirror.publish("alone")
         checkpoints = [
             sorted(
@@ -232,27 +235,29 @@ def test_progress_callback_does_not_change_checkpoints(
             )
             for table in ("watched", "alone")
         ]
-    assert told == [(0, 121), (50, 121), (100, 121), (121, 121)]
+    assert reported == [(0, 121), (50, 121), (100, 121), (121, 121)]
     assert checkpoints[0] == checkpoints[1] != []
 
 
 def test_progress_callback_is_called_after_each_batch(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     short = {"mode": "off", "batch_versions": 3}
     with open_mirrored(sqlite_uri, tmp_path / "lake", mirror=short) as catalog:
         catalog.create_table("t", SCHEMA)
         append(catalog, *map(str, range(6)))
-        catalog.mirror.publish("t", on_progress=lambda *step: told.append(step))
-    assert told == [(0, 7), (3, 7), (6, 7), (7, 7)]
+        catalog.mirror.publish(
+            "t", on_progress=lambda each: reported.append((each.done, each.total))
+        )
+    assert reported == [(0, 7), (3, 7), (6, 7), (7, 7)]
 
 
 def test_error_in_a_progress_callback_is_not_a_mirror_failure(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    def listen(done: int, total: int) -> None:
-        if done:
+    def listen(progress: Progress) -> None:
+        if progress.done:
             raise BrokenPipeError
 
     with open_mirrored(sqlite_uri, tmp_path / "lake", mirror={"mode": "off"}) as catalog:

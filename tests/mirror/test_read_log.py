@@ -199,7 +199,7 @@ def test_error_names_a_damaged_checkpoint(table: CatalogTable) -> None:
         read_state(storage_of(table))
 
 
-def test_unknown_version_is_refused(table: CatalogTable) -> None:
+def test_unknown_version_is_rejected(table: CatalogTable) -> None:
     with pytest.raises(VersionNotFoundError) as raised:
         read_state(storage_of(table), HEAD + 1)
     assert raised.value.latest == HEAD
@@ -212,5 +212,5 @@ def test_int96_statistics_are_utc_and_decimals_exact(tmp_path: Path) -> None:
     rows = pa.table({"add": [add]})
     pq.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
     (found,) = read_files(open_storage(str(tmp_path)), "a.parquet", "add")
-    told = '{"at":"9999-12-31T23:59:00.000Z","price":1234567890123456789.01}'
-    assert found["stats"].to_pylist() == [f'{{"numRecords":1,"maxValues":{told}}}']
+    max_values = '{"at":"9999-12-31T23:59:00.000Z","price":1234567890123456789.01}'
+    assert found["stats"].to_pylist() == [f'{{"numRecords":1,"maxValues":{max_values}}}']

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from deltasql import telemetry
 from deltasql.config import Config
-from deltasql.mirror.publish.reconcile import Reconciler, Step
+from deltasql.mirror.publish.reconcile import PublishedBatch, Reconciler
 from deltasql.mirror.publish.status import add_missing_targets, backoff_ms, release
 from deltasql.model.clock import now_ms
 from deltasql.phases import hooked
@@ -65,9 +65,9 @@ def reconciler(catalog: Catalog, **mirror: Any) -> Reconciler:
 class Steps:
     """The progress that a reconciler reported."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PublishedBatch] = field(default_factory=list)
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: PublishedBatch) -> None:
         self.steps.append(step)
 
     @property
@@ -87,12 +87,12 @@ def test_reconciler_publishes_all_pending_versions(quiet: Catalog) -> None:
 
 def test_reconciler_gives_every_table_its_turn(quiet: Catalog) -> None:
     fill(quiet, {"big": 9, "small": 1, "middle": 4})
-    told = Steps()
+    steps = Steps()
     config = Config.load(mirror={"batch_versions": 4})
-    Reconciler(quiet.store, config, on_progress=told).run_once()
-    first_round = told.order[:3]
+    Reconciler(quiet.store, config, on_progress=steps).run_once()
+    first_round = steps.order[:3]
     assert sorted(first_round) == [("big", 3), ("middle", 3), ("small", 1)]
-    assert told.order[3:] == [("big", 7), ("middle", 4), ("big", 9)]
+    assert steps.order[3:] == [("big", 7), ("middle", 4), ("big", 9)]
 
 
 def test_failing_table_backs_off_and_does_not_block_others(quiet: Catalog) -> None:
@@ -189,7 +189,7 @@ def test_threads_of_reconcilers_publish_each_version_once(quiet: Catalog) -> Non
     assert all(status.pending == 0 for status in quiet.mirror.status())
 
 
-def test_two_reconcilers_on_one_table_do_no_harm(quiet: Catalog) -> None:
+def test_two_reconcilers_on_one_table_leave_a_correct_log(quiet: Catalog) -> None:
     """A lease may expire under a slow reconciler; identical commit files keep the log correct."""
     fill(quiet, {"a": 5})
     slow, fast = reconciler(quiet), reconciler(quiet)
@@ -226,11 +226,11 @@ def test_stop_finishes_the_current_version(quiet: Catalog) -> None:
 def test_reconciler_runs_until_stopped(quiet: Catalog) -> None:
     fill(quiet, {"a": 1})
     stop, done = threading.Event(), threading.Event()
-    told: list[Step] = []
+    steps: list[PublishedBatch] = []
 
-    def progress(step: Step) -> None:
-        told.append(step)
-        if sum(each.published for each in told) == 4:
+    def progress(step: PublishedBatch) -> None:
+        steps.append(step)
+        if sum(each.published for each in steps) == 4:
             done.set()
 
     thread = threading.Thread(
@@ -290,7 +290,7 @@ def test_lag_is_reported_as_metric_and_alert(
         assert registry.get_sample_value("mirror_lag_seconds", label) > 0
         assert registry.get_sample_value("mirror_failures_total", label) == 1
         alerts = [r for r in caplog.records if r.__dict__.get("event") == "mirror is unhealthy"]
-        assert len(alerts) == 1, "told once, not at every look"
+        assert len(alerts) == 1, "reported once, not at every check"
         assert alerts[0].levelno == logging.WARNING
         commit_path(quiet.table("a").location, 0).unlink()
         release(quiet.store, quiet.resolve("a"))
@@ -305,7 +305,7 @@ def test_lag_is_reported_as_metric_and_alert(
 def test_publishing_a_span_takes_a_fixed_number_of_statements(quiet: Catalog) -> None:
     """Publishing many versions must not query SQL for each of them."""
     fill(quiet, {"a": 40})
-    asked: list[str] = []
+    statements: list[str] = []
     real = quiet.store.dialect.session
 
     class Counting:
@@ -318,7 +318,7 @@ def test_publishing_a_span_takes_a_fixed_number_of_statements(quiet: Catalog) ->
                 return found
 
             def counted(statement: str, /, **params: Any) -> Any:
-                asked.append(statement)
+                statements.append(statement)
                 return found(statement, **params)
 
             return counted
@@ -330,7 +330,8 @@ def test_publishing_a_span_takes_a_fixed_number_of_statements(quiet: Catalog) ->
 
     quiet.store.dialect.session = counted_session  # type: ignore[method-assign, assignment]
     assert reconciler(quiet).run_once() == 41
-    per_span = [name for name in asked if name.endswith("_between")]
+    per_span = [name for name in statements if name.endswith("_between")]
     assert len(per_span) == len(set(per_span))
-    assert asked.count("history") <= 2  # the checksum of the first version reads the history once
-    assert asked.count("complete_versions") + asked.count("record_published") == 1
+    # The checksum of the first version reads the history once.
+    assert statements.count("history") <= 2
+    assert statements.count("complete_versions") + statements.count("record_published") == 1

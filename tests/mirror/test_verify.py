@@ -118,10 +118,10 @@ def test_column_mapping_vectors_and_domains_are_compared(
 def test_report_is_plain_json(published: Catalog) -> None:
     commit_path(published.table("t").location, 3).unlink()
     report = verify(published)
-    told = json.loads(json.dumps(report.to_dict()))
-    assert told["ok"] is False
-    assert told["counts"]["missing-version"] == 1
-    assert told["differences"][0]["version"] == 3
+    values = json.loads(json.dumps(report.to_dict()))
+    assert values["ok"] is False
+    assert values["counts"]["missing-version"] == 1
+    assert values["differences"][0]["version"] == 3
     assert "missing-version (json): version 3" in report.summary()
 
 
@@ -345,7 +345,7 @@ def test_wrong_totals_of_a_checksum_are_found(published: Catalog) -> None:
     assert found(verify(published)) == {("unreadable", "crc")}
 
 
-def test_many_differences_are_all_counted_and_some_kept(tmp_path: Path) -> None:
+def test_all_differences_are_counted_and_the_first_are_listed(tmp_path: Path) -> None:
     from deltasql.mirror.log.file_tables import FILES
     from deltasql.verify.compare import compare_files
     from deltasql.verify.report import Differences

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from deltasql.model.predicates.parser import Flavour
 
 SOURCE = Path(deltasql.__file__).parent
-# Expressions, queries over the catalog, and queries of deltalake's QueryBuilder.
+# Expressions, queries over the catalog, statements, and queries of deltalake's QueryBuilder.
 PARSERS = {
     "model/predicates/parser.py",
     "model/predicates/query_text.py",
+    "model/statements/tokens.py",
     "api/deltalake_compat/query_builder.py",
 }
 TABLE = StructType(
@@ -54,7 +55,7 @@ def test_no_other_module_parses_sql() -> None:
     ("flavour", "value", "shown"),
     [("datafusion", r"a\\b", r"'a\\b'"), ("spark", r"a\b", r"'a\b'")],
 )
-def test_flavour_decides_what_a_backslash_means(flavour: Flavour, value: str, shown: str) -> None:
+def test_dialect_decides_what_a_backslash_means(flavour: Flavour, value: str, shown: str) -> None:
     predicate = parse_predicate(r"s = 'a\\b'", TABLE, flavour=flavour)
     assert predicate.tree["value"] == value
     assert condition_of(predicate).sql(dialect="duckdb") == f'"s" = {shown}'
@@ -93,7 +94,7 @@ def test_field_that_a_column_does_not_have_is_unknown(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["(" * 5000 + "id" + ")" * 5000, "NOT " * 5000 + "TRUE"])
-def test_deeply_nested_expression_is_refused(text: str) -> None:
+def test_deeply_nested_expression_is_rejected(text: str) -> None:
     with pytest.raises(TxnLogSchemaError, match="nested too deeply"):
         scalar(text, TABLE)
     with pytest.raises(TxnLogSchemaError, match="nested too deeply"):
@@ -101,6 +102,6 @@ def test_deeply_nested_expression_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["to_char(at) = 'x'", "date_format() = 'x'", "to_date() = 'x'"])
-def test_function_with_too_few_arguments_is_refused(text: str) -> None:
+def test_function_with_too_few_arguments_is_rejected(text: str) -> None:
     with pytest.raises(TxnLogSchemaError):
         parse_predicate(text, TABLE)

@@ -15,8 +15,8 @@ from deltasql.model.protocol import (
     FEATURES,
     READABLE,
     WRITABLE,
-    check_lawful,
     check_readable,
+    check_valid,
     check_writable,
     protocol_for,
     reader_features,
@@ -152,8 +152,8 @@ def test_any_protocol_upgrade_is_valid_and_keeps_all_features(
 ) -> None:
     old = protocol_for(PLAIN, before, in_commit_timestamps=in_commit_timestamps)
     new = upgraded_protocol(old, schema, after)
-    check_lawful(old)
-    check_lawful(new)
+    check_valid(old)
+    check_valid(new)
     assert writer_features(new) >= writer_features(old) | required_features(schema, after)
     assert reader_features(new) >= reader_features(old)
     assert {f for f in writer_features(new) if FEATURES[f].readers} == reader_features(new)
@@ -232,9 +232,9 @@ def test_every_writer_version_below_six_is_writable(versions: tuple[int, int]) -
 )
 def test_contradictory_protocol_action_is_rejected(protocol: Protocol) -> None:
     with pytest.raises(TxnLogProtocolError, match="invalid protocol action"):
-        check_lawful(protocol)
+        check_valid(protocol)
 
 
-def test_supported_features_are_known_and_writable_ones_readable() -> None:
+def test_every_writable_feature_is_readable() -> None:
     assert FEATURES.keys() >= READABLE | WRITABLE
     assert {f for f in WRITABLE if FEATURES[f].readers} <= READABLE

@@ -58,7 +58,7 @@ numbers = st.one_of(
 )
 whole_texts = st.integers(-6, 6).map("'{}'".format)
 texts = st.text("ab'é", max_size=3).map(lambda text: "'" + text.replace("'", "''") + "'")
-moments = days.map("'{}'".format) | days.map("'{} 12:30:00.5'".format)
+timestamps = days.map("'{}'".format) | days.map("'{} 12:30:00.5'".format)
 LITERALS = {
     "i": numbers | whole_texts,
     "l": numbers
@@ -70,7 +70,7 @@ LITERALS = {
     "d": days.map("'{}'".format)
     | days.map("DATE '{}'".format)
     | days.map("TIMESTAMP_NTZ '{} 12:00:00'".format),
-    "t": moments
+    "t": timestamps
     | days.map("DATE '{}'".format)
     | days.map("TIMESTAMP_NTZ '{} 00:00:00.000001'".format),
     "b": st.sampled_from(["TRUE", "FALSE"]),

@@ -38,7 +38,7 @@ class Twins:
         assert ours.schema() == theirs.schema() == mirror.schema()
         assert ours.metadata().partition_columns == theirs.metadata().partition_columns
         assert rows(ours) == rows(theirs) == rows(mirror)
-        assert told(ours) == told(theirs) == told(mirror)
+        assert last_commit(ours) == last_commit(theirs) == last_commit(mirror)
 
 
 def rows(table: deltalake.DeltaTable) -> list[str]:
@@ -46,7 +46,7 @@ def rows(table: deltalake.DeltaTable) -> list[str]:
     return sorted(map(repr, table.to_pyarrow_table().to_pylist()))
 
 
-def told(table: deltalake.DeltaTable) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def last_commit(table: deltalake.DeltaTable) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return operation, parameters and metrics of the last commit, without times and locations."""
     last = table.history(1)[0]
     metrics = dict(last.get("operationMetrics", {}))

@@ -64,8 +64,8 @@ def alter_everything(table: Any) -> list[dict[str, Any]]:
 def test_history_schema_and_names_match_deltalake(lake: Catalog, tmp_path: Path) -> None:
     deltalake.write_deltalake(tmp_path / "stock", numbers(1, 4))
     stock, ours = deltalake.DeltaTable(tmp_path / "stock"), opened(lake)
-    expected, told = alter_everything(stock), alter_everything(ours)
-    assert told == expected
+    expected, found = alter_everything(stock), alter_everything(ours)
+    assert found == expected
     assert ours.schema() == stock.schema()
     mine, theirs = ours.metadata(), stock.metadata()
     assert (mine.name, mine.description) == (theirs.name, theirs.description)
@@ -140,7 +140,7 @@ def test_dropped_column_added_again_is_null(lake: Catalog) -> None:
         ),
     ],
 )
-def test_alter_that_would_break_the_table_is_refused(
+def test_alter_that_would_break_the_table_is_rejected(
     lake: Catalog, change: Any, message: str
 ) -> None:
     table = opened(lake)
@@ -272,7 +272,7 @@ def test_added_feature_keeps_features_of_the_legacy_protocol_version(lake: Catal
     assert sorted(features or ()) == ["appendOnly", "changeDataFeed", "invariants"]
 
 
-def test_unsupported_feature_is_refused_by_name(lake: Catalog) -> None:
+def test_unsupported_feature_is_rejected_by_name(lake: Catalog) -> None:
     with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
         opened(lake).alter.add_feature(
             deltalake.TableFeatures.RowTracking, allow_protocol_versions_increase=True

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.two_databases
 FEED = {"delta.enableChangeDataFeed": "true"}
 
 
-def told(catalog: Catalog) -> list[tuple[str, Any]]:
+def recorded_changes(catalog: Catalog) -> list[tuple[str, Any]]:
     return sorted((row["_change_type"], row["id"]) for row in changes(catalog))
 
 
@@ -27,7 +27,7 @@ def test_rows_appended_after_a_delete_are_in_the_change_data(catalog: Catalog) -
     with catalog.begin() as tx:
         tx.delete("t", "id = 1")
         tx.write("t", pa.table({"id": [4, 5]}))
-    assert told(catalog) == [("delete", 1), ("insert", 4), ("insert", 5)]
+    assert recorded_changes(catalog) == [("delete", 1), ("insert", 4), ("insert", 5)]
 
 
 def test_rows_overwritten_after_a_delete_are_in_the_change_data(catalog: Catalog) -> None:
@@ -35,7 +35,7 @@ def test_rows_overwritten_after_a_delete_are_in_the_change_data(catalog: Catalog
     with catalog.begin() as tx:
         tx.delete("t", "id = 1")
         tx.write("t", pa.table({"id": [4]}), mode="overwrite")
-    assert told(catalog) == [("delete", 1), ("delete", 2), ("delete", 3), ("insert", 4)]
+    assert recorded_changes(catalog) == [("delete", 1), ("delete", 2), ("delete", 3), ("insert", 4)]
 
 
 def test_change_data_of_write_merge_and_delete_adds_up_to_the_rows(catalog: Catalog) -> None:

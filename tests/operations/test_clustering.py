@@ -84,13 +84,13 @@ def test_clustering_column_can_be_renamed_but_not_dropped(clustered: Catalog) ->
     assert optimize(clustered) == 5
 
 
-def test_z_order_of_a_clustered_table_is_refused(clustered: Catalog) -> None:
+def test_z_order_of_a_clustered_table_is_rejected(clustered: Catalog) -> None:
     with pytest.raises(TxnLogSchemaError, match="clustered"), clustered.begin() as tx:
         tx.z_order("t", ["id"])
 
 
 @pytest.mark.parametrize(
-    ("wanted", "partitions", "told"),
+    ("wanted", "partitions", "message"),
     [
         (["c"], [], "no such column"),
         (["a", "a"], [], "different columns"),
@@ -98,10 +98,10 @@ def test_z_order_of_a_clustered_table_is_refused(clustered: Catalog) -> None:
         (["a"], ["b"], "partitioned and clustered"),
     ],
 )
-def test_invalid_clustering_columns_are_refused(
-    catalog: Catalog, wanted: Sequence[str], partitions: Sequence[str], told: str
+def test_invalid_clustering_columns_are_rejected(
+    catalog: Catalog, wanted: Sequence[str], partitions: Sequence[str], message: str
 ) -> None:
-    with pytest.raises(TxnLogSchemaError, match=told):
+    with pytest.raises(TxnLogSchemaError, match=message):
         catalog.create_table("t", SCHEMA, cluster_by=wanted, partition_by=partitions)
     assert not catalog.exists("t")
 

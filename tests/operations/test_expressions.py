@@ -7,9 +7,10 @@ import pytest
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.predicates.parser import Flavour, Scope
 from deltasql.model.schema.schema import ArrayType, MapType, StructField, StructType
+from deltasql.operations.sql.assignments import conformed
 from deltasql.operations.sql.expressions import assigned_column, scalar
 from deltasql.operations.sql.normal_form import normal
-from deltasql.operations.sql.types import cast_to, conformed
+from deltasql.operations.sql.types import cast_to
 
 POINT = StructType((StructField("X", "long"), StructField("y", "double")))
 TABLE = StructType(
@@ -32,7 +33,7 @@ def duckdb(text: str, flavour: Flavour = "datafusion") -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "expected"),
     [
         ("ID = 1", '"Id" = 1'),
         ("`my col` + 1", '"my col" + 1'),
@@ -51,8 +52,8 @@ def duckdb(text: str, flavour: Flavour = "datafusion") -> str:
         ("[1, 2]", "[1, 2]"),
     ],
 )
-def test_expression_is_translated_to_duckdb(text: str, meant: str) -> None:
-    assert duckdb(text) == meant
+def test_expression_is_translated_to_duckdb(text: str, expected: str) -> None:
+    assert duckdb(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_error_for_unknown_column_suggests_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("text", ["id = = 2", "id = 1; DROP TABLE t", "SELECT 1", "id AS x"])
-def test_text_other_than_one_expression_is_refused(text: str) -> None:
+def test_text_that_is_not_one_expression_is_rejected(text: str) -> None:
     with pytest.raises(TxnLogSchemaError):
         scalar(text, TABLE)
 

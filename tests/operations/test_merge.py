@@ -221,7 +221,7 @@ def test_unqualified_name_resolves_when_only_one_side_has_it(catalog: Catalog) -
     assert (2, "b", 11.0) in shown(held(catalog))
 
 
-def test_unknown_names_are_refused(catalog: Catalog) -> None:
+def test_unknown_names_are_rejected(catalog: Catalog) -> None:
     make(catalog, TARGET)
     with pytest.raises(TxnLogSchemaError, match=r"No field named s\.yy"):
         merge(catalog, lambda m: m.when_matched_update({"zz": "s.yy"}))
@@ -340,6 +340,6 @@ def test_merge_works_with_column_mapping(catalog: Catalog) -> None:
 
 def test_error_for_column_of_neither_side_lists_valid_fields(catalog: Catalog) -> None:
     make(catalog, TARGET)
-    with pytest.raises(TxnLogSchemaError, match="neither side has it") as caught:
+    with pytest.raises(TxnLogSchemaError, match="neither side of the merge has") as caught:
         merge(catalog, upsert, on="t.id = s.ix")
     assert "Did you mean 's.id'?\nValid fields are" in str(caught.value)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from deltasql.engine.duckdb import instance as duckdb_shared
+from deltasql.engine.duckdb import connection as duckdb_shared
 from deltasql.model.predicates import parser
 from tests.operations.dml import handle, make
 
@@ -112,7 +112,7 @@ def test_operation_sends_few_statements_to_duckdb(
     ],
     ids=["merge", "update", "delete"],
 )
-def test_each_expression_of_a_user_is_parsed_once(
+def test_user_expression_is_parsed_once(
     catalog: Catalog,
     parsed: list[str],
     change: Callable[[Catalog], object],

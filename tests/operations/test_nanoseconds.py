@@ -50,7 +50,7 @@ def twins(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Twins]:
     close_all()
 
 
-def moments(zone: str | None, *values: int, unit: str = "ns", first_id: int = 1) -> pa.Table:
+def timestamp_rows(zone: str | None, *values: int, unit: str = "ns", first_id: int = 1) -> pa.Table:
     """Return rows with these timestamps, counted in the unit since 1970."""
     return pa.table(
         {
@@ -75,14 +75,14 @@ def actions(twins: Twins, version: int = 0) -> dict[str, Any]:
 @pytest.mark.usefixtures("nanoseconds")
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
 def test_new_nanosecond_tables_match_deltalake(twins: Twins, zone: str | None) -> None:
-    assert twins.write(moments(zone, FIRST, FIRST + 1)) is None
+    assert twins.write(timestamp_rows(zone, FIRST, FIRST + 1)) is None
     twins.assert_alike()
     assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST, FIRST + 1]
     theirs = deltalake.DeltaTable(twins.path).protocol()
     ours = deltasql.DeltaTable(twins.uri).protocol()
-    for told in (ours, deltalake.DeltaTable(twins.location).protocol()):
-        assert set(told.reader_features or ()) == set(theirs.reader_features or ())
-        assert set(told.writer_features or ()) >= set(theirs.writer_features or ())
+    for protocol in (ours, deltalake.DeltaTable(twins.location).protocol()):
+        assert set(protocol.reader_features or ()) == set(theirs.reader_features or ())
+        assert set(protocol.writer_features or ()) >= set(theirs.writer_features or ())
     assert (ours.min_reader_version, ours.min_writer_version) == (3, 7)
 
 
@@ -123,14 +123,14 @@ def test_pandas_and_polars_frames_keep_nanoseconds(twins: Twins, rows: object) -
     assert counted(ours.to_pyarrow_dataset().to_table()) == [FIRST]
     assert ours.to_pandas()["at"][0].value == FIRST
     assert polars.DataFrame(ours.to_pyarrow_table())["at"].cast(polars.Int64).to_list() == [FIRST]
-    answer = deltasql.QueryBuilder().register("t", ours).execute("SELECT at FROM t").read_all()
-    assert counted(answer) == [FIRST]
+    result = deltasql.QueryBuilder().register("t", ours).execute("SELECT at FROM t").read_all()
+    assert counted(result) == [FIRST]
 
 
-def test_switch_of_deltalake_enables_nanoseconds(twins: Twins) -> None:
+def test_enable_nanosecond_timestamps_of_deltalake_applies(twins: Twins) -> None:
     deltalake.enable_nanosecond_timestamps()
     try:
-        deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+        deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST))
     finally:
         deltalake._disable_nanosecond_timestamps()
     assert deltasql.DeltaTable(twins.uri).schema().fields[1].type.type == "timestamp_nanos"
@@ -138,18 +138,18 @@ def test_switch_of_deltalake_enables_nanoseconds(twins: Twins) -> None:
 
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
 def test_new_tables_have_microseconds_by_default(twins: Twins, zone: str | None) -> None:
-    assert twins.write(moments(zone, FIRST)) is None
+    assert twins.write(timestamp_rows(zone, FIRST)) is None
     twins.assert_alike()
     assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST // 1000]
 
 
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
-def test_existing_nanoseconds_are_read_without_the_switch(
+def test_existing_nanoseconds_are_read_when_not_enabled(
     twins: Twins, zone: str | None, nanoseconds: None
 ) -> None:
-    deltasql.write_deltalake(twins.uri, moments(zone, FIRST), configuration=FEED)
+    deltasql.write_deltalake(twins.uri, timestamp_rows(zone, FIRST), configuration=FEED)
     deltalake._disable_nanosecond_timestamps()
-    deltasql.write_deltalake(twins.uri, moments(zone, FIRST + 1), mode="append")
+    deltasql.write_deltalake(twins.uri, timestamp_rows(zone, FIRST + 1), mode="append")
     table = deltasql.DeltaTable(twins.uri)
     with pytest.raises(DeltaProtocolError, match="timestampNanos"):
         table.to_pyarrow_dataset()
@@ -157,7 +157,7 @@ def test_existing_nanoseconds_are_read_without_the_switch(
     assert counted(table) == counted(table._table.scan()) == [FIRST]
     assert counted(table.load_cdf(0)) == [FIRST, FIRST + 1, FIRST + 1]
     with pytest.raises(UnsupportedFeatureError, match="enable_nanosecond_timestamps"):
-        merge(twins.uri, moments(zone, FIRST + 2))
+        merge(twins.uri, timestamp_rows(zone, FIRST + 2))
     assert counted(deltalake.DeltaTable(twins.location)._table.scan()) == [FIRST]
 
 
@@ -165,7 +165,7 @@ def test_existing_nanoseconds_are_read_without_the_switch(
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
 def test_dml_and_the_change_data_feed_keep_nanoseconds(twins: Twins, zone: str | None) -> None:
     mark = "Z" if zone else ""
-    rows = moments(zone, FIRST, FIRST + 1, FIRST + 2)
+    rows = timestamp_rows(zone, FIRST, FIRST + 1, FIRST + 2)
     for write, place in ((deltalake.write_deltalake, twins.path), (deltasql.write_deltalake, None)):
         write(place or twins.uri, rows, configuration=FEED)
     for opened in (deltalake.DeltaTable(twins.path), deltasql.DeltaTable(twins.uri)):
@@ -174,7 +174,7 @@ def test_dml_and_the_change_data_feed_keep_nanoseconds(twins: Twins, zone: str |
         opened.update({"at": "at + interval '1' day"}, predicate="id = 2")
         opened.update({"at": f"'2024-01-01T00:00:00.000000001{mark}'"}, predicate="id = 3")
         merged = opened.merge(
-            moments(zone, FIRST, FIRST + 7, first_id=20),
+            timestamp_rows(zone, FIRST, FIRST + 7, first_id=20),
             "t.at = s.at",
             source_alias="s",
             target_alias="t",
@@ -196,7 +196,7 @@ def test_dml_and_the_change_data_feed_keep_nanoseconds(twins: Twins, zone: str |
 
 @pytest.mark.usefixtures("nanoseconds")
 def test_new_values_keep_the_nanoseconds_of_pandas(twins: Twins) -> None:
-    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST, FIRST))
+    deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST, FIRST))
     table = deltasql.DeltaTable(twins.uri)
     table.update(new_values={"at": pandas.Timestamp(FIRST + 5, tz="UTC")}, predicate="id = 1")
     table.update(new_values={"at": datetime(1970, 1, 1, tzinfo=UTC)}, predicate="id = 2")
@@ -207,7 +207,7 @@ def test_new_values_keep_the_nanoseconds_of_pandas(twins: Twins) -> None:
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
 def test_casts_and_string_literals_keep_nanoseconds(twins: Twins, zone: str | None) -> None:
     """deltalake cannot compare a cast with a column in UTC, so only our result is checked."""
-    deltasql.write_deltalake(twins.uri, moments(zone, FIRST, FIRST + 1))
+    deltasql.write_deltalake(twins.uri, timestamp_rows(zone, FIRST, FIRST + 1))
     table = deltasql.DeltaTable(twins.uri)
     second = "CAST('2023-11-14T22:13:20.123456790Z' AS TIMESTAMP)"
     assert table.delete(f"at >= {second}")["num_deleted_rows"] == 1
@@ -223,8 +223,8 @@ def test_casts_and_string_literals_keep_nanoseconds(twins: Twins, zone: str | No
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_difference_of_nanosecond_timestamps_is_refused(twins: Twins) -> None:
-    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+def test_difference_of_nanosecond_timestamps_is_rejected(twins: Twins) -> None:
+    deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST))
     with pytest.raises(UnsupportedFeatureError, match="difference"):
         deltasql.DeltaTable(twins.uri).delete("at - at < interval '1' second")
 
@@ -232,7 +232,7 @@ def test_difference_of_nanosecond_timestamps_is_refused(twins: Twins) -> None:
 @pytest.mark.usefixtures("nanoseconds")
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
 def test_partition_values_have_nine_digits(twins: Twins, zone: str | None) -> None:
-    rows = moments(zone, FIRST, FIRST + 1, FIRST + 1, 0)
+    rows = timestamp_rows(zone, FIRST, FIRST + 1, FIRST + 1, 0)
     deltalake.write_deltalake(twins.path, rows, partition_by=["at"])
     deltasql.write_deltalake(twins.uri, rows, partition_by=["at"])
     theirs, ours = deltalake.DeltaTable(twins.path), deltasql.DeltaTable(twins.uri)
@@ -257,12 +257,12 @@ def test_data_skipping_on_nanoseconds_skips_no_matching_file(
     millisecond = 1_000_000
     files = [[-1, -1_000_001], [FIRST, FIRST + 1], [FIRST + 2 * millisecond, 2**63 - 3]]
     for values in files:
-        deltasql.write_deltalake(twins.uri, moments(zone, *values), mode="append")
+        deltasql.write_deltalake(twins.uri, timestamp_rows(zone, *values), mode="append")
     table = deltasql.DeltaTable(twins.uri)
     every = sorted(value for values in files for value in values)
     for value in {near for each in every for near in (each - 1, each, each + 1)}:
-        moment = pa.scalar(value, pa.timestamp("ns")).cast(pa.string()).as_py()
-        text = moment.replace(" ", "T") + ("Z" if zone else "")
+        timestamp = pa.scalar(value, pa.timestamp("ns")).cast(pa.string()).as_py()
+        text = timestamp.replace(" ", "T") + ("Z" if zone else "")
         for sign, kept in (
             ("<", [each for each in every if each < value]),
             ("<=", [each for each in every if each <= value]),
@@ -274,9 +274,9 @@ def test_data_skipping_on_nanoseconds_skips_no_matching_file(
             assert found == kept, (sign, text)
             bound = pandas.Timestamp(value, tz=zone)
             assert counted(table.to_pyarrow_table(filters=[("at", sign, bound)])) == kept, text
-            answer = deltasql.QueryBuilder().register("t", table)
+            result = deltasql.QueryBuilder().register("t", table)
             where = f"SELECT at FROM t WHERE at {sign} '{text}'"
-            assert counted(answer.execute(where).read_all()) == kept, where
+            assert counted(result.execute(where).read_all()) == kept, where
     pruned = table.file_uris(file_pruning_predicate="at > '2023-11-14T22:13:20.125456788Z'")
     assert len(pruned) == 1
     pruned = table.file_uris(file_pruning_predicate="at < '1970-01-01T00:00:00Z'")
@@ -285,11 +285,13 @@ def test_data_skipping_on_nanoseconds_skips_no_matching_file(
 
 @pytest.mark.usefixtures("nanoseconds")
 def test_statistics_match_deltalake_and_bound_all_values(twins: Twins) -> None:
-    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST, FIRST + 1))
+    deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST, FIRST + 1))
     stats = json.loads(actions(twins)["add"]["stats"])
     assert stats["minValues"]["at"] == "2023-11-14T22:13:20.123Z"
     assert stats["maxValues"]["at"] == "2023-11-14T22:13:20.124Z"
-    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST // 10**6 * 10**6), mode="append")
+    deltasql.write_deltalake(
+        twins.uri, timestamp_rows("UTC", FIRST // 10**6 * 10**6), mode="append"
+    )
     stats = json.loads(actions(twins, 1)["add"]["stats"])
     assert stats["maxValues"]["at"] == "2023-11-14T22:13:20.123Z"
     table = deltasql.DeltaTable(twins.uri)
@@ -304,7 +306,7 @@ def test_statistics_match_deltalake_and_bound_all_values(twins: Twins) -> None:
 @pytest.mark.usefixtures("nanoseconds")
 def test_deltalake_reads_checkpoint_with_nanosecond_struct_statistics(twins: Twins) -> None:
     wanted = {"delta.checkpoint.writeStatsAsStruct": "true"}
-    deltasql.write_deltalake(twins.uri, moments(None, FIRST), configuration=wanted)
+    deltasql.write_deltalake(twins.uri, timestamp_rows(None, FIRST), configuration=wanted)
     deltasql.DeltaTable(twins.uri).create_checkpoint()
     (checkpoint,) = [
         each
@@ -317,47 +319,49 @@ def test_deltalake_reads_checkpoint_with_nanosecond_struct_statistics(twins: Twi
 
 @pytest.mark.usefixtures("nanoseconds")
 def test_microseconds_can_be_appended_to_nanoseconds(twins: Twins) -> None:
-    assert twins.write(moments("UTC", FIRST)) is None
-    assert twins.write(moments("UTC", FIRST // 1000, unit="us"), mode="append") is None
+    assert twins.write(timestamp_rows("UTC", FIRST)) is None
+    assert twins.write(timestamp_rows("UTC", FIRST // 1000, unit="us"), mode="append") is None
     twins.assert_alike()
-    late = moments("UTC", 253_370_764_800_000_000, unit="us")  # the year 9999
+    late = timestamp_rows("UTC", 253_370_764_800_000_000, unit="us")  # the year 9999
     assert isinstance(twins.write(late, mode="append"), DeltaError)
     assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST // 1000 * 1000, FIRST]
 
 
-def test_nanoseconds_that_lose_digits_in_microseconds_are_refused(
+def test_nanoseconds_that_lose_digits_in_microseconds_are_rejected(
     twins: Twins, nanoseconds: None
 ) -> None:
     deltalake._disable_nanosecond_timestamps()
-    assert twins.write(moments("UTC", FIRST)) is None
+    assert twins.write(timestamp_rows("UTC", FIRST)) is None
     deltasql.enable_nanosecond_timestamps()
-    refused = twins.write(moments("UTC", FIRST), mode="append")
+    refused = twins.write(timestamp_rows("UTC", FIRST), mode="append")
     assert isinstance(refused, CommitFailedError)
     assert "please specify: TimestampNanos" in str(refused)
     with pytest.raises(TxnLogSchemaError, match=r"column: at"):
         deltasql.write_deltalake(
-            twins.uri, moments("UTC", FIRST), mode="append", schema_mode="merge"
+            twins.uri, timestamp_rows("UTC", FIRST), mode="append", schema_mode="merge"
         )
     with pytest.raises(TxnLogSchemaError, match="nanoseconds"):
-        merge(twins.uri, moments("UTC", FIRST))
+        merge(twins.uri, timestamp_rows("UTC", FIRST))
     whole = FIRST // 1000 * 1000  # no digits are lost
-    deltasql.write_deltalake(twins.uri, moments("UTC", whole), mode="append", schema_mode="merge")
+    deltasql.write_deltalake(
+        twins.uri, timestamp_rows("UTC", whole), mode="append", schema_mode="merge"
+    )
     assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST // 1000, FIRST // 1000]
 
 
 @pytest.mark.usefixtures("nanoseconds")
 def test_merge_schema_adds_nanosecond_columns(twins: Twins) -> None:
     assert twins.write(pa.table({"id": [1]})) is None
-    assert twins.write(moments("UTC", FIRST), mode="append", schema_mode="merge") is None
+    assert twins.write(timestamp_rows("UTC", FIRST), mode="append", schema_mode="merge") is None
     twins.assert_alike()
     deltasql.DeltaTable(twins.uri).alter.add_columns([deltasql.Field("b", "timestamp_nanos_ntz")])
-    more = moments("UTC", FIRST).append_column("c", pa.array([FIRST], pa.timestamp("ns")))
+    more = timestamp_rows("UTC", FIRST).append_column("c", pa.array([FIRST], pa.timestamp("ns")))
     merge(twins.uri, more, merge_schema=True)
     mirror = deltalake.DeltaTable(twins.location)
     assert "timestampNanos" in (mirror.protocol().reader_features or ())
     assert mirror.to_pyarrow_table()["c"].cast(pa.int64()).to_pylist() == [FIRST, FIRST]
     deltasql.write_deltalake(
-        twins.uri, moments(None, FIRST), mode="overwrite", schema_mode="overwrite"
+        twins.uri, timestamp_rows(None, FIRST), mode="overwrite", schema_mode="overwrite"
     )
     assert counted(deltalake.DeltaTable(twins.location)) == [FIRST]
 
@@ -373,12 +377,12 @@ def test_schema_with_nanoseconds_creates_nanosecond_table(twins: Twins) -> None:
 
 @pytest.mark.usefixtures("nanoseconds")
 def test_constraints_compare_nanoseconds(twins: Twins) -> None:
-    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+    deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST))
     table = deltasql.DeltaTable(twins.uri)
     table.alter.add_constraint({"early": "at < '2023-11-14T22:13:20.123456790Z'"})
     with pytest.raises(DeltaError):
-        deltasql.write_deltalake(twins.uri, moments("UTC", FIRST + 1), mode="append")
-    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST), mode="append")
+        deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST + 1), mode="append")
+    deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST), mode="append")
     assert counted(deltalake.DeltaTable(twins.location)) == [FIRST, FIRST]
 
 
@@ -390,10 +394,10 @@ def test_merge_skips_files_by_nanosecond_keys(
 ) -> None:
     second = 10**9
     for value in (FIRST, FIRST + second):
-        rows = moments(zone, value)
+        rows = timestamp_rows(zone, value)
         deltasql.write_deltalake(twins.uri, rows, mode="append", partition_by=partition_by)
     merger = deltasql.DeltaTable(twins.uri).merge(
-        moments(zone, FIRST, FIRST + 1), "t.at = s.at", source_alias="s", target_alias="t"
+        timestamp_rows(zone, FIRST, FIRST + 1), "t.at = s.at", source_alias="s", target_alias="t"
     )
     done = merger.when_matched_update({"id": "7"}).when_not_matched_insert_all().execute()
     assert done["num_target_files_skipped_during_scan"] == 1
@@ -420,7 +424,7 @@ table.delete("at = '2023-11-14T22:13:20.123456789Z'")
 
 @pytest.mark.usefixtures("nanoseconds")
 def test_nanoseconds_work_without_pandas(twins: Twins) -> None:
-    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+    deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST))
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_PANDAS, twins.uri],
         capture_output=True,
@@ -435,15 +439,15 @@ def test_nanoseconds_work_without_pandas(twins: Twins) -> None:
 @pytest.mark.usefixtures("nanoseconds")
 def test_optimize_and_queries_keep_nanoseconds(twins: Twins, sqlite_uri: DeltaSqlUri) -> None:
     for value in (FIRST + 1, FIRST):
-        deltasql.write_deltalake(twins.uri, moments("UTC", value), mode="append")
+        deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", value), mode="append")
     table = deltasql.DeltaTable(twins.uri)
     table.optimize.compact()
     table.optimize.z_order(["at"])
     assert counted(deltalake.DeltaTable(twins.location)) == [FIRST, FIRST + 1]
     with deltasql.connect(sqlite_uri) as catalog:
-        answer = catalog.query("SELECT max(at) AS at FROM sales").read_all()
-    assert answer.schema.field("at").type == pa.timestamp("ns")
-    assert counted(answer) == [FIRST + 1]
+        result = catalog.query("SELECT max(at) AS at FROM sales").read_all()
+    assert result.schema.field("at").type == pa.timestamp("ns")
+    assert counted(result) == [FIRST + 1]
 
 
 @pytest.mark.usefixtures("nanoseconds")
@@ -452,7 +456,7 @@ def test_converted_files_keep_nanoseconds(twins: Twins, tmp_path: Path, int96: b
     for place in ("ours", "stock"):
         (tmp_path / place).mkdir()
         pq.write_table(
-            moments(None, FIRST),
+            timestamp_rows(None, FIRST),
             tmp_path / place / "a.parquet",
             use_deprecated_int96_timestamps=int96,
         )
@@ -464,8 +468,8 @@ def test_converted_files_keep_nanoseconds(twins: Twins, tmp_path: Path, int96: b
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_duckdb_target_of_nanosecond_table_is_refused(twins: Twins, tmp_path: Path) -> None:
-    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+def test_duckdb_target_of_nanosecond_table_is_rejected(twins: Twins, tmp_path: Path) -> None:
+    deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST))
     catalog = twins.uri.partition("?")[0]
     with pytest.raises(deltasql.exceptions.TxnLogError, match="nanoseconds"):
         deltasql.mirror_duckdb(catalog, str(tmp_path / "views.duckdb"))

@@ -62,9 +62,9 @@ def test_optimize_metrics_and_history_match_deltalake(lake: Catalog, tmp_path: P
         lambda table: table.optimize.compact(),
         lambda table: table.optimize.z_order(["id", "text"], [("part", "=", "a")]),
     ):
-        expected, told = run(stock), run(ours)
-        assert plain(told) == plain(expected)
-        assert type(told["filesAdded"]) is type(expected["filesAdded"])
+        expected, metrics = run(stock), run(ours)
+        assert plain(metrics) == plain(expected)
+        assert type(metrics["filesAdded"]) is type(expected["filesAdded"])
     theirs, mine = stock.history(1)[0], ours.history(1)[0]
     assert mine["operation"] == theirs["operation"]
     assert mine["operationParameters"] == theirs["operationParameters"]

@@ -54,12 +54,12 @@ def test_restore_metrics_and_history_match_deltalake(lake: Catalog, tmp_path: Pa
         assert agree(lake) == own_rows(lake, version=version)
 
 
-def test_restore_to_a_timestamp(lake: Catalog) -> None:
+def test_timestamp_restores_the_version_at_that_time(lake: Catalog) -> None:
     table = opened(lake)
-    moment = lake.table("t").snapshot(2).committed_at
-    table.restore(moment)
+    timestamp = lake.table("t").snapshot(2).committed_at
+    table.restore(timestamp)
     assert agree(lake) == own_rows(lake, version=2)
-    table.restore((moment - timedelta(days=900)).isoformat())
+    table.restore((timestamp - timedelta(days=900)).isoformat())
     assert agree(lake) == []  # a timestamp before the first commit selects the first version
 
 
@@ -107,7 +107,7 @@ def test_restore_brings_back_old_column_names(lake: Catalog) -> None:
     assert [row["text"] for row in agree(lake)] == ["t20", "t21", "t30"]
 
 
-def test_restore_to_an_invalid_version_is_refused(lake: Catalog) -> None:
+def test_restore_to_an_invalid_version_is_rejected(lake: Catalog) -> None:
     table = opened(lake)
     with pytest.raises(VersionNotFoundError):
         table.restore(99)
@@ -180,8 +180,8 @@ def test_undo_reverts_the_last_commit_including_an_undo(lake: Catalog) -> None:
     table = opened(lake)
     assert table.undo() == {"numRemovedFile": 1, "numRestoredFile": 2}
     assert [row["id"] for row in agree(lake)] == [0, 1, 10, 11]
-    told = table.history(1)[0]
-    assert (told["operation"], told["operationParameters"]) == (
+    last_commit = table.history(1)[0]
+    assert (last_commit["operation"], last_commit["operationParameters"]) == (
         "UNDO",
         {"version": "3", "restored": "2"},
     )

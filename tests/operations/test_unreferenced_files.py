@@ -67,11 +67,11 @@ def test_new_needed_hidden_and_linked_files_are_not_unreferenced(tmp_path: Path)
         os.utime(root / name, (1, 1))
     os.utime(root / "new", (3, 3))
     (root / "link").symlink_to(elsewhere)
-    told: list[int] = []
-    meter = Meter("t", lambda progress: told.append(progress.done))
+    reported: list[int] = []
+    meter = Meter("t", lambda progress: reported.append(progress.done))
     found = find_unreferenced(VacuumRule(str(root), 2000, ("_p",)), storage, {"needed"}, meter)
     assert found == UnreferencedFiles({"_p=1/f": 1, "old": 1}, {"inner/"})
-    assert told[-1] == 8
+    assert reported[-1] == 8
 
 
 @pytest.mark.parametrize("log", ["../logs/inner", "../../elsewhere", "../nowhere"])

@@ -61,7 +61,7 @@ def test_second_write_matches_deltalake(filled: Twins, mode: Any) -> None:
     filled.assert_alike()
 
 
-def test_mode_error_refuses_an_existing_table(filled: Twins) -> None:
+def test_mode_error_rejects_an_existing_table(filled: Twins) -> None:
     error = filled.write(MORE)
     assert isinstance(error, TableExistsError)
     assert error.full_message.startswith("A table already exists at: ")
@@ -77,7 +77,7 @@ def test_mode_ignore_does_not_read_the_data(filled: Twins) -> None:
     deltasql.write_deltalake(filled.uri, reader, mode="ignore")
 
 
-def test_invalid_modes_are_refused(filled: Twins) -> None:
+def test_invalid_modes_are_rejected(filled: Twins) -> None:
     assert "Invalid save mode provided: up" in str(filled.write(MORE, mode="up"))
     error = filled.write(MORE, mode="append", schema_mode="up")
     assert isinstance(error, TxnLogConfigError)
@@ -93,11 +93,11 @@ def test_write_without_rows_commits_a_version(filled: Twins, mode: Any) -> None:
 
 
 def test_new_table_gets_name_description_and_properties(twins: Twins) -> None:
-    told = {"name": "sold", "description": "what was sold"}
+    texts = {"name": "sold", "description": "what was sold"}
     wanted = {"delta.appendOnly": "true", "delta.logRetentionDuration": None}
-    assert twins.write(ROWS, configuration=wanted, **told) is None
+    assert twins.write(ROWS, configuration=wanted, **texts) is None
     for table in (deltalake.DeltaTable(twins.path), deltasql.DeltaTable(twins.uri)):
-        assert (table.metadata().name, table.metadata().description) == tuple(told.values())
+        assert (table.metadata().name, table.metadata().description) == tuple(texts.values())
         assert properties(table) == {"delta.appendOnly": "true"}
 
 
@@ -106,12 +106,12 @@ def test_existing_table_keeps_its_properties(filled: Twins) -> None:
     assert properties(deltasql.DeltaTable(filled.uri)) == {}
 
 
-def test_unknown_properties_are_refused(twins: Twins) -> None:
+def test_unknown_properties_are_rejected(twins: Twins) -> None:
     error = twins.write(ROWS, configuration={"foo": "1"})
     assert error.full_message.startswith("Error parsing property 'foo':'1'")
 
 
-def test_overwrite_of_append_only_table_is_refused(twins: Twins) -> None:
+def test_overwrite_of_append_only_table_is_rejected(twins: Twins) -> None:
     assert twins.write(ROWS, configuration={"delta.appendOnly": "true"}) is None
     assert twins.write(MORE, mode="append") is None
     for options in ({}, {"predicate": "id = 1"}):
@@ -125,7 +125,7 @@ def test_overwrite_of_append_only_table_is_refused(twins: Twins) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_different_partition_columns_are_refused(twins: Twins, mode: Any) -> None:
+def test_different_partition_columns_are_rejected(twins: Twins, mode: Any) -> None:
     assert twins.write(ROWS, partition_by=["name"]) is None
     error = twins.write(MORE, mode=mode, partition_by=["id"])
     assert isinstance(error, TxnLogSchemaError)
@@ -142,7 +142,7 @@ def test_schema_overwrite_may_change_partition_columns(twins: Twins, partition_b
     twins.assert_alike()
 
 
-def test_unknown_partition_column_is_refused(twins: Twins) -> None:
+def test_unknown_partition_column_is_rejected(twins: Twins) -> None:
     error = twins.write(ROWS, partition_by=["day"])
     assert "Partition column 'day' not found in schema" in str(error)
 
@@ -192,7 +192,7 @@ def test_written_rows_must_match_the_predicate(filled: Twins, mode: Any) -> None
     filled.assert_alike()
 
 
-def test_unknown_column_in_predicate_is_refused(filled: Twins) -> None:
+def test_unknown_column_in_predicate_is_rejected(filled: Twins) -> None:
     assert isinstance(filled.write(MORE, mode="overwrite", predicate="zz = 1"), TxnLogError)
 
 
@@ -305,7 +305,7 @@ def test_commit_properties_reach_the_log(filled: Twins) -> None:
         {5: "x"},
     ],
 )
-def test_invalid_custom_metadata_is_refused(filled: Twins, custom: Any) -> None:
+def test_invalid_custom_metadata_is_rejected(filled: Twins, custom: Any) -> None:
     commit = CommitProperties(custom_metadata=custom)
     error = filled.write(MORE, mode="append", commit_properties=commit)
     assert isinstance(error, ValueError)

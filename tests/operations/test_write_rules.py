@@ -102,7 +102,7 @@ def test_missing_generated_columns_are_computed(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("twice", [11, None])
-def test_wrong_values_of_generated_columns_are_refused(catalog: Catalog, twice: Any) -> None:
+def test_wrong_values_of_generated_columns_are_rejected(catalog: Catalog, twice: Any) -> None:
     catalog.create_table("t", generated())
     rows = pa.table({"a": [5], "twice": pa.array([twice], pa.int64()), "text": ["5"]})
     with pytest.raises(InvalidDataError, match=REFUSED.format(1)):
@@ -153,7 +153,7 @@ FINE = {"id": 1, "s": {"x": 1, "y": None}, "l": [1], "m": [("k", 1)]}
     ],
     ids=str,
 )
-def test_null_in_not_null_field_is_refused(
+def test_null_in_not_null_field_is_rejected(
     catalog: Catalog, change: dict[str, Any], broken: bool
 ) -> None:
     catalog.create_table("t", NESTED)

@@ -151,8 +151,12 @@ def zoneless(catalog: Catalog) -> list[Written]:
     plain = pa.timestamp("us")
     schema = pa.schema([("id", pa.int64()), ("at", plain), ("hour", plain)])
     table = create(catalog, "zoneless", schema, partition_by=["hour"])
-    moments = [datetime(2024, 2, 29, 1), datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 1)]
-    table.append([{"id": n, "at": at, "hour": at} for n, at in enumerate([*moments, None])])
+    timestamps = [
+        datetime(2024, 2, 29, 1),
+        datetime(1, 1, 1),
+        datetime(9999, 12, 31, 23, 59, 59, 1),
+    ]
+    table.append([{"id": n, "at": at, "hour": at} for n, at in enumerate([*timestamps, None])])
     return [table]
 
 

@@ -85,9 +85,9 @@ def test_feed_adds_the_commit_columns(lake: Lake) -> None:
 
 def test_commit_timestamp_is_the_time_of_the_commit(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration=FEED)
-    (moment,) = set(pa.table(table.load_cdf())["_commit_timestamp"].to_pylist())
+    (committed_at,) = set(pa.table(table.load_cdf())["_commit_timestamp"].to_pylist())
     written = datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, UTC)
-    assert abs(moment.replace(tzinfo=UTC) - written) < timedelta(seconds=5)
+    assert abs(committed_at.replace(tzinfo=UTC) - written) < timedelta(seconds=5)
 
 
 def test_version_range_selects_changes(lake: Lake) -> None:
@@ -98,7 +98,7 @@ def test_version_range_selects_changes(lake: Lake) -> None:
     assert feed(table, starting_version=1, ending_version=99) == EVERYTHING[3:]
 
 
-def test_versions_out_of_range_are_refused_unless_allowed(lake: Lake) -> None:
+def test_versions_out_of_range_are_rejected_unless_allowed(lake: Lake) -> None:
     table = changed(lake)
     with pytest.raises(DeltaError, match="Invalid table version: 9"):
         table.load_cdf(starting_version=9)

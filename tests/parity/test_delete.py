@@ -108,8 +108,8 @@ def test_delete_accepts_sql_predicates(lake: Lake, predicate: str, left: list[in
 
 
 def test_dates_and_timestamps_compare_with_strings(lake: Lake) -> None:
-    moments = pa.array([0, 86_400_000_000 * 365], pa.timestamp("us", "UTC"))
-    data = pa.table({"id": [1, 2], "d": [date(2020, 1, 1), date(2021, 1, 1)], "ts": moments})
+    timestamps = pa.array([0, 86_400_000_000 * 365], pa.timestamp("us", "UTC"))
+    data = pa.table({"id": [1, 2], "d": [date(2020, 1, 1), date(2021, 1, 1)], "ts": timestamps})
     table = lake.make("t", data)
     table.delete("ts > '1970-06-01T00:00:00Z'")
     assert column(table, "id") == [1]
@@ -123,7 +123,7 @@ def test_predicate_can_use_a_struct_field(lake: Lake) -> None:
     assert column(table, "id") == [1]
 
 
-def test_invalid_predicates_are_refused(lake: Lake) -> None:
+def test_invalid_predicates_are_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="zz"):
         table.delete("zz = 1")

@@ -36,8 +36,8 @@ def test_timestamp_ntz_needs_a_feature(lake: Lake) -> None:
 
 def test_added_timestamp_ntz_column_adds_the_feature(lake: Lake) -> None:
     table = lake.make("t", sample())
-    moments = pa.array([0, 0, 0], pa.timestamp("us"))
-    lake.write_deltalake(table, sample(ts=moments), mode="append", schema_mode="merge")
+    timestamps = pa.array([0, 0, 0], pa.timestamp("us"))
+    lake.write_deltalake(table, sample(ts=timestamps), mode="append", schema_mode="merge")
     assert "timestampNtz" in table.protocol().reader_features
 
 
@@ -143,7 +143,7 @@ def test_table_with_features_can_be_written(lake: Lake) -> None:
     ],
     ids=["plain", "constraint", "feed", "version", "feature"],
 )
-def test_change_sets_the_protocol_of_deltalake(lake: Lake, change: Any, protocol: Any) -> None:
+def test_change_sets_the_same_protocol_as_deltalake(lake: Lake, change: Any, protocol: Any) -> None:
     table = lake.make("t", sample())
     change(table)
     assert table.protocol() == protocol

@@ -45,8 +45,8 @@ def test_update_accepts_python_values(lake: Lake) -> None:
         }
     )
     table = lake.make("t", data)
-    moment = datetime(2030, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
-    values = {"f": 2.25, "b": False, "s": "it is", "l": [7, 8], "ts": moment}
+    timestamp = datetime(2030, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
+    values = {"f": 2.25, "b": False, "s": "it is", "l": [7, 8], "ts": timestamp}
     table.update(new_values=values, predicate="id = 2")
     assert rows(table)[1] == {"id": 2, **values}
     assert rows(table)[0] == data.to_pylist()[0]
@@ -106,7 +106,7 @@ def test_updates_and_new_values_are_exclusive(lake: Lake) -> None:
         table.update(new_values={"v": object()})
 
 
-def test_value_of_the_wrong_type_is_refused_unless_allowed(lake: Lake) -> None:
+def test_value_of_the_wrong_type_is_rejected_unless_allowed(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match=r"(?i)cast|convert"):
         table.update({"id": "'abc'"})
@@ -168,13 +168,13 @@ def test_older_version_still_has_the_old_values(lake: Lake) -> None:
 
 
 def test_timestamps_are_cast_to_iso_strings(lake: Lake) -> None:
-    moment = datetime(2024, 3, 5, 1, 2, 3, 4)
+    timestamp = datetime(2024, 3, 5, 1, 2, 3, 4)
     data = pa.table(
         {
             "s": [""],
-            "wall": pa.array([moment], pa.timestamp("us")),
-            "at": pa.array([moment], pa.timestamp("us", "UTC")),
-            "day": [moment.date()],
+            "wall": pa.array([timestamp], pa.timestamp("us")),
+            "at": pa.array([timestamp], pa.timestamp("us", "UTC")),
+            "day": [timestamp.date()],
         }
     )
     table = lake.make("t", data)

@@ -111,10 +111,10 @@ def test_acknowledged_versions_survive_a_power_loss(device: Device, mode: str) -
             device.lose_power()
         finally:
             worker.kill()
-            told = worker.stdout.read().splitlines()
+            lines = worker.stdout.read().splitlines()
             worker.wait()
     # Versions that it reported before it noticed the power loss count as well.
-    for line in told:
+    for line in lines:
         committed, published = map(int, line.split())
     with device.mounted():
         assert published >= (committed if mode == "sync" else 0)

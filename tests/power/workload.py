@@ -41,19 +41,19 @@ def mark_published() -> None:
     """Mark a version before SQL records that it is published."""
     advance, publish = status.record_published, status.mark_published
 
-    def told_advance(store: Any, table_id: int, target: str, **versions: int) -> int | None:
+    def record_with_mark(store: Any, table_id: int, target: str, **versions: int) -> int | None:
         for row in store.query("targets_of", table_id=table_id):
             found = PublishTarget.from_row(row)
             if found.name == target and found.kind == DELTA:
                 mark("published", found.location, versions["last"])
         return advance(store, table_id, target, **versions)
 
-    def told_publish(store: Any, table: Any, version: int, *more: Any) -> None:
+    def publish_with_mark(store: Any, table: Any, version: int, *more: Any) -> None:
         mark("published", table.location, version)
         publish(store, table, version, *more)
 
-    status.record_published = told_advance
-    status.mark_published = rebuilding.mark_published = told_publish
+    status.record_published = record_with_mark
+    status.mark_published = rebuilding.mark_published = publish_with_mark
 
 
 def mark_ratified(phase: str) -> None:
@@ -201,8 +201,8 @@ def commit_by_path(place: Path, version: int) -> None:
     with by_others():
         (place.parent / path).write_bytes((place.parent / add["path"]).read_bytes())
     info.pop("txnId", None)
-    told = {**info, "engineInfo": "another", "inCommitTimestamp": info["timestamp"] + 1}
-    lines = [{"commitInfo": told}, {"add": {**add, "path": path}}]
+    changed_info = {**info, "engineInfo": "another", "inCommitTimestamp": info["timestamp"] + 1}
+    lines = [{"commitInfo": changed_info}, {"add": {**add, "path": path}}]
     text = "\n".join(json.dumps(each) for each in lines)
     with by_others():
         (place / f"{version:020d}.json").write_text(text)

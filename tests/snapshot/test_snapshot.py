@@ -95,7 +95,7 @@ def test_timestamp_without_zone_is_utc(catalog: Catalog, table: str) -> None:
     assert handle.snapshot(timestamp=naive).version == 2
 
 
-def test_timestamp_before_the_first_commit_is_refused(catalog: Catalog, table: str) -> None:
+def test_timestamp_before_the_first_commit_is_rejected(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     first = handle.snapshot(0).committed_at
     with pytest.raises(VersionNotFoundError, match=r"history\(\)"):
@@ -107,7 +107,7 @@ def test_commit_timestamps_increase(catalog: Catalog, table: str) -> None:
     assert times == sorted(set(times), reverse=True)
 
 
-def test_snapshot_of_a_dropped_table_is_refused(catalog: Catalog, table: str) -> None:
+def test_snapshot_of_a_dropped_table_is_rejected(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     catalog.drop(table)
     with pytest.raises(TxnLogTableNotFoundError):
@@ -192,14 +192,14 @@ def test_history_is_paged_latest_first(
 def test_catalog_as_of_shows_multi_table_commits_atomically(catalog: Catalog) -> None:
     for name in ("x", "y"):
         catalog.create_table(name, SCHEMA)
-    moments: list[datetime] = []
+    timestamps: list[datetime] = []
     for number in range(3):
         with catalog.begin() as tx:
             for name in ("x", "y"):
                 tx.stage_table(name, [add_file(str(number))])
-        moments.append(catalog.table("x").snapshot().committed_at)
-    for number, moment in enumerate(moments):
-        at, before = catalog.as_of(moment), catalog.as_of(moment - TICK)
+        timestamps.append(catalog.table("x").snapshot().committed_at)
+    for number, timestamp in enumerate(timestamps):
+        at, before = catalog.as_of(timestamp), catalog.as_of(timestamp - TICK)
         assert {name: snapshot.version for name, snapshot in at.items()} == dict.fromkeys(
             "xy", number + 1
         )

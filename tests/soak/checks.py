@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Verdict:
+class CheckResult:
     """The problems, and the counts of what was checked."""
 
     problems: list[str]
@@ -36,27 +36,30 @@ class Verdict:
     found: dict[str, int] = field(default_factory=dict)
 
 
-def check_run(catalog: Catalog, operations: Sequence[Operation]) -> Verdict:
+def check_run(catalog: Catalog, operations: Sequence[Operation]) -> CheckResult:
     """Publish the rest, and compare the final state with the acknowledgements of the clients."""
     catalog.mirror.run(once=True)
     audit(catalog)
     rows = {name: _read(catalog, name) for name in TABLES}
     logs = {name: _log(catalog, name) for name in TABLES}
-    verdict = Verdict([f"{each.client}: {each.error}" for each in _of(operations, ERROR)])
-    verdict.problems += contradictions(rows)
-    verdict.problems += _acknowledged(operations, logs)
-    verdict.problems += _orders(operations, logs, rows["orders"])
-    verdict.problems += _outside(catalog, rows)
+    result = CheckResult([f"{each.client}: {each.error}" for each in _of(operations, ERROR)])
+    result.problems += contradictions(rows)
+    result.problems += _acknowledged(operations, logs)
+    result.problems += _orders(operations, logs, rows["orders"])
+    result.problems += _outside(catalog, rows)
     for report in catalog.mirror.verify(data="rows"):
         if not report.ok:
-            verdict.problems.append(f"verify of {report.table}: {report}")
+            result.problems.append(f"verify of {report.table}: {report}")
     for name in TABLES:
-        verdict.problems += [f"{name} has a stray {path}" for path in _strays(catalog, name)]
-    verdict.commits = sum(1 for each in _of(operations, DONE) if each.committed)
-    verdict.versions = sum(len(log) for log in logs.values())
-    verdict.rows = sum(table.num_rows for table in rows.values())
-    verdict.intents = len(_rows(catalog, "SELECT path FROM dl_staged_files"))
-    return verdict
+        result.problems += [
+            f"{name} has the unreferenced file {path}"
+            for path in _unreferenced_files(catalog, name)
+        ]
+    result.commits = sum(1 for each in _of(operations, DONE) if each.committed)
+    result.versions = sum(len(log) for log in logs.values())
+    result.rows = sum(table.num_rows for table in rows.values())
+    result.intents = len(_rows(catalog, "SELECT path FROM dl_staged_files"))
+    return result
 
 
 def _of(operations: Sequence[Operation], outcome: str) -> Iterator[Operation]:
@@ -106,7 +109,7 @@ def _orders(
         )
         if not happened or each.txn_id is None:
             continue
-        kind, writer, seq = each.said
+        kind, writer, seq = each.details
         if kind == "order":
             expected[writer, seq] = amounts(writer, seq)
         elif kind == "cancel":
@@ -131,7 +134,7 @@ def _outside(catalog: Catalog, rows: Mapping[str, pa.Table]) -> Iterator[str]:
             yield f"deltalake reads {name} otherwise: {theirs.num_rows} rows, not {ours.num_rows}"
 
 
-def _strays(catalog: Catalog, name: str) -> Iterator[str]:
+def _unreferenced_files(catalog: Catalog, name: str) -> Iterator[str]:
     """Yield data files that are neither in the log nor have an intent."""
     root = Path(catalog.table(name).location)
     [(table_id,)] = _rows(catalog, f"SELECT table_id FROM dl_tables WHERE name = '{name}'")

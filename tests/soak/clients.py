@@ -32,7 +32,7 @@ _GAP = re.compile(
 )
 
 
-class Torn(AssertionError):
+class InconsistentReadError(AssertionError):
     """A reader saw a state that no snapshot can have."""
 
 
@@ -50,7 +50,7 @@ def write(catalog: Catalog, recorder: Recorder, number: int, seed: str, end: flo
             kind = "order"
         which = seq if kind == "order" else rng.choice(orders)
         with recorder.operation(kind) as done, catalog.begin() as tx:
-            done.txn_id, done.said = tx.txn_id, [kind, number, which]
+            done.txn_id, done.details = tx.txn_id, [kind, number, which]
             _STEPS[kind](tx, done, rng, number, which)
             done.committed = tx.commit()
         if done.outcome == "done" and kind == "order":
@@ -143,9 +143,11 @@ def _sums(catalog: Catalog, done: Operation, rng: random.Random) -> None:
             rows[name] = tx.read(name)
             reported = tx.snapshot(name).totals().num_records
             if rows[name].num_rows != reported:
-                raise Torn(f"{name}: {rows[name].num_rows} rows, the log has {reported}")
+                raise InconsistentReadError(
+                    f"{name}: {rows[name].num_rows} rows, the log has {reported}"
+                )
         if found := contradictions(rows):
-            raise Torn(f"{found} at {done.versions}")
+            raise InconsistentReadError(f"{found} at {done.versions}")
 
 
 def _look_up(catalog: Catalog, done: Operation, rng: random.Random) -> None:
@@ -155,7 +157,7 @@ def _look_up(catalog: Catalog, done: Operation, rng: random.Random) -> None:
         lines = tx.read("orders", predicate=own)
         paid = tx.read("payments", predicate=own)
         if lines.num_rows != LINES * paid.num_rows or paid.num_rows > 1:
-            raise Torn(f"{own}: {lines.num_rows} lines, {paid.num_rows} payments")
+            raise InconsistentReadError(f"{own}: {lines.num_rows} lines, {paid.num_rows} payments")
 
 
 def _outside(catalog: Catalog, done: Operation, rng: random.Random) -> None:
@@ -165,13 +167,15 @@ def _outside(catalog: Catalog, done: Operation, rng: random.Random) -> None:
         table = _opened(catalog.table(name).location, done)
         done.versions[name] = table.version()
         rows = table.to_pyarrow_table().num_rows
-    except (FileNotFoundError, Torn):
+    except (FileNotFoundError, InconsistentReadError):
         raise
     except Exception as error:  # any error by which deltalake reports a missing file
         raise OSError(f"deltalake: {error}") from error
     reported = pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()
     if rows != sum(reported):
-        raise Torn(f"{name} at {table.version()}: {rows} rows, its log has {sum(reported)}")
+        raise InconsistentReadError(
+            f"{name} at {table.version()}: {rows} rows, its log has {sum(reported)}"
+        )
 
 
 def _opened(location: str, done: Operation) -> deltalake.DeltaTable:
@@ -190,7 +194,9 @@ def _opened(location: str, done: Operation) -> deltalake.DeltaTable:
             first, last = sorted(int(each) for each in found.groups() if each)
             for version in range(first + 1, last + 1):
                 if not Path(location, "_delta_log", f"{version:020d}.json").exists():
-                    raise Torn(f"{location}: commit {version} is missing: {error}") from error
+                    raise InconsistentReadError(
+                        f"{location}: commit {version} is missing: {error}"
+                    ) from error
             done.again += 1
 
 

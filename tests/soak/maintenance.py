@@ -35,7 +35,7 @@ def reconcile(catalog: Catalog, recorder: Recorder, number: int, seed: str, end:
         while time.monotonic() < end and thread.is_alive():
             with recorder.operation("lag") as done:
                 states = catalog.mirror.status()
-                done.said = [
+                done.details = [
                     max(each.lag_s for each in states),
                     sum(each.pending for each in states),
                 ]
@@ -53,7 +53,7 @@ def optimize(catalog: Catalog, recorder: Recorder, number: int, seed: str, end: 
             with recorder.operation("optimize") as done:
                 done.versions[name] = catalog.table(name).snapshot().version
                 metrics = catalog.optimize(name)
-                done.said = [metrics["numFilesRemoved"], metrics["numFilesAdded"]]
+                done.details = [metrics["numFilesRemoved"], metrics["numFilesAdded"]]
             time.sleep(recorder.place.pause_s)
         if time.monotonic() > end:
             return
@@ -72,7 +72,7 @@ def vacuum(catalog: Catalog, recorder: Recorder, number: int, seed: str, end: fl
                     dry_run=False,
                     full=full,
                 )
-                done.said = [len(gone)]
+                done.details = [len(gone)]
             time.sleep(recorder.place.pause_s)
 
 

@@ -27,7 +27,7 @@ DONE, REFUSED, UNKNOWN, OUTLIVED, ERROR = "done", "refused", "unknown", "outlive
 
 @dataclass(slots=True)
 class Operation:
-    """One operation; `said` is what it intended to change and `versions` what it read.
+    """One operation; `details` is what it intended to change and `versions` what it read.
 
     `again` counts listings that missed a file and were repeated.
     """
@@ -39,7 +39,7 @@ class Operation:
     outcome: str = DONE
     txn_id: str | None = None
     committed: dict[str, int] = field(default_factory=dict)
-    said: list[Any] = field(default_factory=list)
+    details: list[Any] = field(default_factory=list)
     error: str | None = None
     versions: dict[str, int] = field(default_factory=dict)
     again: int = 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.soak.run import Sample, Soak
 
 _WORK = ("order", "correct", "cancel", "take", "restock", "sums", "look-up", "outside")
-_CARE = ("optimize", "vacuum", "vacuum, full")
+_MAINTENANCE = ("optimize", "vacuum", "vacuum, full")
 _MEANS = {
     "order": "20 rows and their payment, two tables",
     "correct": "two updates, two tables",
@@ -32,25 +32,25 @@ _MEANS = {
 
 def figures(soak: Soak, **about: Any) -> dict[str, Any]:
     """Return all figures of the page in a form that JSON can represent."""
-    lags = [each.said[0] for each in soak.operations if each.kind == "lag" and each.said]
+    lags = [each.details[0] for each in soak.operations if each.kind == "lag" and each.details]
     outcomes = Counter(each.outcome for each in soak.operations)
     errors = Counter(
         (each.error or "").split(":")[0] for each in soak.operations if each.outcome == ERROR
     )
-    verdict = soak.verdict
+    result = soak.result
     return {
         **about,
         "seconds": round(soak.seconds, 1),
-        "commits": verdict.commits,
-        "commits_per_s": round(verdict.commits / soak.seconds, 2),
-        "versions": verdict.versions,
-        "rows": verdict.rows,
-        "intents": verdict.intents,
+        "commits": result.commits,
+        "commits_per_s": round(result.commits / soak.seconds, 2),
+        "versions": result.versions,
+        "rows": result.rows,
+        "intents": result.intents,
         "outcomes": {name: outcomes[name] for name in (DONE, REFUSED, UNKNOWN, OUTLIVED, ERROR)},
         "errors": dict(errors),
         "listed_again": sum(each.again for each in soak.operations),
-        "problems": verdict.problems,
-        "operations": {kind: _times(soak, kind) for kind in (*_WORK, *_CARE)},
+        "problems": result.problems,
+        "operations": {kind: _times(soak, kind) for kind in (*_WORK, *_MAINTENANCE)},
         "lag_s": {"p50": _round(_at(lags, 50)), "p99": _round(_at(lags, 99))},
         "processes": {role: _use(each) for role, each in soak.samples.items()},
     }
@@ -112,15 +112,15 @@ def tables(found: dict[str, Any]) -> str:
         f"{found['commits']:,} commits by clients ({found['commits_per_s']:.1f} a second), "
         f"{found['versions']:,} versions of the four tables, {found['rows']:,} rows at the end.",
         "",
-        f"{out[DONE]:,} operations done, {out[REFUSED]:,} refused by a typed conflict, "
-        f"{out[OUTLIVED]:,} outlived the retention, {out[UNKNOWN]:,} with unknown outcome, "
+        f"{out[DONE]:,} operations succeeded, {out[REFUSED]:,} failed with a conflict, "
+        f"{out[OUTLIVED]:,} reads lost a file to the vacuum, {out[UNKNOWN]:,} outcomes unknown, "
         f"**{out[ERROR]:,} errors**, **{len(found['problems'])} contradictions**, "
-        f"{found['intents']:,} intents left. "
+        f"{found['intents']:,} intents left over. "
         f"The mirror was {found['lag_s']['p50']} s behind (p50), {found['lag_s']['p99']} s (p99). "
-        f"Stock deltalake listed a log {found['listed_again']:,} times without a file that "
-        "exists, and was run again.",
+        f"{found['listed_again']:,} reads by stock deltalake were repeated because its listing of "
+        "the log lacked an existing file.",
         "",
-        "| operation | is | done | refused | p50 ms | p99 ms |",
+        "| operation | what it does | succeeded | conflicts | p50 ms | p99 ms |",
         "|---|---|--:|--:|--:|--:|",
     ]
     for kind, each in found["operations"].items():

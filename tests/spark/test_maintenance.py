@@ -247,9 +247,9 @@ def test_optimize_stopped_in_its_progress_callback_leaves_no_files(
     root = Path(lake.table("t").location)
     before = {*root.rglob("*.parquet")}
 
-    def stop(done: int, total: int) -> None:
-        assert total > 1
-        if done:
+    def stop(progress: Progress) -> None:
+        assert progress.total > 1
+        if progress.done:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), lake.begin() as tx:
@@ -266,7 +266,7 @@ def test_optimize_reports_progress_on_spark(spark: SparkSession, lake: Catalog, 
     set_catalog(spark, lake)
     reports: list[tuple[int, int]] = []
     builder = DeltaTable.forName(spark, "t").optimize(
-        on_progress=lambda *step: reports.append(step)
+        on_progress=lambda each: reports.append((each.done, each.total))
     )
     [row] = (
         builder.executeCompaction() if kind == "compaction" else builder.executeZOrderBy("id")

@@ -237,7 +237,7 @@ def test_change_data_feed_of_versions_is_read(lake: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("options", "error", "message"),
     [
         ({"versionAsOff": 1}, TxnLogConfigError, "versionAsOf"),
         ({"versionAsOf": "x"}, TxnLogConfigError, "whole number"),
@@ -247,11 +247,11 @@ def test_change_data_feed_of_versions_is_read(lake: Catalog) -> None:
     ],
 )
 def test_invalid_options_are_rejected(
-    lake: Catalog, options: dict[str, Any], error: type[Exception], words: str
+    lake: Catalog, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     save(uri(lake, "t"), ids(1))
     given = dict(options)
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=message):
         load(given.pop("path", uri(lake, "t")), **given)
 
 

@@ -168,8 +168,8 @@ def test_invalid_calls_raise_the_error_types_of_delta_spark(table: DeltaTable) -
     version = table.history(1).first()["version"]  # type: ignore[index]
 
     def check(case: tuple[Callable[[Any], Any], type[Exception], str]) -> None:
-        call, kind, words = case
-        with pytest.raises(kind, match=words):
+        call, kind, message = case
+        with pytest.raises(kind, match=message):
             call(table)
         assert table.history(1).first()["version"] == version  # type: ignore[index]
 
@@ -220,7 +220,7 @@ def test_optimize_returns_the_metrics_of_delta_spark(
     assert (row.metrics.numFilesRemoved, row.metrics.numFilesAdded) == (2, 1)
     assert row.metrics.partitionsOptimized == 1
     assert many.history(1).first().operationParameters["predicate"] == """["('key = a)"]"""
-    for ask, kind, words in (
+    for call, kind, message in (
         (
             many.optimize().where("key = 'a' AND value = 1").executeCompaction,
             AnalysisException,
@@ -232,8 +232,8 @@ def test_optimize_returns_the_metrics_of_delta_spark(
             "key is a partition column. Z-Ordering can only be performed on data columns",
         ),
     ):
-        with pytest.raises(kind, match=words):
-            ask()
+        with pytest.raises(kind, match=message):
+            call()
     [row] = many.optimize().executeZOrderBy("value").collect()
     assert row.metrics.zOrderStats.inputOtherFiles.num == 7
     [last] = many.history(1).collect()
@@ -275,7 +275,9 @@ def test_vacuum_deletes_files_that_no_version_needs(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_manifest_protocol_and_feature_calls_work(lake: Catalog, table: DeltaTable) -> None:
+def test_manifest_protocol_and_feature_methods_change_the_table(
+    lake: Catalog, table: DeltaTable
+) -> None:
     table.generate("symlink_format_manifest")
     manifest = Path(lake.table("t").location) / "_symlink_format_manifest" / "manifest"
     assert len(manifest.read_text().splitlines()) == 1

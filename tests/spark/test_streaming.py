@@ -237,18 +237,18 @@ def test_restarted_query_continues_at_its_checkpoint(
     uri, checkpoint = lake.uri.to_string(), tmp_path / "checkpoint"
     batches: list[list[int]] = []
 
-    def note(df: DataFrame, batch_id: int) -> None:
+    def record(df: DataFrame, batch_id: int) -> None:
         batches.append(sorted(row["id"] for row in df.collect()))
 
-    run(spark, checkpoint, uri, note, startingVersion=2, maxFilesPerTrigger=1)
+    run(spark, checkpoint, uri, record, startingVersion=2, maxFilesPerTrigger=1)
     assert batches == [[2], [3]]
     append(lake, 4)
     append(lake, 5)
-    run(spark, checkpoint, uri, note, startingVersion=0, maxFilesPerTrigger=1)
+    run(spark, checkpoint, uri, record, startingVersion=0, maxFilesPerTrigger=1)
     assert batches[2:] == [[4], [5]]
     append(lake, 6)
     append(lake, 7)
-    run(spark, checkpoint, uri, note, maxFilesPerTrigger=2)
+    run(spark, checkpoint, uri, record, maxFilesPerTrigger=2)
     assert batches[4:] == [[6, 7]]
 
 

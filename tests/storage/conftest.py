@@ -48,9 +48,9 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     flush = os.fsync
 
-    def told(file: int) -> None:
+    def record_fsync(file: int) -> None:
         seen.append(os.readlink(f"/proc/self/fd/{file}"))
         flush(file)
 
-    monkeypatch.setattr(os, "fsync", told)
+    monkeypatch.setattr(os, "fsync", record_fsync)
     return seen

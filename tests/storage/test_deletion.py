@@ -23,7 +23,7 @@ PACKAGE = Path(deltasql.__file__).parent
 # files.
 OF_FILES = {"delete_many", "unlink", "rmtree", "rmdir", "removedirs"}
 OF_FILES_TOO = {"delete", "rename"}
-NO_FILES = {"catalog", "registry", "tx"}
+NO_FILES = {"catalog", "registry", "tables", "tx"}
 # Code that may delete or move a file, and which file. Only one entry deletes data files.
 CALLERS = {
     "storage/deletion.py::delete_data": "data files, of those that `Deletable` allows",
@@ -32,9 +32,12 @@ CALLERS = {
     "storage/object_store.py": "what the interface does in an object store",
     "engine/spark/write.py::_Written.of": "renames a file that Spark has just written",
     "engine/spark/file_index.py::_send_as_file": "a temporary file",
+    "serve/service_file.py::write_service_file": "a service file, which is replaced",
+    "serve/service.py::Service.stop": "the service file",
+    "spark/catalog.py::_stop": "the temporary folder of a service file",
     "engine/duckdb/connection.py::temporary_database": "a temporary folder of DuckDB",
-    "engine/duckdb/instance.py::_start": "a temporary folder of DuckDB",
-    "engine/duckdb/instance.py::_close": "a temporary folder of DuckDB",
+    "engine/duckdb/connection.py::_start": "a temporary folder of DuckDB",
+    "engine/duckdb/connection.py::_close": "a temporary folder of DuckDB",
     "mirror/log/backup.py": "log files that are moved to the backup folder",
     "mirror/log/cleanup.py::clean_log": "expired files of `_delta_log`",
     "verify/repair.py": "damaged files of `_delta_log`",
@@ -161,7 +164,7 @@ def test_log_behind_a_symbolic_link_is_not_deleted(tmp_path: Path) -> None:
     (tmp_path / "t/_delta_log").symlink_to("log")
     deletable = Deletable(storage)
     assert deletable.allowed(["log/0.json", "f"]) == ["f"]
-    assert "symbolic link" in (deletable.refusal("log/0.json") or "")
+    assert "symbolic link" in (deletable.reason_against("log/0.json") or "")
 
 
 def test_files_of_other_tables_in_an_object_store_are_not_deleted(

@@ -37,11 +37,11 @@ def opened(place: tuple[str, dict[str, str]]) -> Storage:
     return open_storage(place[0], StorageSettings(options=place[1], timeout_s=60, retries=2))
 
 
-def race(place: tuple[str, dict[str, str]], me: int, gate: Any, results: Any) -> None:
+def race(place: tuple[str, dict[str, str]], me: int, barrier: Any, results: Any) -> None:
     storage = opened(place)
     storage.exists("warm")
     for turn in range(TURNS):
-        gate.wait(timeout=60)
+        barrier.wait(timeout=60)
         if storage.put_if_absent(f"_delta_log/{turn}.json", b"%d" % me * 500):
             results.put((turn, me))
 
@@ -49,8 +49,8 @@ def race(place: tuple[str, dict[str, str]], me: int, gate: Any, results: Any) ->
 def test_exactly_one_of_racing_processes_wins_a_conditional_put(
     place: tuple[str, dict[str, str]],
 ) -> None:
-    gate, results = SPAWN.Barrier(3), SPAWN.SimpleQueue()
-    racers = [SPAWN.Process(target=race, args=(place, me, gate, results)) for me in range(3)]
+    barrier, results = SPAWN.Barrier(3), SPAWN.SimpleQueue()
+    racers = [SPAWN.Process(target=race, args=(place, me, barrier, results)) for me in range(3)]
     for racer in racers:
         racer.start()
     for racer in racers:

@@ -147,5 +147,5 @@ def _with_old_pg_dump(folder: Path) -> str:
 
 
 def _major(program: str) -> int:
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    return int(re.findall(r"\d+", told.stdout)[0])
+    result = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    return int(re.findall(r"\d+", result.stdout)[0])

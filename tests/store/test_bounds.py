@@ -232,9 +232,9 @@ def test_catalog_as_of_a_timestamp_takes_one_statement(
     with catalog.begin() as tx:
         for number in range(50):
             tx.create_table(f"t{number}", SCHEMA)
-    moment = from_ms(now_ms() + 1000)
-    assert count(catalog.as_of, moment) == 1
-    assert len(catalog.as_of(moment)) == 50
+    timestamp = from_ms(now_ms() + 1000)
+    assert count(catalog.as_of, timestamp) == 1
+    assert len(catalog.as_of(timestamp)) == 50
 
 
 def test_describe_takes_a_fixed_number_of_statements(

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    import pyarrow as pa
+
     from deltasql.api.inspect.doctor import DoctorReport
-    from deltasql.migrate.exporting.report import ExportProgress, ExportReport
-    from deltasql.migrate.importing.report import ImportProgress, ImportReport, ImportSummary
-    from deltasql.migrate.rebuild import RebuildReport, RebuiltTable
+    from deltasql.migrate.exporting.export import ExportReport
+    from deltasql.migrate.importing.report import ImportReport, ImportSummary
+    from deltasql.migrate.rebuild import RebuildReport
+    from deltasql.model.progress import OnProgress
     from deltasql.uri import DeltaSqlUri
 
 
@@ -45,7 +48,7 @@ def import_table(
     engine: object = None,
     allow_nested_location: bool = False,
     storage_options: Mapping[str, str] | None = None,
-    on_progress: Callable[[ImportProgress], None] | None = None,
+    on_progress: OnProgress | None = None,
     config: Config | None = None,
     **settings: Any,
 ) -> ImportReport:
@@ -92,7 +95,7 @@ def import_tables(
     engine: object = None,
     allow_nested_location: bool = False,
     storage_options: Mapping[str, str] | None = None,
-    on_progress: Callable[[ImportProgress], None] | None = None,
+    on_progress: OnProgress | None = None,
     on_table: Callable[[ImportReport], None] | None = None,
     config: Config | None = None,
     **settings: Any,
@@ -123,7 +126,7 @@ def export_table(
     from_version: int | None = None,
     with_data: bool = False,
     storage_options: Mapping[str, str] | None = None,
-    on_progress: Callable[[ExportProgress], None] | None = None,
+    on_progress: OnProgress | None = None,
     config: Config | None = None,
     **settings: Any,
 ) -> ExportReport:
@@ -168,7 +171,7 @@ def rebuild(
     *roots: str,
     config: Config | None = None,
     dry_run: bool = False,
-    on_progress: Callable[[RebuiltTable], None] | None = None,
+    on_progress: OnProgress | None = None,
     **settings: Any,
 ) -> RebuildReport:
     """Load every Delta table below the roots into a catalog, with all versions of its log.
@@ -256,6 +259,35 @@ def mirror_duckdb(
     return {shown.names[table_id]: version for table_id, version in shown.versions.items()}
 
 
+def sql(
+    catalog: str | DeltaSqlUri | Catalog,
+    statement: str,
+    parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    *,
+    config: Config | None = None,
+    **settings: Any,
+) -> pa.Table:
+    """Run one SQL statement on the tables of a catalog: its URI, its name, or an open Catalog.
+
+    The statement is one commit. `parameters` are the values of `:name` (a dict) or of `?` (a list).
+    Statements are written in Spark's SQL; see docs/reference/sql.md. `SqlSession` runs several
+    statements in one transaction.
+
+    >>> import tempfile, deltasql
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"deltasql://sqlite/{folder.name}/catalog.db"
+    >>> result = deltasql.sql(uri, "CREATE TABLE sales (id BIGINT, day DATE)")
+    >>> result = deltasql.sql(uri, "INSERT INTO sales VALUES (1, '2024-05-01'), (2, NULL)")
+    >>> result = deltasql.sql(uri, "DELETE FROM sales WHERE id = :id", {"id": 2})
+    >>> deltasql.sql(uri, "SELECT id FROM sales").to_pylist()
+    [{'id': 1}]
+    """
+    if isinstance(catalog, Catalog):
+        return catalog.sql(statement, parameters)
+    chosen = Config.load(**settings) if settings else config or Config.load()
+    return shared(catalog, chosen).sql(statement, parameters)
+
+
 def examine(
     uri: str | DeltaSqlUri, config: Config | None = None, *, table: str | None = None
 ) -> DoctorReport:
@@ -275,7 +307,7 @@ def examine(
     try:
         if not place.is_memory and is_new(place, chosen):
             found = Check(
-                "connectivity", FAILURE, "there is no catalog yet", "deltasql init creates one."
+                "connectivity", FAILURE, "there is no catalog yet", "Create it: deltasql init."
             )
             return DoctorReport((found,))
         with Catalog(place, chosen, migrate=False) as catalog:

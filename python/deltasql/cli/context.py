@@ -31,7 +31,7 @@ class Context:
     color: bool
     verbose: int = 0
     log_format: str = "text"
-    held: Catalog | None = None
+    open_catalog: Catalog | None = None
     """The catalog that `deltasql shell` keeps open for all its commands."""
 
     @property
@@ -58,8 +58,8 @@ class Context:
         self, uri: str | None, *, create: bool = False
     ) -> Iterator[tuple[Catalog, str | None]]:
         """Open the catalog at `uri`, or that of the options; yield it and the table in `uri`."""
-        if uri is None and self.held is not None:
-            yield self.held, None
+        if uri is None and self.open_catalog is not None:
+            yield self.open_catalog, None
             return
         # Lazy import: `deltasql --help` must start fast.
         from deltasql.api.catalog.connect import connect, open_existing

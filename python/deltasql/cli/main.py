@@ -41,6 +41,7 @@ COMMANDS = {
     "restore": "operate.maintain:restore",
     "rollback": "migrate.authority:rollback",
     "schema": "tables.schema:schema",
+    "serve": "operate.serve:serve",
     "shell": "data.shell:shell",
     "stats": "tables.stats:stats",
     "table": "tables.table:table",
@@ -58,24 +59,24 @@ COMMANDS = {
     modules=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--uri", envvar="DELTASQL_URI", help="The catalog, as deltasql://…")
-@click.option("--catalog", help="A catalog named in the configuration, instead of --uri.")
+@click.option("--uri", envvar="DELTASQL_URI", help="Use the catalog at this URI: deltasql://…")
+@click.option("--catalog", help="Use the catalog with this name in the configuration.")
 @click.option(
     "--format",
     "format_",
     type=Choice(FORMATS),
     default="table",
     show_default=True,
-    help="Format of results.",
+    help="Print results in this format.",
 )
 @click.option("--no-color", is_flag=True, help="Do not use colors on a terminal.")
-@click.option("-v", "--verbose", count=True, help="More detail on stderr (-vv for debug).")
+@click.option("-v", "--verbose", count=True, help="Log events to stderr (-vv: debug events too).")
 @click.option(
     "--log-format",
     type=Choice(LOG_FORMATS),
     default="text",
     show_default=True,
-    help="Format of log lines on stderr.",
+    help="Write log lines on stderr in this format.",
 )
 @click.version_option(__version__, prog_name="deltasql")
 @click.pass_context
@@ -117,7 +118,7 @@ def main(
         }
         kept |= {"color": outer.color and given.color, "verbose": max(outer.verbose, verbose)}
         if not (catalog or is_given):
-            kept |= {"uri": outer.uri, "held": outer.held}
+            kept |= {"uri": outer.uri, "open_catalog": outer.open_catalog}
         given = replace(given, **kept)
     ctx.obj = given
     configure_logging(ctx)

@@ -18,7 +18,7 @@ LOG_FORMATS = ("text", "json")
 _SHORT = {"--verbose": ("-v",)}
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-namespace_option = click.option("--namespace", help="The namespace of the table.")
+namespace_option = click.option("--namespace", help="Put the table into this namespace.")
 nested_location_option = click.option(
     "--allow-nested-location",
     is_flag=True,
@@ -40,7 +40,7 @@ def limit_option(default: int, noun: str, *, most: int | None = None) -> Callabl
         type=click.IntRange(1, most),
         default=default,
         show_default=True,
-        help=f"Maximum number of {noun}.",
+        help=f"Show at most this many {noun}.",
     )
 
 
@@ -81,7 +81,9 @@ def shared_options() -> list[click.Option]:
             "common_verbose": {"verbose": value},
             "common_log_format": {"log_format": value},
         }
-        ctx.obj = replace(ctx.obj, **changes.get(param.name or "", {"uri": value, "held": None}))
+        ctx.obj = replace(
+            ctx.obj, **changes.get(param.name or "", {"uri": value, "open_catalog": None})
+        )
         if param.name in ("common_verbose", "common_log_format"):
             configure_logging(ctx)
 

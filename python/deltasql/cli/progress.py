@@ -4,80 +4,22 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from rich.progress import Progress, TaskID
+    import rich.progress
+    from rich.progress import TaskID
 
-    from deltasql.migrate.exporting.report import ExportProgress
-    from deltasql.migrate.importing.report import ImportProgress
-    from deltasql.migrate.rebuild import RebuiltTable
-    from deltasql.mirror.publish.reconcile import Step as MirrorStep
-    from deltasql.model.progress import Progress as PhaseProgress
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The state of one progress bar: title, completed and total items, rate and remaining time."""
-
-    title: str
-    done: int
-    total: int | None
-    rate: str = ""
-    eta_s: float | None = None
-
-
-def of_import(progress: ImportProgress) -> Step:
-    """Return the progress of an import: the loaded commits, and the rate in files per second."""
-    title = f"{progress.table or progress.source}: {progress.phase}"
-    if progress.phase != "loading":
-        return Step(title, 0, None)
-    rate = rate_text(progress.files_per_second, "files")
-    return Step(title, progress.commits, progress.total_commits or None, rate, progress.eta_s)
-
-
-def of_phase(progress: PhaseProgress) -> Step:
-    """Return the progress of the current phase."""
-    rate = rate_text(progress.rate, progress.unit)
-    title = f"{progress.table}: {progress.phase}"
-    return Step(title, progress.done, progress.total or None, rate, progress.eta_s)
-
-
-def of_export(progress: ExportProgress) -> Step:
-    """Return the progress of an export: in data files if they are copied, else in commits."""
-    if progress.total_files:
-        done, total, unit = progress.files, progress.total_files, "files"
-    else:
-        done, total, unit = progress.commits, progress.total_commits, "commits"
-    return Step("exporting", done, total, rate_text(progress.rate, unit), progress.eta_s)
-
-
-def of_rebuild(table: RebuiltTable) -> Step:
-    """Return the progress of the table that a rebuild is loading."""
-    total = None
-    if table.first_version is not None and table.last_version is not None:
-        total = table.last_version - table.first_version + 1
-    return Step(table.name or table.location, table.loaded, total)
-
-
-def of_mirror(step: MirrorStep) -> Step:
-    """Return the progress of a reconciler at the table that it published last."""
-    done = step.version + 1
-    return Step(f"{step.table}: publishing", done, done + step.pending)
+    from deltasql.model.progress import OnProgress, Progress
 
 
 @contextmanager
-def progress(
-    step_of: Callable[[T], Step], *, first: str | None = None, color: bool = True
-) -> Iterator[Callable[[T], None] | None]:
-    """Yield a callback that draws the progress bar, or None if stderr is not a terminal.
+def progress(*, first: str | None = None, color: bool = True) -> Iterator[OnProgress | None]:
+    """Yield a callback that draws a progress bar, or None if stderr is not a terminal.
 
-    `first` is the title that is shown before the first step, when the total is not known yet.
+    `first` is the title that is shown before the first call.
     """
     if not sys.stderr.isatty():
         yield None
@@ -85,33 +27,25 @@ def progress(
     with _bar(color=color) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def draw(step: Step) -> None:
-            if step.title not in tasks:  # a new phase replaces the bar of the last one
+        def task_of(title: str) -> TaskID:
+            if title not in tasks:  # a new phase replaces the bar of the last one
                 for task in tasks.values():
                     bar.remove_task(task)
                 tasks.clear()
-                tasks[step.title] = bar.add_task(step.title, total=step.total, facts="")
+                tasks[title] = bar.add_task(title, total=None, facts="")
+            return tasks[title]
+
+        def draw(state: Progress) -> None:
             bar.update(
-                tasks[step.title], completed=step.done, total=step.total, facts=facts_text(step)
+                task_of(title_text(state)),
+                completed=state.done,
+                total=state.total or None,
+                facts=facts_text(state),
             )
 
         if first is not None:
-            draw(Step(first, 0, None))
-        yield lambda state: draw(step_of(state))
-
-
-@contextmanager
-def counted(title: str, *, color: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yield a callback that takes the completed and the total count and draws a progress bar.
-
-    It does nothing if stderr is not a terminal.
-    """
-
-    def step(state: tuple[int, int]) -> Step:
-        return Step(title, *state)
-
-    with progress(step, first=title, color=color) as draw:
-        yield lambda done, total: None if draw is None else draw((done, total))
+            task_of(first)
+        yield draw
 
 
 @contextmanager
@@ -139,28 +73,42 @@ def rate_text(per_second: float, unit: str) -> str:
     return f"{number} {unit}/s"
 
 
-def facts_text(step: Step) -> str:
-    """Return the counts, the rate and the remaining time of a step as a string.
+def title_text(state: Progress) -> str:
+    """Return the table and the phase of a progress as a string.
 
-    >>> facts_text(Step("loading", 500, 1500, "8,498 files/s", 3725))
+    >>> from deltasql.model.progress import Progress
+    >>> title_text(Progress("sales", "loading", "commits")), title_text(Progress("", "loading", ""))
+    ('sales: loading', 'loading')
+    """
+    return f"{state.table}: {state.phase}" if state.table else state.phase
+
+
+def facts_text(state: Progress) -> str:
+    """Return the counts, the rate and the remaining time of a progress as a string.
+
+    >>> from deltasql.model.progress import Progress
+    >>> facts_text(Progress("sales", "loading", "commits", 500, 1500, 1862.5, files=15_828_000))
     '500 of 1,500, 8,498 files/s, 1:02:05 left'
-    >>> facts_text(Step("verifying", 0, None))
+    >>> facts_text(Progress("sales", "verifying", "commits"))
     ''
     """
-    facts = [] if step.total is None else [f"{step.done:,} of {step.total:,}"]
-    if step.rate:
-        facts.append(step.rate)
-    if step.eta_s is not None:
-        minutes, seconds = divmod(int(step.eta_s), 60)
+    facts = [f"{state.done:,} of {state.total:,}"] if state.total else []
+    if state.files:
+        facts.append(rate_text(state.files_per_second, "files"))
+    else:
+        facts.append(rate_text(state.rate, state.unit))
+    if state.eta_s is not None:
+        minutes, seconds = divmod(int(state.eta_s), 60)
         facts.append(f"{minutes // 60}:{minutes % 60:02}:{seconds:02} left")
-    return ", ".join(facts)
+    return ", ".join(fact for fact in facts if fact)
 
 
-def _bar(*, color: bool) -> Progress:
+def _bar(*, color: bool) -> rich.progress.Progress:
+    from rich import progress as rich_progress
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    return Progress(
+    return rich_progress.Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TimeElapsedColumn(),

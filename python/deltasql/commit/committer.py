@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.commit.conflict import check_conflicts, load_winners, may_conflict
+from deltasql.commit.conflict import check_conflicts, load_winners
 from deltasql.commit.ratified import Ratified, already_ratified
 from deltasql.commit.staged import validate_against, validate_staged
 from deltasql.commit.stale import (
     created_by_other,
-    refuse_following,
-    refuse_location_of_other,
-    refuse_used_location,
-    refuse_vacuumed,
+    reject_following,
+    reject_location_of_other,
+    reject_used_location,
+    reject_vacuumed,
     table_changed,
     version_taken,
 )
@@ -224,7 +224,7 @@ class Committer:
             # The heads and the names are locked, so an earlier attempt of this commit cannot have
             # deleted the intents.
             if attempt.intents and store.complete_intents(session, txn_id) < attempt.intents:
-                refuse_vacuumed(session, staged, heads, txn_id, self._config.storage)
+                reject_vacuumed(session, staged, heads, txn_id, self._config.storage)
             store.append_commits(session, commits, check_duplicates=attempt.check_duplicates)
         reached("ratified")
         for commit in commits:
@@ -297,7 +297,7 @@ class Committer:
         group_size: int,
     ) -> Commit:
         if staged.creates:
-            refuse_used_location(session, staged)
+            reject_used_location(session, staged)
             table, head = insert_table(session, staged.table), None
             state = _created_state(staged)
         else:
@@ -305,7 +305,10 @@ class Committer:
             if head is None or head.live_name != table.live_name:
                 self._store.forget_table(table)
                 raise table_changed(staged, head)
-            refuse_following(session, staged)
+            # A table follows its log from its creation on, or never. So a cached row may still say
+            # "following" after a cutover, but never the reverse.
+            if table.is_following:
+                reject_following(session, staged)
             before = self._states.read(session, head)
             state = state_after(
                 before,
@@ -316,7 +319,7 @@ class Committer:
             )
             # Compare physical names: renaming a partition column does not change the files.
             if state.partition_columns != before.partition_columns:
-                _refuse_mixed_partitions(session, staged, head)
+                _reject_mixed_partitions(session, staged, head)
         validate_against(staged, state)
         if head is not None and staged.read_version is not None:
             if not 0 <= staged.read_version <= head.version:
@@ -327,7 +330,7 @@ class Committer:
                 )
             if staged.must_be_next and staged.read_version < head.version:
                 raise version_taken(staged, head)
-            if may_conflict(staged, staged.read_version, head):
+            if staged.may_conflict(staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
                 level = self.isolation_level(state)
                 check_conflicts(staged, winners, staged.isolation(level))
@@ -373,7 +376,7 @@ class Committer:
                 raise TableExistsError(f"table {name} already exists", table=name) from error
             if found is not None:
                 raise created_by_other(self._store.query, name, found) from error
-            refuse_location_of_other(self._store.query, each, error)
+            reject_location_of_other(self._store.query, each, error)
         if attempt.check_duplicates and attempt.duplicates > 2:
             raise self._store.translate(error) from error
         # An added file is already live. The next attempt looks it up and marks its earlier row as
@@ -438,7 +441,7 @@ def _created_state(staged: Staged) -> TableState:
     return table_state(staged.metadata, staged.protocol)
 
 
-def _refuse_mixed_partitions(session: Session, staged: Staged, head: Head) -> None:
+def _reject_mixed_partitions(session: Session, staged: Staged, head: Head) -> None:
     """Reject new partition columns unless the commit removes every file that has the old ones."""
     at = {"table_id": head.table_id, "version": head.version}
     if session.query("live_totals", **at)[0][0] != len(staged.removes):

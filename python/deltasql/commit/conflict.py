@@ -71,13 +71,6 @@ class Winner:
         return self.row.version - 1 if seen is None else seen
 
 
-def may_conflict(staged: Staged, read_version: int, head: Head) -> bool:
-    """Return whether the conflict rules must run. Most commits are appends and skip them."""
-    if staged.is_plain_append and read_version >= max(head.metadata_version, head.protocol_version):
-        return False
-    return read_version < head.version
-
-
 def load_winners(session: Session, table_id: int, read_version: int, head: Head) -> list[Winner]:
     """Return the commits after a version in order, with a constant number of statements."""
     span = {"table_id": table_id, "after": read_version, "last": head.version}
@@ -113,7 +106,7 @@ def load_winners(session: Session, table_id: int, read_version: int, head: Head)
 def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolation) -> None:
     """Raise the first conflict with a winning commit; winners are checked in version order."""
     head_version = winners[-1].row.version if winners else staged.read_version
-    # For each winner, find the newest version that any later winner was computed from.
+    # For each winner, the newest version from which one of the later winners was computed.
     from_last = (winner.computed_from for winner in reversed(winners))
     *read_later, _ = accumulate(from_last, max, initial=-1)
     read_later.reverse()

@@ -50,7 +50,7 @@ class LogAheadCheck:
             return
         storage = open_storage(table.location, self._config.storage)
         try:
-            self._refuse_ahead(table, storage)
+            self._check_not_ahead(table, storage)
         except LogAheadError:
             raise
         except (OSError, TxnLogError) as error:
@@ -60,7 +60,7 @@ class LogAheadCheck:
             return
         self._checked[table.table_id] = connections
 
-    def _refuse_ahead(self, table: TableRow, storage: Storage) -> None:
+    def _check_not_ahead(self, table: TableRow, storage: Storage) -> None:
         head = self._store.head(table.table_id)
         if head is None:
             return  # the table was dropped, and the commit will raise the error

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from deltasql.commit.table_state import TableState
     from deltasql.model.predicates.predicate import Predicate
-    from deltasql.store.records import TableRow
+    from deltasql.store.records import Head, TableRow
 
 
 class Isolation(Enum):
@@ -109,20 +109,20 @@ class Staged:
                 case DomainMetadata():
                     self.domains.append(action)
                 case Metadata():
-                    self._refuse_second(self.metadata, action)
+                    self._reject_second(self.metadata, action)
                     self.metadata = action
                 case Protocol():
-                    self._refuse_second(self.protocol, action)
+                    self._reject_second(self.protocol, action)
                     self.protocol = action
                 case CommitInfo():
                     self.info = action
                 case _:
                     raise InvalidActionError(
-                        f"a commit cannot hold a {action.kind} action",
-                        help="Sidecars and checkpoint metadata belong to checkpoints.",
+                        f"a commit cannot contain a {action.kind} action",
+                        help="Leave the action out: only a checkpoint can contain it.",
                     )
 
-    def _refuse_second(self, present: Action | None, action: Action) -> None:
+    def _reject_second(self, present: Action | None, action: Action) -> None:
         if present is not None and present != action:
             raise InvalidActionError(
                 f"a second {action.kind} action for {self.table.full_name} in one transaction",
@@ -153,6 +153,14 @@ class Staged:
     def is_plain_append(self) -> bool:
         """Whether this is a blind append that conflicts only with metadata and protocol changes."""
         return self.is_blind_append and not (self.txns or self.domains or self.must_be_next)
+
+    def may_conflict(self, read_version: int, head: Head) -> bool:
+        """Return whether the conflict rules must run. Most commits are appends and skip them."""
+        if self.is_plain_append and read_version >= max(
+            head.metadata_version, head.protocol_version
+        ):
+            return False
+        return read_version < head.version
 
     @property
     def changes_data(self) -> bool:
@@ -242,13 +250,13 @@ def _is_remove_action(item: object) -> bool:
 def validate_staged(staged: Staged) -> None:
     """Check the actions of a commit on their own, without the state of the table."""
     table = staged.table.full_name
-    _refuse(table, "adds a file without a path", ("''" for f in staged.adds if not f.path))
-    _refuse(
+    _reject(table, "adds a file without a path", ("''" for f in staged.adds if not f.path))
+    _reject(
         table,
         "adds a file with a negative size or time",
         (f.path for f in staged.adds if f.size < 0 or f.modification_time < 0),
     )
-    _refuse(
+    _reject(
         table,
         "has a file with statistics that are nested too deep",
         (path for path, stats in _statistics(staged) if nests_too_deep(stats)),
@@ -259,11 +267,11 @@ def validate_staged(staged: Staged) -> None:
     paths = {canonical_path(f.path) for f in staged.adds}
     paths.update(canonical_path(f.path) for f in staged.removes)
     if len(paths) < len(staged.adds) + len(staged.removes):
-        _refuse_repeated(staged)  # a path may repeat if its deletion vectors differ
+        _reject_repeated(staged)  # a path may repeat if its deletion vectors differ
     apps = Counter(txn.app_id for txn in staged.txns)
-    _refuse(table, "sets an application's version twice", (a for a, n in apps.items() if n > 1))
+    _reject(table, "sets an application's version twice", (a for a, n in apps.items() if n > 1))
     domains = Counter(domain.domain for domain in staged.domains)
-    _refuse(table, "sets a metadata domain twice", (d for d, n in domains.items() if n > 1))
+    _reject(table, "sets a metadata domain twice", (d for d, n in domains.items() if n > 1))
 
 
 def _statistics(staged: Staged) -> Iterator[tuple[str, str | None]]:
@@ -271,13 +279,13 @@ def _statistics(staged: Staged) -> Iterator[tuple[str, str | None]]:
     yield from ((file.path, file.stats) for file in staged.removes)
 
 
-def _refuse_repeated(staged: Staged) -> None:
+def _reject_repeated(staged: Staged) -> None:
     table = staged.table.full_name
     added = Counter(map(logical_file, staged.adds))
     removed = Counter(map(logical_file, staged.removes))
-    _refuse(table, "adds a file twice", (k[0] for k, n in added.items() if n > 1))
-    _refuse(table, "removes a file twice", (k[0] for k, n in removed.items() if n > 1))
-    _refuse(table, "adds and removes the same file", (k[0] for k in added.keys() & removed.keys()))
+    _reject(table, "adds a file twice", (k[0] for k, n in added.items() if n > 1))
+    _reject(table, "removes a file twice", (k[0] for k, n in removed.items() if n > 1))
+    _reject(table, "adds and removes the same file", (k[0] for k in added.keys() & removed.keys()))
 
 
 def validate_against(staged: Staged, state: TableState) -> None:
@@ -292,7 +300,7 @@ def validate_against(staged: Staged, state: TableState) -> None:
                 help="Give every partition column a value, or null.",
             )
     if "deletionVectors" not in state.features:
-        _refuse(
+        _reject(
             table,
             "has a deletion vector but the table does not support the feature deletionVectors",
             (f.path for f in staged.adds if f.deletion_vector),
@@ -311,7 +319,7 @@ def validate_against(staged: Staged, state: TableState) -> None:
         )
 
 
-def _refuse(
+def _reject(
     table: str,
     problem: str,
     paths: Iterable[str],

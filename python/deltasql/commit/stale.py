@@ -18,7 +18,7 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.storage import open_storage
-from deltasql.store.locations import refuse_nested_location, shared_location, tables_at
+from deltasql.store.locations import reject_nested_location, shared_location, tables_at
 from deltasql.store.records import TableRow, VersionRow
 
 if TYPE_CHECKING:
@@ -32,16 +32,9 @@ if TYPE_CHECKING:
     from deltasql.store.records import Head
 
 
-def refuse_following(session: Session, staged: Staged) -> None:
-    """Raise if the catalog only follows the table's log; a cutover may have ended that.
-
-    A table follows its log from its creation on, or never. So a cached row may still say
-    "following" after a cutover, but never the reverse. Only a row that says "following" is read
-    again.
-    """
+def reject_following(session: Session, staged: Staged) -> None:
+    """Raise if the catalog only follows the table's log; a cutover may have ended that."""
     table = staged.table
-    if not table.is_following:
-        return
     rows = session.query("table_by_name", live_name=table.live_name)
     if not rows or TableRow.from_row(rows[0]).is_following:
         raise follows_another_log(table)
@@ -58,7 +51,7 @@ def follows_another_log(table: TableRow) -> TableFollowsError:
 def does_not_follow(table: TableRow) -> TxnLogTransactionError:
     """Return the error for a call that needs a followed table; the database manages this one."""
     return TxnLogTransactionError(
-        f"{table.full_name} does not follow a log: its authority is SQL",
+        f"{table.full_name} does not follow a log: its authority is the database",
         table=table.full_name,
         help="Use `deltasql import` to load commits that other programs wrote to its log.",
     )
@@ -84,7 +77,7 @@ def version_taken(staged: Staged, head: Head) -> CommitConflictError:
     )
 
 
-def refuse_used_location(session: Session, staged: Staged) -> None:
+def reject_used_location(session: Session, staged: Staged) -> None:
     """Raise if another table got the same location after this table was staged."""
     table = staged.table
     for other in tables_at(session.query, table.location):
@@ -93,10 +86,10 @@ def refuse_used_location(session: Session, staged: Staged) -> None:
         if other.dropped_at_ms is not None or other.full_name != table.full_name:
             raise shared_location(other, table.location)
     if not staged.allows_nested:
-        refuse_nested_location(session.query, table.location)
+        reject_nested_location(session.query, table.location)
 
 
-def refuse_location_of_other(query: Query, staged: Staged, error: BaseException) -> None:
+def reject_location_of_other(query: Query, staged: Staged, error: BaseException) -> None:
     """Raise TableExistsError if another table has the location; `error` becomes its cause."""
     for other in tables_at(query, staged.table.location):
         if other.table_uuid != staged.table.table_uuid:
@@ -121,7 +114,7 @@ def created_by_other(query: Query, name: str, found: TableRow) -> CommitConflict
     )
 
 
-def refuse_vacuumed(
+def reject_vacuumed(
     session: Session,
     staged: Sequence[Staged],
     heads: dict[int, Head],

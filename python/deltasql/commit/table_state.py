@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.exceptions import InvalidActionError, TxnLogSchemaError
 from deltasql.model.properties import TableProperties, check_values
-from deltasql.model.protocol import check_lawful, check_writable, required_features, writer_features
+from deltasql.model.protocol import check_valid, check_writable, required_features, writer_features
 from deltasql.model.schema.column_mapping import check_mapping
 from deltasql.model.schema.rules import validate_schema
 from deltasql.model.schema.schema import StructType, column_mapping_mode, skipping_columns
@@ -146,7 +146,7 @@ def validate_table(metadata: Metadata, protocol: Protocol) -> None:
     validate_schema(schema, metadata.partition_columns)
     check_values(metadata.configuration)
     check_mapping(schema, metadata.configuration)
-    check_lawful(protocol)
+    check_valid(protocol)
     check_writable(protocol, schema, metadata.configuration)
     missing = required_features(schema, metadata.configuration) - writer_features(protocol)
     if missing:

@@ -18,7 +18,7 @@ Sources are merged key by key. `Config(...)` itself reads no variables and no fi
 >>> Config(pool={"max_sise": 4})
 Traceback (most recent call last):
 deltasql.exceptions.TxnLogConfigError: unknown setting pool.max_sise (source: the call)
-Help: did you mean pool.max_size? docs/reference/config.md lists all keys.
+Help: Did you mean pool.max_size? docs/reference/config.md lists all keys.
 Docs: docs/reference/errors.md#txnlogconfigerror
 """
 

@@ -31,7 +31,7 @@ def problem(
     more = f" (and {len(others)} more)" if others else ""
     if first["type"] == "extra_forbidden":
         nearest = get_close_matches(key, known_keys(model), 1, 0.7)
-        hint = f"did you mean {nearest[0]}? " if nearest else ""
+        hint = f"Did you mean {nearest[0]}? " if nearest else ""
         return TxnLogConfigError(
             f"unknown setting {key}{more}",
             key=key,
@@ -52,7 +52,7 @@ def problem(
         key=key,
         source=source,
         allowed=allowed,
-        help=f"set {key} to {allowed} in {source}." if allowed else f"correct it in {source}.",
+        help=f"Set {key} to {allowed} in {source}." if allowed else f"Correct it in {source}.",
     )
 
 

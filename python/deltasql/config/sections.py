@@ -179,7 +179,7 @@ class MirrorSettings(Section):
 
 
 class RetrySettings(Section):
-    """Retries of a commit after a conflict."""
+    """Retries of a commit after a temporary error of the database."""
 
     max_attempts: int = Field(
         default=15, ge=1, le=10_000, description="Maximum number of attempts of a commit."

@@ -99,7 +99,7 @@ class Config(BaseModel):
             raise TxnLogConfigError(
                 f"no catalog is named {name!r}",
                 key=f"catalogs.{name}",
-                help=(f"did you mean {nearest[0]!r}? " if nearest else "")
+                help=(f"Did you mean {nearest[0]!r}? " if nearest else "")
                 + f"Named catalogs: {known}; add one as catalogs.{name} = 'deltasql://…'.",
             )
         return parse_uri(self.catalogs[name].get_secret_value())

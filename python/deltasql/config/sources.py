@@ -57,7 +57,7 @@ def environment(settings: type[BaseModel]) -> Layer:
         raise TxnLogConfigError(
             "a DELTASQL_ variable that names a whole section is not JSON",
             source="environment",
-            help="set the keys one by one: DELTASQL_POOL__MAX_SIZE=4.",
+            help="Set each key in its own variable, for example DELTASQL_POOL__MAX_SIZE=4.",
         ) from error
     variables = {}
     for name in os.environ:
@@ -77,7 +77,7 @@ def files(path: str | Path | None) -> list[Layer]:
         layers.append(_read(Path(requested).expanduser(), f"given as {requested}"))
     found = [each for each in _LOCAL_FILES if os.path.isfile(each)]
     if len(found) > 1:
-        raise TxnLogConfigError(f"{' and '.join(found)} both exist", help="keep one of them.")
+        raise TxnLogConfigError(f"{' and '.join(found)} both exist", help="Keep one of them.")
     others = [*found, "pyproject.toml", _user_file(os.environ.get("XDG_CONFIG_HOME"))]
     layers += [_read(Path(each), "found") for each in others if os.path.isfile(each)]
     return layers
@@ -165,7 +165,7 @@ def _read(path: Path, why: str) -> Layer:
         raise TxnLogConfigError(
             f"{path} is neither TOML nor YAML",
             source=str(path),
-            help="name it .toml, .yaml or .yml.",
+            help="Give the file a name that ends with .toml, .yaml or .yml.",
         )
     try:
         values = parse(path.read_text(encoding="utf-8"), path)
@@ -178,18 +178,18 @@ def _read(path: Path, why: str) -> Layer:
         raise TxnLogConfigError(
             f"the configuration file {path}, {why}, cannot be read: {error.strerror}",
             source=str(path),
-            help="correct the path or DELTASQL_CONFIG, or create the file.",
+            help="Correct the path or DELTASQL_CONFIG, or create the file.",
         ) from error
     except UnicodeDecodeError as error:
         raise TxnLogConfigError(
-            f"{path} is not UTF-8", source=str(path), help="save it as UTF-8."
+            f"{path} is not UTF-8", source=str(path), help="Save it as UTF-8."
         ) from error
     except (ValueError, AttributeError, RecursionError):
         # Causes: a number with too many digits, an impossible date, a value that contains itself.
         raise TxnLogConfigError(
-            f"{path} has a value that cannot be parsed, or is nested too deep",
+            f"{path} has a value that cannot be parsed, or values that are nested too deeply",
             source=str(path),
-            help="correct the file.",
+            help="Correct the file.",
         ) from None
     if not isinstance(plain, dict):
         raise TxnLogConfigError(
@@ -209,7 +209,7 @@ def _toml(text: str, path: Path) -> Any:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TxnLogConfigError(
-            f"{path} is not valid TOML: {error}", source=str(path), help="correct the file."
+            f"{path} is not valid TOML: {error}", source=str(path), help="Correct the file."
         ) from error
 
 
@@ -227,7 +227,7 @@ def _yaml(text: str, path: Path) -> Any:
         place = f" at line {mark.line + 1}" if mark else ""
         # The message of the error quotes the line, which may contain a secret.
         raise TxnLogConfigError(
-            f"{path} is not valid YAML{place}", source=str(path), help="correct the file."
+            f"{path} is not valid YAML{place}", source=str(path), help="Correct the file."
         ) from None
     return {} if values is None else values
 

@@ -132,7 +132,7 @@ class Console:
             Route("/login", self._open(_show_login)),
             Route("/login", self._sending(_sign_in, is_open=True), methods=["POST"]),
             Route("/logout", self._sending(_sign_out), methods=["POST"]),
-            Route("/metrics", self._endpoint(health.metrics, self._refuse_program)),
+            Route("/metrics", self._endpoint(health.metrics, self._check_bearer_token)),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ]
         application = Starlette(
@@ -148,34 +148,34 @@ class Console:
         return self._endpoint(page, lambda request: None)
 
     def _reading(self, page: Page) -> Endpoint:
-        return self._endpoint(page, self._refuse_reader)
+        return self._endpoint(page, self._check_reader)
 
     def _sending(self, page: Page, *, is_open: bool = False) -> Endpoint:
-        def refuse(request: PageRequest) -> Response | None:
-            refused = None if is_open else self._refuse_reader(request)
-            return refused or self._refuse_foreign(request)
+        def check(request: PageRequest) -> Response | None:
+            response = None if is_open else self._check_reader(request)
+            return response or self._check_form(request)
 
-        return self._endpoint(page, refuse)
+        return self._endpoint(page, check)
 
     def _writing(self, page: Page) -> Endpoint:
-        def refuse(request: PageRequest) -> Response | None:
-            refused = self._refuse_foreign(request)
-            if refused is None and not self.state.allows_writes:
+        def check(request: PageRequest) -> Response | None:
+            response = self._check_form(request)
+            if response is None and not self.state.allows_writes:
                 raise HTTPException(
                     403, "This console is read-only. Start it with deltasql ui --allow-writes."
                 )
-            if refused is None and not request.visitor.has_token:
+            if response is None and not request.visitor.has_token:
                 return request.go("/login")
-            return refused
+            return response
 
-        return self._endpoint(page, refuse)
+        return self._endpoint(page, check)
 
-    def _refuse_reader(self, request: PageRequest) -> Response | None:
+    def _check_reader(self, request: PageRequest) -> Response | None:
         if self.state.access.token_to_read and not request.visitor.has_token:
             return request.go("/login")
         return None
 
-    def _refuse_program(self, request: PageRequest) -> Response | None:
+    def _check_bearer_token(self, request: PageRequest) -> Response | None:
         if (
             not self.state.access.token_to_read
             or request.visitor.has_token
@@ -184,30 +184,32 @@ class Console:
             return None
         raise HTTPException(401, "Give the token as Authorization: Bearer …")
 
-    def _refuse_foreign(self, request: PageRequest) -> Response | None:
+    def _check_form(self, request: PageRequest) -> Response | None:
         is_same_origin = self.state.access.is_same_origin(request.http)
         if not is_same_origin or not self.state.access.is_csrf_token(
             request.visitor, request.form.get("csrf", "")
         ):
-            raise HTTPException(403, "This form is out of date. Go back, reload, try again.")
+            raise HTTPException(
+                403, "This form is out of date. Go back, reload the page and send the form again."
+            )
         return None
 
-    def _endpoint(self, page: Page, refuse: Callable[[PageRequest], Response | None]) -> Endpoint:
+    def _endpoint(self, page: Page, check: Callable[[PageRequest], Response | None]) -> Endpoint:
         async def endpoint(http: Request) -> Response:
             form = await _form(http)
             request = PageRequest(self.state, http, self.state.access.visitor(http), form)
-            response = await run_in_threadpool(self._answer, request, page, refuse)
+            response = await run_in_threadpool(self._respond, request, page, check)
             if request.visitor.is_new and "set-cookie" not in response.headers:
                 set_session_cookie(http, response, request.visitor)
             return response
 
         return endpoint
 
-    def _answer(
-        self, request: PageRequest, page: Page, refuse: Callable[[PageRequest], Response | None]
+    def _respond(
+        self, request: PageRequest, page: Page, check: Callable[[PageRequest], Response | None]
     ) -> Response:
         try:
-            return refuse(request) or page(request)
+            return check(request) or page(request)
         except HTTPException:
             raise
         except TxnLogError as error:

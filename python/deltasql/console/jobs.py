@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from deltasql.exceptions import TxnLogError, redact
+from deltasql.model.progress import OnProgress, Progress
 
 _log = logging.getLogger(__name__)
-_KEPT = 50
-Progress: TypeAlias = Callable[[int, int], None]
-Work: TypeAlias = Callable[[Progress], list[tuple[str, str]]]
+_MAX_JOBS = 50
+Work: TypeAlias = Callable[[OnProgress], list[tuple[str, str]]]
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Jobs:
             job = Job(secrets.token_urlsafe(9), title, table, page, datetime.now(UTC))
             self._jobs[job.job_id] = job
             ended = [each for each in self._jobs.values() if not each.is_running]
-            for old in ended[: max(0, len(self._jobs) - _KEPT)]:
+            for old in ended[: max(0, len(self._jobs) - _MAX_JOBS)]:
                 del self._jobs[old.job_id]
             thread = threading.Thread(target=self._run, args=(job, work))
             self._threads[job.job_id] = thread
@@ -96,8 +96,8 @@ class Jobs:
         return found[::-1]
 
     def _run(self, job: Job, work: Work) -> None:
-        def report(done: int, total: int) -> None:
-            job.done, job.total = done, total
+        def report(progress: Progress) -> None:
+            job.done, job.total = progress.done, progress.total
 
         try:
             job.outcome = work(report)

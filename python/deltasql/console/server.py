@@ -33,7 +33,7 @@ class Served:
 
     address: str
     token: str | None
-    token_was_made: bool
+    is_token_generated: bool
     token_to_read: bool
     is_reachable: bool
     """Whether other machines can reach the console: by its host, or by a name through a proxy."""
@@ -111,8 +111,8 @@ def _prepared(
     with closing(_listening(host, port)) as listening:
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listening.getsockname()[1]}"
-        was_made = chosen is not None and not token
-        served = Served(address, chosen, was_made, token_to_read, is_reachable)
+        is_generated = chosen is not None and not token
+        served = Served(address, chosen, is_generated, token_to_read, is_reachable)
         yield uvicorn.Server(config), listening, served, console.state.jobs
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_LONGEST = 120
-_WHOLE = 2000
+_MAX_CELL = 120
+_MAX_TOOLTIP = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Cell:
     text: str
     kind: str
     """`number`, `null`, `text` or `nested`."""
-    whole: str | None = None
+    tooltip: str | None = None
     """The longer text for the tooltip, if `text` was truncated."""
 
 
@@ -67,7 +67,7 @@ def cell(value: object) -> Cell:
     """Format one value.
 
     >>> cell(None), cell(1.5).text, cell({"a": [1]}).text
-    (Cell(text='null', kind='null', whole=None), '1.5', '{"a": [1]}')
+    (Cell(text='null', kind='null', tooltip=None), '1.5', '{"a": [1]}')
     """
     if value is None:
         return Cell("null", "null")
@@ -81,10 +81,10 @@ def cell(value: object) -> Cell:
         return Cell(value.isoformat(), "text")
     if isinstance(value, bytes):
         # Truncate before the conversion to hex, which makes the text longer.
-        return _cut(value[:_WHOLE].hex(" "), "nested")
+        return _cut(value[:_MAX_TOOLTIP].hex(" "), "nested")
     if isinstance(value, dict | list) or (isinstance(value, tuple) and not is_interval(value)):
         return _cut(json.dumps(_shorter(value), default=plain, ensure_ascii=False), "nested")
-    return _cut(value[: 2 * _WHOLE] if isinstance(value, str) else str(plain(value)), "text")
+    return _cut(value[: 2 * _MAX_TOOLTIP] if isinstance(value, str) else str(plain(value)), "text")
 
 
 def masked(value: object, key: str) -> str:
@@ -96,23 +96,23 @@ def masked(value: object, key: str) -> str:
     return (
         MASK
         if is_secret_name(key)
-        else _cut(redact(cell(value).whole or cell(value).text), "text").text
+        else _cut(redact(cell(value).tooltip or cell(value).text), "text").text
     )
 
 
 def _cut(text: str, kind: str) -> Cell:
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_CELL:
         return Cell(text, kind)
-    return Cell(text[: _LONGEST - 1] + "…", kind, text[:_WHOLE])
+    return Cell(text[: _MAX_CELL - 1] + "…", kind, text[:_MAX_TOOLTIP])
 
 
 def _shorter(value: Any) -> Any:
     """Remove the parts of a nested value that would be truncated anyway."""
     if isinstance(value, dict):
-        return {key: _shorter(each) for key, each in islice(value.items(), _WHOLE)}
+        return {key: _shorter(each) for key, each in islice(value.items(), _MAX_TOOLTIP)}
     if isinstance(value, list | tuple) and not is_interval(value):
-        return [_shorter(each) for each in value[:_WHOLE]]
-    return value[:_WHOLE] if isinstance(value, str | bytes) else value
+        return [_shorter(each) for each in value[:_MAX_TOOLTIP]]
+    return value[:_MAX_TOOLTIP] if isinstance(value, str | bytes) else value
 
 
 def plain(value: object) -> object:

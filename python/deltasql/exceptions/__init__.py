@@ -57,7 +57,7 @@ people; it ends with one `Help:` line. Secrets are masked in messages, fields an
 >>> error = VersionNotFoundError("sales has no version 9", table="sales", version=9, latest=4)
 >>> print(error)
 sales has no version 9 (latest: 4)
-Help: use one of the versions that the history lists.
+Help: Use one of the versions that the history lists.
 >>> error.latest
 4
 """

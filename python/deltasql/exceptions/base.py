@@ -20,7 +20,7 @@ class TxnLogError(DeltaError):
     """The base class of all errors that deltasql raises."""
 
     default_message: ClassVar[str] = "deltasql could not complete the operation"
-    default_help: ClassVar[str] = "read the cause of this error; its fields say what was tried."
+    default_help: ClassVar[str] = "Read the cause of this error and its fields."
     default_prefix: ClassVar[str] = ""
 
     message: str = ""
@@ -93,7 +93,7 @@ class TxnLogUriError(TxnLogError, ValueError):
 
     default_message = "this is not a deltasql URI"
     default_help = (
-        "write deltasql://sqlite//abs/meta.db?table=t, deltasql://duckdb//abs/meta.duckdb?table=t "
+        "Write deltasql://sqlite//abs/meta.db?table=t, deltasql://duckdb//abs/meta.duckdb?table=t "
         "or deltasql://postgres/user:pass@host:5432/db?table=t."
     )
 
@@ -105,8 +105,8 @@ class TxnLogUriError(TxnLogError, ValueError):
 class TxnLogConfigError(TxnLogError, ValueError):
     """A setting is missing, unknown or has a value that is not allowed."""
 
-    default_message = "the configuration is wrong"
-    default_help = "correct the setting where it was set; docs/reference/config.md lists all keys."
+    default_message = "the configuration is not valid"
+    default_help = "Correct the setting where it was set; docs/reference/config.md lists all keys."
 
     key: str | None = None
     source: str | None = None
@@ -119,7 +119,8 @@ class TxnLogMirrorError(TxnLogError):
 
     default_message = "the commit could not be published to _delta_log"
     default_help = (
-        "the commit is safe in the database. Publishing continues once the cause is corrected."
+        "The commit is safe in the database. Correct the cause of this error: the commit is then "
+        "published."
     )
 
     table: str | None = None
@@ -132,9 +133,9 @@ class MirrorDivergedError(TxnLogMirrorError):
 
     default_message = "_delta_log has a commit that is not in the database"
     default_help = (
-        "another program wrote to the table's path; nothing was overwritten. `deltasql mirror "
-        "adopt` imports its commits, `deltasql mirror reject` moves them to a backup. Both resume "
-        "publishing."
+        "Another program wrote to the table's path; nothing was overwritten. Import its commits "
+        "with `deltasql mirror adopt`, or move them to _delta_log/_aside with `deltasql mirror "
+        "reject`. Publishing then resumes."
     )
 
 
@@ -143,9 +144,9 @@ class LogAheadError(MirrorDivergedError):
 
     default_message = "the log is ahead of the database"
     default_help = (
-        "the database was restored from a backup, or lost its last commits in a power loss. "
-        "`deltasql mirror adopt` restores the commits from the log (`deltasql rebuild` "
-        "for all tables), `deltasql mirror reject` moves them to a backup."
+        "The database was restored from a backup, or lost its last commits in a power loss. "
+        "Load the commits from the log with `deltasql mirror adopt` (`deltasql rebuild` for all "
+        "tables), or move them to _delta_log/_aside with `deltasql mirror reject`."
     )
 
 
@@ -154,7 +155,7 @@ class TxnLogEngineError(TxnLogError):
     """The engine failed while it read or wrote data."""
 
     default_message = "the engine failed"
-    default_help = "read the cause of this error; it is the engine's own message."
+    default_help = "Read the cause of this error: it is the engine's own message."
 
     engine: str | None = None
     table: str | None = None
@@ -163,8 +164,8 @@ class TxnLogEngineError(TxnLogError):
 class InvalidQueryError(TxnLogEngineError, ValueError):
     """The SQL is not a single query that only reads tables of the catalog."""
 
-    default_message = "this is not a query that can be run"
-    default_help = "write one SELECT over the catalog's own tables, in DuckDB's SQL."
+    default_message = "this query is not allowed"
+    default_help = "Write one SELECT over the catalog's own tables, in DuckDB's SQL."
 
 
 class UnreadableRowsError(TxnLogEngineError, ValueError):
@@ -172,7 +173,7 @@ class UnreadableRowsError(TxnLogEngineError, ValueError):
 
     default_message = "cannot read rows from this object"
     default_help = (
-        "give Arrow, pandas or polars data, or an object with the Arrow C stream interface."
+        "Give Arrow, pandas or polars data, or an object with the Arrow C stream interface."
     )
 
 
@@ -182,8 +183,8 @@ class TxnLogStorageError(TxnLogError, OSError):
 
     default_message = "the files at a location cannot be reached"
     default_help = (
-        "check that the location exists, its permissions, storage.options and the network; "
-        "read the cause of this error."
+        "Check that the location exists, its permissions, storage.options and the network. "
+        "Read the cause of this error."
     )
 
     location: str | None = None
@@ -195,4 +196,4 @@ class RefusedFileError(TxnLogStorageError):
     """A file is outside the folder of its table, is not a regular file, or is far too large."""
 
     default_message = "a file was rejected"
-    default_help = "correct or move the file that the message names, then try again."
+    default_help = "Correct or move the file that the message names, then try again."

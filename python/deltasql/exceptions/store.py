@@ -22,7 +22,8 @@ class StoreUnavailableError(TxnLogStoreError):
 
     default_message = "the metadata database cannot be reached"
     default_help = (
-        "check that the database runs, its URI, credentials and file permissions; then retry."
+        "Check that the database is running, and check its URI, credentials and file permissions; "
+        "then retry."
     )
 
 
@@ -31,9 +32,9 @@ class StoreBusyError(TxnLogStoreError):
 
     default_message = "the metadata database stayed busy"
     default_help = (
-        "retry. If it fails again, look for a transaction that was left open and end it, or raise "
-        "a limit: store.busy_timeout_ms on SQLite, store.lock_timeout_ms and "
-        "store.statement_timeout_ms on PostgreSQL, or pool.max_size."
+        "Retry. If it fails again, find a transaction that was left open and end it, or raise a "
+        "limit: store.busy_timeout_ms on SQLite; store.lock_timeout_ms or "
+        "store.statement_timeout_ms on PostgreSQL; pool.max_size if all connections were in use."
     )
 
 
@@ -41,16 +42,16 @@ class StoreClosedError(TxnLogStoreError):
     """The store or catalog was used after `close()`."""
 
     default_message = "the store is closed"
-    default_help = "open it again with deltasql.connect(uri) and use it inside its `with` block."
+    default_help = "Open it again with deltasql.connect(uri) and use it inside its `with` block."
 
 
 @dataclass(eq=False, repr=False)
 class SchemaVersionError(TxnLogStoreError):
     """This release does not support the version of the database schema."""
 
-    default_message = "the schema of the metadata database does not fit this release"
+    default_message = "this release does not support the schema version of the metadata database"
     default_help = (
-        "if the version found is higher, upgrade deltasql; otherwise run deltasql migrate."
+        "If the version found is higher, upgrade deltasql; otherwise run `deltasql migrate`."
     )
 
     found: int | None = None
@@ -62,7 +63,7 @@ class MigrationError(TxnLogStoreError):
     """A migration of the database schema failed, or its SQL changed after it was applied."""
 
     default_message = "a schema migration failed"
-    default_help = "the migration was rolled back; correct the cause and migrate again."
+    default_help = "It was rolled back. Correct the cause and run `deltasql migrate` again."
 
     migration: str | None = None
 
@@ -73,11 +74,11 @@ class MissingDriverError(TxnLogStoreError, ImportError):
 
     >>> print(MissingDriverError(driver="psycopg", extra="postgres"))
     psycopg is not installed (extra: postgres)
-    Help: in a clone of the repository: pip install '.[postgres]'
+    Help: In a clone of the repository, run: pip install '.[postgres]'
     """
 
     default_message = "an optional package is not installed"
-    default_help = "in a clone of the repository: pip install '.[all]'"
+    default_help = "In a clone of the repository, run: pip install '.[all]'"
 
     driver: str | None = None
     extra: str | None = None
@@ -86,6 +87,6 @@ class MissingDriverError(TxnLogStoreError, ImportError):
         if self.driver:
             self.message = self.message or f"{self.driver} is not installed"
         if self.extra:
-            own = f"in a clone of the repository: pip install '.[{self.extra}]'"
+            own = f"In a clone of the repository, run: pip install '.[{self.extra}]'"
             self.help = self.help or own
         super().__post_init__()

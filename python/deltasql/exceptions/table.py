@@ -15,7 +15,7 @@ class TxnLogTableNotFoundError(TxnLogError, TableNotFoundError):
     """No table has this name."""
 
     default_message = "the table does not exist"
-    default_help = "`deltasql table list`, or catalog.tables(), lists the tables."
+    default_help = "List the tables with `deltasql table list` or catalog.tables()."
 
     table: str | None = None
 
@@ -26,7 +26,7 @@ class CatalogNotFoundError(TxnLogTableNotFoundError):
 
     default_message = "there is no catalog yet"
     default_help = (
-        "check the URI. The first write creates the catalog, and so do `deltasql init` and "
+        "Check the URI. The first write creates the catalog, and so do `deltasql init` and "
         "deltasql.connect(uri, create=True)."
     )
 
@@ -38,7 +38,7 @@ class TableExistsError(TxnLogError):
     """A table with this name exists already."""
 
     default_message = "the table exists already"
-    default_help = "choose another name, open the existing table, or drop it first."
+    default_help = "Choose another name, open the existing table, or drop it first."
 
     table: str | None = None
 
@@ -48,7 +48,7 @@ class VersionNotFoundError(TxnLogError):
     """The table has no such version, or had no version at that timestamp."""
 
     default_message = "the table has no such version"
-    default_help = "use one of the versions that the history lists."
+    default_help = "Use one of the versions that the history lists."
 
     table: str | None = None
     version: int | None = None
@@ -60,7 +60,7 @@ class TxnLogSchemaError(TxnLogError, SchemaMismatchError):
     """The data does not match the schema of the table."""
 
     default_message = "the data does not fit the table's schema"
-    default_help = "adapt the data, or change the table's schema with schema_mode='merge'."
+    default_help = "Adapt the data, or change the table's schema with schema_mode='merge'."
 
     table: str | None = None
     column: str | None = None
@@ -72,7 +72,7 @@ class InvalidDataError(TxnLogError):
 
     default_prefix = EXPRESSION_ERROR
     default_message = "the data violates a rule of the table"
-    default_help = "correct or leave out these rows; nothing was committed."
+    default_help = "Nothing was committed. Correct these rows or leave them out."
 
     table: str | None = None
 
@@ -82,7 +82,7 @@ class TxnLogProtocolError(TxnLogError, DeltaProtocolError):
     """The log, or a new commit, violates the Delta protocol."""
 
     default_message = "this violates the Delta protocol"
-    default_help = "see the fields of this error; Delta Lake's PROTOCOL.md describes the rules."
+    default_help = "Read the fields of this error; Delta Lake's PROTOCOL.md describes the rules."
 
     table: str | None = None
 
@@ -93,8 +93,8 @@ class LogParseError(TxnLogProtocolError):
 
     default_message = "the Delta log cannot be parsed"
     default_help = (
-        "the file is damaged, or it is not part of a Delta log. Restore it from a copy or from the "
-        "database."
+        "The file is damaged, or it is not part of a Delta log. Restore it from a copy. If the "
+        "table is in a catalog, `deltasql mirror repair` writes the file again."
     )
 
     line: int | None = None
@@ -106,7 +106,10 @@ class VersionGapError(TxnLogProtocolError):
     """Commits are missing from a log, and no checkpoint replaces them."""
 
     default_message = "the Delta log has a gap"
-    default_help = "restore the commit files from a copy, or publish them from the database."
+    default_help = (
+        "Restore the commit files from a copy. If the table is in a catalog, `deltasql mirror "
+        "repair` writes them again."
+    )
 
     location: str | None = None
     first_missing: int | None = None
@@ -118,7 +121,7 @@ class MissingDataFilesError(TxnLogProtocolError):
     """Data files that the log refers to do not exist; `files` lists the first of them."""
 
     default_message = "data files that the log names do not exist"
-    default_help = "restore the files, or pass force=True (--force) to continue without them."
+    default_help = "Restore the files, or pass force=True (--force) to continue without them."
 
     location: str | None = None
     count: int | None = None
@@ -130,7 +133,9 @@ class ImportMismatchError(TxnLogProtocolError):
     """The imported table in the database differs from its log."""
 
     default_message = "the imported table differs from its log"
-    default_help = "`differences` lists the differences; please report which program wrote the log."
+    default_help = (
+        "Report this bug, with the field `differences` and the program that wrote the log."
+    )
 
     location: str | None = None
     differences: tuple[str, ...] | None = None
@@ -141,7 +146,7 @@ class UnsupportedFeatureError(TxnLogProtocolError):
     """The table needs features that this release does not support."""
 
     default_message = "the table needs features that this release does not support"
-    default_help = "upgrade deltasql, or remove the features from the table with another engine."
+    default_help = "Upgrade deltasql, or drop the features with the engine that enabled them."
 
     features: tuple[str, ...] | None = None
 
@@ -149,5 +154,5 @@ class UnsupportedFeatureError(TxnLogProtocolError):
 class InvalidActionError(TxnLogProtocolError):
     """An action is not valid or cannot be part of this commit."""
 
-    default_message = "this action must not be committed"
-    default_help = "nothing was committed; correct the action and stage it again."
+    default_message = "this action cannot be committed"
+    default_help = "Nothing was committed. Correct the action and stage it again."

@@ -14,7 +14,7 @@ class TxnLogTransactionError(TxnLogError, CommitFailedError):
     """A transaction did not commit, or it is not known whether it did."""
 
     default_message = "the transaction failed"
-    default_help = "nothing was committed; correct the cause and run the transaction again."
+    default_help = "Nothing was committed. Correct the cause and run the transaction again."
 
     table: str | None = None
     txn_id: str | None = None
@@ -24,15 +24,15 @@ class TxnLogTransactionError(TxnLogError, CommitFailedError):
 class CommitConflictError(TxnLogTransactionError):
     """A concurrent commit was ratified first, and this commit conflicts with it.
 
-    >>> print(ConcurrentAppendError(table="sales", expected_version=3, actual_version=5,
-    ...     winning_version=4, winning_txn_id="9f2c", winning_operation="WRITE"))
+    >>> print(ConcurrentAppendError(table="day", expected_version=3, actual_version=5,
+    ...     winning_version=4, winning_txn_id="9", winning_operation="WRITE"))
     a concurrent commit added files that this one should have read
-    Table sales: read at version 3, now at version 5; version 4 won (WRITE, transaction 9f2c).
-    Help: read the table again and repeat; a narrower predicate or partition avoids the overlap.
+    Table day: read at version 3, now at version 5; conflicts with version 4 (WRITE, transaction 9).
+    Help: Read the table again and repeat the transaction. Narrower predicates avoid such conflicts.
     """
 
     default_message = "a concurrent commit conflicts with this one"
-    default_help = "nothing was committed; read the table again and repeat the transaction."
+    default_help = "Nothing was committed. Read the table again and repeat the transaction."
 
     expected_version: int | None = None
     actual_version: int | None = None
@@ -43,7 +43,8 @@ class CommitConflictError(TxnLogTransactionError):
     def _details(self) -> str:
         facts = f"\nTable {_known(self.table)}: read at version {_known(self.expected_version)}"
         facts += f", now at version {_known(self.actual_version)}; "
-        facts += f"version {_known(self.winning_version)} won ({_known(self.winning_operation)}"
+        facts += f"conflicts with version {_known(self.winning_version)} "
+        facts += f"({_known(self.winning_operation)}"
         facts += f", transaction {_known(self.winning_txn_id)})"
         for name in ("app_id", "domain"):
             if name in self.fields:
@@ -56,7 +57,7 @@ class ConcurrentAppendError(CommitConflictError):
 
     default_message = "a concurrent commit added files that this one should have read"
     default_help = (
-        "read the table again and repeat; a narrower predicate or partition avoids the overlap."
+        "Read the table again and repeat the transaction. Narrower predicates avoid such conflicts."
     )
 
 
@@ -64,28 +65,34 @@ class ConcurrentDeleteReadError(CommitConflictError):
     """A concurrent commit removed a file that this commit read."""
 
     default_message = "a concurrent commit removed a file that this one read"
-    default_help = "read the table again and repeat the operation on what is there now."
+    default_help = "Read the table again and repeat the transaction."
 
 
 class ConcurrentDeleteDeleteError(CommitConflictError):
     """A concurrent commit removed a file that this commit also removes."""
 
     default_message = "a concurrent commit removed a file that this one removes too"
-    default_help = "read the table again and repeat; do not run two rewrites of the same files."
+    default_help = (
+        "Read the table again and repeat the transaction. Do not run two operations at the same "
+        "time that rewrite the same files."
+    )
 
 
 class MetadataChangedError(CommitConflictError):
     """A concurrent commit changed the schema, the partitioning or the properties."""
 
     default_message = "a concurrent commit changed the table's metadata"
-    default_help = "open the table again, adapt the data to its schema, then repeat."
+    default_help = "Open the table again, adapt the data to its schema, and repeat the commit."
 
 
 class ProtocolChangedError(CommitConflictError):
     """A concurrent commit changed the protocol or its table features."""
 
     default_message = "a concurrent commit changed the table's protocol"
-    default_help = "open the table again and repeat; the new protocol may need a newer writer."
+    default_help = (
+        "Open the table again and repeat the transaction. The new protocol may need a newer "
+        "release of deltasql."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -94,8 +101,8 @@ class ConcurrentTransactionError(CommitConflictError):
 
     default_message = "a concurrent commit recorded the same application id"
     default_help = (
-        "two runs share one application id: stop one of them, "
-        "then skip this batch if its version is recorded already."
+        "Two programs use the same application id: stop one of them. If the version of this batch "
+        "is already recorded, skip the batch."
     )
 
     app_id: str | None = None
@@ -106,7 +113,7 @@ class ConcurrentDomainMetadataError(CommitConflictError):
     """A concurrent commit changed the same metadata domain."""
 
     default_message = "a concurrent commit changed the same metadata domain"
-    default_help = "read the domain's configuration again and repeat the change."
+    default_help = "Read the domain's configuration again and repeat the change."
 
     domain: str | None = None
 
@@ -114,15 +121,15 @@ class ConcurrentDomainMetadataError(CommitConflictError):
 class VersionTakenError(CommitConflictError):
     """The version that this commit requested exists already."""
 
-    default_message = "the version to commit exists already"
-    default_help = "open the latest version of the table and repeat."
+    default_message = "the version that this commit requested exists already"
+    default_help = "Open the latest version of the table and repeat the transaction."
 
 
 class TableChangedError(CommitConflictError):
     """The table was dropped, renamed or replaced since it was read."""
 
     default_message = "the table was dropped, renamed or replaced by another commit"
-    default_help = "open the table again by name, then repeat the transaction."
+    default_help = "Open the table again by name, then repeat the transaction."
 
 
 class FilesTakenError(CommitConflictError):
@@ -130,7 +137,7 @@ class FilesTakenError(CommitConflictError):
 
     default_message = "a vacuum may have deleted files that this transaction wrote"
     default_help = (
-        "run the transaction again; give vacuums a retention longer than your longest transaction."
+        "Run the transaction again. Give vacuums a retention longer than your longest transaction."
     )
 
 
@@ -138,8 +145,8 @@ class FilesTakenError(CommitConflictError):
 class RetriesExhaustedError(TxnLogTransactionError):
     """Every attempt failed because of concurrent commits or database errors."""
 
-    default_message = "the commit did not succeed in the attempts allowed"
-    default_help = "nothing was committed; repeat later, or raise retry.max_attempts."
+    default_message = "the commit failed in every attempt"
+    default_help = "Nothing was committed. Repeat it later, or raise retry.max_attempts."
 
     attempts: int | None = None
 
@@ -149,25 +156,25 @@ class CommitOutcomeUnknownError(TxnLogTransactionError):
 
     default_message = "it is not known whether the commit happened"
     default_help = (
-        "do not simply repeat it. Once the database answers, look up the transaction id in the "
-        "history: if it is there, the commit happened."
+        "Do not repeat the transaction yet. When the database is reachable again, look up the "
+        "transaction id in the history: if it is there, the commit happened."
     )
 
 
 class TransactionClosedError(TxnLogTransactionError):
     """The transaction was used after its commit or rollback."""
 
-    default_message = "this transaction is finished"
-    default_help = "begin a new one with deltasql.begin(uri)."
+    default_message = "this transaction is already committed or rolled back"
+    default_help = "Begin a new transaction with deltasql.begin(uri)."
 
 
 class TableFollowsError(TxnLogTransactionError):
     """The table is followed: other writers own its log, so it is read-only in this catalog."""
 
-    default_message = "the table follows a log that others write, so it is read-only"
+    default_message = "the table follows a log that other programs write, so it is read-only here"
     default_help = (
-        "write to the table's path and refresh with `deltasql follow`, "
-        "or make SQL its authority with `deltasql cutover`."
+        "Write to the table's path and refresh with `deltasql follow`, or move its authority to "
+        "the database with `deltasql cutover`."
     )
 
 
@@ -177,8 +184,8 @@ class OtherAuthorityError(TxnLogTransactionError):
 
     default_message = "another catalog is the authority of the log"
     default_help = (
-        "roll the table back there with `deltasql rollback`, then try again; or read it here with "
-        "`deltasql follow`."
+        "Run `deltasql rollback` in the other catalog, then try again. To only read the table in "
+        "this catalog, use `deltasql follow`."
     )
 
     location: str | None = None
@@ -189,7 +196,7 @@ class MergeAmbiguityError(TxnLogTransactionError):
     """Several source rows of a merge match the same row of the table."""
 
     default_message = "several source rows of a merge match one row of the table"
-    default_help = "nothing was committed; give the source one row per key."
+    default_help = "Nothing was committed. Remove duplicate keys from the source."
 
 
 def _known(value: object) -> object:

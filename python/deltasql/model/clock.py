@@ -1,4 +1,4 @@
-"""Timestamps in Delta's unit: milliseconds since the epoch."""
+"""Time in milliseconds: timestamps since the epoch, as Delta stores them, and durations."""
 
 from __future__ import annotations
 
@@ -65,3 +65,17 @@ def parse_rfc3339(text: str) -> datetime:
         return datetime.fromisoformat(text.upper())
     except ValueError as error:
         raise ValueError(f"input is out of range: {error}") from error
+
+
+class Stopwatch:
+    """Measures milliseconds since its creation and since the last lap, for metrics."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.perf_counter()
+
+    def total_ms(self) -> int:
+        return int((time.perf_counter() - self._start) * 1000)
+
+    def lap_ms(self) -> int:
+        before, self._last = self._last, time.perf_counter()
+        return int((self._last - before) * 1000)

@@ -93,7 +93,7 @@ def _bitmap_in(data: bytes, vector: DeletionVector) -> bytes:
     except struct.error as error:
         raise _broken("its file ends too early") from error
     if size != vector.size_in_bytes:
-        raise _broken(f"its file says {size} bytes, but the log says {vector.size_in_bytes}")
+        raise _broken(f"it has {size} bytes, but the log says {vector.size_in_bytes}")
     if zlib.crc32(bitmap) != checksum:
         raise _broken("its checksum does not match")
     return bitmap

@@ -43,7 +43,7 @@ def parse_partition_value(text: str | None, data_type: DataType) -> Any:
     except (ValueError, KeyError, InvalidOperation) as error:
         raise TxnLogProtocolError(
             f"{text!r} is not a partition value of type {type_name(data_type)}",
-            help="The writer of this file put a wrong value into the log.",
+            help="The log has a wrong value for this file. Rewrite the file.",
         ) from error
 
 

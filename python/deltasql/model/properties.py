@@ -312,5 +312,5 @@ def _check_feature(key: str, value: str) -> None:
             f"table property {key!r} cannot be {value!r}",
             key=key,
             allowed="supported",
-            help="Set it to supported.",
+            help="Set it to 'supported'.",
         )

@@ -344,7 +344,7 @@ def check_writable(
         )
 
 
-def check_lawful(protocol: Protocol) -> None:
+def check_valid(protocol: Protocol) -> None:
     """Raise TxnLogProtocolError if the versions and feature lists contradict each other."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     listed, written = protocol.reader_features, protocol.writer_features

@@ -42,7 +42,7 @@ def row_changes(operation: str | None, metrics: Mapping[str, Any]) -> RowChanges
         return RowChanges(0, 0, 0)
     known = by_snake_case(metrics)
     updated, deleted = first_number(known, _UPDATED), first_number(known, _DELETED)
-    return RowChanges(_inserted(operation, known), _whole(updated), _whole(deleted))
+    return RowChanges(_inserted(operation, known), _to_int(updated), _to_int(deleted))
 
 
 def by_snake_case(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def first_number(metrics: Mapping[str, Any], names: tuple[str, ...]) -> float | 
 def _inserted(operation: str | None, known: Mapping[str, Any]) -> int | None:
     inserted = first_number(known, _INSERTED)
     if inserted is not None:
-        return _whole(inserted)
+        return _to_int(inserted)
     kind = (operation or "").upper()
     if kind in ("UPDATE", "DELETE"):
         return 0
@@ -75,8 +75,8 @@ def _inserted(operation: str | None, known: Mapping[str, Any]) -> int | None:
     if written is None or kind == "MERGE":
         return None  # the output of a merge includes updated and copied rows
     # Spark also counts the rows that a replaceWhere copied.
-    return _whole(max(0.0, written - (first_number(known, _COPIED) or 0)))
+    return _to_int(max(0.0, written - (first_number(known, _COPIED) or 0)))
 
 
-def _whole(number: float | None) -> int | None:
+def _to_int(number: float | None) -> int | None:
     return None if number is None else int(number)

@@ -202,7 +202,7 @@ def _converted(value: Any, data_type: pa.DataType) -> Any:
     if isinstance(value, bool):
         raise TypeError("a boolean is neither a number nor a string")
     if types.is_integer(data_type):
-        return _whole(value)
+        return _to_int(value)
     if types.is_floating(data_type):
         # A number in JSON is a double. Rounded to a 32-bit float, 1.1 is a different value.
         return pa.scalar(float(value), data_type).as_py()
@@ -239,7 +239,7 @@ def _boolean(value: Any) -> bool:
     return bool(value == "true")
 
 
-def _whole(value: Any) -> int:
+def _to_int(value: Any) -> int:
     number = int(value)
     if isinstance(value, Decimal) and number != value:
         raise ValueError("not a whole number")

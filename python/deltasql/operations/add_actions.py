@@ -12,7 +12,6 @@ from deltasql.model.actions import AddFile, RemoveFile
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.convert import schema_from_any
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.write import MODES, check_modes
 from deltasql.storage.location import parse_location
 
@@ -77,4 +76,4 @@ def stage_actions(
     stage.staged.extend(file_actions(actions, stage.location))
     stage.record_read_version()
     partitions = json.dumps(list(partition_by), separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(stage, "WRITE", {"mode": MODES[mode], "partitionBy": partitions})
+    stage.set_commit_info("WRITE", {"mode": MODES[mode], "partitionBy": partitions})

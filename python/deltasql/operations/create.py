@@ -20,7 +20,6 @@ from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.rules import validate_schema
 from deltasql.operations.alter.cluster_by import cluster_by
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.storage import open_storage
 from deltasql.storage.location import location_url
 from deltasql.store.records import TableRow
@@ -94,7 +93,7 @@ def stage_create(
     )
 
 
-def refuse_existing_log(location: str, config: Config) -> None:
+def reject_existing_log(location: str, config: Config) -> None:
     """Raise if the folder has a `_delta_log`, because the mirror could not publish there."""
     try:
         found = next(iter(open_storage(location, config.storage).list(LOG_FOLDER)), None)
@@ -140,8 +139,7 @@ def replace_table(
 
 def record_create(stage: TableStage, mode: str, *, replaces: bool = False) -> None:
     """Set the commitInfo of CREATE TABLE, with the parameters that deltalake records."""
-    set_commit_info(
-        stage,
+    stage.set_commit_info(
         "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE",
         _parameters(mode, stage.location, stage.metadata, stage.protocol),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.model.clock import Stopwatch
 from deltasql.operations.affected_files import (
     count_rows_by_file,
     files_at,
@@ -11,13 +12,12 @@ from deltasql.operations.affected_files import (
     live_row_counts,
     logged_row_counts,
 )
-from deltasql.operations.changes.change_data import (
+from deltasql.operations.changes.changed_rows import (
     change_type,
     keeps_change_data,
     record_whole_files,
     write_change_data,
 )
-from deltasql.operations.commit_info import Stopwatch, set_commit_info
 from deltasql.operations.sql.expressions import condition_of
 from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.sql.queries import column, is_not_true, select
@@ -73,7 +73,7 @@ def stage_delete(
         if predicate is not None:
             shown = normal(predicate, stage.schema, escapes=flavour == "spark")
             parameters = {"predicate": shown}
-        set_commit_info(stage, "DELETE", parameters, metrics)
+        stage.set_commit_info("DELETE", parameters, metrics)
     return metrics
 
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.engine.files.file_sizes import missing_files
-from deltasql.operations.commit_info import set_commit_info
 
 if TYPE_CHECKING:
     from deltasql.operations.table_stage import TableStage
@@ -27,5 +26,5 @@ def repair(stage: TableStage, *, dry_run: bool = False) -> dict[str, Any]:
             files.filter(pc.is_in(files["path"], value_set=pa.array(missing, pa.string())))
         )
         metrics = {"dry_run": False, "files_removed": json.dumps(missing, separators=(",", ":"))}
-        set_commit_info(stage, "FSCK", {}, metrics)
+        stage.set_commit_info("FSCK", {}, metrics)
     return {"dry_run": dry_run, "files_removed": missing}

@@ -14,8 +14,7 @@ from deltasql.model.actions import AddFile, logical_file
 from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.alter.cluster_by import restore_clustering
-from deltasql.operations.changes.change_data import record_whole_files
-from deltasql.operations.commit_info import set_commit_info
+from deltasql.operations.changes.changed_rows import record_whole_files
 from deltasql.store.records import load, load_dv
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def restore(
     for files, kind in ((removed, "delete"), (restored, "insert")):
         record_whole_files(stage, files, kind)
     metrics = {"numRemovedFile": len(removed), "numRestoredFile": len(restored)}
-    set_commit_info(stage, operation, parameters, metrics)
+    stage.set_commit_info(operation, parameters, metrics)
     return metrics
 
 

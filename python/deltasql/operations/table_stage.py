@@ -13,7 +13,7 @@ from deltasql import _core
 from deltasql.commit.staged import ReadSet
 from deltasql.engine.base import WriteOptions, WritePlan
 from deltasql.engine.files.live_files import LiveFiles
-from deltasql.engine.spark.schema import refuse_nanoseconds
+from deltasql.engine.spark.schema import reject_nanoseconds
 from deltasql.exceptions import TxnLogError, TxnLogTransactionError
 from deltasql.model.actions import RemoveFile, logical_file
 from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
@@ -85,7 +85,7 @@ class TableStage:
         """The engine of the transaction; it starts on first use."""
         found = self._engine()
         if found.name == "spark":
-            refuse_nanoseconds(self.schema)
+            reject_nanoseconds(self.schema)
         return found
 
     # State of the table, including staged changes
@@ -253,6 +253,24 @@ class TableStage:
         if protocol is not None and protocol != self.protocol:
             self.staged.protocol = protocol
         self.record_read_version()
+
+    def set_commit_info(
+        self,
+        operation: str,
+        parameters: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        *,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Set the operation of the commit; if a commit has several, only the last is recorded."""
+        info = self.staged.info
+        self.staged.info = replace(
+            info,
+            operation=operation,
+            operation_parameters=dict(parameters or {}),
+            operation_metrics=None if metrics is None else dict(metrics),
+            extra={**info.extra, **(extra or {})},
+        )
 
 
 def adds_table_to_errors(

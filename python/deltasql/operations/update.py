@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.model.clock import Stopwatch
 from deltasql.model.predicates.parser import Flavour, Scope
 from deltasql.operations.affected_files import count_rows_by_file, files_at, live_row_counts
-from deltasql.operations.changes.change_data import keeps_change_data
 from deltasql.operations.changes.changed_rows import (
     ACTION,
     COPIED,
@@ -16,9 +16,9 @@ from deltasql.operations.changes.changed_rows import (
     action_of,
     checked_rows,
     has_action,
+    keeps_change_data,
     write_changed_rows,
 )
-from deltasql.operations.commit_info import Stopwatch, set_commit_info
 from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, assignments, explained_casts, row_values
 from deltasql.operations.sql.expressions import condition_of
@@ -88,7 +88,7 @@ def stage_update(
         shown = "true"
         if predicate is not None:
             shown = normal(predicate, stage.schema, escapes=flavour == "spark")
-        set_commit_info(stage, "UPDATE", {"predicate": shown}, metrics)
+        stage.set_commit_info("UPDATE", {"predicate": shown}, metrics)
     return metrics
 
 

@@ -23,24 +23,23 @@ from deltasql.operations.affected_files import (
     in_partitions,
     live_row_counts,
 )
-from deltasql.operations.changes.change_data import (
+from deltasql.operations.changes.changed_rows import (
     change_type,
     keeps_change_data,
     record_whole_files,
     write_change_data,
 )
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.conform import arrow_schema, conformer
 from deltasql.operations.rules.row_checks import (
     checked,
     checked_batches,
     generated_columns,
-    refuse_append_only,
+    reject_append_only,
     rules_of,
     with_generated,
 )
 from deltasql.operations.rules.schema_merge import nullable
-from deltasql.operations.rules.write_schema import check_or_change_schema, refuse_other_partitions
+from deltasql.operations.rules.write_schema import check_or_change_schema, check_partitioning
 from deltasql.operations.sql.expressions import condition_of
 from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.sql.queries import column, is_not_true, is_true
@@ -74,7 +73,7 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
     partition_by, options = request.partition_by, request.options
     check_modes(mode, schema_mode)
     rows = _Rows.of(stage, data)
-    refuse_other_partitions(stage, mode, predicate, schema_mode, partition_by)
+    check_partitioning(stage, mode, predicate, schema_mode, partition_by)
     check_or_change_schema(
         stage,
         rows.schema,
@@ -110,7 +109,7 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
         "execution_time_ms": int((time.perf_counter() - started) * 1000),
         "num_retries": 0,
     }
-    set_commit_info(stage, "WRITE", _parameters(stage, mode, predicate), metrics)
+    stage.set_commit_info("WRITE", _parameters(stage, mode, predicate), metrics)
     return metrics
 
 
@@ -204,12 +203,12 @@ def _replaced(stage: TableStage, predicate: Predicate | None) -> _Replaced:
     if predicate is None:
         files = stage.files()
         if len(files):
-            refuse_append_only(stage)
+            reject_append_only(stage)
         stage.read(whole_table=True, files=files)
         return _Replaced(files)
     found = stage.files(predicate)
     if len(found):
-        refuse_append_only(stage)
+        reject_append_only(stage)
     if predicate.partition_only or not len(found):
         files = in_partitions(stage, found, predicate) if len(found) else found
         stage.read(predicate=predicate, files=files)

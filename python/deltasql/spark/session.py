@@ -20,7 +20,6 @@ from deltasql.uri import (
     is_deltasql_uri,
     join_table_name,
     parse_uri,
-    split_table_name,
 )
 
 if TYPE_CHECKING:
@@ -124,17 +123,9 @@ def known_name(spark: SparkSession, catalog: Catalog, name: str) -> str:
 
     If several tables have the name in different spellings, the name is returned unchanged.
     """
-    if catalog.exists(name) or str(spark.conf.get(_CASE_SENSITIVE)).lower() == "true":
+    if str(spark.conf.get(_CASE_SENSITIVE)).lower() == "true":
         return name
-    namespace, short = wanted = tuple(part.casefold() for part in split_table_name(name))
-    # Only for ASCII letters do all databases convert case in the same way.
-    known = (
-        catalog.store.query("names_alike", namespace=namespace, name=short)
-        if "".join(wanted).isascii()
-        else [(each.row.namespace, each.row.name) for each in catalog.tables()]
-    )
-    alike = [each for each in known if tuple(part.casefold() for part in each) == wanted]
-    return join_table_name(*alike[0]) if len(alike) == 1 else name
+    return catalog.spelling_of(name)
 
 
 def table_at(catalog: Catalog, path: str) -> str | None:
@@ -182,7 +173,7 @@ def table_name(name: str) -> str:
     return ".".join(short) if len(short) != 2 else join_table_name(short[0], short[1])
 
 
-def place_of(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None]:
+def new_table_target(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None]:
     """Return the catalog, the name and the location of a table that is about to be created.
 
     A missing catalog is created. A table at a new path gets the name of the path's last folder.

@@ -78,7 +78,7 @@ def stream_writer(
         raise TxnLogConfigError(
             "a stream needs an app_id",
             key="app_id",
-            help="Name the stream: app_id='orders'. Use the same name as long as its checkpoint.",
+            help="Name the stream, for example app_id='orders'. Keep the name with its checkpoint.",
         )
     if callable(tables) and write:
         raise TxnLogConfigError(
@@ -99,7 +99,7 @@ def _sessions_catalog() -> Catalog | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _CatalogAddress:
     """The URI and the configuration with which another process opens a catalog."""
 
     uri: DeltaSqlUri
@@ -112,7 +112,7 @@ class StreamWriter:
 
     tables: str | Mapping[str, Part] | Each
     app_id: str
-    catalog: str | DeltaSqlUri | Catalog | _Place | None = field(repr=False, default=None)
+    catalog: str | DeltaSqlUri | Catalog | _CatalogAddress | None = field(repr=False, default=None)
     persist: bool | None = None
     attempts: int = _ATTEMPTS
     write: Mapping[str, Any] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class StreamWriter:
                     key="catalog",
                     help="Use a catalog in PostgreSQL, or in a file that both processes can open.",
                 )
-            place = _Place(self.catalog.uri, self.catalog.config)
+            place = _CatalogAddress(self.catalog.uri, self.catalog.config)
         given = (self.tables, self.app_id, place, self.persist, self.attempts, self.write)
         return StreamWriter, given
 
@@ -186,14 +186,14 @@ class StreamWriter:
         if done is None or done < batch_id:
             return False
         telemetry.log(
-            _log, logging.INFO, "batch was committed before", app_id=self.app_id, batch=batch_id
+            _log, logging.INFO, "committed batch skipped", app_id=self.app_id, batch=batch_id
         )
         return True
 
     def _catalog(self, df: DataFrame) -> Catalog:
         if isinstance(self.tables, str) and is_deltasql_uri(self.tables):
             return target_of_uri(self.tables)[0]
-        if isinstance(self.catalog, _Place):
+        if isinstance(self.catalog, _CatalogAddress):
             # A file on the sender's machine may not exist here, so do not create a new catalog.
             sent = shared(self.catalog.uri, self.catalog.config)
             sent.store.check_exists()

@@ -8,8 +8,8 @@ from deltasql.api.catalog.connect import open_for_writing
 from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.engine.inputs import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
+from deltasql.model.predicates.rewrite import to_datafusion
 from deltasql.operations.write_request import WriteRequest
-from deltasql.spark.conditions import to_datafusion
 from deltasql.spark.session import place_of
 from deltasql.uri import is_deltasql_uri
 

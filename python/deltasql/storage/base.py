@@ -123,7 +123,7 @@ class Storage(Protocol):
         """Delete files with few requests; ignore missing files."""
 
     def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
-        """Copy a file of another storage to the same name, atomically."""
+        """Copy a file from another storage under the same name; readers never see a part of it."""
 
     def rename(self, name: str, to: str, *, flush_folder: bool = True) -> None:
         """Rename a file; an existing file with the new name is replaced."""

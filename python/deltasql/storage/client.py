@@ -168,17 +168,17 @@ def _number(name: str, value: str | int) -> float:
     try:
         return float(value)
     except ValueError:
-        raise _refused(name, "a number") from None
+        raise _invalid_option(name, "a number") from None
 
 
 def _duration(name: str, value: str) -> timedelta:
     found = _DURATION.fullmatch(value.strip())
     if found is None:
-        raise _refused(name, "a duration such as 500ms, 10s or 2m")
+        raise _invalid_option(name, "a duration such as 500ms, 10s or 2m")
     return timedelta(seconds=_number(name, found.group(1)) * _SECONDS[found.group(2)])
 
 
-def _refused(name: str, allowed: str) -> TxnLogConfigError:
+def _invalid_option(name: str, allowed: str) -> TxnLogConfigError:
     return TxnLogConfigError(
         f"the storage option {name} is not {allowed}", key="storage.options", allowed=allowed
     )

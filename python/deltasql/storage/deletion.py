@@ -1,8 +1,8 @@
 """Decide which files in a table's folder may be deleted. All data files are deleted through here.
 
 A log can contain any path, and a listing finds any file in the folder, so neither proves that a
-file belongs to the table. `Deletable.refusal` decides by the name and the folders of the file.
-tests/storage/test_deletion.py lists all callers of functions that delete files.
+file belongs to the table. `Deletable.reason_against` decides by the name and the folders of the
+file. tests/storage/test_deletion.py lists all callers of functions that delete files.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ class Deletable:
         """Return the names that may be deleted; log the others with the reason."""
         wanted = list(names)
         self._look_for_logs(wanted)
-        refused = {name: why for name in wanted if (why := self.refusal(name)) is not None}
-        if refused:
+        forbidden = {name: why for name in wanted if (why := self.reason_against(name)) is not None}
+        if forbidden:
             telemetry.log(
                 _log,
                 logging.WARNING,
                 "files not deleted",
                 location=self._storage.location,
-                count=len(refused),
-                files=dict(islice(refused.items(), _MAX_LOGGED)),
+                count=len(forbidden),
+                files=dict(islice(forbidden.items(), _MAX_LOGGED)),
             )
-        return [name for name in wanted if name not in refused]
+        return [name for name in wanted if name not in forbidden]
 
-    def refusal(self, name: str) -> str | None:
+    def reason_against(self, name: str) -> str | None:
         """Return the reason why a file must not be deleted; None if it may be deleted."""
         if not is_inside(name):
             return "the name does not stay below the table's folder"

@@ -180,7 +180,7 @@ class LocalStorage:
             self.delete(name)
 
     def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
-        """Copy a file of another storage to the same name, atomically."""
+        """Copy a file from another storage under the same name; readers never see a part of it."""
         if not isinstance(source, LocalStorage):
             stream_from(source, name, self, name, flush_folder=flush_folder)
             return

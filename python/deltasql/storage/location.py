@@ -20,7 +20,7 @@ _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "az", "azure", "adl", "abfs", "abf
 _ONE_SCHEME = {"s3a": "s3", "s3n": "s3"}
 _ONE_SCHEME_IN_KEY = {"azure": "az", "adl": "az", "abfs": "abfss"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
-_KEPT = "/=-_.~!$&'()*+,;@:"
+_URL_SAFE = "/=-_.~!$&'()*+,;@:"
 # A path with a part that is empty, "." or "..", or with a NUL character, at which the operating
 # system would end the name.
 _NOT_INSIDE = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")
@@ -86,7 +86,7 @@ def join_location(root: str, *names: str) -> str:
     >>> join_location("s3://lake/", "crm", "50% off"), join_location("/data", "50% off")
     ('s3://lake/crm/50%25%20off', '/data/50% off')
     """
-    parts = [quote(name, safe=_KEPT) for name in names] if _URL.match(root) else names
+    parts = [quote(name, safe=_URL_SAFE) for name in names] if _URL.match(root) else names
     return "/".join([root.rstrip("/"), *parts])
 
 
@@ -97,7 +97,7 @@ def location_url(text: str) -> str:
     ('file:///data/sales%20eu', 's3://lake/sales')
     """
     place = parse_location(text)
-    path = quote(place.path, safe=_KEPT)
+    path = quote(place.path, safe=_URL_SAFE)
     return f"file://{path}" if place.is_local else f"{place.root}/{path}".rstrip("/")
 
 

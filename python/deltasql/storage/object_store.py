@@ -213,7 +213,7 @@ class ObjectStorage:
                     self.delete(name)
 
     def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
-        """Copy a file of another storage to the same name, atomically."""
+        """Copy a file from another storage under the same name; readers never see a part of it."""
         if isinstance(source, ObjectStorage) and source._client is self._client:
             self._copy(source, name, name)
         else:

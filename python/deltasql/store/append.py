@@ -192,7 +192,7 @@ def _removed_ids(session: Session, commit: Commit) -> list[int]:
         if key not in found:
             raise InvalidActionError(
                 f"cannot remove {remove.path!r}: it is not a live file of {commit.table.full_name}",
-                help="Remove files of the current snapshot, with the deletion vectors they have.",
+                help="Remove only files of the current snapshot, each with its deletion vector.",
             )
     return list(found.values())
 

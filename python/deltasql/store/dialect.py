@@ -36,7 +36,7 @@ class Fault(enum.Enum):
     BUSY = "a lock or a statement exceeded its timeout"
     LOST = "the connection was lost; the outcome of a COMMIT must be looked up"
     DUPLICATE = "a unique key already exists"
-    OTHER = "the statement is invalid, or the database refused it"
+    OTHER = "the statement is invalid, or the database rejected it"
 
 
 class Session(Protocol):

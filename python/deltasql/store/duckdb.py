@@ -19,7 +19,7 @@ from deltasql.exceptions import (
 )
 from deltasql.storage.local_files import make_folders
 from deltasql.store.dialect import AppendOne, Fault, Row, Session
-from deltasql.store.migrations import ledger_if_there
+from deltasql.store.migrations import ledger_if_exists
 from deltasql.store.statements import (
     LIST_PARAMETER,
     PARAMETER,
@@ -224,7 +224,7 @@ class DuckdbDialect:
             return reader.to_arrow_table()
 
     def ledger(self, session: Session) -> list[Row] | None:
-        return ledger_if_there(session)
+        return ledger_if_exists(session)
 
     def classify(self, error: BaseException) -> Fault:
         if isinstance(error, duckdb.TransactionException):
@@ -240,7 +240,7 @@ class DuckdbDialect:
     def write_turn(self) -> Iterator[None]:
         if not self._write_lock.acquire(timeout=self._busy_timeout_ms / 1000):
             raise StoreBusyError(
-                f"no write lock on the DuckDB database within {self._busy_timeout_ms} ms: "
+                f"did not get the write lock of the DuckDB file in {self._busy_timeout_ms} ms: "
                 "another thread of this process holds it",
             )
         try:

@@ -40,7 +40,7 @@ def keys_inside(query: Query, location: str) -> list[str]:
     return [row[0] for row in query("location_keys_inside", **_inside(location_key(location)))]
 
 
-def refuse_shared_location(
+def reject_shared_location(
     query: Query, location: str, *, allow_nested: bool, also_dropped: bool = True
 ) -> None:
     """Raise if another table uses the location or, without `allow_nested`, one in or above it.
@@ -52,10 +52,10 @@ def refuse_shared_location(
         if also_dropped or other.dropped_at_ms is None:
             raise shared_location(other, location)
     if not allow_nested:
-        refuse_nested_location(query, location)
+        reject_nested_location(query, location)
 
 
-def refuse_nested_location(query: Query, location: str) -> None:
+def reject_nested_location(query: Query, location: str) -> None:
     """Raise if the location is inside that of a live table, or contains one."""
     inside = query("live_tables_inside", **_inside(location_key(location)))
     around = tables_around(query, location)

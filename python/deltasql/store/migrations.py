@@ -109,7 +109,7 @@ for _migration in migration_files():
     checksum(_migration[2])
 
 
-def ledger_if_there(session: Session) -> list[Row] | None:
+def ledger_if_exists(session: Session) -> list[Row] | None:
     """Return the applied migrations; None if the table of migrations does not exist."""
     return session.query("applied_migrations") if session.query("has_ledger") else None
 
@@ -156,7 +156,7 @@ def _check(applied: dict[int, str]) -> None:
     newest = max(applied, default=0)
     if newest > latest_version():
         raise SchemaVersionError(
-            f"the catalog has schema version {newest}, this release knows {latest_version()}",
+            f"the catalog has schema version {newest}, this release supports {latest_version()}",
             found=newest,
             supported=latest_version(),
             help="Upgrade deltasql; an older release must not write to a newer catalog.",

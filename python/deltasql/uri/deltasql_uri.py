@@ -87,15 +87,25 @@ class DeltaSqlUri:
         """Whether the URI refers to a catalog, without a table."""
         return self.table is None
 
+    @classmethod
+    def for_file(cls, path: str) -> DeltaSqlUri:
+        """Return the URI of a catalog in a local file, with the default database."""
+        return cls(backend="sqlite", database=path)
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the database is on a server."""
+        return self.backend == "postgres"
+
     @property
     def is_memory(self) -> bool:
         """Whether the database is in memory."""
-        return self.backend != "postgres" and self.database == MEMORY
+        return not self.is_server and self.database == MEMORY
 
     @property
     def is_file(self) -> bool:
         """Whether the database is a file: not on a server, and not in memory."""
-        return self.backend != "postgres" and self.database != MEMORY
+        return not self.is_server and self.database != MEMORY
 
     @property
     def table_name(self) -> str | None:
@@ -152,7 +162,7 @@ def _check(uri: DeltaSqlUri) -> None:
     if uri.backend not in get_args(Backend):
         fail(f"{uri.backend!r} is not a backend", str(uri.backend))
     if not uri.database:
-        fail("no database is named", None, f"write {FORMS[uri.backend]}.")
+        fail("no database is named", None, f"Write {FORMS[uri.backend]}.")
     if not is_plain(uri.database):
         fail(f"database {uri.database!r} contains a control character", uri.database)
     if uri.backend == "postgres":
@@ -171,11 +181,11 @@ def _check(uri: DeltaSqlUri) -> None:
         if uri.backend not in parameter.backends:
             fail(f"{name} is for {' and '.join(parameter.backends)}, not {uri.backend}", name)
         if not parameter.accepts(value):
-            parameter.refuse(value)
+            parameter.raise_invalid(value)
         if uri.table is None and name in ("version", "timestamp", "location"):
-            fail(f"{name} is given without a table", name, f"write {FORMS[uri.backend]}.")
+            fail(f"{name} is given without a table", name, f"Write {FORMS[uri.backend]}.")
     if uri.version is not None and uri.timestamp is not None:
-        fail("version and timestamp exclude each other", "timestamp", "keep one of them.")
+        fail("version and timestamp cannot be used together", "timestamp", "Keep one of them.")
 
 
 def _check_file(uri: DeltaSqlUri) -> None:
@@ -188,7 +198,7 @@ def _check_file(uri: DeltaSqlUri) -> None:
         fail(
             "an in-memory SQLite database cannot be shared by the connections of a store",
             MEMORY,
-            "use a file, or deltasql://duckdb/:memory: for a throw-away catalog.",
+            "Use a file, or deltasql://duckdb/:memory: for a catalog that ends with the process.",
         )
 
 
@@ -198,7 +208,7 @@ def _check_server(uri: DeltaSqlUri) -> None:
         if value is not None and (value == "" or not is_plain(value)):
             fail(f"the {name} is empty or contains a control character", name)
     if uri.port is not None and not (type(uri.port) is int and 1 <= uri.port <= 65535):
-        fail(f"port {uri.port!r} is not a port", str(uri.port), "a port is 1 to 65535.")
+        fail(f"port {uri.port!r} is not a port", str(uri.port), "Write a port from 1 to 65535.")
     if uri.host is None or _is_socket(uri.host):
         return
     try:
@@ -206,7 +216,7 @@ def _check_server(uri: DeltaSqlUri) -> None:
     except ValueError:
         is_name = False
     if not is_name or any(char in " @?#[],/\\" for char in uri.host):
-        fail(f"host {uri.host!r} is not a host name or address", uri.host, "IPv6 is written [::1].")
+        fail(f"host {uri.host!r} is not a host name or address", uri.host, "Write IPv6 as [::1].")
 
 
 def _is_socket(host: str | None) -> bool:
@@ -239,7 +249,7 @@ def parse_uri(text: str, *, environ: Mapping[str, str] | None = None) -> DeltaSq
     >>> parse_uri("deltasql://sqlite/meta.db?tabel=sales")
     Traceback (most recent call last):
     deltasql.exceptions.TxnLogUriError: unknown parameter 'tabel' (uri: deltasql://sqlite/meta.db?tabel=sales)
-    Help: did you mean 'table'? Known: table, version, timestamp, location, mirror, pool_size.
+    Help: Did you mean 'table'? Known: table, version, timestamp, location, mirror, pool_size.
     Docs: docs/reference/errors.md#txnlogurierror
     """
     try:
@@ -263,18 +273,18 @@ def _parse(text: str, environ: Mapping[str, str]) -> DeltaSqlUri:
         if "://" not in expanded:
             if found := re.match(r"deltasql:/*", expanded):
                 shown = f"a URI starts with {SCHEME}, this one with {found[0]!r}"
-                fail(shown, None, f"write {SCHEME} and the rest as it is.")
+                fail(shown, None, f"Write {SCHEME} and leave the rest unchanged.")
             fail(f"a URI starts with {SCHEME}, this one has no scheme", None, _of_path(expanded))
         scheme = expanded.partition("://")[0]
         fail(f"a URI starts with {SCHEME}, this one has {scheme!r}", scheme)
     if "#" in expanded:
-        fail("'#' has no meaning in a deltasql URI", "#", "write %23 for a '#' inside a part.")
+        fail("'#' has no meaning in a deltasql URI", "#", "Write %23 for a '#' inside a part.")
     head, _, query = expanded.removeprefix(SCHEME).partition("?")
     backend, _, path = head.partition("/")
     if backend not in FORMS:
         shown = repr(backend) if re.fullmatch(r"\w*", backend) else "what follows deltasql://"
         nearest = get_close_matches(backend, FORMS, 1, 0.4)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
         fail(f"{shown} is not a backend", None, f"{hint}Backends: {', '.join(FORMS)}.")
     parts: dict[str, Any] = _read_query(backend, query)
     place = (
@@ -316,7 +326,7 @@ def _expand(text: str, environ: Mapping[str, str]) -> str:
             fail(
                 f"environment variable {name} is not set",
                 found.group(0),
-                f"export {name}=…, or give a default: ${{{name}:-value}}.",
+                f"Set it with: export {name}=…, or give a default: ${{{name}:-value}}.",
             )
         return known
 
@@ -327,7 +337,7 @@ def _expand(text: str, environ: Mapping[str, str]) -> str:
         fail(
             "'${' does not start a variable here",
             "${",
-            "write ${NAME} or ${NAME:-default}, %24 for '$'.",
+            "Write ${NAME} or ${NAME:-default}, %24 for '$'.",
         )
     return expanded
 
@@ -336,20 +346,20 @@ def _read_query(backend: str, query: str) -> dict[str, Any]:
     pieces = [piece.partition("=") for piece in query.split("&")] if query else []
     # This may be the rest of a password with an unencoded '?' or '&', so do not show it.
     if not all(_PARAMETER_NAME.fullmatch(name) for name, _, _ in pieces):
-        fail("a parameter has no valid name", None, "write ?name=value&name=value.")
+        fail("a parameter has no valid name", None, "Write ?name=value&name=value.")
     known = [name for name, parameter in PARAMETERS.items() if backend in parameter.backends]
     values: dict[str, Any] = {}
     for name, _, raw in pieces:
         if name not in PARAMETERS:
             nearest = get_close_matches(name, known, 1)
-            hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+            hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
             fail(f"unknown parameter {name!r}", name, f"{hint}Known: {', '.join(known)}.")
         parameter = PARAMETERS[name]
         if name not in known:
             only = " and ".join(parameter.backends)
             fail(f"parameter {name!r} is for {only}, not for {backend}", name)
         if name in values:
-            fail(f"parameter {name!r} is given twice", name, f"keep one {name}=….")
+            fail(f"parameter {name!r} is given twice", name, f"Keep one {name}=….")
         if name == "table":
             values["namespace"], values["table"] = split_table_name(raw)
             continue
@@ -357,7 +367,7 @@ def _read_query(backend: str, query: str) -> dict[str, Any]:
         try:
             values[name] = parameter.read(text)
         except (ValueError, OverflowError):
-            parameter.refuse(text)
+            parameter.raise_invalid(text)
     return values
 
 
@@ -367,12 +377,12 @@ def _read_postgres_path(path: str) -> dict[str, Any]:
     place = _read_server(first) if has_server else {}
     segments = rest if has_server else [first, *rest]
     if not segments or segments == [""]:
-        fail("no database is named", None, f"write {FORMS['postgres']}.")
+        fail("no database is named", None, f"Write {FORMS['postgres']}.")
     if any("@" in segment or ":" in segment for segment in segments):
         fail(
             "there is a raw '@' or ':' after the server part",
             None,
-            "percent-encode user, password and names: / is %2F, @ is %40, : is %3A, ? is %3F.",
+            "Percent-encode user, password and names: / is %2F, @ is %40, : is %3A, ? is %3F.",
         )
     names = [decoded(segment, "path") for segment in segments]
     if "" in names or len(names) > 3:
@@ -380,7 +390,7 @@ def _read_postgres_path(path: str) -> dict[str, Any]:
         fail(
             f"the path {'/'.join(names)!r} {what}",
             "/".join(names),
-            "write database?table=namespace.name, database/table or database/namespace/table.",
+            "Write database?table=namespace.name, database/table or database/namespace/table.",
         )
     place["database"] = names[0]
     if len(names) > 1:
@@ -397,7 +407,7 @@ def _read_server(text: str) -> dict[str, Any]:
         fail(
             "the host is not understood" if not at else f"host {address!r} is not understood",
             address if at else None,
-            "write host, host:5432 or, for IPv6, [::1]:5432.",
+            "Write host, host:5432 or, for IPv6, [::1]:5432.",
         )
     bracketed, plain, port = found.groups()
     if port and not re.fullmatch(r"[0-9]{1,5}", port):
@@ -406,7 +416,7 @@ def _read_server(text: str) -> dict[str, Any]:
         fail(
             f"{shown} is not a port",
             port if at else None,
-            "write host:5432; in a password, write %2F for a '/' and %40 for a '@'.",
+            "Write host:5432; in a password, write %2F for a '/' and %40 for a '@'.",
         )
     parts = {
         "user": decoded(user, "user"),

@@ -14,8 +14,8 @@ DEFAULT_NAMESPACE = "default"
 
 _BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NAME_HELP = (
-    "a name has 1 to 255 characters, no control character, no '/', and is not '.' or '..'; "
-    "namespace and name are separated by one dot, a dot inside a name is written %2E."
+    "A name has 1 to 255 characters, no control character and no '/', and is not '.' or '..'. "
+    "Separate namespace and name by one dot; write %2E for a dot inside a name."
 )
 
 
@@ -67,11 +67,11 @@ def decoded(text: str, what: str) -> str:
     """Percent-decode a string; raise TxnLogUriError, without the password, if it is not valid."""
     shown = "" if what == "password" else f" {text!r}"
     if _BARE_PERCENT.search(text):
-        fail(f"{what}{shown} contains a '%' without two hex digits", None, "write %25 for a '%'.")
+        fail(f"{what}{shown} contains a '%' without two hex digits", None, "Write %25 for a '%'.")
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
-        fail(f"{what}{shown} does not decode to UTF-8", None, "percent-encode the UTF-8 bytes.")
+        fail(f"{what}{shown} does not decode to UTF-8", None, "Percent-encode its UTF-8 bytes.")
 
 
 def fail(message: str, part: str | None = None, help: str = "") -> NoReturn:

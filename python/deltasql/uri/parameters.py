@@ -31,12 +31,12 @@ class Parameter:
     accepts: Callable[[Any], bool]
     backends: tuple[str, ...] = get_args(Backend)
 
-    def refuse(self, value: object) -> NoReturn:
+    def raise_invalid(self, value: object) -> NoReturn:
         """Raise TxnLogUriError for a value that is not allowed."""
         fail(f"{self.name} {value!r} is not allowed", str(value), f"{self.name} is {self.allowed}.")
 
 
-def _whole(text: str) -> int:
+def _parse_int(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,19}", text):
         raise ValueError(text)
     return int(text)
@@ -83,20 +83,20 @@ PARAMETERS: dict[str, Parameter] = {
             "version",
             "a whole number from 0",
             "read the table at this version",
-            _whole,
+            _parse_int,
             _between(0, 2**63 - 1),
         ),
         Parameter(
             "timestamp",
             "an ISO 8601 time such as 2026-01-31T12:00:00Z; without a zone it is UTC",
-            "read the table as it was at this time; excludes `version`",
+            "read the table as it was at this time; cannot be combined with `version`",
             _instant,
             _is_instant,
         ),
         Parameter(
             "location",
             "an absolute path, a file:// URL or a URL of a bucket",
-            "where the data of a new table goes",
+            "location of the data files of a new table",
             str,
             _is_text,
         ),
@@ -106,8 +106,8 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "pool_size",
             "a whole number from 1 to 1000",
-            "how many connections are kept at most",
-            _whole,
+            "maximum number of connections",
+            _parse_int,
             _between(1, 1000),
         ),
         Parameter(
@@ -122,7 +122,7 @@ PARAMETERS: dict[str, Parameter] = {
             "connect_timeout",
             "whole seconds from 1 to 3600",
             "how long to wait for a connection",
-            _whole,
+            _parse_int,
             _between(1, 3600),
             _POSTGRES,
         ),
@@ -140,7 +140,7 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "application_name",
             "any text",
-            "how the connection is named in pg_stat_activity",
+            "name of the connections in pg_stat_activity",
             str,
             _is_text,
             _POSTGRES,
@@ -156,7 +156,7 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "pooler",
             _choices(_POOLERS),
-            "what is between us and the server: see the setting `store.pooler`",
+            "whether a connection pooler is in front of the server; see `store.pooler`",
             str,
             _one_of(_POOLERS),
             _POSTGRES,

@@ -46,7 +46,7 @@ def compare_files(
 def _add_paths(kind: str, files: pa.Table, found: Differences, version: int, source: str) -> None:
     shown = files["path"].slice(0, found.keep).to_pylist()
     differences = (Difference(kind, version, path, source=source) for path in shown)
-    found.add_counted(differences, files.num_rows)
+    found.add_samples(differences, files.num_rows)
 
 
 def _compare_column(

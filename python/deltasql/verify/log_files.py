@@ -232,11 +232,13 @@ def _compare_checkpoint(sql: SqlState, state: CheckpointState, found: Difference
     compare_transactions(sql, state.txns, found, at)
     _compare_named("domain", sql.domains, state.domains, found, at)
     retention = TableProperties(sql.metadata.configuration).deleted_file_retention
-    kept_ms = retention.total_seconds() * 1000
+    retention_ms = retention.total_seconds() * 1000
     known = pc.is_in(
         logical_files(sql.tombstones), logical_files(state.tombstones).combine_chunks()
     )
-    recent = pc.greater(pc.fill_null(sql.tombstones["deletion_timestamp"], 0), now_ms() - kept_ms)
+    recent = pc.greater(
+        pc.fill_null(sql.tombstones["deletion_timestamp"], 0), now_ms() - retention_ms
+    )
     expected = sql.tombstones.filter(pc.or_(known, recent))
     # Report tombstones separately, because a missing tombstone only affects vacuum.
     tombstones = Differences(found.keep)

@@ -101,7 +101,7 @@ def compare_rows(
     for row in python_rows(engine.collect(engine.query(some, t=differing))):
         log, data = int(row.pop(_THEIRS)), int(row.pop(_OURS))
         shown.append(Difference.of_data("row", None, _text(row), log=log, data=data))
-    found.add_counted(shown, count.as_py())
+    found.add_samples(shown, count.as_py())
 
 
 def _counted(relation: str, names: Sequence[str], ours: int, theirs: int) -> exp.Select:

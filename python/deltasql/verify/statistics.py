@@ -100,9 +100,9 @@ def compare_statistics(data: DataToVerify, measured: Measured) -> Iterator[Diffe
         path = files["path"][index].as_py()
         if count is not None and count != found[ROWS]:
             yield Difference.of_data("rows", path, log=count, data=found[ROWS])
-        is_whole = not files["deletion_vector"][index].as_py()
+        no_deletes = not files["deletion_vector"][index].as_py()
         stats = files["stats"][index].as_py()
-        yield from _compared(data, path, stats, fields, found, is_whole=is_whole)
+        yield from _compared(data, path, stats, fields, found, no_deletes=no_deletes)
 
 
 def measured_fields(data: DataToVerify) -> list[StructField]:
@@ -174,7 +174,7 @@ def _compared(
     fields: Sequence[StructField],
     found: Facts,
     *,
-    is_whole: bool,
+    no_deletes: bool,
 ) -> Iterator[Difference]:
     """Compare bounds and null counts; if the file has deleted rows, only the bounds."""
     logged = read_stats(stats, Decimal)
@@ -185,7 +185,7 @@ def _compared(
             found.get(f"__deltasql_{measure}_{number}") for measure in ("count", "min", "max")
         )
         nulls = _bound(logged.get("nullCount"), name, pa.int64())
-        if is_whole and nulls is not None and count is not None and nulls != found[ROWS] - count:
+        if no_deletes and nulls is not None and count is not None and nulls != found[ROWS] - count:
             yield Difference.of_data("nulls", path, each.name, log=nulls, data=found[ROWS] - count)
         least, most = (_bound(logged.get(key), name, kind) for key in ("minValues", "maxValues"))
         if least is not None and low is not None and least > low:

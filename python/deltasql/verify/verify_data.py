@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from deltasql.verify.statistics import Measured
 
 _NOT_READ = ("missing", "unreadable", "unchecked")
-_KEPT = 1000  # differences of each kind in a report
+_MAX_PER_KIND = 1000  # differences of each kind in a report
 
 
 @adds_table_to_errors
@@ -72,7 +72,7 @@ def _verify(
     snapshot: Snapshot | None,
     meter: Meter | None = None,
 ) -> DataReport:
-    found, files = Differences(_KEPT), data.files
+    found, files = Differences(_MAX_PER_KIND), data.files
     sizes = FileSizes(data.location, data.config.storage).of(files, meter)
     found.add_all(_compared_sizes(files, sizes))
     rows, compared_with, notes = None, None, []

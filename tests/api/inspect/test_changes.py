@@ -52,17 +52,17 @@ def test_schema_changes_lists_columns_properties_and_protocol(catalog: Catalog) 
         tx.drop_columns("sales", ["title"])
     found = {each.version: each for each in catalog.inspect.schema_changes("sales").items}
     assert sorted(found) == [0, 1, 2, 3, 4]
-    told = {
+    reported = {
         version: [
             (c.kind, c.column, c.before, c.after) for c in each.changes if c.kind != "metadata"
         ]
         for version, each in found.items()
     }
-    assert told[0] == [("added", "id", None, "bigint"), ("added", "name", None, "string")]
-    assert told[1] == []
-    assert told[2] == [("renamed", "title", "name", "title")]
-    assert told[3] == [("added", "price", None, "double")]
-    assert told[4] == [("dropped", "title", "string", None)]
+    assert reported[0] == [("added", "id", None, "bigint"), ("added", "name", None, "string")]
+    assert reported[1] == []
+    assert reported[2] == [("renamed", "title", "name", "title")]
+    assert reported[3] == [("added", "price", None, "double")]
+    assert reported[4] == [("dropped", "title", "string", None)]
     keys = {each.key: each.after for each in found[1].properties}
     assert keys["delta.columnMapping.mode"] == "name"
     assert "minReaderVersion" in {each.key for each in found[1].protocol}
@@ -199,13 +199,13 @@ def test_retry_publishes_to_the_chosen_target_only(mirrored: Catalog, tmp_path: 
     mirrored.mirror.add_target("sales", "second", str(tmp_path / "second"))
     with deltasql.connect(mirrored.uri, mirror={"mode": "off"}) as silent:
         write(silent, ROWS)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     behind = {each.target: each.pending for each in mirrored.inspect.mirror("sales")}
     assert behind["table"] == 1
     published = mirrored.inspect.retry(
-        "sales", target="second", on_progress=lambda *step: told.append(step)
+        "sales", target="second", on_progress=lambda each: reported.append((each.done, each.total))
     )
     assert published == behind["second"] > 0
-    assert told[-1] == (published, published)
+    assert reported[-1] == (published, published)
     left = {each.target: each.pending for each in mirrored.inspect.mirror("sales")}
     assert left == {"table": 1, "second": 0}

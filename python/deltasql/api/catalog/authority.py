@@ -13,17 +13,12 @@ from deltasql.migrate.authority import rollback as rolling_back
 from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.catalog.mirror import Mirror
+    from deltasql.migrate.authority.cutover import CutoverReport
     from deltasql.migrate.authority.follow import FollowReport
-    from deltasql.migrate.authority.handover_report import CutoverReport, RollbackReport
-    from deltasql.migrate.importing.report import ImportProgress
-    from deltasql.model.progress import Progress
-
-    OnImport = Callable[[ImportProgress], None]
-    OnProgress = Callable[[Progress], None]
+    from deltasql.migrate.authority.rollback import RollbackReport
+    from deltasql.model.progress import OnProgress
 
 
 def follow(
@@ -34,7 +29,7 @@ def follow(
     name: str | None,
     namespace: str | None,
     batch_size: int | None,
-    on_progress: OnImport | None,
+    on_progress: OnProgress | None,
 ) -> FollowReport:
     """Add a read-only index of the table at `source`, or refresh it if `source` is its name."""
     followed = _followed_name(catalog, source)
@@ -62,7 +57,7 @@ def refresh(
     name: str,
     *,
     batch_size: int | None,
-    on_progress: OnImport | None,
+    on_progress: OnProgress | None,
 ) -> FollowReport:
     """Load the commits that other writers added to a followed log since the last refresh."""
     table = catalog.resolve(name, fresh=True)

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from deltasql.api.changes import ChangeCursor
     from deltasql.api.inspect.inspector import Inspect
     from deltasql.config import Config
+    from deltasql.migrate.authority.cutover import CutoverReport
     from deltasql.migrate.authority.follow import FollowReport
-    from deltasql.migrate.authority.handover_report import CutoverReport, RollbackReport
-    from deltasql.migrate.exporting.report import ExportProgress, ExportReport
-    from deltasql.migrate.importing.report import ImportProgress, ImportReport, ImportSummary
-    from deltasql.model.progress import Progress
+    from deltasql.migrate.authority.rollback import RollbackReport
+    from deltasql.migrate.exporting.export import ExportReport
+    from deltasql.migrate.importing.report import ImportReport, ImportSummary
+    from deltasql.model.progress import OnProgress
+    from deltasql.model.statements.parameters import Parameters
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
 
@@ -278,6 +280,16 @@ class Catalog(BaseCatalog):
 
         return query(self, sql, limit=limit, timeout=timeout, batch_rows=batch_rows)
 
+    def sql(self, statement: str, parameters: Parameters = None) -> pa.Table:
+        """Run one SQL statement, such as MERGE or ALTER TABLE, in one commit; returns its rows.
+
+        `parameters` are the values of `:name` (a dict) or of `?` (a list). See
+        docs/reference/sql.md for the statements, and `SqlSession` for BEGIN and COMMIT.
+        """
+        from deltasql.api.sql.session import run_once  # lazy import: loads the SQL parser
+
+        return run_once(self, statement, parameters)
+
     def changes(
         self,
         table: str,
@@ -331,7 +343,7 @@ class Catalog(BaseCatalog):
         engine: object = None,
         allow_nested_location: bool = False,
         storage_options: Mapping[str, str] | None = None,
-        on_progress: Callable[[ImportProgress], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> ImportReport:
         """Import a Delta table with its history; its files stay where they are.
 
@@ -383,7 +395,7 @@ class Catalog(BaseCatalog):
         engine: object = None,
         allow_nested_location: bool = False,
         storage_options: Mapping[str, str] | None = None,
-        on_progress: Callable[[ImportProgress], None] | None = None,
+        on_progress: OnProgress | None = None,
         on_table: Callable[[ImportReport], None] | None = None,
     ) -> ImportSummary:
         """Import every Delta table below a folder; if one fails, the others are still imported.
@@ -422,7 +434,7 @@ class Catalog(BaseCatalog):
         from_version: int | None = None,
         with_data: bool = False,
         storage_options: Mapping[str, str] | None = None,
-        on_progress: Callable[[ExportProgress], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> ExportReport:
         """Write versions of a table to an empty location, as a table that any Delta reader opens.
 
@@ -453,7 +465,7 @@ class Catalog(BaseCatalog):
         name: str | None = None,
         namespace: str | None = None,
         batch_size: int | None = None,
-        on_progress: Callable[[ImportProgress], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> FollowReport:
         """Add a read-only index of a Delta table that other programs write, or update the index.
 
@@ -478,7 +490,7 @@ class Catalog(BaseCatalog):
         name: str,
         *,
         batch_size: int | None = None,
-        on_progress: Callable[[ImportProgress], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> FollowReport:
         """Load the commits that were added to the log of a followed table."""
         from deltasql.api.catalog import authority  # lazy import: few tables are followed
@@ -493,7 +505,7 @@ class Catalog(BaseCatalog):
         *,
         verify: bool = True,
         dry_run: bool = False,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> CutoverReport:
         """Make the database the authority of a table that was followed or imported.
 
@@ -514,7 +526,7 @@ class Catalog(BaseCatalog):
         *,
         verify: bool = True,
         dry_run: bool = False,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> RollbackReport:
         """Make `_delta_log` the authority of a table again, and remove it from the catalog.
 

@@ -82,7 +82,7 @@ def open_existing(uri: str | DeltaSqlUri, config: Config | None = None, **settin
                 f"this release needs {latest_version()}",
                 found=found,
                 supported=latest_version(),
-                help="`deltasql migrate` applies the missing migrations.",
+                help="Run `deltasql migrate` to apply the missing migrations.",
             )
     except BaseException:
         catalog.close()
@@ -97,8 +97,8 @@ def open_to_load(
     """Open a catalog for an import; if it does not exist, a dry run uses a temporary catalog."""
     if dry_run and is_new(place, config, **settings):
         with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
-            stand_in = DeltaSqlUri(backend="sqlite", database=f"{folder}/meta.db")
-            with connect(stand_in, config, create=True, **settings) as catalog:
+            temporary = DeltaSqlUri.for_file(f"{folder}/meta.db")
+            with connect(temporary, config, create=True, **settings) as catalog:
                 yield catalog
         return
     with connect(place, config, **settings) as catalog:
@@ -168,14 +168,14 @@ def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
     return kept
 
 
-def _forget(key: str, held: Catalog) -> None:
+def _forget(key: str, catalog: Catalog) -> None:
     """Close a catalog whose database file was deleted or replaced: writes to it would be lost."""
     with _guard:
-        is_held = _shared.get(key) is held
-        if is_held:
+        is_shared = _shared.get(key) is catalog
+        if is_shared:
             del _shared[key]
-    if is_held:
-        held.close()
+    if is_shared:
+        catalog.close()
 
 
 def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
@@ -210,7 +210,7 @@ def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
     """
     if isinstance(table_uri, os.PathLike):
         raise TxnLogUriError(
-            f"{os.fspath(table_uri)} is a path object, in which a URI loses its double slashes",
+            f"{os.fspath(table_uri)} is a path object, which removes the double slashes of a URI",
             help="Pass the URI as a string.",
         )
     uri = table_uri if isinstance(table_uri, DeltaSqlUri) else parse_uri(table_uri)
@@ -285,12 +285,12 @@ def _identity(config: Config) -> str:
 
     The string is cached, because computing it takes longer than a commit.
     """
-    held = _identities.get(id(config))
-    if held is None or held[0] is not config:
+    known = _identities.get(id(config))
+    if known is None or known[0] is not config:
         if len(_identities) >= _IDENTITIES:
             _identities.clear()
-        held = _identities[id(config)] = (config, f"{config!r} {config.storage.identity()}")
-    return held[1]
+        known = _identities[id(config)] = (config, f"{config!r} {config.storage.identity()}")
+    return known[1]
 
 
 def _config(config: Config | None, settings: dict[str, Any]) -> Config:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.catalog.mirror import Mirror
-    from deltasql.migrate.importing.report import ImportProgress, ImportReport, ImportSummary
+    from deltasql.migrate.importing.report import ImportReport, ImportSummary
+    from deltasql.model.progress import OnProgress
 
 _CHANGED = ("imported", "replaced")
 """States of an import that changed the set of tables in the catalog."""
@@ -30,7 +31,7 @@ def import_table(
     options: ImportOptions,
     *,
     storage_options: Mapping[str, str] | None,
-    on_progress: Callable[[ImportProgress], None] | None,
+    on_progress: OnProgress | None,
 ) -> ImportReport:
     """Import one Delta table, and update the views of the catalog's tables."""
     settings = storage_settings_at(source, catalog.config.storage, storage_options)
@@ -49,7 +50,7 @@ def import_tables(
     options: ImportOptions,
     *,
     storage_options: Mapping[str, str] | None,
-    on_progress: Callable[[ImportProgress], None] | None,
+    on_progress: OnProgress | None,
     on_table: Callable[[ImportReport], None] | None,
 ) -> ImportSummary:
     """Import every Delta table below a folder, and update the views of the catalog's tables."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql.commit.stale import follows_another_log
@@ -11,10 +12,10 @@ from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionN
 from deltasql.exceptions.prefixes import KERNEL_ERROR
 from deltasql.mirror.log.cleanup import clean_log
 from deltasql.mirror.publish import status, targets
-from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT
 from deltasql.mirror.publish.background import BackgroundPublisher
 from deltasql.mirror.publish.publisher import NO_POST_COMMITS, Publisher
 from deltasql.mirror.publish.stop_signal import ProgressReporter
+from deltasql.mirror.publish.write_commit import DEFAULT_POST_COMMIT
 from deltasql.model.progress import Meter
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from deltasql.commit.ratified import Ratified
     from deltasql.migrate.authority.foreign_commits import ForeignReport
     from deltasql.mirror.log.last_checkpoint import CheckpointInfo
-    from deltasql.mirror.publish.after_publish import PostCommit
-    from deltasql.mirror.publish.reconcile import Step
+    from deltasql.mirror.publish.reconcile import PublishedBatch
     from deltasql.mirror.publish.status import LogFault, MirrorStatus, VersionStatus
     from deltasql.mirror.publish.targets import PublishTarget
-    from deltasql.model.progress import Progress
+    from deltasql.mirror.publish.write_commit import PostCommit
+    from deltasql.model.progress import OnProgress
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
     from deltasql.verify.repair import RepairReport
@@ -130,32 +131,32 @@ class Mirror:
         table: str | None = None,
         *,
         target: str | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> int:
         """Publish all missing versions now and return their number; raise the error if one fails.
 
-        With `target`, versions are published only there. `on_progress` is called with the number
-        of published versions and the number of versions to publish.
+        With `target`, versions are published only there. `on_progress` is called with a
+        `Progress` that counts versions.
         """
         published, failure = 0, None
         chosen = list(self._targets(table, with_row=True))
         if target is not None:
             chosen = [targets.named(chosen, target)]
         total = sum(each.pending for each in chosen)
-        if on_progress is not None:
-            on_progress(0, total)
+        meter = Meter(table or "", on_progress)
+        meter.begin("publishing", "versions", total)
         for each in chosen:
             current, error = each, None
             while current.pending and error is None:
-                progress = on_progress and ProgressReporter(on_progress, published, total)
+                progress = ProgressReporter(meter, published, total)
                 outcome = self.publisher.advance(
                     current, current.head_version, stop=progress, converge=True
                 )
                 published, error = published + outcome.published, outcome.error
                 current = targets.advanced(current, outcome.published)
-                if progress and not progress.error:
+                if progress.error is None:
                     progress.report(published)
-                if progress and progress.error:
+                if progress.error is not None:
                     raise progress.error
                 if not outcome.published:
                     break
@@ -169,7 +170,7 @@ class Mirror:
         stop: threading.Event | None = None,
         *,
         once: bool = False,
-        on_progress: Callable[[Step], None] | None = None,
+        on_progress: Callable[[PublishedBatch], None] | None = None,
     ) -> int:
         """Run the reconciler until `stop` is set, or once; returns the number of new versions."""
         # lazy import: the reconciler usually runs in its own process
@@ -195,7 +196,7 @@ class Mirror:
         data_versions: Versions = "head",
         engine: str | None = None,
         target: str = targets.OWN,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> list[VerifyReport]:
         """Compare the published log of a table, or of all tables, with the database.
 
@@ -235,7 +236,8 @@ class Mirror:
                 last = min(report.log_version, report.sql_version)
                 chosen = chosen_versions(data_versions, report.checked_from, last, sample)
                 checks = "rows" if data is True else data
-                report.data = [*self._verify_data(each, chosen, checks, engine, meter)]
+                data_reports = [*self._verify_data(each, chosen, checks, engine, meter)]
+                report = replace(report, data=data_reports)
             reports.append(report)
         return reports
 
@@ -283,7 +285,7 @@ class Mirror:
         force: bool = False,
         target: str = targets.OWN,
         dry_run: bool = False,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> RepairReport:
         """Write missing files of a published log; `force` also replaces commits of other writers.
 
@@ -385,7 +387,7 @@ class Mirror:
         return self._targets(table)
 
     def add_target(self, table: str, name: str, location: str, *, kind: str = "delta") -> None:
-        """Add a target to publish a table to: a replica with its data, or a DuckDB catalog."""
+        """Also publish a table to `location`: a replica with its data, or a DuckDB catalog file."""
         targets.add_target(
             self._catalog.store, self._catalog.resolve(table, fresh=True), name, location, kind
         )

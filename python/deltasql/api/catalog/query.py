@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,10 +19,10 @@ from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot
 from deltasql.uri import DEFAULT_NAMESPACE, join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deltasql.api.catalog.base import BaseCatalog
-    from deltasql.model.predicates.query_text import AskedTable
+    from deltasql.model.predicates.query_text import QueriedTable
     from deltasql.store.records import TableRow
 
 _FIRST_FILES = 100
@@ -58,36 +58,53 @@ def query(
     [{'n': 2}]
     """
     try:
-        return _answer(catalog, parse_query(sql), limit, timeout, batch_rows)
+        return run_parsed(catalog, parse_query(sql), limit, timeout, batch_rows)
     except RecursionError as error:
         raise InvalidQueryError(
             "the query is nested too deeply", help="Split it into parts with WITH."
         ) from error
 
 
-def _answer(
+def run_parsed(
     catalog: BaseCatalog,
     parsed: QueryText,
-    limit: int | None,
-    timeout: float | None,
-    batch_rows: int | None,
+    limit: int | None = None,
+    timeout: float | None = None,
+    batch_rows: int | None = None,
 ) -> pa.RecordBatchReader:
+    """Run a parsed query over the current versions of its tables."""
     if parsed.tree is None:
         return _names(catalog, limit)
     tree = parsed.tree
     if limit is not None and parsed.kind == "query":
         tree = limited(tree, limit)
-    from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # lazy import: DuckDB is optional
-
     files = {
-        place: _live(catalog, tree, place, snapshot)
+        place: live_files(catalog, tree, place, snapshot)
         for place, snapshot in _snapshots(catalog, parsed)
     }
+    with sandbox(catalog, files) as (stack, answer):
+        found = answer(parsed.kind, tree, timeout=timeout, batch_rows=batch_rows)
+        return closing_reader(stack.pop_all(), found)
+
+
+@contextmanager
+def sandbox(
+    catalog: BaseCatalog, files: Mapping[str, LiveFiles]
+) -> Iterator[tuple[ExitStack, Callable[..., pa.RecordBatchReader]]]:
+    """Open an engine for queries over these files, by their names in the queries.
+
+    Yields the stack that closes the engine, and a function that runs a query.
+    """
+    from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # lazy import: DuckDB is optional
+
     with ExitStack() as stack:
         engine = stack.enter_context(DuckDbSandbox(catalog.config, [*files.values()]))
         relations = {place: engine.scan(each) for place, each in files.items()}
-        answer = engine.answer(parsed.kind, tree, relations, timeout=timeout, batch_rows=batch_rows)
-        return closing_reader(stack.pop_all(), answer)
+
+        def answer(kind: str, tree: exp.Query, **options: Any) -> pa.RecordBatchReader:
+            return engine.run_query(kind, tree, relations, **options)
+
+        yield stack, answer
 
 
 def _snapshots(catalog: BaseCatalog, parsed: QueryText) -> Iterator[tuple[str, Snapshot]]:
@@ -102,7 +119,7 @@ def _snapshots(catalog: BaseCatalog, parsed: QueryText) -> Iterator[tuple[str, S
         yield each.place, snapshot
 
 
-def _named(catalog: BaseCatalog, table: AskedTable, rows: Sequence[TableRow]) -> TableRow:
+def _named(catalog: BaseCatalog, table: QueriedTable, rows: Sequence[TableRow]) -> TableRow:
     """Return the table of this name, or the only table whose name differs in case alone."""
     wanted = (table.namespace or DEFAULT_NAMESPACE, table.name)
     folded = tuple(part.casefold() for part in wanted)
@@ -119,10 +136,10 @@ def _named(catalog: BaseCatalog, table: AskedTable, rows: Sequence[TableRow]) ->
     raise table_not_found(catalog.uri, name, known, help="SHOW TABLES lists the tables.")
 
 
-def _live(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
+def live_files(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
     """Return the files of a table that a query may need."""
     condition = condition_on(tree, place, snapshot.schema)
-    enough = None if condition is not None else _rows_wanted(tree, place)
+    enough = None if condition is not None else _rows_needed(tree, place)
     listed = None if enough is None else _some_files(snapshot, enough)
     if listed is None:
         listed = snapshot.scan(condition).arrow
@@ -130,16 +147,16 @@ def _live(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snapshot)
     return LiveFiles(snapshot.table.location, snapshot.metadata, listed, settings)
 
 
-def _rows_wanted(tree: exp.Query, place: str) -> int | None:
+def _rows_needed(tree: exp.Query, place: str) -> int | None:
     """Return how many rows of a table a query needs, if it accepts any rows; otherwise None."""
     if not isinstance(tree, exp.Select):
         return None
-    if set(_given(tree)) - {"expressions", "from_", "limit", "offset", "kind"}:
+    if set(_set_arguments(tree)) - {"expressions", "from_", "limit", "offset", "kind"}:
         return None
     source = tree.args["from_"].this if tree.args.get("from_") else None
     if not isinstance(source, exp.Table) or source.name != place:
         return None
-    if set(_given(source)) - {"this", "alias"}:
+    if set(_set_arguments(source)) - {"this", "alias"}:
         return None
     # A function may return several rows, or none, for one row of the table.
     shown = (node for each in tree.expressions for node in each.walk())
@@ -150,7 +167,7 @@ def _rows_wanted(tree: exp.Query, place: str) -> int | None:
     return None if rows is None or skipped is None else rows + skipped
 
 
-def _given(node: exp.Expr) -> Iterator[str]:
+def _set_arguments(node: exp.Expr) -> Iterator[str]:
     return (name for name, value in node.args.items() if value)
 
 
@@ -185,15 +202,15 @@ def _names(catalog: BaseCatalog, limit: int | None) -> pa.RecordBatchReader:
     ).to_reader()
 
 
-def closing_reader(engine: ExitStack, answer: pa.RecordBatchReader) -> pa.RecordBatchReader:
+def closing_reader(engine: ExitStack, result: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Return a reader that closes the engine after the last row, or when the reader is deleted."""
-    batches = _batches(engine, answer)
+    batches = _batches(engine, result)
     next(batches)  # a generator that has not started would not run its `with` at deletion
-    return pa.RecordBatchReader.from_batches(answer.schema, batches)
+    return pa.RecordBatchReader.from_batches(result.schema, batches)
 
 
-def _batches(engine: ExitStack, answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _batches(engine: ExitStack, result: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     """Yield an empty batch, then the batches of the result."""
     with engine:
-        yield pa.RecordBatch.from_pylist([], answer.schema)
-        yield from answer
+        yield pa.RecordBatch.from_pylist([], result.schema)
+        yield from result

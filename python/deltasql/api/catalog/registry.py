@@ -12,8 +12,8 @@ from deltasql.storage import absolute_location, join_location
 from deltasql.store.dialect import Fault, Session
 from deltasql.store.locations import (
     drop_table,
-    refuse_nested_location,
-    refuse_shared_location,
+    reject_nested_location,
+    reject_shared_location,
     tables_at,
 )
 from deltasql.store.records import live_name
@@ -41,9 +41,9 @@ def stage_create(
     catalog.store.create()
     place = absolute_location(location or _default_location(catalog, namespace, short))
     allow_nested = allow_nested_location or catalog.config.table.allow_nested_location
-    refuse_shared_location(catalog.store.query, place, allow_nested=allow_nested)
+    reject_shared_location(catalog.store.query, place, allow_nested=allow_nested)
     if catalog.config.mirror.mode != "off":
-        create.refuse_existing_log(place, catalog.config)
+        create.reject_existing_log(place, catalog.config)
     return create.stage_create(
         namespace,
         short,
@@ -71,12 +71,12 @@ def drop(catalog: BaseCatalog, name: str) -> None:
 def undrop(catalog: BaseCatalog, name: str) -> None:
     """Restore the most recently dropped table of this name."""
     # lazy import: needed only to read logs
-    from deltasql.migrate.authority.rollback import refuse_undrop
+    from deltasql.migrate.authority.rollback import check_undrop
 
     table = _last_dropped(catalog, name)
-    refuse_undrop(catalog.store, table, catalog.config.storage)
+    check_undrop(catalog.store, table, catalog.config.storage)
     if not catalog.config.table.allow_nested_location:
-        refuse_nested_location(catalog.store.query, table.location)
+        reject_nested_location(catalog.store.query, table.location)
     with catalog.store.change([table.table_id]) as (session, _):
         _set_name(catalog, session, "undrop_table", table, name)
         session.execute("take_location", table_id=table.table_id)

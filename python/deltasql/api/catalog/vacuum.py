@@ -12,11 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogEngineError, TxnLogError
-from deltasql.migrate.authority.foreign_commits import refuse_foreign
+from deltasql.migrate.authority.foreign_commits import check_no_foreign_commits
 from deltasql.mirror.publish.targets import DELTA, DUCKDB
 from deltasql.model.clock import now_ms
 from deltasql.model.progress import Meter
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.vacuum.file_search import needed_names
 from deltasql.operations.vacuum.spark_listing import SparkListing
 from deltasql.operations.vacuum.unreferenced import find_unreferenced
@@ -69,7 +68,7 @@ def vacuum(
         catalog.writable(join_table_name(table.namespace, table.name))
     storage = open_storage(table.location, catalog.config.storage)
     if not dry_run:
-        refuse_foreign(catalog.store, table, storage)
+        check_no_foreign_commits(catalog.store, table, storage)
     snapshot = open_snapshot(catalog.store, table, catalog.cache)
     targets = _mirror_targets(catalog)
     plan = plan_vacuum(
@@ -93,7 +92,7 @@ def vacuum(
     spare_needed(plan, snapshot)
     try:
         # Another writer may have added a removed file to the log again: raise in that case.
-        refuse_foreign(catalog.store, table, storage)
+        check_no_foreign_commits(catalog.store, table, storage)
         _delete(storage, plan, meter)
     except (OSError, TxnLogError):
         commit(partial(_record, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
@@ -137,7 +136,7 @@ def _record(
     extra: Mapping[str, Any] | None = None,
 ) -> None:
     name = join_table_name(table.namespace, table.name)
-    set_commit_info(tx.target(name), operation, parameters, metrics, extra=extra)
+    tx.target(name).set_commit_info(operation, parameters, metrics, extra=extra)
 
 
 def _mirror_targets(catalog: BaseCatalog) -> list[tuple[str, str]]:

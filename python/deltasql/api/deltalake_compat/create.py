@@ -86,7 +86,7 @@ def create_table_with_add_actions(
     if exists and wanted == "ignore":
         return
     if exists and wanted != "overwrite":
-        _refuse_existing(wanted, table)
+        _raise_exists(wanted, table)
     with leaves_existing(catalog, table, mode=wanted), catalog.begin() as tx:
         if exists:
             unknown = unknown_properties(properties)
@@ -159,7 +159,7 @@ def table_properties(
     return given
 
 
-def _refuse_existing(mode: str, table: str) -> None:
+def _raise_exists(mode: str, table: str) -> None:
     if mode == "append":
         raise TxnLogError(
             "SaveMode `append` is not allowed for create operation.",

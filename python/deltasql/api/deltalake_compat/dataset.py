@@ -13,7 +13,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.table import SUPPORTED_READER_FEATURES
 from pyarrow.parquet import filters_to_expression
 
-from deltasql.engine.parquet.file_errors import missing_file, read_errors
+from deltasql.engine.parquet.file_errors import convert_read_errors, missing_file
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.schema.schema import column_mapping_mode, has_void
 from deltasql.storage.location import parse_location
@@ -113,7 +113,7 @@ def dataset_rows(
     except (pa.ArrowInvalid, OSError):
         # The filter may be the cause, so read each file to find out whether one is damaged.
         for fragment in dataset.get_fragments():
-            with read_errors(fragment.path, raw.snapshot.table.location):
+            with convert_read_errors(fragment.path, raw.snapshot.table.location):
                 for _ in fragment.to_batches(schema=dataset.schema):
                     pass
         raise

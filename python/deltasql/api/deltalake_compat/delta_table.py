@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset, Expression, ParquetReadOptions
 
 # deltalake's default value, which distinguishes an omitted argument from True.
-_NOT_GIVEN: bool = (
+_UNSET: bool = (
     inspect.signature(deltalake.DeltaTable.create).parameters["raise_if_key_not_exists"].default
 )
 _NO_EFFECT = {
@@ -110,7 +110,7 @@ class DeltaTable(deltalake.DeltaTable):
         *args: Any,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
-        raise_if_key_not_exists: bool = _NOT_GIVEN,
+        raise_if_key_not_exists: bool = _UNSET,
     ) -> deltalake.DeltaTable:
         """Create a table, or replace one with mode="overwrite"; returns the table."""
         given = (commit_properties, post_commithook_properties)
@@ -320,17 +320,17 @@ def _with_positional(
 ) -> tuple[CommitProperties | None, PostCommitHookProperties | None, bool]:
     """Return the commit arguments, including those passed by position, which is deprecated."""
     if not args:
-        return commit, post, True if strict is _NOT_GIVEN else strict
+        return commit, post, True if strict is _UNSET else strict
     _warn_deprecated("a commit argument given positionally", "its name", stacklevel=4)
     names = ("commit_properties", "post_commithook_properties", "raise_if_key_not_exists")
     if len(args) > len(names):
         raise TypeError("create() got unexpected positional arguments")
-    is_given = (commit is not None, post is not None, strict is not _NOT_GIVEN)
+    is_given = (commit is not None, post is not None, strict is not _UNSET)
     for name, twice, _ in zip(names, is_given, args, strict=False):
         if twice:
             raise TypeError(f"create() got multiple values for {name!r}")
     filled = [*args, *(commit, post, strict)[len(args) :]]
-    return filled[0], filled[1], True if filled[2] is _NOT_GIVEN else filled[2]
+    return filled[0], filled[1], True if filled[2] is _UNSET else filled[2]
 
 
 def _warn_deprecated(what: str, instead: str, *, stacklevel: int = 3) -> None:

@@ -171,8 +171,8 @@ def _run_in_duckdb(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
             else engine.rows(raw.scan())
             for name, raw in tables.items()
         }
-        answer = engine.stream(engine.query(query, **relations))
-        return closing_reader(stack.pop_all(), answer)
+        result = engine.stream(engine.query(query, **relations))
+        return closing_reader(stack.pop_all(), result)
 
 
 def _temporary_table(raw: RawTable, listed: pa.Table) -> RawDeltaTable | None:

@@ -14,7 +14,7 @@ from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
 from deltasql.model.report import Report
-from deltasql.operations.vacuum.file_search import KEPT, MARK, RETAINED
+from deltasql.operations.vacuum.file_search import VACUUM_KEPT, VACUUM_RETAINED, VACUUMED_BEFORE
 from deltasql.store.records import load
 
 if TYPE_CHECKING:
@@ -137,13 +137,13 @@ def vacuum_advice(snapshot: Snapshot) -> VacuumAdvice:
     before_ms = now_ms() - retention // timedelta(milliseconds=1)
     rows = snapshot.store.query("last_operation_at", table_id=table_id, operation="VACUUM END")
     info = (load(rows[0][2]) or {}) if rows else {}
-    is_marked = MARK in info and not info.get(KEPT)
+    is_marked = VACUUMED_BEFORE in info and not info.get(VACUUM_KEPT)
     files, size = snapshot.store.query(
         "tombstone_totals",
         table_id=table_id,
         before_ms=before_ms,
-        after_version=int(info.get(RETAINED, -1)) if is_marked else -1,
-        after_ms=int(info[MARK]) if is_marked else -1,
+        after_version=int(info.get(VACUUM_RETAINED, -1)) if is_marked else -1,
+        after_ms=int(info[VACUUMED_BEFORE]) if is_marked else -1,
     )[0]
     return VacuumAdvice(
         files=int(files),

@@ -65,10 +65,12 @@ def files(
     check_choice("order", order, ORDERS)
     page_size(limit)
     kind = f"files by {order}{' down' if descending else ''}"
-    place, at = None, version
+    place: tuple[Any, int] | None = None
+    at = version
     if cursor is not None:
         # All pages of one listing show the same version, even if there are new commits.
-        *place, at = read_cursor(kind, cursor, _TYPES[order], int, int)
+        value, file_id, at = read_cursor(kind, cursor, _TYPES[order], int, int)
+        place = (value, file_id)
     snapshot = table.snapshot(at)
     if predicate is None:
         rows = _page(snapshot, order, descending, limit + 1, place)
@@ -93,7 +95,7 @@ def _value(row: Row, order: str) -> int | str:
 
 
 def _next_ids(
-    snapshot: Snapshot, order: str, descending: bool, limit: int, place: Sequence[Any] | None
+    snapshot: Snapshot, order: str, descending: bool, limit: int, place: tuple[Any, int] | None
 ) -> list[int]:
     """Return the ids of the next files in an order; sorting only the ids is cheap."""
     store = snapshot.store
@@ -119,7 +121,7 @@ def _next_ids(
 
 
 def _page(
-    snapshot: Snapshot, order: str, descending: bool, limit: int, place: Sequence[Any] | None
+    snapshot: Snapshot, order: str, descending: bool, limit: int, place: tuple[Any, int] | None
 ) -> list[Row]:
     ids = _next_ids(snapshot, order, descending, limit, place)
     if not ids:
@@ -135,7 +137,7 @@ def _matching(
     order: str,
     descending: bool,
     limit: int,
-    place: Sequence[Any] | None,
+    place: tuple[Any, int] | None,
 ) -> list[Row]:
     """Return the next files that may match; search only the next `_NEAR` files at first."""
     scan = snapshot.scan(predicate)

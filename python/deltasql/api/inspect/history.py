@@ -159,7 +159,7 @@ def transaction(catalog: BaseCatalog, txn_id: str) -> TransactionEvent:
         return event
     raise TxnLogTransactionError(
         f"no transaction has the id {txn_id!r}",
-        help="The history of a table has the transaction id of each version.",
+        help="Look up the transaction ids in the history of a table.",
     )
 
 

@@ -23,8 +23,6 @@ from deltasql.mirror.publish.status import release
 from deltasql.mirror.publish.targets import OWN, named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.catalog.mirror import Mirror
     from deltasql.api.inspect.advice import MaintenanceAdvice
@@ -40,13 +38,13 @@ if TYPE_CHECKING:
     )
     from deltasql.api.inspect.overview import HourCount, Overview, TableSummary
     from deltasql.api.inspect.page import Page
-    from deltasql.api.inspect.publishing import MirrorVersion
     from deltasql.api.inspect.stats import Measured, PartitionStats, TableStats
-    from deltasql.mirror.publish.status import MirrorStatus
+    from deltasql.mirror.publish.status import MirrorStatus, VersionStatus
+    from deltasql.model.progress import OnProgress
 
 # The file sizes of this many tables are cached; each file takes 48 bytes.
-_KEPT = 4
-_KEPT_ADVICE = 10_000
+_MAX_CACHED = 4
+_MAX_CACHED_ADVICE = 10_000
 _ADVICE_S = 60.0
 
 
@@ -180,7 +178,7 @@ class Inspect:
         with self._guard:
             self._advised.pop(table_id, None)
             self._advised[table_id] = (now, found)
-            while len(self._advised) > _KEPT_ADVICE:
+            while len(self._advised) > _MAX_CACHED_ADVICE:
                 self._advised.pop(next(iter(self._advised)))
         return found
 
@@ -259,7 +257,7 @@ class Inspect:
         return history.recent(self._catalog, limit=limit)
 
     def watch(self) -> CommitWatch:
-        """Return a watch; its `poll` returns the commits that are made after this call."""
+        """Return an object that polls for the commits of all tables from now on."""
         return history.CommitWatch(self._catalog)
 
     # The mirror
@@ -276,7 +274,7 @@ class Inspect:
         only: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> Page[MirrorVersion]:
+    ) -> Page[VersionStatus]:
         """Return the state of versions at a target: first the failed ones, then the newest."""
         return publishing.mirror_versions(
             self._catalog, name, target=target, only=only, limit=limit, cursor=cursor
@@ -287,7 +285,7 @@ class Inspect:
         name: str,
         *,
         target: str = OWN,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> int:
         """Publish the missing versions of one target now; returns how many were published.
 
@@ -315,6 +313,6 @@ class Inspect:
                 with self._guard:
                     self._numbers.pop(table_id, None)
                     self._numbers[table_id] = known
-                    while len(self._numbers) > _KEPT:
+                    while len(self._numbers) > _MAX_CACHED:
                         self._numbers.pop(next(iter(self._numbers)))
         return known

@@ -16,9 +16,10 @@ from deltasql.operations.optimize.zorder import plan_z_order
 from deltasql.snapshot.snapshot import open_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from deltasql.engine.base import WriteOptions
+    from deltasql.model.progress import OnProgress
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -30,7 +31,7 @@ def optimize(
     partition_filters: Sequence[Any] | None,
     target_size: int | None,
     options: WriteOptions | None,
-    on_progress: Callable[[int, int], None],
+    on_progress: OnProgress | None,
     dry_run: bool,
 ) -> dict[str, Any]:
     """Rewrite files as fewer, larger ones; with `z_order`, rows are sorted by its columns.

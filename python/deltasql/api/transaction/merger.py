@@ -31,6 +31,11 @@ class Merger:
         """`columns` are the columns of the source; `stage` stages the merge."""
         self._spec, self._columns, self._stage = spec, columns, stage
 
+    @property
+    def source_columns(self) -> Sequence[str]:
+        """The names of the source's columns."""
+        return self._columns
+
     def when_matched_update(self, updates: Mapping[str, str], predicate: str | None = None) -> Self:
         """Update rows that match: `updates` is `{column: expression}`."""
         self._spec.matched.append(Clause("update", predicate, dict(updates)))

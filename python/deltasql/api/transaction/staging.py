@@ -1,10 +1,13 @@
-"""The uncommitted state of a transaction: staged changes per table, and the snapshots it reads."""
+"""The uncommitted state of a transaction: staged changes, the snapshots it reads, written files."""
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+from deltasql import telemetry
 from deltasql.api.catalog.registry import stage_create
 from deltasql.api.transaction.commit_properties import (
     check_commit_properties,
@@ -21,28 +24,104 @@ from deltasql.exceptions import (
     TableChangedError,
     TableExistsError,
     TableFollowsError,
+    TxnLogError,
 )
 from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.model.clock import now_ms
 from deltasql.operations.alter import cluster_by as clustering
 from deltasql.operations.table_stage import TableStage
+from deltasql.phases import reached
 from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot, open_snapshot
+from deltasql.storage import open_storage
+from deltasql.storage.deletion import Deletable, delete_data
 from deltasql.storage.location import location_url
-from deltasql.uri import split_table_name
+from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from deltalake import CommitProperties
 
     from deltasql.api.catalog.base import BaseCatalog
-    from deltasql.api.transaction.written_files import WrittenFiles
     from deltasql.commit.ratified import Ratified
     from deltasql.engine.base import Engine
     from deltasql.operations.write_request import WriteRequest
 
     Key = tuple[str, str]  # namespace and name
+
+
+_log = logging.getLogger(__name__)
+
+
+class WrittenFiles:
+    """The data files of one transaction. A name that ends with `/` is an engine's folder."""
+
+    def __init__(self, catalog: BaseCatalog, txn_id: str) -> None:
+        self.txn_id = txn_id
+        self._catalog = catalog
+        self._earlier_intents = 0
+        self._files: list[tuple[str, str]] = []
+
+    def continue_transaction(self, txn_id: str, *, intents: int) -> None:
+        """Continue the transaction of another process, which has recorded `intents` intents."""
+        self.txn_id, self._earlier_intents = txn_id, intents
+
+    @property
+    def intents(self) -> int:
+        """How many intents are recorded under the id of the transaction."""
+        return self._earlier_intents + len(set(self._files))
+
+    def record(self, staged: Staged, names: list[str]) -> None:
+        """Record intents for files of a table; called before the files are written."""
+        if staged.table.is_following:  # there may have been a cutover: read the row again
+            table = staged.table
+            staged.table = self._catalog.writable(join_table_name(table.namespace, table.name))
+        location = staged.table.location
+        self._catalog.store.record_intents(
+            self.txn_id, staged.table.table_id, [f"{location}/{name}" for name in names]
+        )
+        self._files += [(location, name) for name in names]
+        reached("intended")
+
+    def discard(self) -> None:
+        """Delete the files of a transaction that is certain not to be committed.
+
+        A file that cannot be deleted now keeps its intent, so that a vacuum can delete it later.
+        """
+        try:
+            for location in dict.fromkeys(location for location, _ in self._files):
+                self._delete(location, [name for place, name in self._files if place == location])
+            if self._files:
+                self._catalog.store.clear_intents(self.txn_id)
+        except (OSError, TxnLogError) as error:
+            telemetry.log(
+                _log, logging.WARNING, "files not discarded", txn_id=self.txn_id, error=str(error)
+            )
+        self._files.clear()
+
+    def discard_superseded(self, committed: Collection[Staged]) -> None:
+        """Delete files that a later operation of the transaction replaced; no reader saw them."""
+        if not self._files:
+            return
+        kept = {
+            (each.table.location, unquote(path))
+            for each in committed
+            for path in (*(f.path for f in each.adds), *(f.path for f in each.cdc))
+        }
+        # Skip folders, because the files in them were also recorded one by one.
+        self._files = [
+            each for each in self._files if each not in kept and not each[1].endswith("/")
+        ]
+        self.discard()
+
+    def _delete(self, location: str, names: list[str]) -> None:
+        storage = open_storage(location, self._catalog.config.storage)
+        folders = [name for name in names if name.endswith("/")]
+        inside = [info.name for folder in folders for info in storage.list(folder)]
+        files = [*(name for name in names if not name.endswith("/")), *inside]
+        deletable = Deletable(storage, partition_columns=None, engine_folders=folders)
+        delete_data(storage, files, deletable)
 
 
 class Staging:
@@ -77,7 +156,7 @@ class Staging:
         }
 
     def ratify(self, changes: Sequence[Staged]) -> list[Ratified]:
-        """Commit changes of all tables with one SQL COMMIT; returns the versions in this order.
+        """Commit the changes of all tables with one SQL COMMIT; return one result for each table.
 
         The data files are deleted if an error proves that nothing was committed.
         """

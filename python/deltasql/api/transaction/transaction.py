@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deltasql import telemetry
 from deltasql.api.transaction.commit_properties import check_hooks
-from deltasql.api.transaction.staging import Staging
-from deltasql.api.transaction.written_files import WrittenFiles
+from deltasql.api.transaction.staging import Staging, WrittenFiles
 from deltasql.engine.inputs import is_rows
 from deltasql.exceptions import TransactionClosedError
-from deltasql.mirror.publish.after_publish import PostCommit
+from deltasql.mirror.publish.write_commit import PostCommit
 from deltasql.model.actions import CommitInfo
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
@@ -25,7 +24,7 @@ from deltasql.operations.alter import properties as table_properties
 from deltasql.operations.write_request import WriteRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from deltasql.commit.staged import ReadSet
     from deltasql.engine.base import WriteOptions
     from deltasql.model.predicates.parser import Flavour
+    from deltasql.model.progress import OnProgress
+    from deltasql.model.statements.parameters import Parameters
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.verify.report import DataChecks, DataReport
@@ -350,6 +351,16 @@ class MultiTableTransaction:
 
         return read_rows(self.target(table, engine=engine), columns, predicate)
 
+    def sql(self, statement: str, parameters: Parameters = None) -> pa.Table:
+        """Run one SQL statement as a part of this transaction; returns its rows.
+
+        `parameters` are the values of `:name` (a dict) or of `?` (a list). See
+        docs/reference/sql.md.
+        """
+        from deltasql.api.sql.statements import run_in_transaction  # lazy import: loads the parser
+
+        return run_in_transaction(self, statement, parameters)
+
     def delete(
         self,
         table: str,
@@ -498,15 +509,16 @@ class MultiTableTransaction:
         target_size: int | None = None,
         options: WriteOptions | None = None,
         engine: str | None = None,
-        on_progress: Callable[[int, int], None] = lambda done, total: None,
+        on_progress: OnProgress | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Rewrite small files as fewer, larger ones; returns deltalake's metrics.
 
         In a clustered table, the rows of files that are not clustered yet are also sorted.
 
-        `on_progress` is called with the number of files written so far and the number of all files
-        to write. With `dry_run`, nothing is staged, and the result is what would be rewritten.
+        `on_progress` is called with a `Progress` that counts bins: groups of files that are
+        rewritten together. With `dry_run`, nothing is staged, and the result is what would be
+        rewritten.
         """
         from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
 
@@ -528,7 +540,7 @@ class MultiTableTransaction:
         target_size: int | None = None,
         options: WriteOptions | None = None,
         engine: str | None = None,
-        on_progress: Callable[[int, int], None] = lambda done, total: None,
+        on_progress: OnProgress | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Rewrite files so that rows with similar values in the columns share files.

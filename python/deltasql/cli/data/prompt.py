@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from click.shell_completion import ShellComplete
 
-from deltasql.cli.data.statements import HELP, is_sql, is_whole
+from deltasql.cli.data.statements import HELP, is_complete, is_sql
 from deltasql.exceptions import MissingDriverError, TxnLogError, redact
 
 try:
@@ -52,7 +52,7 @@ def lines(context: Context, catalog: Catalog) -> Iterator[str]:
         history=RedactedHistory(str(history_path())),
         completer=completer,
         complete_while_typing=False,
-        multiline=Condition(lambda: not is_whole(prompt.default_buffer.text)),
+        multiline=Condition(lambda: not is_complete(prompt.default_buffer.text)),
         prompt_continuation=lambda width, number, wrap: " " * (width - 2) + "> ",
     )
     while True:

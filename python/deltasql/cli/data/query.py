@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("sql", required=False)
 @click.option("-f", "--file", type=click.Path(dir_okay=False), help="Read the SQL from a file.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum number of rows.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most this many rows.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
@@ -47,7 +47,7 @@ def query(
 @click.command()
 @click.argument("table")
 @click.option(
-    "-n", "rows", type=click.IntRange(1), default=10, show_default=True, help="Number of rows."
+    "-n", "rows", type=click.IntRange(1), default=10, show_default=True, help="Show this many rows."
 )
 @click.option("--version", type=click.IntRange(0), help="Read this version. Default: the latest.")
 @click.option("--columns", metavar="COLUMN,…", help="Show only these columns.")

@@ -36,7 +36,7 @@ def shell(context: Context) -> None:
       deltasql shell
     """
     with context.open() as catalog:
-        session = Session(replace(context, held=catalog), catalog, sys.stdin.isatty())
+        session = Session(replace(context, open_catalog=catalog), catalog, sys.stdin.isatty())
         if session.is_terminal:
             from deltasql.cli.data.prompt import lines  # lazy import: optional package
 

@@ -32,7 +32,7 @@ def statements(lines: Iterable[str]) -> Iterable[str]:
         if not kept and text.lstrip().startswith(("#", "--")):
             continue
         kept.append(text)
-        if is_whole("\n".join(kept)):
+        if is_complete("\n".join(kept)):
             yield "\n".join(kept)
             kept = []
     if any(each.strip() for each in kept):
@@ -49,6 +49,6 @@ def is_sql(text: str) -> bool:
     return first.startswith("(") or first in _SQL_KEYWORDS
 
 
-def is_whole(text: str) -> bool:
+def is_complete(text: str) -> bool:
     """Return whether a statement is complete; an SQL statement must end with a semicolon."""
     return not is_sql(text) or text.rstrip().endswith(";")

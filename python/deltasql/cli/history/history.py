@@ -27,7 +27,7 @@ _LATEST = 1000  # commits whose operations are suggested after a misspelled --op
 @click.command()
 @click.argument("table")
 @limit_option(20, "commits")
-@click.option("--operation", help="Only commits of this operation, such as WRITE or OPTIMIZE.")
+@click.option("--operation", help="Show only commits of this operation, such as WRITE or OPTIMIZE.")
 @click.option("--transactions", is_flag=True, help="Also show the transaction of each commit.")
 @click.pass_obj
 def history(
@@ -57,7 +57,7 @@ def history(
 @click.argument("first", metavar="V1", type=click.IntRange(0))
 @click.argument("last", metavar="V2", type=click.IntRange(0))
 @click.option("--rows", is_flag=True, help="Also compare the rows. This reads the data files.")
-@limit_option(100, "files, and of rows", most=10_000)
+@limit_option(100, "files and rows", most=10_000)
 @click.pass_obj
 def diff(context: Context, table: str, first: int, last: int, rows: bool, limit: int) -> None:
     """Compare two versions of TABLE: columns, properties, files and optionally rows.

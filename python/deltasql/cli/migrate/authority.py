@@ -9,20 +9,22 @@ import click
 from deltasql.cli.context import Context, fail_unless
 from deltasql.cli.options import dry_run_option, namespace_option, yes_option
 from deltasql.cli.output import confirm, message
-from deltasql.cli.progress import of_import, of_phase, progress
+from deltasql.cli.progress import progress
 from deltasql.cli.services import stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltasql.migrate.authority.follow import FollowReport
-    from deltasql.migrate.importing.report import ImportProgress
+    from deltasql.model.progress import OnProgress
 
 
 @click.command()
 @click.argument("source")
 @click.argument("uri", required=False)
-@click.option("--name", help="The table's name in the catalog. Default: the name of its folder.")
+@click.option(
+    "--name", help="Give the table this name in the catalog. Default: the name of its folder."
+)
 @namespace_option
 @click.option(
     "--watch",
@@ -55,7 +57,7 @@ def follow(
             raise click.UsageError("The URI names the table: leave --name and --namespace out.")
         chosen = (namespace, name) if table is None else split_table_name(table)
 
-        def refresh(on_progress: Callable[[ImportProgress], None] | None = None) -> FollowReport:
+        def refresh(on_progress: OnProgress | None = None) -> FollowReport:
             return catalog.follow(
                 source, name=chosen[1], namespace=chosen[0], on_progress=on_progress
             )
@@ -67,7 +69,7 @@ def follow(
 
 
 def _refresh_and_report(context: Context, refresh: Callable[..., FollowReport]) -> None:
-    with progress(of_import, color=context.color) as on_progress:
+    with progress(color=context.color) as on_progress:
         report = refresh(on_progress)
     context.output.report(report)
 
@@ -114,8 +116,8 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     with context.open_table(table) as (catalog, name):
         if not dry_run:
             catalog.table(name)  # raises if the table does not exist, before the confirmation
-            confirm(f"Block all writes to {name} that bypass the catalog?", yes=yes)
-        with progress(of_phase, color=context.color) as on_progress:
+            confirm(f"Make the database the authority of {name}?", yes=yes)
+        with progress(color=context.color) as on_progress:
             report = catalog.cutover(name, dry_run=dry_run, on_progress=on_progress)
     context.output.report(report)
     fail_unless(report.ok)
@@ -145,7 +147,7 @@ def rollback(context: Context, table: str, dry_run: bool, yes: bool) -> None:
             if split_table_name(name) not in dropped:
                 catalog.table(name)  # raises if it does not exist, before the confirmation
             confirm(f"Remove {name} from the catalog and make its log the authority?", yes=yes)
-        with progress(of_phase, color=context.color) as on_progress:
+        with progress(color=context.color) as on_progress:
             report = catalog.rollback(name, dry_run=dry_run, on_progress=on_progress)
     context.output.report(report)
     fail_unless(report.ok)

@@ -15,7 +15,7 @@ from deltasql.cli.options import (
     spark_option,
 )
 from deltasql.cli.output import confirm, message
-from deltasql.cli.progress import of_export, of_import, of_rebuild, progress
+from deltasql.cli.progress import progress
 
 if TYPE_CHECKING:
     from deltasql.migrate.importing.report import ImportSummary
@@ -30,13 +30,21 @@ REBUILT = ("name", "state", "first_version", "last_version", "loaded", "location
 @click.command(name="import")
 @click.argument("source")
 @click.argument("uri", required=False)
-@click.option("--name", help="The table's name in the catalog. Default: the name of its folder.")
+@click.option(
+    "--name", help="Give the table this name in the catalog. Default: the name of its folder."
+)
 @namespace_option
 @click.option("-r", "--recursive", is_flag=True, help="Import every table below SOURCE.")
 @dry_run_option("Read and check everything without changing anything.")
-@click.option("--since", type=click.IntRange(0), help="Start at this version.")
+@click.option(
+    "--since",
+    type=click.IntRange(0),
+    help="Import the state at this version and the history from there on.",
+)
 @click.option("--up-to-version", type=click.IntRange(0), help="Stop after this version.")
-@click.option("--batch-size", type=click.IntRange(1), help="Actions per SQL transaction.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), help="Load this many actions per SQL transaction."
+)
 @spark_option("Read the log with Spark executors.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the result with the log.")
 @click.option(
@@ -86,9 +94,9 @@ def import_table(
             yes=yes,
         )
     # Use the catalog that `deltasql shell` has open: its lock may block a second connection.
-    held = context.held if uri is None else None
-    place = "" if held is not None else uri or context.catalog_uri()
-    with session_for(engine), progress(of_import, color=context.color) as on_progress:
+    open_catalog = context.open_catalog if uri is None else None
+    place = "" if open_catalog is not None else uri or context.catalog_uri()
+    with session_for(engine), progress(color=context.color) as on_progress:
         options: dict[str, Any] = {
             "namespace": namespace,
             "force": force,
@@ -100,14 +108,14 @@ def import_table(
             "on_progress": on_progress,
         }
         summary, report = None, None
-        if recursive and held is not None:
-            summary = held.import_tables(source, **options)
+        if recursive and open_catalog is not None:
+            summary = open_catalog.import_tables(source, **options)
         elif recursive:
             summary = deltasql.import_tables(source, place, **options)
         else:
             options |= {"name": name, "since": since, "up_to_version": up_to_version}
-            if held is not None:
-                report = held.import_table(source, **options)
+            if open_catalog is not None:
+                report = open_catalog.import_table(source, **options)
             else:
                 report = deltasql.import_table(source, place, **options)
     # Print the summary after the progress bar is removed, because both would share a line.
@@ -134,8 +142,8 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
     """
     import deltasql
 
-    place = context.held or context.catalog_uri()
-    with progress(of_rebuild, color=context.color) as on_progress:
+    place = context.open_catalog or context.catalog_uri()
+    with progress(color=context.color) as on_progress:
         report = deltasql.rebuild(place, *roots, dry_run=dry_run, on_progress=on_progress)
     context.output.rows([each.to_dict() for each in report.tables], REBUILT)
     if not report.ok:
@@ -147,12 +155,12 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
 @click.argument("table")
 @click.argument("directory")
 @click.option(
-    "--version", type=click.IntRange(0), help="Last version to export. Default: the latest."
+    "--version", type=click.IntRange(0), help="Export up to this version. Default: the latest."
 )
 @click.option(
     "--from-version",
     type=click.IntRange(0),
-    help="First version to export. Default: the oldest.",
+    help="Export from this version on. Default: the oldest.",
 )
 @click.option("--with-data", is_flag=True, help="Also copy the data files.")
 @click.pass_obj
@@ -174,7 +182,7 @@ def export(
     """
     with (
         context.open_table(table) as (catalog, name),
-        progress(of_export, color=context.color) as on_progress,
+        progress(color=context.color) as on_progress,
     ):
         report = catalog.export_table(
             name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -11,15 +10,16 @@ from deltasql.cli.commands import Commands
 from deltasql.cli.context import Context, fail_unless
 from deltasql.cli.options import dry_run_option, require_known, yes_option
 from deltasql.cli.output import confirm, message
-from deltasql.cli.progress import busy, counted, of_mirror, of_phase, progress
+from deltasql.cli.progress import busy, progress
 from deltasql.cli.services import metrics_served, opentelemetry_option, stopping
 from deltasql.model.counts import many
+from deltasql.model.progress import Meter
 
 if TYPE_CHECKING:
     import threading
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.mirror.publish.reconcile import Step
+    from deltasql.mirror.publish.reconcile import PublishedBatch
 
 STATUS = (
     "table",
@@ -61,7 +61,7 @@ def status(context: Context, table: str | None, check: bool, fast: bool) -> None
     """
     with context.open_tables(table) as (catalog, name):
         found = catalog.mirror.status(name, files=not fast)
-    context.output.rows([asdict(each) for each in found], STATUS)
+    context.output.rows([each.to_dict() for each in found], STATUS)
     fail_unless(not check or not any(each.is_unhealthy for each in found))
 
 
@@ -78,7 +78,7 @@ def status(context: Context, table: str | None, check: bool, fast: bool) -> None
     default="127.0.0.1",
     show_default=True,
     metavar="HOST",
-    help="The address that --metrics-port listens on.",
+    help="Serve the metrics on this address.",
 )
 @opentelemetry_option
 @click.pass_obj
@@ -118,7 +118,7 @@ def publish(context: Context, table: str | None) -> None:
     """
     with (
         context.open_tables(table) as (catalog, name),
-        counted("publishing", color=context.color) as on_progress,
+        progress(first="publishing", color=context.color) as on_progress,
     ):
         published = catalog.mirror.publish(name, on_progress=on_progress)
     message(f"{many(published, 'version')} published")
@@ -139,7 +139,7 @@ def checkpoint(context: Context, table: str) -> None:
         busy("writing a checkpoint", color=context.color),
     ):
         info = catalog.mirror.checkpoint(name)
-    context.output.record(asdict(info))
+    context.output.record(info.to_dict())
 
 
 @mirror.command()
@@ -147,7 +147,7 @@ def checkpoint(context: Context, table: str) -> None:
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace files that differ; the old files are moved to a backup folder.",
+    help="Replace files that differ, and move the old files to _delta_log/_aside.",
 )
 @dry_run_option("Show the differences and what would be written.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing files.")
@@ -162,7 +162,7 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
     with context.open_table(table) as (catalog, name):
         if force and not dry_run:
             _confirm(catalog, name, f"Replace the files that differ in the log of {name}?", yes=yes)
-        with progress(of_phase, color=context.color) as on_progress:
+        with progress(color=context.color) as on_progress:
             report = catalog.mirror.repair(
                 name, force=force, dry_run=dry_run, on_progress=on_progress
             )
@@ -172,7 +172,7 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
 
 @mirror.command()
 @click.argument("table")
-@dry_run_option("List the commits without accepting them.")
+@dry_run_option("List the commits without loading them.")
 @yes_option
 @click.pass_obj
 def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
@@ -189,7 +189,7 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
                 found = catalog.mirror.reject(name, dry_run=True)
             context.output.record({"table": found.table, "foreign_versions": found.rejected})
             return
-        _confirm(catalog, name, f"Accept the foreign commits in the log of {name}?", yes=yes)
+        _confirm(catalog, name, f"Load the foreign commits of {name} into the database?", yes=yes)
         with busy(f"adopting commits of {name}", color=context.color):
             report = catalog.mirror.adopt(name)
     context.output.report(report)
@@ -201,7 +201,7 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Move commits of another writer out of `_delta_log`, and publish those of the database.
+    """Move commits of another writer out of `_delta_log`, and resume publishing.
 
     \b
     Example:
@@ -272,7 +272,7 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
     """
     with context.open_table(table) as (catalog, full_name):
         catalog.mirror.add_target(full_name, name, location)
-        with counted(f"publishing to {name}", color=context.color) as on_progress:
+        with progress(first=f"publishing to {name}", color=context.color) as on_progress:
             published = catalog.mirror.publish(full_name, on_progress=on_progress)
     message(f"{many(published, 'version')} published")
 
@@ -309,19 +309,19 @@ def _confirm(catalog: Catalog, name: str, question: str, *, yes: bool) -> None:
 
 
 def _run(context: Context, catalog: Catalog, stop: threading.Event) -> int:
-    with progress(of_mirror, color=context.color) as on_progress:
+    with progress(color=context.color) as on_progress:
         return catalog.mirror.run(stop, on_progress=on_progress)
 
 
 def _run_once(context: Context, catalog: Catalog, stop: threading.Event) -> int:
     missing = sum(each.pending for each in catalog.mirror.status(files=False))
-    done = 0
-    with counted("publishing", color=context.color) as draw:
-        draw(0, missing)
+    with progress(first="publishing", color=context.color) as on_progress:
+        # Show one bar for all tables.
+        meter, done = Meter("", on_progress), 0
 
-        def count(step: Step) -> None:
+        def count(batch: PublishedBatch) -> None:
             nonlocal done
-            done += step.published
-            draw(done, max(missing, done))
+            done += batch.published
+            meter.report("publishing", "versions", done, max(missing, done))
 
         return catalog.mirror.run(stop, once=True, on_progress=count)

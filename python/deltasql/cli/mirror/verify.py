@@ -8,7 +8,7 @@ import click
 
 from deltasql.cli.context import Context, fail_unless
 from deltasql.cli.operate.spark import session_for
-from deltasql.cli.progress import of_phase, progress
+from deltasql.cli.progress import progress
 
 if TYPE_CHECKING:
     from deltasql.verify.report import DataChecks
@@ -33,7 +33,7 @@ COLUMNS = ("table", "ok", "sql_version", "log_version", "commits", "pending", "t
     "every row is equal to what another reader of the log returns.",
 )
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), help="The engine that reads the data."
+    "--engine", type=click.Choice(["duckdb", "spark"]), help="Read the data with this engine."
 )
 @click.option("--no-deltalake", is_flag=True, help="Skip the comparison with deltalake.")
 @click.pass_obj
@@ -61,7 +61,7 @@ def verify(
     with (
         session_for(engine),
         context.open_tables(table) as (catalog, name),
-        progress(of_phase, color=context.color) as on_progress,
+        progress(color=context.color) as on_progress,
     ):
         reports = catalog.mirror.verify(
             name,

@@ -32,7 +32,7 @@ def config() -> None:
 
 @config.command()
 @click.argument("section", required=False)
-@click.option("--changed", is_flag=True, help="Only settings that a file or a variable sets.")
+@click.option("--changed", is_flag=True, help="Show only settings that a file or a variable sets.")
 @click.pass_obj
 def show(context: Context, section: str | None, changed: bool) -> None:
     """Show all settings, or one SECTION, with their sources. Secrets are masked.

@@ -27,8 +27,8 @@ def doctor(context: Context, table: str | None, problems: bool) -> None:
       deltasql doctor
     """
     with busy("checking", color=context.color):
-        if context.held is not None:
-            report = context.held.inspect.doctor(table=table)
+        if context.open_catalog is not None:
+            report = context.open_catalog.inspect.doctor(table=table)
         else:
             from deltasql.api.functions import examine
 

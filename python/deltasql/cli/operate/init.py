@@ -24,7 +24,7 @@ PENDING = ("migration", "name", "state")
 @click.option(
     "--data-root",
     metavar="LOCATION",
-    help="Where the data files of new tables go: a folder, or a bucket such as s3://bucket/lake.",
+    help="Store the data files of new tables in this folder, or in a bucket such as s3://bucket/lake.",
 )
 @click.pass_obj
 def init(context: Context, uri: str | None, data_root: str | None) -> None:
@@ -79,7 +79,7 @@ def _data_root(given: str | None, catalog: Catalog) -> str | None:
     from deltasql.storage import absolute_location
 
     if given is None:
-        if catalog.config.table.data_root is not None or catalog.uri.backend != "postgres":
+        if catalog.config.table.data_root is not None or not catalog.uri.is_server:
             return None
         given = "lake"
         if sys.stdin.isatty():

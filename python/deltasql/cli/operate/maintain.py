@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from deltasql.cli.options import (
     yes_option,
 )
 from deltasql.cli.output import confirm, message
-from deltasql.cli.progress import busy, counted, of_phase, progress
+from deltasql.cli.progress import busy, progress
 from deltasql.model.counts import many
 
 if TYPE_CHECKING:
@@ -32,9 +31,11 @@ if TYPE_CHECKING:
 @click.argument("table")
 @click.option("--z-order", metavar="COLUMN,…", help="Cluster rows by these columns (Z-order).")
 @click.option(
-    "--target-size", type=click.IntRange(1), metavar="BYTES", help="Target size of new files."
+    "--target-size", type=click.IntRange(1), metavar="BYTES", help="Write files of about this size."
 )
-@click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Only these partitions.")
+@click.option(
+    "--where", multiple=True, metavar="COLUMN=VALUE", help="Compact only these partitions."
+)
 @spark_option("Rewrite with Spark executors.")
 @dry_run_option("Show what would be rewritten without doing it.")
 @click.pass_obj
@@ -71,7 +72,7 @@ def optimize(
             options["partition_filters"] = [(column, "=", value) for column, value in filters]
         with (
             session_for(engine),
-            counted(f"optimizing {name}", color=context.color) as on_progress,
+            progress(first=f"optimizing {name}", color=context.color) as on_progress,
         ):
             metrics = catalog.optimize(name, z_order=columns, on_progress=on_progress, **options)
     context.output.record(metrics)
@@ -138,11 +139,11 @@ def vacuum(
     }
     with context.open_table(table) as (catalog, name), session_for(engine):
         first = f"{name}: searching for files"
-        with progress(of_phase, first=first, color=context.color) as on_progress:
+        with progress(first=first, color=context.color) as on_progress:
             found = catalog.vacuum(name, dry_run=True, on_progress=on_progress, **options)
         if found and not dry_run:
             confirm(f"Delete {many(len(found), 'file')} of {name}?", yes=yes)
-            with progress(of_phase, color=context.color) as on_progress:
+            with progress(color=context.color) as on_progress:
                 found = catalog.vacuum(name, dry_run=False, on_progress=on_progress, **options)
     _show_deleted(context, found, dry_run=dry_run)
 
@@ -212,7 +213,9 @@ def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @click.command()
 @click.argument("table")
 @click.option(
-    "--version", type=click.IntRange(0), help="Version of the checkpoint. Default: the latest."
+    "--version",
+    type=click.IntRange(0),
+    help="Write the checkpoint of this version. Default: the latest.",
 )
 @click.pass_obj
 def checkpoint(context: Context, table: str, version: int | None) -> None:
@@ -227,7 +230,7 @@ def checkpoint(context: Context, table: str, version: int | None) -> None:
         busy(f"writing a checkpoint of {name}", color=context.color),
     ):
         info = catalog.mirror.checkpoint(name, version=version)
-    context.output.record(asdict(info))
+    context.output.record(info.to_dict())
 
 
 def _commit(

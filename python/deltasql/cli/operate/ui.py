@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
 @click.option(
     "--port",
     default=8420,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="The port; 0 chooses a free one.",
+    help="Listen on this port; 0 chooses a free one.",
 )
 @click.option(
     "--name",
     "names",
     multiple=True,
-    help="Another host name under which browsers reach the console.",
+    help="Accept requests for this host name, which browsers use to reach the console.",
 )
 @click.option(
     "--allow-writes",
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--token",
     envvar="DELTASQL_UI_TOKEN",
-    help="The token; prefer DELTASQL_UI_TOKEN. Generated and printed once if not given.",
+    help="Set the token; prefer DELTASQL_UI_TOKEN. By default, one is generated and printed once.",
 )
 @opentelemetry_option
 @click.option("--open", "open_browser", is_flag=True, help="Open the console in the browser.")
@@ -77,7 +77,7 @@ def ui(
         ) as served,
     ):
         message(f"console at {served.address}; stop with SIGTERM or Ctrl-C")
-        if served.token_was_made:
+        if served.is_token_generated:
             message(f"token: {served.token}")
         if served.is_reachable:
             message("other machines can reach the console: use TLS to protect the token")

@@ -18,7 +18,7 @@ COLUMNS = ("path", "bytes", "rows", "partition", "added_version", "deleted_rows"
 @click.command()
 @click.argument("table")
 @click.option(
-    "--where", "predicate", metavar="SQL", help="Only files that can contain a matching row."
+    "--where", "predicate", metavar="SQL", help="List only files that can contain a matching row."
 )
 @click.option("--version", type=click.IntRange(0), help="List the files of this version.")
 @limit_option(100, "files")
@@ -27,7 +27,7 @@ COLUMNS = ("path", "bytes", "rows", "partition", "added_version", "deleted_rows"
     type=click.Choice(["added", "size", "path"]),
     default="added",
     show_default=True,
-    help="Sort order.",
+    help="Sort by this column.",
 )
 @click.option("--descending", is_flag=True, help="Sort in descending order.")
 @click.pass_obj

@@ -31,7 +31,7 @@ CHANGES = ("version", "committed_at", "operation", "what", "key", "before", "aft
     type=click.IntRange(1),
     default=50,
     show_default=True,
-    help="With --changes: maximum number of versions.",
+    help="With --changes: show at most this many versions.",
 )
 @click.pass_obj
 def schema(context: Context, table: str, version: int | None, changes: bool, limit: int) -> None:

@@ -35,14 +35,14 @@ TABLES = (
     type=click.IntRange(1, 3660),
     default=7,
     show_default=True,
-    help="Days of growth to show.",
+    help="Show the growth of this many days.",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(0, 10_000),
     default=10,
     show_default=True,
-    help="Number of largest partitions to show.",
+    help="Show this many of the largest partitions.",
 )
 @click.pass_obj
 def stats(context: Context, table: str | None, days: int, partitions: int) -> None:

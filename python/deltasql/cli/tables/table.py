@@ -40,7 +40,7 @@ def table() -> None:
 
 
 @table.command(name="list")
-@click.option("--namespace", help="Only tables in this namespace.")
+@click.option("--namespace", help="List only tables in this namespace.")
 @click.option("--dropped", is_flag=True, help="List dropped tables that undrop can restore.")
 @click.pass_obj
 def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
@@ -81,19 +81,21 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
 @table.command()
 @click.argument("name")
 @click.argument("columns", nargs=-1, metavar="[NAME:TYPE]...")
-@click.option("--schema", help="A Delta schema as JSON: the JSON itself, a file, or - for stdin.")
-@click.option("--partition-by", metavar="COLUMN,…", help="Partition columns.")
 @click.option(
-    "--location", help="Where the data files go. Default: a folder under table.data_root."
+    "--schema", help="Read the Delta schema from this JSON, from a file, or from stdin (-)."
+)
+@click.option("--partition-by", metavar="COLUMN,…", help="Partition the table by these columns.")
+@click.option(
+    "--location", help="Store the data files here. Default: a folder below table.data_root."
 )
 @click.option(
     "--property",
     "properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A table property. Can be repeated.",
+    help="Set a table property. Can be repeated.",
 )
-@click.option("--description", help="Description of the table.")
+@click.option("--description", help="Set the description of the table.")
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the table exists.")
 @nested_location_option
 @click.pass_obj
@@ -219,7 +221,7 @@ def undrop(context: Context, name: str) -> None:
 @table.command(name="set")
 @click.argument("table")
 @click.argument("properties", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--description", help="Description of the table.")
+@click.option("--description", help="Set the description of the table.")
 @dry_run_option("Check the values without changing anything.")
 @click.pass_obj
 def set_properties(

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.console.jobs import Progress, Work
+    from deltasql.console.jobs import Work
     from deltasql.console.request import PageRequest
+    from deltasql.model.progress import OnProgress
 
 PER_PAGE = 20
 BUDGET_S = 2.0
@@ -96,8 +97,8 @@ def job(request: PageRequest) -> Response:
     return request.page(template, job=found, refused=request.choice("refused", "", *TITLES))
 
 
-def _optimize(catalog: Catalog, name: str, report: Progress) -> list[tuple[str, str]]:
-    metrics = catalog.optimize(name, on_progress=report)
+def _optimize(catalog: Catalog, name: str, on_progress: OnProgress) -> list[tuple[str, str]]:
+    metrics = catalog.optimize(name, on_progress=on_progress)
     return [
         ("Files removed", count(metrics["numFilesRemoved"])),
         ("Files added", count(metrics["numFilesAdded"])),
@@ -105,9 +106,7 @@ def _optimize(catalog: Catalog, name: str, report: Progress) -> list[tuple[str, 
     ]
 
 
-def _vacuum(catalog: Catalog, name: str, report: Progress) -> list[tuple[str, str]]:
+def _vacuum(catalog: Catalog, name: str, on_progress: OnProgress) -> list[tuple[str, str]]:
     freed = catalog.inspect.advice(name).vacuum.bytes
-    deleted = catalog.vacuum(
-        name, dry_run=False, on_progress=lambda each: report(each.done, each.total)
-    )
+    deleted = catalog.vacuum(name, dry_run=False, on_progress=on_progress)
     return [("Files deleted", count(len(deleted))), ("Freed, about", size(freed))]

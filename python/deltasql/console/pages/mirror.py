@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.console.jobs import Progress
     from deltasql.console.request import PageRequest
+    from deltasql.model.progress import OnProgress
 
 PER_PAGE = 50
 STATES = ("", "FAILED", "PENDING", "IN_FLIGHT", "COMPLETE")
@@ -72,6 +72,8 @@ def retry(request: PageRequest) -> Response:
     return request.go(f"{address}&job={quoted(job.job_id)}")
 
 
-def _publish(catalog: Catalog, name: str, target: str, report: Progress) -> list[tuple[str, str]]:
-    published = catalog.inspect.retry(name, target=target, on_progress=report)
+def _publish(
+    catalog: Catalog, name: str, target: str, on_progress: OnProgress
+) -> list[tuple[str, str]]:
+    published = catalog.inspect.retry(name, target=target, on_progress=on_progress)
     return [("Versions published", count(published))]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 from collections import deque
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.duckdb.connection import duckdb_errors
-from deltasql.engine.duckdb.instance import NUMBERS, EngineDatabase, open_database
-from deltasql.engine.duckdb.relation import DuckDbRelation, NamedObject, own_relation
+from deltasql.engine.duckdb.connection import NUMBERS, EngineDatabase, duckdb_errors, open_database
 from deltasql.engine.duckdb.scan import (
     TableShape,
     as_pattern,
@@ -43,8 +41,51 @@ if TYPE_CHECKING:
     from deltasql.engine.files.live_files import LiveFile, LiveFiles
     from deltasql.model.actions import AddFile
 
+
 BATCH_ROWS = 122_880  # a row group of DuckDB
 _FEW_FILES = 100
+
+
+class NamedObject:
+    """A table, registered Arrow data or a variable in DuckDB.
+
+    When no relation refers to the object any more, it adds itself to the engine's queue of objects
+    to drop.
+    """
+
+    __slots__ = ("_unused", "drop", "name", "value")
+
+    def __init__(
+        self, name: str, unused: deque[tuple[str, str]], *, drop: str = "", value: Any = None
+    ) -> None:
+        """`drop` is the statement that drops the object; empty for registered Arrow data."""
+        self.name, self.drop, self.value = name, drop, value
+        self._unused = unused
+
+    def __del__(self) -> None:
+        # Do not drop the object here: this may run in any thread, even during a query.
+        self._unused.append((self.name, self.drop))
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDbRelation:
+    """Rows that DuckDB can compute."""
+
+    sql: str
+    columns: tuple[str, ...]
+    needs: tuple[NamedObject, ...] = field(default=(), repr=False, compare=False)
+    table: str | None = None
+    """The table that holds exactly these rows, if there is one."""
+    scan: ArrowScan | None = field(default=None, repr=False)
+    """The Arrow scan that provides the rows, if DuckDB reads none of the files itself."""
+    rows: pa.Table | None = field(default=None, repr=False)
+    """The rows, if they are in memory."""
+
+
+def own_relation(relation: Relation) -> DuckDbRelation:
+    """Narrow the type of a relation to `DuckDbRelation`; fail for a relation of another engine."""
+    assert isinstance(relation, DuckDbRelation), "the relation belongs to another engine"
+    return relation
 
 
 class DuckDbEngine:

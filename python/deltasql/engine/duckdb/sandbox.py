@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from deltasql.engine.duckdb.connection import duckdb_errors, require_duckdb
-from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine
-from deltasql.engine.duckdb.instance import EngineDatabase, open_sandbox
-from deltasql.engine.duckdb.relation import own_relation
+from deltasql.engine.duckdb.connection import (
+    EngineDatabase,
+    duckdb_errors,
+    open_sandbox,
+    require_duckdb,
+)
+from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine, own_relation
 from deltasql.engine.duckdb.scan import as_pattern
 from deltasql.engine.duckdb.types import delta_types
 from deltasql.engine.files.addresses import root_address
@@ -55,7 +58,7 @@ class DuckDbSandbox(DuckDbEngine):
         self._numbers = (f"{secret}_{number}" for number in count(1))
         self._folders = sorted({folder for each in files for folder in _folders(each)})
 
-    def answer(
+    def run_query(
         self,
         kind: str,
         sql: exp.Query,

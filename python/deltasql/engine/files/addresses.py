@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from deltasql.storage import Location, Storage
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_KEPT = "/=-_.~!$&'()*+,;@:"
+_URL_SAFE = "/=-_.~!$&'()*+,;@:"
 # Relative paths that need no decoding: no percent sign, no scheme, no `..`.
-_PLAIN = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9_=. -]*/)*[A-Za-z0-9_=-][A-Za-z0-9_=. -]*")
+_UNENCODED = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9_=. -]*/)*[A-Za-z0-9_=-][A-Za-z0-9_=. -]*")
 
 
 def data_address(location: str, path: str) -> str:
@@ -41,7 +41,7 @@ def data_addresses(location: str, paths: Sequence[str]) -> list[str]:
     """
     root = root_address(location).rstrip("/")
     return [
-        f"{root}/{path}" if _PLAIN.fullmatch(path) else data_address(location, path)
+        f"{root}/{path}" if _UNENCODED.fullmatch(path) else data_address(location, path)
         for path in paths
     ]
 
@@ -53,9 +53,9 @@ def address_url(address: str) -> str:
     ('file:///lake/day=1%252F2/a%20b.parquet', 's3://lake/a%20b')
     """
     if address.startswith("/"):
-        return f"file://{quote(address, safe=_KEPT)}"
+        return f"file://{quote(address, safe=_URL_SAFE)}"
     scheme, _, rest = address.partition("://")
-    return f"{scheme}://{quote(rest, safe=_KEPT)}"
+    return f"{scheme}://{quote(rest, safe=_URL_SAFE)}"
 
 
 def root_address(location: str) -> str:

@@ -19,7 +19,7 @@ from deltasql.engine.base import FILE, ROW
 from deltasql.engine.duckdb.types import duckdb_types
 from deltasql.engine.files.addresses import storage_of
 from deltasql.engine.parquet.arrow_casts import as_void, list_offsets
-from deltasql.engine.parquet.file_errors import read_errors
+from deltasql.engine.parquet.file_errors import convert_read_errors
 from deltasql.engine.parquet.footers import named_as_in_file
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema.convert import schema_to_arrow
@@ -117,7 +117,7 @@ class ArrowScan:
         # smaller than that of Delta's timestamps.
         unit = "ns" if has_nanoseconds(self._files.schema) else "us"
         with (
-            read_errors(file.path, self._files.location),
+            convert_read_errors(file.path, self._files.location),
             storage.open_input(name) as opened,
             pq.ParquetFile(opened, coerce_int96_timestamp_unit=unit, pre_buffer=True) as parquet,
         ):

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.files.addresses import data_addresses, storage_of
-from deltasql.engine.parquet.file_errors import missing_file, read_errors
+from deltasql.engine.parquet.file_errors import convert_read_errors, missing_file
 from deltasql.engine.parquet.footers import named_as_in_file
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import deleted_rows, vector_file
@@ -21,7 +21,8 @@ from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import StructType, column_mapping_mode, schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from array import array
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -129,7 +130,7 @@ class LiveFiles:
         import pyarrow.parquet as pq
 
         storage, name = storage_of(self.location, file.path, self.settings)
-        with read_errors(file.path, self.location), storage.open_input(name) as opened:
+        with convert_read_errors(file.path, self.location), storage.open_input(name) as opened:
             return named_as_in_file(self.schema, pq.read_schema(opened), file.path)
 
     def partition_fields(self) -> list[StructField]:
@@ -167,21 +168,25 @@ class LiveFiles:
         """Return the deleted rows of files as a table with the columns filename and row_number."""
         import pyarrow as pa
 
-        contents: dict[str, bytes] = {}
         names: list[Any] = []
         rows: list[Any] = []
-        for file in files:
-            if file.vector:
-                vector = DeletionVector.from_body(json.loads(file.vector))
-                numbers = deleted_rows(vector, self._content(vector, contents))
-                rows.append(pa.array(numbers, pa.int64()))
-                names.append(pa.repeat(pa.scalar(file.address), len(numbers)))
+        for file, numbers in self.deleted_rows(files):
+            rows.append(pa.array(numbers, pa.int64()))
+            names.append(pa.repeat(pa.scalar(file.address), len(numbers)))
         return pa.table(
             {
                 "filename": pa.chunked_array(names, pa.string()),
                 "row_number": pa.chunked_array(rows, pa.int64()),
             }
         )
+
+    def deleted_rows(self, files: Iterable[LiveFile]) -> Iterator[tuple[LiveFile, array[int]]]:
+        """Yield each file with a deletion vector, and its deleted rows in ascending order."""
+        contents: dict[str, bytes] = {}
+        for file in files:
+            if file.vector:
+                vector = DeletionVector.from_body(json.loads(file.vector))
+                yield file, deleted_rows(vector, self._content(vector, contents))
 
     def _content(self, vector: DeletionVector, contents: dict[str, bytes]) -> bytes | None:
         path = vector_file(vector)

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 
-from deltasql.engine.parquet.partitions import partition_folder
 from deltasql.engine.parquet.statistics import Statistics
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.model.actions import AddFile
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from deltasql.engine.parquet.file_shape import FileShape
     from deltasql.engine.parquet.options import ParquetOptions
 
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _FULL = 0.95  # share of the target size; filling the rest would add a very small row group
 _SMALL = 64 * 1024  # up to this many bytes of rows, a file is opened with `small`
 _FEWEST_ROWS = 1024  # minimum rows of a row group that is cut to meet the target size
@@ -157,6 +157,15 @@ def new_name(plan: WritePlan, options: ParquetOptions, partition: Mapping[str, s
     return f"{folder}part-00000-{uuid.uuid4()}-c000{options.suffix}"
 
 
+def partition_folder(values: Mapping[str, str | None]) -> str:
+    """Return the Hive-style folder of a partition; empty if there are no partition columns.
+
+    >>> partition_folder({"day": "2024-05-01", "place": None})
+    'day=2024-05-01/place=__HIVE_DEFAULT_PARTITION__/'
+    """
+    return "".join(f"{_escape_name(name)}={_escape(value)}/" for name, value in values.items())
+
+
 def has_tight_bounds(plan: WritePlan) -> bool:
     """Return whether statistics get `tightBounds`: only if the table has deletion vectors."""
     return plan.configuration.get("delta.enableDeletionVectors") == "true"
@@ -180,3 +189,13 @@ def add_action(
         data_change=plan.data_change,
         stats=stats,
     )
+
+
+def _escape_name(name: str) -> str:
+    # Do not escape letters of any language: some readers search the path for the column name.
+    return "".join(letter if letter.isalnum() else quote(letter, safe="-_.~") for letter in name)
+
+
+def _escape(value: str | None) -> str:
+    # Also escape spaces: some readers cannot open an object with a space in its name.
+    return _NULL_PARTITION if value is None else quote(value, safe="-_.~")

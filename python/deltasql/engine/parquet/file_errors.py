@@ -22,7 +22,7 @@ MISSING_HELP = (
 
 
 @contextmanager
-def read_errors(path: str, location: str) -> Iterator[None]:
+def convert_read_errors(path: str, location: str) -> Iterator[None]:
     """Convert errors that Arrow and the operating system raise about a file to our own."""
     import pyarrow as pa
 

@@ -1,11 +1,10 @@
-"""Split rows by partition, and format partition values for the log and for folder names."""
+"""Split rows by partition, and format partition values for the log."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,9 +12,8 @@ import pyarrow.compute as pc
 from deltasql.exceptions import TxnLogSchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _FEW_ROWS = 64
 _MOST_DIGITS = 128
 
@@ -29,9 +27,6 @@ def split_by_partition(
     >>> [(values, part["id"].to_pylist()) for values, part in split_by_partition(rows, ["day"])]
     [(('mon',), [1, 3]), ((None,), [2])]
     """
-    if not columns:
-        yield (), table
-        return
     codes = _codes(table, columns)
     if not table.num_rows:
         return
@@ -50,15 +45,6 @@ def split_by_partition(
     for number, end in enumerate(ends):
         yield tuple(each[number] for each in values), rows.slice(start, end - start)
         start = end
-
-
-def partition_folder(values: Mapping[str, str | None]) -> str:
-    """Return the Hive-style folder of a partition; empty if there are no partition columns.
-
-    >>> partition_folder({"day": "2024-05-01", "place": None})
-    'day=2024-05-01/place=__HIVE_DEFAULT_PARTITION__/'
-    """
-    return "".join(f"{_escape_name(name)}={_escape(value)}/" for name, value in values.items())
 
 
 def partition_text(value: Any) -> str | None:
@@ -167,13 +153,3 @@ def _binary_text(value: bytes) -> str | None:
             f"{value!r} cannot be a partition value: it is not UTF-8",
             help="Partition by a string column, such as the bytes in hexadecimal.",
         ) from error
-
-
-def _escape_name(name: str) -> str:
-    # Do not escape letters of any language: some readers search the path for the column name.
-    return "".join(letter if letter.isalnum() else quote(letter, safe="-_.~") for letter in name)
-
-
-def _escape(value: str | None) -> str:
-    # Also escape spaces: some readers cannot open an object with a space in its name.
-    return _NULL_PARTITION if value is None else quote(value, safe="-_.~")

@@ -51,7 +51,11 @@ def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
         _Writer(plan, shape, options) as writer,
     ):
         while (chunk := next(chunks, None)) is not None:
-            parts = list(split_by_partition(chunk, shape.partition_columns))
+            parts: Parts = (
+                list(split_by_partition(chunk, shape.partition_columns))
+                if shape.partition_columns
+                else [((), chunk)]
+            )
             if not is_sorted and writer.files_with(parts) > _OPEN_FILES:
                 following = next(chunks, None)
                 if following is not None:
@@ -105,11 +109,10 @@ def _split(
 
 def _is_small(rows: pa.Table | pa.RecordBatch, most_bytes: int) -> bool:
     """Return whether rows have at most `most_bytes` bytes."""
-    # `nbytes` is slow, because it visits every column. First try an upper bound that is fast to
-    # compute. The total counts a buffer that several columns share once, and `nbytes` counts it for
-    # each column; so multiply the total by the number of columns.
-    most = rows.get_total_buffer_size() * rows.num_columns
-    return bool(most <= most_bytes or rows.nbytes <= most_bytes)
+    # `nbytes` is slow, because it visits every column, so try an upper bound first. A buffer that
+    # several columns share is counted once in the total but for each column in `nbytes`.
+    upper_bound = rows.get_total_buffer_size() * rows.num_columns
+    return bool(upper_bound <= most_bytes or rows.nbytes <= most_bytes)
 
 
 def _sorted(

@@ -57,8 +57,8 @@ _ENCODED = "%(?:[13-9A-Fa-f][0-9A-Fa-f]|2[0-9A-Da-d])"
 _NAME = f"(?:[A-Za-z0-9_=~+,-]|{_ENCODED})(?:[A-Za-z0-9_=~+,.-]|{_ENCODED})*"
 _PLAIN = f"^(?:{_NAME}/)*{_NAME}$"
 _COLON = "%3[Aa][^/]*$"
-_PLAIN_BYTES = f"{ascii_letters}{digits}_=~+,.-/".encode()
-_ODD = re.compile(rb"/[/.]")
+_UNENCODED_BYTES = f"{ascii_letters}{digits}_=~+,.-/".encode()
+_EMPTY_OR_DOT_PART = re.compile(rb"/[/.]")
 # Up to this size the py4j gateway is as fast as a file.
 _GATEWAY_BYTES = 1 << 16
 _lock = threading.Lock()
@@ -206,24 +206,24 @@ def _partitions(scan: IndexedScan, partitions: pa.Array) -> tuple[Any, bytes, pa
     for field, typed in scan.files.values_of(distinct.dictionary.to_pylist()):
         nullable = field.nullable or typed.null_count > 0
         fields.append(StructField(partition_name(len(fields)), field.type, nullable))
-        columns.append(_encoded_values(typed))
+        columns.append(encoded_values(typed))
     if scan.numbered:
         columns = [
             [column[number] for number in partition_numbers.to_pylist()] for column in columns
         ]
         fields.append(StructField(FILE, "long"))
-        columns.append(_encoded_values(scan.numbers))
+        columns.append(encoded_values(scan.numbers))
         partition_numbers, count = pa.array(range(len(partitions)), pa.int32()), len(partitions)
     schema = spark_schema(StructType(tuple(fields)), required=scan.required)
     return schema, _packed_values(columns, count), partition_numbers
 
 
-def _encoded_values(values: pa.Array) -> list[bytes | None]:
+def encoded_values(values: pa.Array) -> list[bytes | None]:
     """Return values as strings for the JVM class, with dates and timestamps as numbers."""
     kind = values.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         number = pa.int32() if pa.types.is_date(kind) else pa.int64()
-        return _encoded_values(values.cast(number))
+        return encoded_values(values.cast(number))
     found: list[bytes | None] = []
     for value in values.to_pylist():
         if value is None or isinstance(value, bytes):
@@ -280,7 +280,7 @@ def _characters(texts: pa.Array) -> _Part:
 def _uris(session: Any, location: str, paths: pa.ChunkedArray) -> tuple[str, pa.Array]:
     """Return a common prefix of the files' URIs, and the rest of each URI."""
     texts = paths.cast(pa.string()).combine_chunks()
-    if _are_plain(texts) or _are_uris(texts):
+    if _need_no_encoding(texts) or _are_uris(texts):
         return f"{_as_uris(session, [root_address(location).rstrip('/')])[0]}/", texts
     addresses = data_addresses(location, texts.to_pylist())
     for address in addresses:
@@ -289,22 +289,22 @@ def _uris(session: Any, location: str, paths: pa.ChunkedArray) -> tuple[str, pa.
     return "", pa.array(_as_uris(session, addresses), pa.string())
 
 
-def _are_plain(paths: pa.Array) -> bool:
+def _need_no_encoding(paths: pa.Array) -> bool:
     """Return whether paths are relative and contain no characters that have to be encoded.
 
     All paths are checked at once, as one concatenated string. The result may therefore be False
-    although each path is plain.
+    although no path has to be encoded.
     """
     content = bytes(_characters(paths))
-    if content.translate(None, _PLAIN_BYTES) or _ODD.search(content):
+    if content.translate(None, _UNENCODED_BYTES) or _EMPTY_OR_DOT_PART.search(content):
         return False
-    odd = (
+    encoded = (
         pc.starts_with(paths, "."),
         pc.starts_with(paths, "/"),
         pc.ends_with(paths, "/"),
         pc.equal(paths, ""),
     )
-    return not any(pc.any(each).as_py() for each in odd)
+    return not any(pc.any(each).as_py() for each in encoded)
 
 
 def _are_uris(paths: pa.Array) -> bool:

@@ -27,9 +27,9 @@ _COMPARISONS = {
 }
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_VALUES = 1_000
-# Spark replaces `_metadata.file_name` and similar columns by plain columns. Only these metadata
-# keys distinguish them from columns of the table with the same names.
-_HIDDEN = frozenset(
+# In a plan, `_metadata.file_name` is a column called `file_name`. These keys in the metadata of
+# its field distinguish it from a column of the table with that name.
+_METADATA_COLUMN_KEYS = frozenset(
     {
         "__metadata_col",
         "__file_source_metadata_col",
@@ -120,7 +120,7 @@ def _physical_path(node: Any) -> list[str] | None:
     kind = _kind(node)
     if kind == "AttributeReference":
         metadata = json.loads(node.metadata().json())
-        return None if _HIDDEN.intersection(metadata) else [str(node.name())]
+        return None if _METADATA_COLUMN_KEYS.intersection(metadata) else [str(node.name())]
     if kind == "GetStructField":
         outer = _physical_path(node.child())
         return None if outer is None else [*outer, str(node.extractFieldName())]

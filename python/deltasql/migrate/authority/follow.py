@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from deltasql.exceptions import (
     MissingDataFilesError,
@@ -21,12 +21,12 @@ from deltasql.migrate.importing.import_table import import_table
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.load_table import LoadCounts, load_commits, set_published_version
 from deltasql.migrate.importing.log_source import LocalLog
-from deltasql.migrate.importing.report import ImportProgress
 from deltasql.migrate.importing.run import ImportOptions
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER, list_log, sort_files
 from deltasql.mirror.log.same_commit import has_commit
 from deltasql.model.counts import many
+from deltasql.model.progress import Meter
 from deltasql.model.report import Report
 from deltasql.storage import absolute_location, open_storage
 from deltasql.store.locations import tables_at
@@ -36,8 +36,8 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.migrate.importing.report import ImportReport
-    from deltasql.migrate.importing.run import OnImportProgress
     from deltasql.mirror.log.listing import LogListing
+    from deltasql.model.progress import OnProgress
     from deltasql.storage import Storage
     from deltasql.store.records import Head
     from deltasql.store.store import Store
@@ -47,7 +47,7 @@ _ATTEMPTS = 10
 _FOLLOWING = {TableRow.FOLLOWING: "true"}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FollowReport(Report):
     """The result of a refresh; `commits` and `files` count what the refresh added."""
 
@@ -60,10 +60,6 @@ class FollowReport(Report):
     files: int = 0
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return Report.to_dict(self) | {"seconds": round(self.seconds, 3)}
 
     def summary(self) -> str:
         """Return the report as text."""
@@ -84,13 +80,13 @@ def follow(
     batch_size: int | None = None,
     allow_nested_location: bool = False,
     settings: StorageSettings,
-    on_progress: OnImportProgress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> FollowReport:
     """Follow the log at a location: create a table for it, or refresh the existing table."""
     storage = open_storage(absolute_location(source), settings)
     known = table_at(store, storage.location) if store.exists() else None
     if known is not None:
-        _refuse_other(known, storage, name, namespace)
+        _check_followable(known, storage, name, namespace)
         return refresh(
             store, known, batch_size=batch_size, settings=settings, on_progress=on_progress
         )
@@ -110,7 +106,7 @@ def refresh(
     *,
     batch_size: int | None = None,
     settings: StorageSettings,
-    on_progress: OnImportProgress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> FollowReport:
     """Append the new commits of its log to a followed table."""
     storage = open_storage(table.location, settings)
@@ -140,7 +136,7 @@ class _Refresh:
         table: TableRow,
         storage: Storage,
         settings: StorageSettings,
-        on_progress: OnImportProgress | None,
+        on_progress: OnProgress | None,
     ) -> None:
         self._store, self._table, self._storage = store, table, storage
         self._settings, self._on_progress = settings, on_progress
@@ -184,15 +180,7 @@ class _Refresh:
         batch_size: int | None,
     ) -> None:
         store, table = self._store, self._table
-        progress = ImportProgress(self._storage.location, self._name, "loading")
-        progress.total_commits = max(0, last - head.version)
-
-        def report_progress() -> None:
-            progress.commits, progress.files = loaded.commits, loaded.files
-            progress.log_bytes = loaded.log_bytes
-            if self._on_progress is not None:
-                self._on_progress(progress)
-
+        meter, total = Meter(self._name, self._on_progress), max(0, last - head.version)
         if last > head.version:
             load_commits(
                 LogLoader(store, table),
@@ -201,13 +189,12 @@ class _Refresh:
                 last,
                 loaded,
                 batch_actions=batch_size,
-                on_batch=report_progress,
+                on_batch=lambda: loaded.report(meter, "loading", total),
                 before_commit=lambda session, version: set_published_version(
                     session, table.table_id, version
                 ),
             )
-        progress.phase = "done"
-        report_progress()
+        loaded.report(meter, "done", total)
 
     def _reload_reason(self, listing: LogListing, head: Head) -> str | None:
         """Return why the log does not continue the versions in the database; None if it does."""
@@ -237,9 +224,7 @@ class _Refresh:
             properties=_FOLLOWING,
         )
         report = _load(self._store, self._storage, options, self._settings, self._on_progress)
-        report.state = "loaded anew"
-        report.notes.insert(0, reason)
-        return report
+        return replace(report, state="loaded anew", notes=[reason, *report.notes])
 
 
 def _load(
@@ -247,7 +232,7 @@ def _load(
     storage: Storage,
     options: ImportOptions,
     settings: StorageSettings,
-    on_progress: OnImportProgress | None,
+    on_progress: OnProgress | None,
 ) -> FollowReport:
     """Load a whole log. Missing data files are only a warning, because another writer owns them."""
     try:
@@ -262,7 +247,7 @@ def _load(
             settings=settings,
             on_progress=on_progress,
         )
-        found.warnings.append(error.message)
+        found = replace(found, warnings=[*found.warnings, error.message])
     return _report(found)
 
 
@@ -280,7 +265,7 @@ def _report(found: ImportReport) -> FollowReport:
     )
 
 
-def _refuse_other(
+def _check_followable(
     table: TableRow, storage: Storage, name: str | None, namespace: str | None
 ) -> None:
     """Raise if the database manages the table, or if it is followed under another name."""
@@ -288,7 +273,7 @@ def _refuse_other(
     if not table.is_following:
         raise TableExistsError(
             f"the table at {storage.location} is {known}. It cannot follow its log, because its "
-            "authority is SQL",
+            "authority is the database",
             table=known,
             help="Update it from its log with `deltasql import`, or roll it back first.",
         )

@@ -63,7 +63,7 @@ class LogOwner:
     taken_by: str | None = None  # the token of the table that took the log over with `force`
 
 
-def refuse_other_owner(run: ImportRun, listing: LogListing, known: Sequence[TableRow]) -> None:
+def check_owner(run: ImportRun, listing: LogListing, known: Sequence[TableRow]) -> None:
     """Raise if another catalog owns the log, unless the import is forced."""
     options, live = run.options, next((each for each in known if each.dropped_at_ms is None), None)
     is_read_only = live.is_following if live else TableRow.FOLLOWING in options.properties
@@ -112,12 +112,13 @@ def other_owner(
     location: str, version: int, txn_id: str | None, table: str | None = None
 ) -> OtherAuthorityError:
     """Return the error for a log that another catalog owns, with the possible solutions."""
-    first = "Roll the table back there with `deltasql rollback`, then try again."
-    lost = f"If that catalog is lost: `deltasql import {location} --force`"
+    first = "Run `deltasql rollback` in that catalog, then try again."
+    lost = f"If that catalog is lost, run `deltasql import {location} --force`"
     if table is not None:
-        lost = f"If that catalog is lost: `deltasql rollback {table}`, which removes it from this "
-        lost += f"catalog and changes no file, then `deltasql import {location} --force`"
-    only = "" if table is not None else " To only read it: `deltasql follow`."
+        lost = f"If that catalog is lost, run `deltasql rollback {table}`, which removes the table "
+        lost += "from this catalog and changes no file, and then "
+        lost += f"`deltasql import {location} --force`"
+    only = "" if table is not None else " To only read the table, use `deltasql follow`."
     return OtherAuthorityError(
         f"the log at {location} belongs to another catalog, which committed version {version}",
         table=table,

@@ -58,7 +58,7 @@ class ForeignValidator:
         self._check_metadata(staged, commit)
         validate_against(staged, self._state)
         if self._state.in_commit_timestamps and info.in_commit_timestamp is None:
-            raise self._refusal(commit, "has no in-commit timestamp, which the table requires")
+            raise self._error(commit, "has no in-commit timestamp, which the table requires")
         self._check_files(staged, commit)
 
     def _check_metadata(self, staged: Staged, commit: LogCommit) -> None:
@@ -68,11 +68,9 @@ class ForeignValidator:
         protocol = staged.protocol or self._state.protocol
         validate_table(metadata, protocol)
         if metadata.partition_columns != self._state.metadata.partition_columns:
-            raise self._refusal(commit, "changes the partition columns")
+            raise self._error(commit, "changes the partition columns")
         if metadata.id != self._state.metadata.id:
-            raise self._refusal(
-                commit, "gives the table another id: it is a commit of another table"
-            )
+            raise self._error(commit, "gives the table another id: it is a commit of another table")
         self._state = table_state(metadata, protocol)
 
     def _check_files(self, staged: Staged, commit: LogCommit) -> None:
@@ -80,10 +78,10 @@ class ForeignValidator:
         live = self._live({**removed, **added})
         for key, file in removed.items():
             if key not in live:
-                raise self._refusal(commit, f"removes {file.path}, which is not live")
+                raise self._error(commit, f"removes {file.path}, which is not live")
         for key, add in added.items():
             if key in live and key not in removed:
-                raise self._refusal(commit, f"adds {add.path}, which is live already")
+                raise self._error(commit, f"adds {add.path}, which is live already")
         self._removed = (self._removed | removed.keys()) - added.keys()
         self._added = (self._added - removed.keys()) | added.keys()
 
@@ -91,7 +89,7 @@ class ForeignValidator:
         found = live_files(self._store.query, self._table.table_id, files) if files else {}
         return (found.keys() - self._removed) | self._added
 
-    def _refusal(self, commit: LogCommit, reason: str) -> InvalidActionError:
+    def _error(self, commit: LogCommit, reason: str) -> InvalidActionError:
         return InvalidActionError(
             f"{commit.file.name} cannot be adopted: it {reason}",
             table=self._table.full_name,

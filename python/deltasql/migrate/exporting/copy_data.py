@@ -121,7 +121,7 @@ class DataCopier:
     def _copy_one(self, copy: Copy) -> bool:
         source, name = self.relocation.source(copy.path, self.settings)
         try:
-            if self.skips_present and self._is_whole(source, name, copy.name):
+            if self.skips_present and self._is_complete(source, name, copy.name):
                 return True
             if name == copy.name:
                 self.target.copy_from(source, name, flush_folder=False)
@@ -131,6 +131,6 @@ class DataCopier:
             return False
         return True
 
-    def _is_whole(self, source: Storage, name: str, to: str) -> bool:
+    def _is_complete(self, source: Storage, name: str, to: str) -> bool:
         """Return whether a file was copied completely; release 0.1.0 could leave a partial copy."""
         return self.target.exists(to) and self.target.size(to) == source.size(name)

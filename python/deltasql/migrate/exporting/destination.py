@@ -10,7 +10,7 @@ from deltasql.exceptions import TableExistsError, TxnLogStorageError, VersionNot
 from deltasql.mirror.log.listing import find_log
 from deltasql.model.json_text import load_json
 from deltasql.storage.location import location_key
-from deltasql.store.locations import refuse_nested_location, shared_location, tables_at
+from deltasql.store.locations import reject_nested_location, shared_location, tables_at
 
 if TYPE_CHECKING:
     from deltasql.storage import Storage
@@ -126,7 +126,7 @@ def find_unfinished(target: Storage) -> ExportSpan | None:
     raise not_empty(target, found.name)
 
 
-def refuse_location_in_use(store: Store, table: TableRow, target: Storage) -> None:
+def reject_location_in_use(store: Store, table: TableRow, target: Storage) -> None:
     """Raise if the destination is in, at or above the location of a table of the catalog."""
     if location_key(target.location).startswith(location_key(table.location)):
         raise TxnLogStorageError(
@@ -137,7 +137,7 @@ def refuse_location_in_use(store: Store, table: TableRow, target: Storage) -> No
         )
     for other in tables_at(store.query, target.location):
         raise shared_location(other, target.location)
-    refuse_nested_location(store.query, target.location)
+    reject_nested_location(store.query, target.location)
 
 
 def not_empty(target: Storage, name: str) -> TxnLogStorageError:

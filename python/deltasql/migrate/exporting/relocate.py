@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 EXTERNAL = "external"
 """The folder for copies of files from outside the table's location."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_PLAIN = re.compile(r"[A-Za-z0-9_=./%-]+")
-_KEPT = "/=-_.~!$&'()*+,;@:"
+_UNENCODED = re.compile(r"[A-Za-z0-9_=./%-]+")
+_URL_SAFE = "/=-_.~!$&'()*+,;@:"
 _VECTORS = uuid.UUID("0b8f4a3e-3f1a-4a5f-9c1d-0d6a8f0f6f52")
 
 
@@ -69,7 +69,7 @@ class ReferencedData:
         if _URL.match(path):
             return path
         # Encoded characters stay encoded, so that two different paths never get the same URL.
-        encoded = path if _PLAIN.fullmatch(path) else quote(path, safe=f"{_KEPT}%")
+        encoded = path if _UNENCODED.fullmatch(path) else quote(path, safe=f"{_URL_SAFE}%")
         return f"file://{encoded}" if path.startswith("/") else f"{self._root}/{encoded}"
 
     def vector(self, vector: DeletionVector) -> DeletionVector:
@@ -97,7 +97,7 @@ class CopiedData:
 
     def path(self, path: str) -> str:
         """Return the relative path of a data file."""
-        return quote(self.name(path), safe=_KEPT) if is_absolute(path) else path
+        return quote(self.name(path), safe=_URL_SAFE) if is_absolute(path) else path
 
     def vector(self, vector: DeletionVector) -> DeletionVector:
         """Return a deletion vector with a relative path, which only storage type `u` can have."""

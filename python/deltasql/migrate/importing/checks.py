@@ -6,6 +6,7 @@ files. After loading, the table in the database is compared with the log.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,7 @@ def empty_commits(listing: LogListing, first: int | None, last: int) -> list[str
 # The order of commits
 
 
-def refuse_diverged(
+def check_not_diverged(
     store: Store,
     table: TableRow,
     storage: Storage,
@@ -128,7 +129,7 @@ def _diverged(table: TableRow, listing: LogListing, version: int, head: int) -> 
         table=table.full_name,
         version=version,
         location=listing.location,
-        help="Nothing was imported. `deltasql mirror adopt` commits the log's commits after those "
+        help="Nothing was imported. `deltasql mirror adopt` adds the log's commits after those "
         "of the database, `deltasql mirror reject` moves them out of the log. force=True (--force) "
         "drops the table from the catalog and imports the whole log.",
     )
@@ -156,7 +157,7 @@ def check_new_commits(
         _check_files(run, _added_pages(run, listing, first, last, live))
 
 
-def check_whole_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
+def check_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
     """For a dry run, read the whole log of a new table and report its latest state."""
     seen, live = LoadCounts(), LiveFiles()
     first, metadata = start.version, start.metadata
@@ -202,12 +203,13 @@ def check_data(run: ImportRun, table: TableRow) -> None:
 
 def _check_files(run: ImportRun, pages: Iterable[pa.Table]) -> None:
     """Report missing data files; raise unless the import is forced or a dry run."""
-    run.report_progress("checking files")
+    run.meter.begin("checking files", "files", 0)
     location = run.storage.location
     sizes = FileSizes(location, run.settings)
     count, first = 0, list[str]()
     for page in pages:
         missing = sizes.missing(page)
+        run.meter.step(page.num_rows)
         count += len(missing)
         first += missing[: _MAX_REPORTED - len(first)]
     if not count:
@@ -219,8 +221,9 @@ def _check_files(run: ImportRun, pages: Iterable[pa.Table]) -> None:
             count=count,
             files=tuple(first),
         )
-    run.report.accepts_missing = run.options.force
-    run.report.missing, run.report.missing_files = count, first
+    run.report = replace(
+        run.report, accepts_missing=run.options.force, missing=count, missing_files=first
+    )
     run.report.warnings.append(f"{count} data files are missing")
 
 
@@ -292,12 +295,14 @@ def verify_loaded(
     """
     if not run.options.verify:
         return
-    run.report_progress("verifying")
-    report, log = run.report, listing.up_to(last)
-    found = verify_by_size(run.store, table, run.storage, log, run.settings, since=since)
-    report.verification = found
+    run.meter.begin("verifying", "commits", 0)
+    log = listing.up_to(last)
+    found = verify_by_size(
+        run.store, table, run.storage, log, run.settings, meter=run.meter, since=since
+    )
+    run.report = report = replace(run.report, verification=found)
     in_sql, in_log = split_by_cause(found.differences)
-    report.warnings += _warnings(in_log)
+    report.warnings.extend(_warnings(in_log))
     if in_sql:
         raise ImportMismatchError(
             f"the imported {report.table} differs from its log: {many(len(in_sql), 'difference')}",

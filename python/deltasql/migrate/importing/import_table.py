@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
@@ -22,16 +23,16 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.exceptions.redaction import redact
-from deltasql.migrate.authority.log_owner import record_taken_over, refuse_other_owner
+from deltasql.migrate.authority.log_owner import check_owner, record_taken_over
 from deltasql.migrate.authority.validate_foreign import ForeignValidator
 from deltasql.migrate.importing.checks import (
     check_data,
+    check_log,
     check_new_commits,
-    check_whole_log,
+    check_not_diverged,
     describe_table,
     empty_commits,
     no_table,
-    refuse_diverged,
     verify_loaded,
 )
 from deltasql.migrate.importing.load_checkpoint import BATCH_FILES
@@ -48,10 +49,10 @@ from deltasql.migrate.importing.load_table import (
     set_published_version,
 )
 from deltasql.migrate.importing.names import (
+    check_all_published,
+    check_same_name,
     name_for,
     name_taken,
-    refuse_other_name,
-    refuse_unpublished,
     table_to_replace,
 )
 from deltasql.migrate.importing.run import ImportOptions, ImportRun
@@ -62,17 +63,17 @@ from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named
 from deltasql.storage.location import is_same_location
 from deltasql.store.dialect import Fault
-from deltasql.store.locations import refuse_nested_location, tables_at
+from deltasql.store.locations import reject_nested_location, tables_at
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.migrate.importing.load_log import BeforeCommit
-    from deltasql.migrate.importing.report import ImportReport
-    from deltasql.migrate.importing.run import OnImportProgress
+    from deltasql.migrate.importing.report import ImportReport, ImportState
     from deltasql.migrate.importing.start import Start
     from deltasql.mirror.log.listing import LogListing
+    from deltasql.model.progress import OnProgress
     from deltasql.store.dialect import Session
     from deltasql.store.records import Head
     from deltasql.store.store import Store
@@ -88,7 +89,7 @@ def import_table(
     options: ImportOptions,
     *,
     settings: StorageSettings,
-    on_progress: OnImportProgress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> ImportReport:
     """Create a table from the log at a location, or update the table with this location."""
     attempt = 0
@@ -128,18 +129,18 @@ def _import(run: ImportRun) -> None:
     known = tables_at(run.store.query, run.storage.location)
     live = next((each for each in known if each.dropped_at_ms is None), None)
     loading = next((each for each in known if each.is_loading), None)
-    refuse_other_owner(run, listing, known)
+    check_owner(run, listing, known)
     if live is None:
         if not run.options.allow_nested_location:
-            refuse_nested_location(run.store.query, run.storage.location)
-        refuse_unpublished(run, known)
+            reject_nested_location(run.store.query, run.storage.location)
+        check_all_published(run, known)
         _import_new(run, listing, last, loading)
     else:
-        refuse_other_name(run, live)
+        check_same_name(run, live)
         _update(run, listing, last, loading, live)
     record_taken_over(run, listing)
-    run.report.warnings += empty_commits(listing, run.report.first_version, last)
-    run.report.seconds = run.seconds
+    run.report.warnings.extend(empty_commits(listing, run.report.first_version, last))
+    run.report = replace(run.report, seconds=run.seconds)
     run.report_progress("done")
 
 
@@ -158,11 +159,11 @@ def _update(
         _import_new(run, listing, last, loading, replaces=live)
         return
     low = run.store.query("version_bounds", table_id=live.table_id)[0][0]
-    run.report.first_version, run.report.last_version = low, max(last, head.version)
+    run.report = replace(run.report, first_version=low, last_version=max(last, head.version))
     if last > head.version:
         _catch_up(run, listing, last, live, head)
         return
-    run.report.state = "up to date"
+    run.report = replace(run.report, state="up to date")
     describe_table(run, live)
     if listing.last_version < head.version:
         first = listing.last_version + 1
@@ -183,7 +184,7 @@ def _check_continues(
             last_missing=since - 1,
             help=f"Import from version {head.version + 1} or an earlier one.",
         )
-    refuse_diverged(run.store, table, run.storage, listing, head, since)
+    check_not_diverged(run.store, table, run.storage, listing, head, since)
     if last > head.version:
         listing.commits_from(head.version + 1, last)
 
@@ -193,9 +194,9 @@ def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, h
     first = head.version + 1
     check_new_commits(run, listing, first, last, _validator(run, table, head))
     if run.options.dry_run:
-        run.report.state = "would continue"
+        run.report = replace(run.report, state="would continue")
         return
-    run.report.state = "continued"
+    run.report = replace(run.report, state="continued")
     status.targets_with_own(run.store, table)
 
     def record_published(session: Session, version: int) -> None:
@@ -267,7 +268,7 @@ def _import_new(
             if not finder.skip_checkpoint(error):
                 raise
             loading = None
-    run.report.warnings += finder.warnings
+    run.report.warnings.extend(finder.warnings)
     if start.note is not None:
         run.report.notes.append(start.note)
 
@@ -280,16 +281,16 @@ def _load_new(
     loading: TableRow | None,
     replaces: TableRow | None,
 ) -> None:
-    report = run.report
-    report.first_version, report.last_version = start.version, last
+    run.report = replace(run.report, first_version=start.version, last_version=last)
     namespace, name = name_for(run, start.metadata, replaces)
     replaced = replaces or table_to_replace(run, namespace, name)
     run.expect(join_table_name(namespace, name), last - start.version + 1)
     if run.options.dry_run:
-        check_whole_log(run, start, listing, last)
-        report.state = "would replace" if replaced else "would import"
+        check_log(run, start, listing, last)
+        state: ImportState = "would replace" if replaced else "would import"
+        run.report = replace(run.report, state=state)
         return
-    report.state = "replaced" if replaced else "imported"
+    run.report = replace(run.report, state="replaced" if replaced else "imported")
     table = _unfinished(run, start, listing, loading, last)
     if table is None:
         table = begin_loading(run.store, run.storage, start.metadata, name, last, token=run.token)
@@ -389,8 +390,8 @@ def _give_name(
         if cause is None or run.store.classify(cause) is not Fault.DUPLICATE:
             raise
         discard(run.store, table, run.token)
-        holder = run.store.find_table(namespace, name, fresh=True)
-        if holder is not None and is_same_location(holder.location, run.storage.location):
+        existing = run.store.find_table(namespace, name, fresh=True)
+        if existing is not None and is_same_location(existing.location, run.storage.location):
             # Another process imported the same table first, so update that table.
             raise VersionTakenError(table=join_table_name(namespace, name)) from error
         for other in tables_at(run.store.query, run.storage.location):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from deltasql.config import StorageSettings
-    from deltasql.migrate.importing.run import ImportOptions, OnImportProgress
+    from deltasql.migrate.importing.run import ImportOptions
+    from deltasql.model.progress import OnProgress
     from deltasql.storage import Storage
     from deltasql.store.store import Store
 
@@ -30,7 +31,7 @@ def import_tables(
     options: ImportOptions,
     *,
     settings: StorageSettings,
-    on_progress: OnImportProgress | None = None,
+    on_progress: OnProgress | None = None,
     on_table: Callable[[ImportReport], None] | None = None,
 ) -> ImportSummary:
     """Import every table below a folder; an error in one table does not stop the others.
@@ -39,22 +40,21 @@ def import_tables(
     """
     started = time.monotonic()
     root = absolute_location(root)
-    summary = ImportSummary(root)
+    reports: list[ImportReport] = []
     for folder in find_tables(open_storage(root, settings)):
         location = join_location(root, *folder.split("/")) if folder else root
         chosen = replace(options, name=None, default_namespace=_namespace(folder), root=root)
         report = _import_one(store, location, chosen, settings, on_progress)
-        summary.tables.append(report)
+        reports.append(report)
         if on_table is not None:
             on_table(report)
-    summary.seconds = time.monotonic() - started
-    if not summary.tables:
+    if not reports:
         raise TxnLogStorageError(
             f"there is no Delta table below {root}",
             location=root,
             help="Name a folder that contains Delta tables, and check the storage options.",
         )
-    return summary
+    return ImportSummary(root, reports, time.monotonic() - started)
 
 
 def find_tables(storage: Storage) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _import_one(
     location: str,
     options: ImportOptions,
     settings: StorageSettings,
-    on_progress: OnImportProgress | None,
+    on_progress: OnProgress | None,
 ) -> ImportReport:
     try:
         return import_table(store, location, options, settings=settings, on_progress=on_progress)

@@ -293,7 +293,7 @@ class LogLoader:
             # head before that.
             session.query("loading_properties", table_id=table_id)
             heads = session.query("read_head", table_id=table_id)
-            self._refuse_moved(Head(*heads[0]) if heads else None)
+            self._check_not_moved(Head(*heads[0]) if heads else None)
             if not load.claim(session, table_id, token):
                 raise self._taken()
             load.clear(session, table_id)
@@ -304,7 +304,7 @@ class LogLoader:
         """Open a transaction on the table; raise if another process changed the table."""
         table_id = self._table.table_id
         with self._store.change([table_id], is_bulk=True) as (session, heads):
-            self._refuse_moved(heads.get(table_id))
+            self._check_not_moved(heads.get(table_id))
             if self._token is not None and not load.is_claimed(session, table_id, self._token):
                 raise self._taken()
             yield session
@@ -316,7 +316,7 @@ class LogLoader:
             help="Wait until that process ends, or start this one again.",
         )
 
-    def _refuse_moved(self, found: Head | None) -> None:
+    def _check_not_moved(self, found: Head | None) -> None:
         head = self._position.head
         known = None if head is None else head.version
         seen = None if found is None else found.version

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from deltasql.mirror.log.listing import LogListing
     from deltasql.mirror.log.read import LogCommit, StateStream
     from deltasql.model.actions import Metadata
+    from deltasql.model.progress import Meter
     from deltasql.storage import Storage
     from deltasql.store.dialect import Session
     from deltasql.store.store import Store
@@ -79,6 +80,17 @@ class LoadCounts:
         self.files += commit.actions.num_adds + len(commit.adds or ())
         self.log_bytes += commit.file.size
         self.unknown.update(kind for action in commit.actions.unknown for kind in action)
+
+    def report(self, meter: Meter, phase: str, total_commits: int) -> None:
+        """Report the counts as the progress of a phase."""
+        meter.report(
+            phase,
+            "commits",
+            self.commits,
+            total_commits,
+            files=self.files,
+            size_bytes=self.log_bytes,
+        )
 
     def notes(self) -> list[str]:
         """Return a note about actions that are not stored; empty without such actions."""

@@ -95,7 +95,7 @@ def name_taken(name: str, location: str | None = None) -> TableExistsError:
     )
 
 
-def refuse_other_name(run: ImportRun, live: TableRow) -> None:
+def check_same_name(run: ImportRun, live: TableRow) -> None:
     """Raise if the table at this location is in the catalog under another name."""
     options = run.options
     wanted = (options.namespace or live.namespace, options.name or live.name)
@@ -109,7 +109,7 @@ def refuse_other_name(run: ImportRun, live: TableRow) -> None:
     )
 
 
-def refuse_unpublished(run: ImportRun, known: Sequence[TableRow]) -> None:
+def check_all_published(run: ImportRun, known: Sequence[TableRow]) -> None:
     """Raise if a dropped table still has versions to publish to the log.
 
     The publisher would write these versions into the log after the import.

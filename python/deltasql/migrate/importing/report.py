@@ -1,8 +1,7 @@
-"""The progress of an import while it runs, and its report at the end."""
+"""The report of an import."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -23,42 +22,10 @@ ImportState = Literal[
     "would replace",
     "failed",
 ]
-ImportPhase = Literal["reading", "loading", "checking files", "verifying", "done"]
 _MAX_SHOWN = 20
 
 
-@dataclass(slots=True)
-class ImportProgress:
-    """The progress of importing one table; the counts are those of this run."""
-
-    source: str
-    table: str | None = None
-    phase: ImportPhase = "reading"
-    commits: int = 0
-    total_commits: int = 0
-    files: int = 0
-    log_bytes: int = 0
-    started_s: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the import began."""
-        return time.monotonic() - self.started_s
-
-    @property
-    def files_per_second(self) -> float:
-        """Files loaded per second."""
-        return self.files / max(self.seconds, 1e-9)
-
-    @property
-    def eta_s(self) -> float | None:
-        """Estimated seconds for the remaining commits; None before the first commit."""
-        if not self.commits or self.total_commits < self.commits:
-            return None
-        return self.seconds / self.commits * (self.total_commits - self.commits)
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ImportReport(Report):
     """The result of importing one table.
 
@@ -102,11 +69,6 @@ class ImportReport(Report):
         """Files loaded per second."""
         return self.files / max(self.seconds, 1e-9)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        error = None if self.error is None else _error_dict(self.error)
-        return Report.to_dict(self) | {"error": error, "seconds": round(self.seconds, 3)}
-
     def summary(self) -> str:
         """Return the report as text."""
         lines = [f"{self.table or self.source}: {self.state}"]
@@ -131,7 +93,7 @@ class ImportReport(Report):
         return "\n".join(lines)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ImportSummary(Report):
     """The results of importing every table below a folder."""
 
@@ -145,10 +107,6 @@ class ImportSummary(Report):
     def ok(self) -> bool:
         """Whether every table is in the catalog."""
         return all(each.ok for each in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the summary as plain values, for JSON."""
-        return Report.to_dict(self) | {"seconds": round(self.seconds, 3)}
 
     def summary(self) -> str:
         """Return the summary as a text table, followed by errors and warnings of single tables."""
@@ -176,10 +134,3 @@ def _row(each: ImportReport) -> tuple[str, ...]:
     span = "" if each.last_version is None else f"{each.first_version} to {each.last_version}"
     counts = (each.commits, each.live_files, each.live_bytes, len(each.warnings))
     return (each.table or each.source, each.state, span, *(str(count) for count in counts))
-
-
-def _error_dict(error: TxnLogError) -> dict[str, Any]:
-    return {"type": type(error).__name__, "message": error.message, "help": error.help} | {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in error.fields.items()
-    }

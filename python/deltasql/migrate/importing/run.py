@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.migrate.importing.load_table import LoadCounts
 from deltasql.migrate.importing.log_source import open_log
-from deltasql.migrate.importing.report import ImportProgress, ImportReport
+from deltasql.migrate.importing.report import ImportReport
+from deltasql.model.progress import Meter
 from deltasql.model.protocol import check_writable
 from deltasql.model.schema.schema import StructType
 from deltasql.storage import absolute_location, open_storage
@@ -19,12 +21,10 @@ from deltasql.uri import DEFAULT_NAMESPACE
 if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.migrate.importing.log_source import LogSource
-    from deltasql.migrate.importing.report import ImportPhase
     from deltasql.mirror.log.listing import LogListing
     from deltasql.model.actions import Metadata, Protocol
+    from deltasql.model.progress import OnProgress
     from deltasql.store.store import Store
-
-OnImportProgress = Callable[[ImportProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ImportRun:
         source: str,
         options: ImportOptions,
         settings: StorageSettings,
-        on_progress: OnImportProgress | None,
+        on_progress: OnProgress | None,
     ) -> None:
         self.store, self.options, self.settings = store, options, settings
         self.storage = open_storage(absolute_location(source), settings)
@@ -70,8 +70,9 @@ class ImportRun:
         self.takes_ownership = False  # True if `force` takes the log over from another catalog
         # This token identifies the run that loads a table, as long as the table is hidden.
         self.token = str(uuid.uuid4())
-        self._progress = ImportProgress(self.storage.location)
-        self._on_progress = on_progress or (lambda _: None)
+        self.meter = Meter(self.storage.location, on_progress)
+        self._total_commits = 0
+        self._began_s = time.monotonic()
 
     def log(self, listing: LogListing) -> LogSource:
         """Return the log, to be read by the engine in the options."""
@@ -80,35 +81,35 @@ class ImportRun:
     @property
     def seconds(self) -> float:
         """Seconds since the import began."""
-        return self._progress.seconds
+        return time.monotonic() - self._began_s
 
     def expect(self, table: str, commits: int) -> None:
         """Set the name of the table and the number of commits to import."""
-        self.report.table = self._progress.table = table
-        self._progress.total_commits = commits
+        self.meter.table = table
+        self.report = replace(self.report, table=table)
+        self._total_commits = commits
 
-    def report_progress(self, phase: ImportPhase, read: LoadCounts | None = None) -> None:
+    def report_progress(self, phase: str, read: LoadCounts | None = None) -> None:
         """Report progress: what was loaded so far or, with `read`, what was only read."""
-        counts, progress = read or self.loaded, self._progress
-        progress.phase = phase
-        progress.commits, progress.files = counts.commits, counts.files
-        progress.log_bytes = counts.log_bytes
-        self._on_progress(progress)
+        (read or self.loaded).report(self.meter, phase, self._total_commits)
 
     def count(self, loaded: LoadCounts) -> None:
         """Put into the report how many commits and files were loaded, or would be."""
-        report = self.report
-        report.commits, report.files = loaded.commits, loaded.files
-        report.log_bytes = loaded.log_bytes
-        report.notes += loaded.notes()
+        self.report = replace(
+            self.report,
+            commits=loaded.commits,
+            files=loaded.files,
+            log_bytes=loaded.log_bytes,
+            notes=[*self.report.notes, *loaded.notes()],
+        )
 
     def describe(self, files: int, size: int, protocol: Protocol, metadata: Metadata) -> None:
         """Put the latest state of the table into the report."""
-        report = self.report
-        report.live_files, report.live_bytes = files, size
-        report.protocol = protocol.body()
+        self.report = replace(
+            self.report, live_files=files, live_bytes=size, protocol=protocol.body()
+        )
         try:
             schema = StructType.from_json(metadata.schema_string)
             check_writable(protocol, schema, metadata.configuration)
         except UnsupportedFeatureError as error:
-            report.warnings.append(f"the table is read-only here: {error.message}")
+            self.report.warnings.append(f"the table is read-only here: {error.message}")

@@ -131,11 +131,11 @@ class StartFinder:
                 help=f"Import at least up to version {version}.",
             )
         if not self._skip_gaps and (since is None or since < first):
-            _refuse_gap(listing, first)
+            _check_no_gap(listing, first)
         return version
 
 
-def _refuse_gap(listing: LogListing, first: int) -> None:
+def _check_no_gap(listing: LogListing, first: int) -> None:
     """Raise if commits exist before a gap of missing ones, because they would be left out."""
     oldest = min(listing.commits, default=first)
     gaps = listing.gaps(oldest, first)

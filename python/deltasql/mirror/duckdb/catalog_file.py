@@ -111,8 +111,8 @@ class CatalogFile:
         table, metadata = snapshot.table, snapshot.metadata
         if table.namespace.casefold() == _METADATA_SCHEMA:
             raise TxnLogMirrorError(
-                f"tables of the namespace {_METADATA_SCHEMA} cannot be shown in a catalog file, "
-                "which needs a schema of this name itself",
+                f"tables of the namespace {_METADATA_SCHEMA} cannot be in a DuckDB catalog file, "
+                "because deltasql stores its own data in a schema of this name",
                 table=table.full_name,
                 help="Move the table to another namespace with catalog.rename().",
             )

@@ -117,10 +117,10 @@ class LogListing:
         return [self.commits[each] for each in range(first, version + 1)]
 
     def gaps(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the gaps in first..last: ranges (first, last) of versions without a commit file.
+        """Return the ranges of versions without a commit file, between `first` and `last`.
 
-        The versions between are not counted one by one, because a misnamed file may have a version
-        that is very far from the others.
+        Both ends of each range are included. The versions are not counted one by one, because a
+        misnamed file may have a version that is very far from the others.
         """
         present = sorted(each for each in self.commits if first <= each <= last)
         edges = pairwise([first - 1, *present, last + 1])

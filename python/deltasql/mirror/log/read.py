@@ -21,9 +21,9 @@ from deltasql.mirror.log.file_tables import logical_files, replayed_files, tombs
 from deltasql.mirror.log.listing import list_log
 from deltasql.mirror.log.read_checkpoint import (
     CheckpointState,
-    read_actions,
     read_checkpoint,
     read_files,
+    read_non_file_actions,
 )
 from deltasql.storage import parse_location
 
@@ -150,7 +150,7 @@ def stream_state(
 ) -> StateStream:
     """Read the state of a table at a version, with its files as a stream."""
     checkpoint = listing.checkpoint_for(version)
-    replay = _Replay(None if checkpoint is None else read_actions(storage, checkpoint))
+    replay = _Replay(None if checkpoint is None else read_non_file_actions(storage, checkpoint))
     for commit in read_commits(storage, listing, replay.next_version, version):
         replay.apply(commit)
     return replay.stream(lambda name, kind: read(storage, name, kind))
@@ -244,8 +244,8 @@ def _start(storage: Storage, listing: LogListing, version: int, *, use_checkpoin
     if not use_checkpoint:
         # If older commits were deleted, the replay must start from a checkpoint.
         first = listing.first_version
-        is_whole = first == 0 and 0 in listing.commits
-        checkpoint = None if is_whole else listing.checkpoint_for(min(first, version))
+        is_complete = first == 0 and 0 in listing.commits
+        checkpoint = None if is_complete else listing.checkpoint_for(min(first, version))
     return _Replay(None if checkpoint is None else read_checkpoint(storage, checkpoint))
 
 

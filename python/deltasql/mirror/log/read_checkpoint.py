@@ -71,15 +71,15 @@ class CheckpointState:
 
 def read_checkpoint(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
     """Read every part of a checkpoint."""
-    state = read_actions(storage, checkpoint)
+    state = read_non_file_actions(storage, checkpoint)
     for name in state.parts:
         state._files += read_files(storage, name, "add")
         state._tombstones += read_files(storage, name, "remove")
     return state
 
 
-def read_actions(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
-    """Read all actions except files; `parts` of the result lists the checkpoint files with them."""
+def read_non_file_actions(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
+    """Read all actions except `add` and `remove`; `parts` lists the files that contain those."""
     state = CheckpointState(checkpoint.version)
     sidecars: list[Sidecar] = []
     for each in checkpoint.files:
@@ -185,7 +185,8 @@ def _leaves(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _read_json(storage: Storage, name: str, state: CheckpointState) -> list[Sidecar]:
-    # The main file of a V2 checkpoint contains few files, because most are in its sidecars.
+    # The main file of a V2 checkpoint is small enough to be parsed at once: most `add` and `remove`
+    # actions are in its sidecars.
     commit = parse_commit(storage.read(name), path=name)
     table = Table()
     table.apply(commit, state.version, name)

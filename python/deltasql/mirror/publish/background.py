@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT, PostCommit
 from deltasql.mirror.publish.publisher import PublishResult
 from deltasql.mirror.publish.status import backoff_ms
+from deltasql.mirror.publish.write_commit import DEFAULT_POST_COMMIT, PostCommit
 
 if TYPE_CHECKING:
     from deltasql.config import MirrorSettings
@@ -97,7 +97,10 @@ class BackgroundPublisher:
             thread.join(_JOIN_S)
         if left:
             telemetry.log(
-                _log, logging.WARNING, "closed before everything was published", tables=left
+                _log,
+                logging.WARNING,
+                "catalog closed with unpublished commits",
+                tables=left,
             )
 
     def _wake(self) -> None:

@@ -16,7 +16,6 @@ import os
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,15 +25,20 @@ from deltasql.exceptions import MirrorDivergedError, TxnLogError
 from deltasql.mirror.log.encode import CommitFile, commit_files_between, encode_commit
 from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.mirror.publish import status
-from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT, PostCommit, maintain
 from deltasql.mirror.publish.targets import DELTA, OWN, PublishTarget, targets_of
-from deltasql.mirror.publish.write_commit import copy_data_files, put_commit
+from deltasql.mirror.publish.write_commit import (
+    DEFAULT_POST_COMMIT,
+    PostCommit,
+    copy_data_files,
+    maintain,
+    put_commit,
+)
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.storage import Storage, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from deltasql.config import Config
     from deltasql.mirror.publish.stop_signal import StopSignal
@@ -46,7 +50,7 @@ NO_POST_COMMITS: Mapping[int, PostCommit] = {}
 
 
 @dataclass(slots=True)
-class _Progress:
+class _KnownVersions:
     """The versions of a table's own log that this process knows to be published."""
 
     written: int  # the last version whose commit file exists
@@ -82,7 +86,7 @@ class Publisher:
 
     def forget(self) -> None:
         """Forget which versions are published, as in a new process."""
-        self._progress: dict[int, _Progress] = {}
+        self._known: dict[int, _KnownVersions] = {}
         self._locks: dict[int, threading.Lock] = defaultdict(threading.Lock)
         # Logs whose maintenance failed. For these, publishing the next version also checks the
         # checkpoint hint.
@@ -127,8 +131,8 @@ class Publisher:
             ]
         if failure is not None or any(outcome.error for _, outcome in outcomes):
             return PublishResult.FAILED
-        is_there = all(t.published_version + o.published >= version for t, o in outcomes)
-        return PublishResult.DONE if is_there else PublishResult.BEHIND
+        is_published = all(t.published_version + o.published >= version for t, o in outcomes)
+        return PublishResult.DONE if is_published else PublishResult.BEHIND
 
     def advance(
         self,
@@ -174,7 +178,7 @@ class Publisher:
         does not know that the previous version is published, or another process changed the status
         of the table's log.
         """
-        known = self._progress.get(table.table_id)
+        known = self._known.get(table.table_id)
         if known is None or file is None:
             return None
         storage = self._storage(table.location)
@@ -194,7 +198,7 @@ class Publisher:
                 storage.flush_folder(LOG_FOLDER)
                 others = self._record(table, OWN, known.recorded, known.written)
                 if others is None:
-                    self._progress.pop(table.table_id, None)
+                    self._known.pop(table.table_id, None)
                     return None
                 known.recorded, known.other_targets = known.written, others
         return known.other_targets
@@ -209,7 +213,7 @@ class Publisher:
 
     def _current(self, target: PublishTarget) -> PublishTarget:
         """Return the target's current row: another thread may have published while we waited."""
-        known = self._progress.get(target.table.table_id) if target.is_own else None
+        known = self._known.get(target.table.table_id) if target.is_own else None
         if known is None or known.recorded <= target.published_version:
             return target
         # The published version may also have been reset, so that `known` is wrong. Read the row
@@ -293,13 +297,13 @@ class Publisher:
             storage.flush_folder(LOG_FOLDER)
             others = self._record(table, target.name, before, done)
         except self.failures as error:
-            self._progress.pop(table.table_id, None)
+            self._known.pop(table.table_id, None)
             self._log_failure(table, done, error)
             return error
         if target.is_own:
-            self._progress.pop(table.table_id, None)
+            self._known.pop(table.table_id, None)
             if others is not None:
-                self._progress[table.table_id] = _Progress(done, done, others)
+                self._known[table.table_id] = _KnownVersions(done, done, others)
         return None
 
     def _record(
@@ -350,7 +354,7 @@ class Publisher:
 
     def _fail(self, target: PublishTarget, version: int, error: BaseException) -> None:
         if target.is_own:
-            self._progress.pop(target.table.table_id, None)
+            self._known.pop(target.table.table_id, None)
         self._log_failure(target.table, version, error, target=target.name)
         lag_s = target.lag_ms(now_ms()) / 1000
         self._store.set_table_gauge("mirror_lag_seconds", lag_s, target.table.full_name)

@@ -25,6 +25,7 @@ from deltasql.mirror.publish.status import MirrorStatus, add_missing_targets, st
 from deltasql.mirror.publish.stop_signal import StopAtDeadline
 from deltasql.mirror.publish.targets import PublishTarget, all_targets
 from deltasql.model.clock import now_ms
+from deltasql.model.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,15 +43,22 @@ _LONGEST_LEASE_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A published batch of versions, for a progress callback."""
+class PublishedBatch(Progress):
+    """The progress of a table after a batch of its versions was published to one target."""
 
-    table: str
-    target: str
-    version: int  # the latest published version
-    published: int
-    pending: int
+    target: str = ""
+    published: int = 0
     error: str | None = None
+
+    @property
+    def version(self) -> int:
+        """The latest published version."""
+        return self.done - 1
+
+    @property
+    def pending(self) -> int:
+        """The number of versions that are not published yet."""
+        return self.total - self.done
 
 
 class Reconciler:
@@ -62,7 +70,7 @@ class Reconciler:
         config: Config,
         *,
         name: str | None = None,
-        on_progress: Callable[[Step], None] | None = None,
+        on_progress: Callable[[PublishedBatch], None] | None = None,
         publisher: Publisher | None = None,
     ) -> None:
         # The name must be unique, because two reconcilers with the same name would release each
@@ -190,14 +198,15 @@ class Reconciler:
     ) -> None:
         if self._on_progress is None:
             return
-        version = target.published_version + published
         self._on_progress(
-            Step(
+            PublishedBatch(
                 table=target.table.full_name,
+                phase="publishing",
+                unit="versions",
+                done=target.published_version + published + 1,
+                total=target.head_version + 1,
                 target=target.name,
-                version=version,
                 published=published,
-                pending=target.head_version - version,
                 error=None if error is None else str(error),
             )
         )

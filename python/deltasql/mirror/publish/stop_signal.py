@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from deltasql.model.progress import Meter
 
 _VERSIONS_PER_REPORT = 50
 
@@ -37,8 +37,8 @@ class ProgressReporter:
     because an error of the callback is not a failure of the target.
     """
 
-    def __init__(self, on_progress: Callable[[int, int], None], before: int, total: int) -> None:
-        self._on_progress, self._before, self._total = on_progress, before, total
+    def __init__(self, meter: Meter, before: int, total: int) -> None:
+        self._meter, self._before, self._total = meter, before, total
         self._versions = 0
         self.error: Exception | None = None
 
@@ -51,6 +51,7 @@ class ProgressReporter:
     def report(self, published: int) -> None:
         """Call the callback; store an exception in `error`."""
         try:
-            self._on_progress(published, max(self._total, published))
+            total = max(self._total, published)
+            self._meter.report("publishing", "versions", published, total)
         except Exception as error:
             self.error = error

@@ -110,7 +110,7 @@ def insert_target(
 
 
 def add_target(store: Store, table: TableRow, name: str, location: str, kind: str = DELTA) -> None:
-    """Add another target to a table. All versions are published to it, starting with the first."""
+    """Add a target to a table; the publisher then writes all versions to it, from the first one."""
     if kind not in (DELTA, DUCKDB):
         raise TxnLogConfigError(
             f"unknown target kind {kind!r}",

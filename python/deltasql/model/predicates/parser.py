@@ -155,12 +155,12 @@ class Scope:
                 names, missing = list(outer[1].type.names), path[length]
                 break
         near = nearest(missing, names)
-        who = "neither side has" if alias_of else "the table does not have"
+        who = "neither side of the merge has" if alias_of else "the table does not have"
         return TxnLogSchemaError(
             f"{f'No field named {shown}. {near}'.rstrip()}\nValid fields are {', '.join(names)}.",
             column=shown,
             prefix=FIELD_ERROR,
-            help=f"In {text!r}: {who} it.",
+            help=f"Correct the expression {text!r}: {who} this column.",
         )
 
 
@@ -211,8 +211,8 @@ def resolve(parsed: exp.Expr, scope: Scope, text: str = "") -> exp.Expr:
     >>> resolve(parse_expression("id = 1"), Scope.of(table, "t")).sql(dialect="duckdb")
     '"t"."Id" = 1'
     """
-    holder = exp.Paren(this=parsed)
-    for reference in list(references(holder)):
+    wrapper = exp.Paren(this=parsed)
+    for reference in list(references(wrapper)):
         path = column_path(reference)
         found = scope.find(path)
         if found is None and len(path) == 1 and _is_double_quoted(reference, text):
@@ -226,7 +226,7 @@ def resolve(parsed: exp.Expr, scope: Scope, text: str = "") -> exp.Expr:
             resolved = exp.Bracket(this=resolved, expressions=[exp.Literal.string(key)])
         resolved.meta["delta_type"] = leaf.type if not keys else None
         reference.replace(resolved)
-    inner: exp.Expr = holder.this
+    inner: exp.Expr = wrapper.this
     inner.pop()
     return inner
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deltasql.model.schema.schema import StructType
 
-_PLAIN = (
+_SUPPORTED = (
     exp.And,
     exp.Or,
     exp.Not,
@@ -40,8 +40,8 @@ _PLAIN = (
     exp.Boolean,
     exp.Null,
 )
-_WHOLE = frozenset({"byte", "short", "integer", "long"})
-_NUMBERS = _WHOLE | {"double"}
+_INTEGERS = frozenset({"byte", "short", "integer", "long"})
+_NUMBERS = _INTEGERS | {"double"}
 _TEXTS = frozenset({"string", "date", "timestamp", "timestamp_ntz"}) | NANOSECOND_TYPES
 _LONGEST = 18  # digits that fit into a 64-bit integer in every engine
 
@@ -123,7 +123,7 @@ def _stands_alone(table: exp.Table) -> bool:
 def _is_plain(part: exp.Expr, alias: str, kinds: Mapping[str, object]) -> bool:
     used, literals = set(), []
     for node in part.walk():
-        if not isinstance(node, _PLAIN) or node.args.get("symmetric"):
+        if not isinstance(node, _SUPPORTED) or node.args.get("symmetric"):
             return False
         if isinstance(node, exp.Column):
             if node.table not in ("", alias) or node.db or node.name not in kinds:
@@ -134,12 +134,12 @@ def _is_plain(part: exp.Expr, alias: str, kinds: Mapping[str, object]) -> bool:
     if any(literal.is_string for literal in literals):
         return used <= _TEXTS and all(literal.is_string for literal in literals)
     if literals:
-        is_whole = all(_is_whole(literal.this) for literal in literals)
-        return used <= _NUMBERS and (is_whole or not used & _WHOLE)
+        are_integers = all(_is_integer(literal.this) for literal in literals)
+        return used <= _NUMBERS and (are_integers or not used & _INTEGERS)
     return used <= _NUMBERS | _TEXTS | {"boolean"}
 
 
-def _is_whole(number: str) -> bool:
+def _is_integer(number: str) -> bool:
     return number.isdecimal() and len(number) <= _LONGEST
 
 

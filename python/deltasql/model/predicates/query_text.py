@@ -1,9 +1,10 @@
 """Parse SQL queries over tables of the catalog, and reject everything that does more than read.
 
-The SQL dialect is DuckDB's. A table is written `sales` or `crm.sales`. `sales@3` is version 3 of
-the table, the same as `sales AT (VERSION => 3)`; `sales@'2024-05-01'` is the table at that
-timestamp. Queries, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES are allowed. The engine runs SQL
-that is generated from the parsed tree, so it runs only what was checked here.
+The SQL dialect of `catalog.query` is DuckDB's, that of SQL statements (`model.statements`) is
+Spark's. A table is written `sales` or `crm.sales`. `sales@3` is version 3 of the table, the same as
+`sales AT (VERSION => 3)` in DuckDB and `sales VERSION AS OF 3` in Spark; `sales@'2024-05-01'` is
+the table at that timestamp. Queries, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES are allowed. The
+engine runs SQL that is generated from the parsed tree, so it runs only what was checked here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from deltasql.exceptions import InvalidQueryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlglot.dialects.dialect import Dialect
 
 DIALECT = "duckdb"
 # Table functions that read nothing but their arguments.
@@ -45,7 +48,7 @@ _LEADING = re.compile(r"\s*(explain)(\s+analyze)?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class AskedTable:
+class QueriedTable:
     """A table that a query uses: at the latest version, at a version, or at a timestamp."""
 
     place: str
@@ -64,23 +67,30 @@ class QueryText:
     kind: str
     """`query`, `explain`, `explain analyze`, `describe`, `summarize` or `show tables`."""
     tree: exp.Query | None = field(repr=False)
-    tables: tuple[AskedTable, ...] = ()
+    tables: tuple[QueriedTable, ...] = ()
 
 
-def parse_query(sql: str) -> QueryText:
+def parse_query(
+    sql: str,
+    *,
+    dialect: str | type[Dialect] = DIALECT,
+    bind: Callable[[exp.Expr], exp.Expr] = lambda tree: tree,
+) -> QueryText:
     """Parse a query and replace every table of the catalog by a unique name.
 
-    >>> asked = parse_query("SELECT count(*) FROM crm.sales@3 WHERE id > 5")
-    >>> asked.tree.sql(dialect="duckdb")
+    `bind` replaces the parameters in the parsed tree by values.
+
+    >>> query = parse_query("SELECT count(*) FROM crm.sales@3 WHERE id > 5")
+    >>> query.tree.sql(dialect="duckdb")
     'SELECT COUNT(*) FROM asked_0 AS sales WHERE id > 5'
-    >>> asked.tables[0].version
+    >>> query.tables[0].version
     3
     """
     leading = _LEADING.match(sql)
     kind = "query"
     if leading is not None:
         kind = "explain analyze" if leading[2] else "explain"
-    parsed = _parsed(sql[leading.end() :] if leading else sql)
+    parsed = bind(_parsed(sql[leading.end() :] if leading else sql, dialect))
     if kind == "query" and isinstance(parsed, exp.Show) and parsed.name.upper() == "TABLES":
         return QueryText("show tables", None)
     if kind == "query" and isinstance(parsed, exp.Describe | exp.Summarize):
@@ -93,10 +103,10 @@ def parse_query(sql: str) -> QueryText:
     if isinstance(parsed, exp.Values):
         parsed = exp.select("*").from_(exp.Subquery(this=parsed))
     if not isinstance(parsed, exp.Query):
-        raise _refused(f"only queries can be run here, not {_first_word(sql)}")
+        raise _invalid_query(f"only queries can be run here, not {_first_word(sql)}")
     for node in parsed.walk():
         _check_node(node)
-    found = list(_catalog_tables(parsed))
+    found = list(catalog_tables(parsed))
     _name_without_namespaces(parsed, found)
     # Use names that do not occur in the query: a WITH clause with the same name would hide the
     # table.
@@ -141,27 +151,34 @@ def _without_parentheses(query: exp.Subquery) -> exp.Expr:
     return outer.from_(query, copy=False)
 
 
-def _parsed(text: str) -> exp.Expr:
+def _parsed(text: str, dialect: str | type[Dialect]) -> exp.Expr:
+    whose = "DuckDB" if dialect == DIALECT else "Spark"
     try:
-        tokens = sqlglot.tokenize(text, read=DIALECT)
+        tokens = sqlglot.tokenize(text, read=dialect)
         if tokens and tokens[0].text.upper() not in _FIRST_WORDS:
-            raise _refused_word(tokens[0].text.upper()[:40])
-        parsed = sqlglot.parse(_with_at_clauses(text, tokens), read=DIALECT)
+            raise _not_a_query(tokens[0].text.upper()[:40])
+        parsed = sqlglot.parse(with_at_clauses(text, dialect=dialect), read=dialect)
         found = [each for each in parsed if each is not None]
     except SqlglotError as error:
         raise InvalidQueryError(
             f"cannot parse the query{_position(error)}",
-            help="Write a SELECT over tables of the catalog, in DuckDB's SQL.",
+            help=f"Write a SELECT over tables of the catalog, in {whose}'s SQL.",
         ) from error
     if not found:
-        raise _refused("the query is empty")
+        raise _invalid_query("the query is empty")
     if len(found) > 1:
-        raise _refused(f"the text has {len(found)} statements, but only one query can be run")
+        raise _invalid_query(f"the text has {len(found)} statements, but only one query can be run")
     return found[0]
 
 
-def _with_at_clauses(text: str, tokens: Sequence[Token]) -> str:
-    """Replace `sales@3` by `sales AT (VERSION => 3)`."""
+def with_at_clauses(text: str, *, dialect: str | type[Dialect] = DIALECT) -> str:
+    """Replace `sales@3` by the clause of the dialect.
+
+    >>> with_at_clauses("FROM sales@3"), with_at_clauses("FROM sales@v3", dialect="spark")
+    ('FROM sales AT (VERSION => 3)', 'FROM sales VERSION AS OF 3')
+    """
+    clause = " AT ({} => {})" if dialect == DIALECT else " {} AS OF {}"
+    tokens = sqlglot.tokenize(text, read=dialect)
     parts: list[str] = []
     done = 0
     for name, at, value in zip(tokens, tokens[1:], tokens[2:], strict=False):
@@ -169,8 +186,8 @@ def _with_at_clauses(text: str, tokens: Sequence[Token]) -> str:
             continue
         kind = _at_kind(name, value)
         if kind is not None:
-            given = text[value.start : value.end + 1]
-            parts += [text[done : name.end + 1], f" AT ({kind} => {given})"]
+            given = text[value.start : value.end + 1].lstrip("v")
+            parts += [text[done : name.end + 1], clause.format(kind, given)]
             done = value.end + 1
     return "".join([*parts, text[done:]])
 
@@ -178,7 +195,7 @@ def _with_at_clauses(text: str, tokens: Sequence[Token]) -> str:
 def _at_kind(name: Token, value: Token) -> str | None:
     if not (name.token_type is TokenType.IDENTIFIER or name.text.replace("_", "a").isalnum()):
         return None
-    if value.token_type is TokenType.NUMBER:
+    if value.token_type is TokenType.NUMBER or re.fullmatch(r"v\d+", value.text):
         return "VERSION"
     return "TIMESTAMP" if value.token_type is TokenType.STRING else None
 
@@ -186,17 +203,19 @@ def _at_kind(name: Token, value: Token) -> str | None:
 def _check_node(node: exp.Expr) -> None:
     """Raise InvalidQueryError for a node that does more than read tables of the catalog."""
     if isinstance(node, _REFUSED_NODES):
-        raise _refused(f"{node.sql(dialect=DIALECT)[:80]} cannot be used in a query")
+        raise _invalid_query(f"{node.sql(dialect=DIALECT)[:80]} cannot be used in a query")
     if isinstance(node, exp.Anonymous) and node.name.casefold() in _REFUSED_FUNCTIONS:
-        raise _refused(f"the function {node.name} is not available here")
+        raise _invalid_query(f"the function {node.name} is not available here")
     if isinstance(node, _FILE_FUNCTIONS):
-        raise _refused(f"the table function {_function_name(node)} is not available here")
+        raise _invalid_query(f"the table function {_function_name(node)} is not available here")
     if isinstance(node, exp.Table | exp.Lateral):
         own = exp.Identifier if isinstance(node, exp.Table) else exp.Subquery
         if not isinstance(node.this, (own, *_TABLE_FUNCTIONS)):
-            raise _refused(f"the table function {_function_name(node.this)} is not available here")
+            raise _invalid_query(
+                f"the table function {_function_name(node.this)} is not available here"
+            )
     if isinstance(node, exp.Subquery) and _is_statement(node.this):
-        raise _refused("DESCRIBE, SUMMARIZE and SHOW cannot be part of a query")
+        raise _invalid_query("DESCRIBE, SUMMARIZE and SHOW cannot be part of a query")
 
 
 def _function_name(node: object) -> str:
@@ -212,7 +231,7 @@ def _is_statement(node: object) -> bool:
     return isinstance(node, exp.Describe | exp.Summarize | exp.Show)
 
 
-def _catalog_tables(query: exp.Query) -> Iterator[exp.Table]:
+def catalog_tables(query: exp.Expr) -> Iterator[exp.Table]:
     """Yield the tables that no WITH clause of the query defines."""
     for node in list(query.find_all(exp.Table)):
         if isinstance(node.this, exp.Identifier) and (node.db or not _is_defined(node)):
@@ -292,14 +311,14 @@ def _short_name(table: exp.Table, beside: Sequence[exp.Table]) -> str:
     return table.name
 
 
-def _place(table: exp.Table, place: str) -> AskedTable:
+def _place(table: exp.Table, place: str) -> QueriedTable:
     if table.catalog:
         raise InvalidQueryError(
             f"{table.sql(dialect=DIALECT)} has too many parts",
             help="A table is called `name` or `namespace.name`.",
         )
-    version, timestamp = _version_or_timestamp(table)
-    asked = AskedTable(
+    version, timestamp = version_or_timestamp(table)
+    found = QueriedTable(
         place=place,
         namespace=table.db or None,
         name=table.name,
@@ -310,10 +329,11 @@ def _place(table: exp.Table, place: str) -> AskedTable:
     for part in ("db", "when", "version"):
         table.set(part, None)
     table.set("this", exp.to_identifier(place))
-    return asked
+    return found
 
 
-def _version_or_timestamp(table: exp.Table) -> tuple[int | None, datetime | None]:
+def version_or_timestamp(table: exp.Table) -> tuple[int | None, datetime | None]:
+    """Return the version or the timestamp of a table; a timestamp without a zone is in UTC."""
     given = table.args.get("when") or table.args.get("version")
     if given is None:
         return None, None
@@ -337,7 +357,7 @@ def _version_or_timestamp(table: exp.Table) -> tuple[int | None, datetime | None
     )
 
 
-def _refused(message: str) -> InvalidQueryError:
+def _invalid_query(message: str) -> InvalidQueryError:
     return InvalidQueryError(
         message,
         help="Write one SELECT, WITH, EXPLAIN, DESCRIBE, SUMMARIZE or SHOW TABLES "
@@ -345,11 +365,11 @@ def _refused(message: str) -> InvalidQueryError:
     )
 
 
-def _refused_word(word: str) -> InvalidQueryError:
+def _not_a_query(word: str) -> InvalidQueryError:
     near = get_close_matches(word, sorted(_FIRST_WORDS), n=1, cutoff=0.8)
     if not near:
-        return _refused(f"only queries can be run here, not {word}")
-    return InvalidQueryError(f"no query starts with {word}", help=f"Did you mean {near[0]}?")
+        return _invalid_query(f"only queries can be run here, not {word}")
+    return InvalidQueryError(f"a query cannot start with {word}", help=f"Did you mean {near[0]}?")
 
 
 def _first_word(sql: str) -> str:

@@ -28,7 +28,6 @@ from deltasql.model.schema.schema import (
     nearest,
     type_name,
 )
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.schema_merge import GENERATED
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def add_columns(stage: TableStage, columns: StructType) -> None:
                 help="Add it nullable, or add it to a table without rows.",
             )
     _stage_schema(stage, _merged(stage.schema, columns, ()))
-    set_commit_info(stage, "ADD COLUMN", {"fields": _fields_json(columns)})
+    stage.set_commit_info("ADD COLUMN", {"fields": _fields_json(columns)})
 
 
 def drop_column_not_null(stage: TableStage, column: str) -> None:
@@ -77,7 +76,7 @@ def drop_column_not_null(stage: TableStage, column: str) -> None:
         )
     changed = replace(found, nullable=True)
     _stage_schema(stage, _changed(stage.schema, path, lambda _: changed))
-    set_commit_info(stage, "CHANGE COLUMN", {"column": _field_json(changed)})
+    stage.set_commit_info("CHANGE COLUMN", {"column": _field_json(changed)})
 
 
 def set_column_metadata(stage: TableStage, column: str, metadata: Mapping[str, str]) -> None:
@@ -93,7 +92,7 @@ def set_column_metadata(stage: TableStage, column: str, metadata: Mapping[str, s
             )
     schema = _changed(stage.schema, path, lambda f: replace(f, metadata={**f.metadata, **metadata}))
     _stage_schema(stage, schema)
-    set_commit_info(stage, "UPDATE FIELD METADATA", {"fields": _fields_json(schema)})
+    stage.set_commit_info("UPDATE FIELD METADATA", {"fields": _fields_json(schema)})
 
 
 def rename_column(stage: TableStage, column: str, new_name: str) -> None:
@@ -102,7 +101,7 @@ def rename_column(stage: TableStage, column: str, new_name: str) -> None:
     The table gets column mapping by name if it has no column mapping.
     """
     path = _existing(stage, column, f"No column with the name '{column}' in the schema")
-    _refuse_used(stage, path, "renamed")
+    _check_unused(stage, path, "renamed")
     siblings = _siblings(stage.schema, path)
     clash = siblings.find(new_name)
     if clash is not None and clash.name != path[-1]:
@@ -121,8 +120,7 @@ def rename_column(stage: TableStage, column: str, new_name: str) -> None:
             new_name if (name,) == path else name for name in stage.partition_columns
         ],
     )
-    set_commit_info(
-        stage,
+    stage.set_commit_info(
         "RENAME COLUMN",
         {"oldColumnPath": ".".join(path), "newColumnPath": ".".join(renamed)},
     )
@@ -141,7 +139,7 @@ def drop_columns(stage: TableStage, columns: Sequence[str]) -> None:
     paths = [path for path in dict.fromkeys(paths) if not _is_inside(path, paths)]
     schema, configuration = _with_mapping(stage)
     for path in paths:
-        _refuse_used(stage, path, "dropped")
+        _check_unused(stage, path, "dropped")
         if path[0] in stage.partition_columns:
             raise TxnLogSchemaError(
                 f"partition column {path[0]!r} cannot be dropped",
@@ -158,7 +156,7 @@ def drop_columns(stage: TableStage, columns: Sequence[str]) -> None:
         configuration = _stats_columns(configuration, path, None)
     _stage_schema(stage, schema, configuration=configuration)
     names = json.dumps([".".join(path) for path in paths], ensure_ascii=False)
-    set_commit_info(stage, "DROP COLUMNS", {"columns": names})
+    stage.set_commit_info("DROP COLUMNS", {"columns": names})
 
 
 def _is_inside(path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> bool:
@@ -296,7 +294,7 @@ def _merged_type(present: DataType, new: DataType, path: tuple[str, ...]) -> Dat
     )
 
 
-def _refuse_used(stage: TableStage, path: tuple[str, ...], done: str) -> None:
+def _check_unused(stage: TableStage, path: tuple[str, ...], change: str) -> None:
     """Raise if a constraint, an invariant or a generated column uses the column."""
     rules = dict(TableProperties(stage.configuration).constraints)
     for member in stage.schema.fields:
@@ -306,7 +304,7 @@ def _refuse_used(stage: TableStage, path: tuple[str, ...], done: str) -> None:
     for name, text in rules.items():
         if _names_column(stage, text, path):
             raise TxnLogSchemaError(
-                f"column {'.'.join(path)!r} cannot be {done}: {name} uses it",
+                f"column {'.'.join(path)!r} cannot be {change}: {name} uses it",
                 column=".".join(path),
                 help=f"First drop the rule that uses it: {text}",
             )

@@ -11,7 +11,6 @@ from sqlglot import exp
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 from deltasql.exceptions.prefixes import PLANNING_ERROR, TABLE_ERROR
 from deltasql.model.protocol import CONSTRAINT_PREFIX, upgraded_protocol
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.invalid_rows import PREVIEW_ROWS, invalid_data_error
 from deltasql.operations.sql.datafusion import arrow_type
 from deltasql.operations.sql.expressions import scalar
@@ -41,7 +40,7 @@ def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
         )
     conditions = {name: scalar(text, stage.schema) for name, text in constraints.items()}
     for name, condition in conditions.items():
-        _refuse_other_than_boolean(name, condition)
+        _check_boolean(name, condition)
     texts = {name: normal_constraint(text, stage.schema) for name, text in constraints.items()}
     known = dict(stage.configuration)
     for name, text in texts.items():
@@ -53,7 +52,7 @@ def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
                 prefix=TABLE_ERROR,
                 help="Drop it first, or choose another name.",
             )
-    _refuse_violations(stage, conditions)
+    _check_existing_rows(stage, conditions)
     wanted = {**known, **{CONSTRAINT_PREFIX + name: text for name, text in texts.items()}}
     stage.read(whole_table=True)
     stage.change_metadata(
@@ -62,7 +61,7 @@ def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
     )
     listed = [{"name": name, "expr": text} for name, text in texts.items()]
     listed_json = json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(stage, "ADD CONSTRAINT", {"constraints": listed_json})
+    stage.set_commit_info("ADD CONSTRAINT", {"constraints": listed_json})
 
 
 def drop_constraint(stage: TableStage, name: str, *, raise_if_not_exists: bool = True) -> None:
@@ -81,10 +80,10 @@ def drop_constraint(stage: TableStage, name: str, *, raise_if_not_exists: bool =
         )
     left = {k: v for k, v in stage.configuration.items() if k != key}
     stage.change_metadata(replace(stage.metadata, configuration=left))
-    set_commit_info(stage, "DROP CONSTRAINT", {"name": name})
+    stage.set_commit_info("DROP CONSTRAINT", {"name": name})
 
 
-def _refuse_other_than_boolean(name: str, condition: exp.Expr) -> None:
+def _check_boolean(name: str, condition: exp.Expr) -> None:
     kind = condition.type
     if kind is not None and kind.this not in _MAY_BE_BOOLEAN:
         raise TxnLogSchemaError(
@@ -95,7 +94,7 @@ def _refuse_other_than_boolean(name: str, condition: exp.Expr) -> None:
         )
 
 
-def _refuse_violations(stage: TableStage, conditions: Mapping[str, exp.Expr]) -> None:
+def _check_existing_rows(stage: TableStage, conditions: Mapping[str, exp.Expr]) -> None:
     """Raise if a condition is false or null for an existing row."""
     files = stage.files()
     if not len(files):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TxnLogError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.protocol import FEATURES, check_writable, raised_protocol, with_features
-from deltasql.operations.commit_info import set_commit_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,14 +46,14 @@ def add_feature(
         )
     current = stage.protocol
     if not allow_protocol_versions_increase:
-        refuse_higher_versions(current, features)
+        reject_higher_versions(current, features)
     protocol = with_features(current, features)
     check_writable(protocol, stage.schema, stage.configuration)
     if protocol != current:
         stage.staged.protocol = protocol
     stage.record_read_version()
-    set_commit_info(
-        stage, "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))}
+    stage.set_commit_info(
+        "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))}
     )
 
 
@@ -64,11 +63,11 @@ def raise_versions(stage: TableStage, versions: Mapping[str, str]) -> None:
     if protocol != stage.protocol:
         stage.staged.protocol = protocol
         new = json.dumps(protocol.body(), separators=(",", ":"))
-        set_commit_info(stage, "UPGRADE PROTOCOL", {"newProtocol": new})
+        stage.set_commit_info("UPGRADE PROTOCOL", {"newProtocol": new})
     stage.record_read_version()
 
 
-def refuse_higher_versions(current: Protocol, features: Sequence[str]) -> None:
+def reject_higher_versions(current: Protocol, features: Sequence[str]) -> None:
     """Raise an error if the features need a higher protocol version."""
     for_readers = any(FEATURES[name].readers for name in features if name in FEATURES)
     if for_readers and (current.min_reader_version < 3 or current.min_writer_version < 7):

@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogConfigError, TxnLogError, TxnLogProtocolError
 from deltasql.exceptions.prefixes import PROPERTY_ERROR
-from deltasql.model.properties import KNOWN, check_values, stored_properties
+from deltasql.model.properties import KNOWN, NAME_IN_CATALOG, check_values, stored_properties
 from deltasql.model.protocol import FEATURE_PREFIX, raised_protocol, upgraded_protocol
 from deltasql.model.schema.column_mapping import MODE, with_column_mapping
 from deltasql.model.schema.schema import column_mapping_mode, nearest
-from deltasql.operations.commit_info import set_commit_info
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from deltasql.operations.table_stage import TableStage
 
+_KEPT = (
+    "delta.columnMapping.",
+    "delta.constraints.",
+    "delta.enableInCommitTimestamps",
+    "delta.inCommitTimestamp",
+)
 _LONGEST_NAME = 255
 _LONGEST_DESCRIPTION = 4000
 
@@ -28,7 +33,7 @@ def set_table_properties(
 ) -> None:
     """Set table properties, and upgrade the protocol if the properties require it."""
     if raise_if_not_exists:
-        _refuse_unknown(properties)
+        _check_known(properties)
     check_values(properties)
     wanted = {**stage.configuration, **properties}
     schema = stage.schema
@@ -51,7 +56,31 @@ def set_table_properties(
         upgraded_protocol(protocol, schema, wanted),
     )
     text = json.dumps(dict(properties), separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(stage, "SET TBLPROPERTIES", {"properties": text})
+    stage.set_commit_info("SET TBLPROPERTIES", {"properties": text})
+
+
+def unset_table_properties(
+    stage: TableStage, keys: Sequence[str], *, raise_if_not_exists: bool = True
+) -> None:
+    """Remove table properties. The protocol stays as it is."""
+    for key in keys:
+        if raise_if_not_exists and key not in stage.configuration:
+            raise TxnLogConfigError(
+                f"the table has no property {key!r}",
+                key=key,
+                help=f"{nearest(key, list(stage.configuration))}Write IF EXISTS to ignore it.",
+            )
+        if key.startswith(_KEPT) or key == NAME_IN_CATALOG:
+            raise TxnLogProtocolError(
+                f"the property {key} cannot be removed",
+                table=stage.name,
+                help="DROP CONSTRAINT removes a constraint. Column mapping and in-commit "
+                "timestamps are needed to read and to write the table.",
+            )
+    kept = {key: value for key, value in stage.configuration.items() if key not in keys}
+    stage.change_metadata(replace(stage.metadata, configuration=kept))
+    text = json.dumps(list(keys), separators=(",", ":"), ensure_ascii=False)
+    stage.set_commit_info("UNSET TBLPROPERTIES", {"properties": text})
 
 
 def set_table_name(stage: TableStage, name: str) -> None:
@@ -81,10 +110,10 @@ def set_table_description(stage: TableStage, description: str) -> None:
 def _set_update_info(stage: TableStage, **changed: str) -> None:
     update = {"name": None, "description": None, **changed}
     text = json.dumps(update, separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(stage, "UPDATE TABLE METADATA", {"metadataUpdate": text})
+    stage.set_commit_info("UPDATE TABLE METADATA", {"metadataUpdate": text})
 
 
-def _refuse_unknown(properties: Mapping[str, str]) -> None:
+def _check_known(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         if key not in KNOWN and not key.startswith(FEATURE_PREFIX):
             raise TxnLogConfigError(

@@ -103,15 +103,15 @@ class ChangeFeed:
             for name in list(names)[1:]:
                 every = exp.union(every, _select(rows.columns, from_=name), distinct=False)
             rows = engine.query(every, **names)
-        answer = _select(self._columns, from_="changes")
+        query = _select(self._columns, from_="changes")
         if self._predicate is not None:
             condition = self._predicate.expression.copy()
-            answer = answer.where(with_semantics(condition, self._predicate.flavour))
+            query = query.where(with_semantics(condition, self._predicate.flavour))
         if self._in_file_order:
-            answer = answer.order_by(*map(_column, (COMMIT_VERSION, _SIDE, FILE, ROW)))
+            query = query.order_by(*map(_column, (COMMIT_VERSION, _SIDE, FILE, ROW)))
         elif len(group) > 1:
-            answer = answer.order_by(_column(COMMIT_VERSION))
-        for batch in engine.stream(engine.query(answer, changes=rows)):
+            query = query.order_by(_column(COMMIT_VERSION))
+        for batch in engine.stream(engine.query(query, changes=rows)):
             if batch.num_rows:
                 yield from cast_rows(pa.Table.from_batches([batch]), self.schema).to_batches()
 

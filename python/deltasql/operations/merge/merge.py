@@ -19,18 +19,24 @@ from deltasql.engine.base import FILE, ROW
 from deltasql.engine.inputs import batches, is_rows, is_spark_frame, is_stream
 from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
+from deltasql.model.clock import Stopwatch
 from deltasql.model.schema.convert import nanoseconds_enabled
 from deltasql.model.schema.schema import has_nanoseconds
 from deltasql.operations.affected_files import files_at, live_row_counts
-from deltasql.operations.changes.change_data import keeps_change_data
 from deltasql.operations.changes.changed_rows import (
     checked_rows,
+    keeps_change_data,
     write_changed_rows,
     write_new_rows,
 )
-from deltasql.operations.commit_info import Stopwatch, set_commit_info
-from deltasql.operations.merge.file_skipping import matching_predicate, source_facts
-from deltasql.operations.merge.plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
+from deltasql.operations.merge.plan import (
+    MergePlan,
+    MergeSpec,
+    evolve_schema,
+    matching_predicate,
+    resolve_merge,
+    source_facts,
+)
 from deltasql.operations.merge.queries import (
     MATCHES,
     NEW_FILE,
@@ -126,7 +132,7 @@ def stage_merge(
         work.run(clock)
     metrics.execution_time_ms = clock.total_ms()
     if metrics.num_target_files_added or metrics.num_target_files_removed or evolved:
-        set_commit_info(target, "MERGE", spec.parameters(), metrics.as_dict())
+        target.set_commit_info("MERGE", spec.parameters(), metrics.as_dict())
     return metrics.as_dict()
 
 

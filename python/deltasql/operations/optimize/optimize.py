@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 
 from deltasql import telemetry
 from deltasql.engine.base import DEFAULT_FILE_SIZE, WriteOptions
-from deltasql.operations.commit_info import set_commit_info
+from deltasql.model.progress import Meter
 from deltasql.operations.table_stage import STAGED_VERSION, adds_table_to_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from deltasql.model.actions import AddFile
+    from deltasql.model.progress import OnProgress
     from deltasql.operations.table_stage import TableStage
 
 _log = logging.getLogger(__name__)
@@ -126,19 +127,20 @@ def stage_bins(
     options: WriteOptions | None = None,
     rewrite: Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]] | None = None,
     is_enough: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress | None = None,
 ) -> None:
     """Rewrite bins and stage the result, until no bin is left or `is_enough` returns True.
 
     If there are bins, at least one is rewritten. A plan can be executed by several commits; all of
-    them must use the same snapshot of the table. `on_progress` is called with the number of
-    finished bins and the number of all bins.
+    them must use the same snapshot of the table. `on_progress` is called with a `Progress` that
+    counts bins.
     """
     written = rewrite_options(stage, options, plan.target_size)
     step = replace(plan, added=[], removed=[], rewritten=[])
     work = partial(rewrite or rewrite_rows, stage)
     total = len(plan.bins)
-    on_progress(0, total)
+    meter = Meter(stage.name, on_progress)
+    meter.begin("rewriting", "bins", total)
     while plan.bins:
         bins = plan.bins[: stage.engine.writes_at_once]
         del plan.bins[: len(bins)]
@@ -153,7 +155,7 @@ def stage_bins(
                     each.added += [add.size for add in adds]
                     each.removed += files["size"].to_pylist()
                     each.rewritten.append(files)
-                on_progress(len(step.rewritten), total)
+                meter.report("rewriting", "bins", len(step.rewritten), total)
         done = len(step.rewritten)
         telemetry.log(_log, logging.INFO, "bins rewritten", table=stage.name, done=done, of=total)
         if is_enough():
@@ -164,7 +166,7 @@ def stage_bins(
             "predicate": json.dumps(plan.predicate, ensure_ascii=False),
         }
         step.bins = plan.bins
-        set_commit_info(stage, "OPTIMIZE", parameters, step.metrics())
+        stage.set_commit_info("OPTIMIZE", parameters, step.metrics())
 
 
 def _side_by_side(

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from deltasql.operations.table_stage import TableStage
 
 # Maximum bits of all columns together. They must fit in a signed 64-bit integer.
-_ALL_BITS = 60
-_MOST_BITS = 16
+_MAX_TOTAL_BITS = 60
+_MAX_BITS_PER_COLUMN = 16
 _ORDER = "__deltasql_z"
 
 
@@ -76,7 +76,7 @@ def rewrite_sorted(
     """Rewrite the rows of files, sorted along the Z-curve of columns."""
     engine, names = stage.engine, stage.schema.names
     rows = engine.scan(stage.live(files))
-    bits = min(_MOST_BITS, _ALL_BITS // len(paths))
+    bits = min(_MAX_BITS_PER_COLUMN, _MAX_TOTAL_BITS // len(paths))
     keys = {f"{_ORDER}{n}": field_of(path) for n, path in enumerate(paths)}
     ranked = engine.ranked(rows, keys, bits)
     order = z_value([column(name) for name in keys], bits)

@@ -108,7 +108,7 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         return column
     if isinstance(column.type, pa.BaseExtensionType):
         return cast_column(column.storage, wanted, name)
-    _refuse_narrower(column.type, wanted, name)
+    _reject_narrower(column.type, wanted, name)
     try:
         return _cast(column, wanted)
     except pa.ArrowNotImplementedError as error:
@@ -225,7 +225,7 @@ def _has_unit(kind: pa.DataType, unit: str) -> bool:
     return any(_has_unit(kind.field(index).type, unit) for index in range(kind.num_fields))
 
 
-def _refuse_narrower(given: pa.DataType, wanted: pa.DataType, name: str) -> None:
+def _reject_narrower(given: pa.DataType, wanted: pa.DataType, name: str) -> None:
     types = pa.types
     if types.is_decimal(given) and types.is_decimal(wanted):
         whole = wanted.precision - wanted.scale

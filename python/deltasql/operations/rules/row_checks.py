@@ -58,7 +58,7 @@ def rules_of(stage: TableStage) -> Rules:
     return _rules(stage.metadata.schema_string, tuple(sorted(constraints.items())))
 
 
-def refuse_append_only(stage: TableStage) -> None:
+def reject_append_only(stage: TableStage) -> None:
     """Raise if the table is append-only. Operations call this before they write files."""
     if TableProperties(stage.configuration).append_only:
         raise TxnLogTransactionError(
@@ -127,19 +127,19 @@ def checked_batches(
     needs_engine = bool(rules.conditions or rules.generated or predicate is not None)
     for batch in _combined(batches) if needs_engine else batches:
         if not needs_engine:
-            _refuse_nulls(stage, rules, batch)
+            _check_not_null(stage, rules, batch)
             yield batch
             continue
         # Use a separate engine. The engine of the transaction may be waiting for this batch, and
         # it would hold the batch in memory until the transaction ends.
         with open_engine(stage.config, name="duckdb") as engine:
             whole = _generated(stage, rules, batch, generate, engine) if generate else batch
-            _refuse_nulls(stage, rules, whole)
-            _refuse_broken(stage, rules, whole, predicate, frozenset(generate), engine)
+            _check_not_null(stage, rules, whole)
+            _check_constraints(stage, rules, whole, predicate, frozenset(generate), engine)
         yield whole
 
 
-def _refuse_nulls(stage: TableStage, rules: Rules, batch: pa.RecordBatch) -> None:
+def _check_not_null(stage: TableStage, rules: Rules, batch: pa.RecordBatch) -> None:
     found = None
     for rule in rules.not_null:
         rows = null_rows(batch, rule)
@@ -150,7 +150,7 @@ def _refuse_nulls(stage: TableStage, rules: Rules, batch: pa.RecordBatch) -> Non
         raise _invalid(stage, broken.num_rows, pa.Table.from_batches([broken]), rules)
 
 
-def _refuse_broken(
+def _check_constraints(
     stage: TableStage,
     rules: Rules,
     batch: pa.RecordBatch,

@@ -49,7 +49,7 @@ def nullable(given: StructType, current: StructType) -> StructType:
     )
 
 
-def refuse_generated(current: StructType, given: StructType) -> None:
+def reject_generated(current: StructType, given: StructType) -> None:
     """Raise for new generated columns, because existing rows do not have their values."""
     known = set(current.names)
     for each in given.fields:

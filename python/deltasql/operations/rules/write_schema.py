@@ -17,7 +17,7 @@ from deltasql.model.schema.rules import validate_schema
 from deltasql.model.schema.schema import StructField, StructType
 from deltasql.operations.rules.conform import arrow_schema, check_names, check_types
 from deltasql.operations.rules.row_checks import generated_columns
-from deltasql.operations.rules.schema_merge import merge_schemas, nullable, refuse_generated
+from deltasql.operations.rules.schema_merge import merge_schemas, nullable, reject_generated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ _TIMESTAMP_FEATURES = {
 }
 
 
-def refuse_other_partitions(
+def check_partitioning(
     stage: TableStage,
     mode: str,
     predicate: str | None,
@@ -74,7 +74,7 @@ def check_or_change_schema(
         return
     given = schema_from_any(rows)
     if schema_mode is None:
-        _refuse_missing_feature(stage, given)
+        _check_features(stage, given)
         names = rows if isinstance(rows, pa.Schema) else arrow_schema(given.to_json())
         check_names(names, present, optional=generated_columns(stage), table=stage.name)
         if cast_by_engine:
@@ -86,7 +86,7 @@ def check_or_change_schema(
         if partition_by is not None:
             partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     else:
-        refuse_generated(stage.schema, given)
+        reject_generated(stage.schema, given)
         wanted = merge_schemas(stage.schema, nullable(given, stage.schema))
     if wanted == stage.schema and partitions == stage.partition_columns:
         return
@@ -140,7 +140,7 @@ def _typed(known: StructField | None, given: StructField) -> StructField:
     return replace(given, type=known.type) if known and given.type == "void" else given
 
 
-def _refuse_missing_feature(stage: TableStage, given: StructType) -> None:
+def _check_features(stage: TableStage, given: StructType) -> None:
     missing = required_features(given, {}) - writer_features(stage.protocol)
     for feature, (name, instead) in _TIMESTAMP_FEATURES.items():
         if feature in missing:

@@ -14,6 +14,8 @@ from sqlglot import exp
 from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
 from deltasql.model.predicates.filters import timestamp_text
 from deltasql.model.schema.schema import (
+    NANOSECOND_TYPES,
+    ArrayType,
     DataType,
     LeafColumn,
     StructField,
@@ -23,7 +25,8 @@ from deltasql.model.schema.schema import (
 )
 from deltasql.operations.sql.expressions import assigned_column, scalar
 from deltasql.operations.sql.queries import identifier
-from deltasql.operations.sql.types import cast_to, conformed
+from deltasql.operations.sql.timestamps import MICROSECOND_TYPES
+from deltasql.operations.sql.types import cast_to, loses_nanoseconds, sql_type
 
 if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation
@@ -217,11 +220,11 @@ def explained_casts(engine: Engine, *computed: Computed) -> Iterator[None]:
         for each in computed:
             for assignment in each.assigned.values():
                 if not assignment.safe:
-                    _refuse_misfit(engine, assignment, each, error)
+                    _raise_cast_error(engine, assignment, each, error)
         raise
 
 
-def _refuse_misfit(
+def _raise_cast_error(
     engine: Engine, assignment: Assignment, computed: Computed, cause: TxnLogEngineError
 ) -> None:
     kind = assignment.column.type
@@ -278,3 +281,47 @@ def _expression(value: Any, escapes: bool) -> str:
                 "Invalid datatype provided in new_values, only int, float, bool, list, str or "
                 "datetime or accepted."
             )
+
+
+def conformed(
+    value: exp.Expr, given: DataType, wanted: DataType, *, safe: bool = False
+) -> exp.Expr:
+    """Cast a value from one Delta type to another; struct fields are matched by name.
+
+    A field that is missing in the value becomes null.
+
+    >>> from deltasql.model.schema.schema import StructField
+    >>> wider = StructType((StructField("a", "long"), StructField("b", "long")))
+    >>> from deltasql.operations.sql.queries import column
+    >>> conformed(column("x"), StructType((StructField("b", "long"),)), wider).sql("spark")
+    'CASE WHEN `x` IS NULL THEN NULL ELSE STRUCT(CAST(NULL AS BIGINT) AS `a`, (`x`).`b` AS `b`) END'
+    """
+    if given == wanted:
+        return value
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        members = []
+        for member in wanted.fields:
+            present = given.find(member.name)
+            inner = exp.null() if present is None else _member(value, present.name)
+            kind = "void" if present is None else present.type
+            made = conformed(inner, kind, member.type, safe=safe)
+            members.append(exp.PropertyEQ(this=identifier(member.name), expression=made))
+        missing = exp.Is(this=value.copy(), expression=exp.null())
+        return exp.Case(
+            ifs=[exp.If(this=missing, true=exp.null())], default=exp.Struct(expressions=members)
+        )
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        if sql_type(given) != sql_type(wanted):
+            item = exp.to_identifier("item")
+            made = conformed(item, given.element_type, wanted.element_type, safe=safe)
+            return exp.Transform(
+                this=value, expression=exp.Lambda(this=made, expressions=[item.copy()])
+            )
+        return value
+    if given in NANOSECOND_TYPES and wanted in MICROSECOND_TYPES:
+        raise loses_nanoseconds(value, wanted)
+    return cast_to(value, wanted, safe=safe)
+
+
+def _member(value: exp.Expr, name: str) -> exp.Expr:
+    return exp.Dot(this=exp.paren(value.copy()), expression=identifier(name))

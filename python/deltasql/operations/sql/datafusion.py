@@ -93,13 +93,13 @@ def apply_datafusion_semantics(node: exp.Expr) -> None:
         node.set("expressions", [_zero_based_index(index) for index in node.expressions])
     elif isinstance(node, _COMPARISONS):
         _compare_as_text(node)
-        _refuse_invalid_text(node)
+        _reject_invalid_text(node)
     elif isinstance(node, exp.VarMap):
         _map_of_lists(node)
     elif isinstance(node, exp.Encode | exp.Decode):
         _binary_as_text(node)
     elif isinstance(node, exp.Substring):
-        _start_before_text(node)
+        _clip_negative_start(node)
     elif isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
         node.replace(_FUNCTIONS[node.name.lower()](node.expressions))
 
@@ -140,7 +140,7 @@ def _compare_as_text(node: exp.Expr) -> None:
                 side.replace(exp.Literal.string(f"{sign}{number.this}"))
 
 
-def _refuse_invalid_text(node: exp.Expr) -> None:
+def _reject_invalid_text(node: exp.Expr) -> None:
     """Raise for a string literal that cannot be cast to the type that it is compared with."""
     sides = list(node.iter_expressions())
     kinds = [side.type.this for side in sides if side.type is not None]
@@ -196,7 +196,7 @@ def _binary_as_text(node: exp.Encode | exp.Decode) -> None:
     node.replace(made)
 
 
-def _start_before_text(node: exp.Substring) -> None:
+def _clip_negative_start(node: exp.Substring) -> None:
     """Rewrite a negative start of `substr`.
 
     In DataFusion, it is a position before the first character, not a position from the end. The

@@ -36,8 +36,6 @@ from deltasql.operations.sql.timestamps import in_utc, keep_nanoseconds
 from deltasql.operations.sql.types import drops_digits, sql_type, truncated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from deltasql.model.predicates.predicate import Predicate
 
 _TIMESTAMP = exp.DType.TIMESTAMPTZ
@@ -69,7 +67,7 @@ def scalar(
     """
     within = Scope.of(scope) if isinstance(scope, StructType) else scope
     parsed = parse_expression(text, escapes=escapes or flavour == "spark")
-    _refuse_query(parsed, text)
+    _reject_query(parsed, text)
     return with_semantics(resolve(parsed, within, text), flavour)
 
 
@@ -95,7 +93,7 @@ def condition_of(predicate: Predicate, relation: str = "") -> exp.Expr:
     >>> condition_of(parse_predicate("id > 1", table), "t").sql(dialect="duckdb")
     '"t"."id" > 1'
     """
-    _refuse_query(predicate.expression, predicate.sql)
+    _reject_query(predicate.expression, predicate.sql)
     resolved = predicate.expression.copy()
     for column in resolved.find_all(exp.Column) if relation else ():
         column.set("table", identifier(relation))
@@ -111,7 +109,7 @@ def with_semantics(resolved: exp.Expr, flavour: Flavour) -> exp.Expr:
     return _with_explicit_semantics(keep_nanoseconds(_with_types(resolved)), flavour)
 
 
-def _refuse_query(parsed: exp.Expr, text: str) -> None:
+def _reject_query(parsed: exp.Expr, text: str) -> None:
     if parsed.find(exp.Query) is not None:
         raise TxnLogSchemaError(
             f"the expression {text!r} contains a query",
@@ -156,38 +154,32 @@ def assigned_path(name: str, scope: Scope) -> list[str]:
     return path[1:] if len(path) > 1 and path[0].casefold() in known else path
 
 
-def columns_of(expression: exp.Expr) -> Iterator[tuple[str, str]]:
-    """Yield the relation and the name of every column in a resolved expression."""
-    for node in expression.find_all(exp.Column):
-        yield node.table, node.name
-
-
 def _with_types(resolved: exp.Expr) -> exp.Expr:
     """Infer the types of all nodes from the types of the columns."""
     # sqlglot infers the types of columns only in a query. Here there is only an expression, so
     # replace each column by a cast to its type, and put the columns back afterwards.
-    holder = exp.Paren(this=resolved)
-    for node in list(holder.walk()):
+    wrapper = exp.Paren(this=resolved)
+    for node in list(wrapper.walk()):
         kind: DataType | None = node.meta.get("delta_type")
         if kind is not None:
             stand_in = exp.Cast(this=exp.Placeholder(), to=sql_type(kind))
             stand_in.meta["column"] = node
             node.replace(stand_in)
-    annotate_types(holder, dialect=PredicateDialect)
-    for node in list(holder.find_all(exp.Cast)):
+    annotate_types(wrapper, dialect=PredicateDialect)
+    for node in list(wrapper.find_all(exp.Cast)):
         column = node.meta.get("column")
         if column is not None:
             column.type = node.to
             node.replace(column)
-    inner: exp.Expr = holder.this
+    inner: exp.Expr = wrapper.this
     inner.pop()
     return inner
 
 
 def _with_explicit_semantics(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
     """Rewrite the parts of an expression that engines would evaluate differently."""
-    holder = exp.Paren(this=expression)
-    for node in list(holder.walk()):
+    wrapper = exp.Paren(this=expression)
+    for node in list(wrapper.walk()):
         if isinstance(node, exp.Cast) and drops_digits(node):
             node.set("this", truncated(node.this))
         is_datafusion = flavour == "datafusion"
@@ -204,7 +196,7 @@ def _with_explicit_semantics(expression: exp.Expr, flavour: Flavour) -> exp.Expr
             _add_escape(node)
         elif is_datafusion:
             apply_datafusion_semantics(node)
-    inner: exp.Expr = holder.this
+    inner: exp.Expr = wrapper.this
     inner.pop()
     return inner
 

@@ -160,11 +160,11 @@ def _negated(node: exp.Expr, schema: StructType | None) -> exp.Expr:
         return _sides(opposite(this=plain.this, expression=plain.expression), schema)
     if isinstance(plain, exp.Boolean):
         return exp.false() if plain.this else exp.true()
-    inner = plain if not isinstance(plain, exp.Binary | exp.Unary) else _kept_together(plain)
+    inner = plain if not isinstance(plain, exp.Binary | exp.Unary) else _in_parentheses(plain)
     return exp.Not(this=inner)
 
 
-def _kept_together(plain: exp.Expr) -> exp.Expr:
+def _in_parentheses(plain: exp.Expr) -> exp.Expr:
     return plain if type(plain) in _WITH_NOT_INSIDE else exp.paren(plain)
 
 

@@ -78,8 +78,8 @@ def keep_nanoseconds(expression: exp.Expr, *, always: bool = False) -> exp.Expr:
     Values that are compared with nanoseconds get the same type, and intervals are added without
     loss of digits. An expression without nanosecond columns is unchanged, unless `always` is set.
     """
-    holder = exp.Paren(this=expression)
-    nodes = list(holder.walk())
+    wrapper = exp.Paren(this=expression)
+    nodes = list(wrapper.walk())
     if always or any(map(_is_nanoseconds, nodes)):
         for node in reversed(nodes):  # operands before the operators that use them
             if isinstance(node, _COMPARISONS):
@@ -88,7 +88,7 @@ def keep_nanoseconds(expression: exp.Expr, *, always: bool = False) -> exp.Expr:
                 _add_interval(node)
             elif isinstance(node, exp.Cast) and _has_nanosecond_digits(node):
                 node.replace(nanosecond_value(node))
-    inner: exp.Expr = holder.this
+    inner: exp.Expr = wrapper.this
     inner.pop()
     return inner
 

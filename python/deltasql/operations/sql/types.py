@@ -46,7 +46,7 @@ _TYPES = {
 }
 _SHOWN = 40  # characters of an unknown type in an error message
 _INTEGERS = {"byte", "short", "integer", "long"}
-_WHOLE = {_TYPES[name] for name in _INTEGERS}
+_INTEGER_TYPES = {_TYPES[name] for name in _INTEGERS}
 _FRACTIONS = {_KINDS.FLOAT, _KINDS.DOUBLE, _KINDS.DECIMAL}
 
 
@@ -94,7 +94,7 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
     if known is not None and known == wanted and is_sure:
         return expression
     if known is not None and known.this == _KINDS.TIMESTAMP_NS and data_type in MICROSECOND_TYPES:
-        raise _loses_nanoseconds(expression, data_type)
+        raise loses_nanoseconds(expression, data_type)
     value = expression
     since_epoch = text_since_epoch(expression, data_type)
     plain = expression.unnest()
@@ -114,7 +114,7 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
 def drops_digits(cast: exp.Cast) -> bool:
     """Return whether a cast converts a number that may have a fraction to an integer."""
     given = cast.this.type
-    return cast.to.this in _WHOLE and given is not None and given.this in _FRACTIONS
+    return cast.to.this in _INTEGER_TYPES and given is not None and given.this in _FRACTIONS
 
 
 def truncated(expression: exp.Expr) -> exp.Expr:
@@ -123,53 +123,9 @@ def truncated(expression: exp.Expr) -> exp.Expr:
     return exp.Sub(this=value, expression=exp.Mod(this=value.copy(), expression=_one()))
 
 
-def conformed(
-    value: exp.Expr, given: DataType, wanted: DataType, *, safe: bool = False
-) -> exp.Expr:
-    """Cast a value from one Delta type to another; struct fields are matched by name.
-
-    A field that is missing in the value becomes null.
-
-    >>> from deltasql.model.schema.schema import StructField
-    >>> wider = StructType((StructField("a", "long"), StructField("b", "long")))
-    >>> from deltasql.operations.sql.queries import column
-    >>> conformed(column("x"), StructType((StructField("b", "long"),)), wider).sql("spark")
-    'CASE WHEN `x` IS NULL THEN NULL ELSE STRUCT(CAST(NULL AS BIGINT) AS `a`, (`x`).`b` AS `b`) END'
-    """
-    if given == wanted:
-        return value
-    if isinstance(given, StructType) and isinstance(wanted, StructType):
-        members = []
-        for member in wanted.fields:
-            present = given.find(member.name)
-            inner = exp.null() if present is None else _member(value, present.name)
-            kind = "void" if present is None else present.type
-            made = conformed(inner, kind, member.type, safe=safe)
-            members.append(exp.PropertyEQ(this=identifier(member.name), expression=made))
-        missing = exp.Is(this=value.copy(), expression=exp.null())
-        return exp.Case(
-            ifs=[exp.If(this=missing, true=exp.null())], default=exp.Struct(expressions=members)
-        )
-    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
-        if sql_type(given) != sql_type(wanted):
-            item = exp.to_identifier("item")
-            made = conformed(item, given.element_type, wanted.element_type, safe=safe)
-            return exp.Transform(
-                this=value, expression=exp.Lambda(this=made, expressions=[item.copy()])
-            )
-        return value
-    if given in NANOSECOND_TYPES and wanted in MICROSECOND_TYPES:
-        raise _loses_nanoseconds(value, wanted)
-    return cast_to(value, wanted, safe=safe)
-
-
 def typed_null(data_type: DataType) -> exp.Expr:
     """Return a null of a type."""
     return exp.Cast(this=exp.null(), to=sql_type(data_type))
-
-
-def _member(value: exp.Expr, name: str) -> exp.Expr:
-    return exp.Dot(this=exp.paren(value.copy()), expression=identifier(name))
 
 
 def _nested(kind: exp.DType, inner: list[exp.DataType]) -> exp.DataType:
@@ -180,7 +136,8 @@ def _one() -> exp.Expr:
     return exp.Literal.number(1)
 
 
-def _loses_nanoseconds(expression: exp.Expr, data_type: DataType) -> TxnLogSchemaError:
+def loses_nanoseconds(expression: exp.Expr, data_type: DataType) -> TxnLogSchemaError:
+    """Return the error for a value whose nanoseconds do not fit the type of its column."""
     return TxnLogSchemaError(
         f"the nanoseconds of {expression.sql()} would be cut to the microseconds of a column "
         f"of type {type_name(data_type)}",

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-MARK, RETAINED, KEPT = "vacuumedBefore", "vacuumRetained", "vacuumKept"
-SPARED = "vacuumSpared"
-"""Keys in the commitInfo of VACUUM END, which tell the next vacuum where to start.
+VACUUMED_BEFORE, VACUUM_RETAINED, VACUUM_KEPT = "vacuumedBefore", "vacuumRetained", "vacuumKept"
+VACUUM_SPARED = "vacuumSpared"
+"""Keys in the commitInfo of VACUUM END, with which the next vacuum finds its start.
 
-All files that were removed before the time MARK, up to version RETAINED, have been deleted, except
-the files of the versions in KEPT. SPARED means that the vacuum did not delete some files because
-other tables need them. The other values are then those of the previous vacuum, so that the next
-vacuum checks these files again.
+All files that were removed before the time VACUUMED_BEFORE, up to version VACUUM_RETAINED, have
+been deleted, except the files of the versions in VACUUM_KEPT. VACUUM_SPARED means that the vacuum
+did not delete some files because other tables need them. The other values are then those of the
+previous vacuum, so that the next vacuum checks these files again.
 """
 _PAGE = 100_000  # file ids that one query reads
 _NO_END = 2**62
@@ -80,8 +80,8 @@ class FileSearch:
             if not self.store.query("head_at_version", table_id=self.table_id, version=version):
                 raise VersionNotFoundError(
                     f"LogSegment end version {snapshot.version} not the same as the specified end "
-                    f"version {version}: {snapshot.table.full_name} "
-                    f"has no version {version} to keep",
+                    f"version {version}: {snapshot.table.full_name} has no version {version}, "
+                    "which keep_versions names",
                     version=version,
                     prefix=GENERIC_ERROR + KERNEL_ERROR,
                     latest=snapshot.version,
@@ -190,15 +190,15 @@ class FileSearch:
     def last_vacuum(self) -> LastVacuum:
         rows = self.store.query("last_operation", table_id=self.table_id, operation="VACUUM END")
         info = (load(rows[0][1]) or {}) if rows else {}
-        if MARK not in info:
+        if VACUUMED_BEFORE not in info:
             return LastVacuum()
         # Use the version and the time: if several commits have the same millisecond, some of them
         # may be retained.
         return LastVacuum(
-            int(info.get(RETAINED, -1)),
-            int(info[MARK]),
-            tuple(info.get(KEPT, ())),
-            bool(info.get(SPARED)),
+            int(info.get(VACUUM_RETAINED, -1)),
+            int(info[VACUUMED_BEFORE]),
+            tuple(info.get(VACUUM_KEPT, ())),
+            bool(info.get(VACUUM_SPARED)),
         )
 
     def _names(self, path: str | None) -> tuple[str, ...]:

@@ -110,8 +110,8 @@ class SparkListing:
             tasks = pa.Table.from_pylist([_task(each, needed) for each in wave], _TASKS)
             with spark_errors(f"list {rule.location}"):
                 frame = session.createDataFrame(tasks).repartition(len(wave))
-                answer = frame.mapInArrow(look, _FOUND).toArrow()
-            for name, size in zip(*answer.to_pydict().values(), strict=True):
+                result = frame.mapInArrow(look, _FOUND).toArrow()
+            for name, size in zip(*result.to_pydict().values(), strict=True):
                 if size == _OTHER_TABLE:
                     found.tables.add(name)
                 else:

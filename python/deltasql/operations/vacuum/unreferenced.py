@@ -57,12 +57,12 @@ class VacuumRule:
             if log:
                 into.tables.add(f"{folder}/")
             elif file.name.endswith(LOG):
-                into.tables.update(linked_log(self.location, file.name))
+                into.tables.update(folders_protected_by_log_link(self.location, file.name))
             if file.modified_ms > self.before_ms or file.name in needed:
                 continue
             if is_hidden(file.name, self.partition_columns):
                 continue
-            if on_disk is None or on_disk.refusal(file.name) is None:
+            if on_disk is None or on_disk.reason_against(file.name) is None:
                 into.sizes[file.name] = file.size
 
 
@@ -89,8 +89,8 @@ def ranges_of(storage: Storage, at_most: int = _RANGES) -> list[Range]:
     """
     seen: list[str] = []
     level = [""]
-    # If the storage cannot start a listing at a name, return a single range: each range would be
-    # listed from the beginning.
+    # A storage that cannot start a listing at a name would list each range from the beginning, so
+    # it gets a single range.
     while storage.starts_anywhere and level and len(seen) < at_most:
         level = [each for folder in level for each in storage.folders(folder)]
         seen += level
@@ -107,10 +107,11 @@ def list_range(storage: Storage, wanted: Range) -> Iterable[FileInfo]:
     return takewhile(lambda file: file.name < end, files) if end else files
 
 
-def linked_log(location: str, name: str) -> list[str]:
-    """Return the folders to protect if a name is a link called `_delta_log`, else an empty list.
+def folders_protected_by_log_link(location: str, name: str) -> list[str]:
+    """Return the folders that a symbolic link called `_delta_log` marks as a Delta table.
 
     These are the folder of the link and, if it is below the location, the folder it points to.
+    Other names mark no folder.
     """
     if name.rpartition("/")[2] != LOG or not parse_location(location).is_local:
         return []

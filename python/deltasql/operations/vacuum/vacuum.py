@@ -18,10 +18,10 @@ from deltasql.model.clock import now_ms
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
 from deltasql.operations.vacuum.file_search import (
-    KEPT,
-    MARK,
-    RETAINED,
-    SPARED,
+    VACUUM_KEPT,
+    VACUUM_RETAINED,
+    VACUUM_SPARED,
+    VACUUMED_BEFORE,
     FileSearch,
     LastVacuum,
     needed_elsewhere,
@@ -83,9 +83,9 @@ class VacuumPlan:
     def mark(self) -> dict[str, Any]:
         """Return the commitInfo entries of VACUUM END that the next vacuum reads."""
         done = self.marked or LastVacuum(self.first_retained, self.before_ms, self.keep_versions)
-        kept = {KEPT: list(done.kept)} if done.kept else {}
-        spared = {SPARED: True} if self.marked else {}
-        return {MARK: done.before_ms, RETAINED: done.retained, **kept, **spared}
+        kept = {VACUUM_KEPT: list(done.kept)} if done.kept else {}
+        spared = {VACUUM_SPARED: True} if self.marked else {}
+        return {VACUUMED_BEFORE: done.before_ms, VACUUM_RETAINED: done.retained, **kept, **spared}
 
     def keep(self, intents: Iterable[tuple[str, str]]) -> None:
         """Remove intents from the plan that the vacuum could not take over, with their files."""

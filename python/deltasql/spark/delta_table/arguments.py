@@ -84,8 +84,9 @@ def check_protocol_versions(reader: int, writer: int) -> None:
         ("minWriterVersion", writer, _HIGHEST_WRITER),
     ):
         if not 1 <= given <= highest:
+            versions = ", ".join(map(str, range(1, highest + 1)))
             raise argument_error(
-                f"requirement failed: delta.{name} needs to be one of 1 to {highest}.",
+                f"requirement failed: delta.{name} needs to be one of {versions}.",
                 "DELTA_INVALID_PROTOCOL_VERSION",
                 help="Choose versions of Delta's protocol.",
             )

@@ -9,12 +9,11 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltasql.api.catalog.connect import leaves_existing
 from deltasql.api.deltalake_compat.create import table_properties
-from deltasql.operations.commit_info import set_commit_info
+from deltasql.api.transaction.definition import create_or_replace
 from deltasql.operations.create import record_create
 from deltasql.spark.delta_table.arguments import reject_type, text_list
-from deltasql.spark.delta_table.create import create_or_replace
 from deltasql.spark.exceptions import analysis_error, as_spark_exceptions
-from deltasql.spark.session import path_in, place_of
+from deltasql.spark.session import new_table_target, path_in
 from deltasql.uri import is_deltasql_uri
 
 if TYPE_CHECKING:
@@ -196,8 +195,8 @@ class DeltaTableBuilder(Generic[Table]):
             record_create(target, "Overwrite", replaces=True)
             if not self._creates:
                 info = target.staged.info
-                set_commit_info(
-                    target, "REPLACE TABLE", info.operation_parameters, info.operation_metrics
+                target.set_commit_info(
+                    "REPLACE TABLE", info.operation_parameters, info.operation_metrics
                 )
 
     def _place(self) -> tuple[Catalog, str, str | None]:
@@ -211,8 +210,8 @@ class DeltaTableBuilder(Generic[Table]):
             )
         for each in (self._name, self._location):
             if each is not None and is_deltasql_uri(each):
-                return place_of(self._spark, each)
-        catalog, name, location = place_of(self._spark, given)
+                return new_table_target(self._spark, each)
+        catalog, name, location = new_table_target(self._spark, given)
         if self._name is None or path_in(self._name) is not None:
             return catalog, name, location
         return catalog, name, self._location

@@ -1,4 +1,4 @@
-"""Creates tables: from a definition, from Parquet files, or as a clone of another table.
+"""Creates tables from Parquet files, or as a clone of another table.
 
 A shallow clone shares the files of its source; a deep clone has its own copies.
 """
@@ -10,64 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType, StructType
 
+from deltasql.api.transaction.definition import convert_folder, create_or_replace
 from deltasql.engine.files.addresses import address_url, data_address
 from deltasql.exceptions import UnsupportedFeatureError
-from deltasql.operations.alter.cluster_by import cluster_by as set_clustering
 from deltasql.operations.alter.cluster_by import clustering_columns
-from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.convert import convert_files
-from deltasql.operations.create import replace_table
 from deltasql.operations.restore import add_file
 from deltasql.spark.exceptions import analysis_error
 from deltasql.spark.read import read_snapshot
-from deltasql.spark.session import path_in, place_of, table_at
+from deltasql.spark.session import new_table_target, path_in, table_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.model.actions import AddFile
     from deltasql.snapshot.snapshot import Snapshot
 
 # Part of the names of in-commit timestamp properties, which belong to the log of the source.
 _IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"
-
-
-def create_or_replace(
-    tx: MultiTableTransaction,
-    name: str,
-    schema: object,
-    *,
-    exists: bool,
-    replaces: bool,
-    location: str | None,
-    partition_by: Sequence[str],
-    cluster_by: Sequence[str],
-    properties: Mapping[str, str],
-    description: str | None,
-) -> None:
-    """Stage a new table, or a new definition of a table that exists.
-
-    With `replaces`, the commit conflicts if another commit creates the table first.
-    """
-    if exists:
-        target = tx.target(name)
-        replace_table(target, schema, partition_by, properties, description=description)
-        set_clustering(target, cluster_by)
-        return
-    create = tx.create_missing if replaces else tx.create_table
-    create(
-        name,
-        schema,
-        location=location,
-        partition_by=partition_by,
-        properties=properties,
-        description=description,
-        cluster_by=cluster_by,
-    )
 
 
 def convert_table(
@@ -84,7 +46,7 @@ def convert_table(
             "DELTA_MISSING_PROVIDER_FOR_CONVERT",
             help="Write parquet.`/path/to/folder`.",
         )
-    catalog, name, location = place_of(spark, path)
+    catalog, name, location = new_table_target(spark, path)
     if table_at(catalog, path) is not None:
         return catalog, name
     partitions: DataType | None = (
@@ -92,16 +54,8 @@ def convert_table(
         if isinstance(partition_schema, str)
         else partition_schema
     )
-    found = convert_files(
-        str(location),
-        catalog.config.storage,
-        partition_schema=partitions,
-        strategy=None if partitions is None else "hive",
-    )
-    parameters = found.parameters(collect_stats=True)
     with catalog.begin() as tx:
-        tx.create_table(name, found.schema, location=location, partition_by=found.partition_by)
-        tx.stage_table(name, found.adds, operation="CONVERT", operation_parameters=parameters)
+        convert_folder(tx, name, str(location), partitions)
     return catalog, name
 
 
@@ -118,7 +72,7 @@ def clone_table(
 
     A shallow clone reads the files of the source, and cannot be read after they are deleted.
     """
-    catalog, name, location = place_of(spark, target)
+    catalog, name, location = new_table_target(spark, target)
     exists = catalog.exists(name)
     if exists and not replaces:
         raise analysis_error(
@@ -151,7 +105,7 @@ def clone_table(
             "sourceVersion": str(source.version),
             "isShallow": str(shallow).lower(),
         }
-        set_commit_info(tx.target(name), "CLONE", parameters)
+        tx.target(name).set_commit_info("CLONE", parameters)
     return catalog, name
 
 

@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame
 
 from deltasql.engine.spark.session import active_session
 from deltasql.exceptions import TxnLogError, TxnLogTableNotFoundError
+from deltasql.model.predicates.rewrite import without_alias
 from deltasql.model.protocol import reader_features, writer_features
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.operations.alter.features import raise_versions
 from deltasql.operations.delete import stage_delete
 from deltasql.operations.update import stage_update
 from deltasql.spark.columns.columns import column_writer, frame_alias, frame_keys
-from deltasql.spark.conditions import without_alias
 from deltasql.spark.delta_table.arguments import (
     assignment_texts,
     cannot_drop_feature,
@@ -80,7 +80,8 @@ class DeltaTable:
         self, spark: SparkSession, catalog: Catalog, name: str, alias: str | None = None
     ) -> None:
         self._spark, self._catalog, self._name, self._alias = spark, catalog, name, alias
-        # The keys of all DataFrames that `toDF` returned: their columns are columns of this table.
+        # Identifies the DataFrames that `toDF` returned. Columns of these DataFrames are columns of
+        # this table.
         self._keys: set[object] = set()
 
     def __repr__(self) -> str:
@@ -250,12 +251,10 @@ class DeltaTable:
 
     # Maintain files
 
-    def optimize(
-        self, *, on_progress: Callable[[int, int], None] = lambda done, total: None
-    ) -> DeltaOptimizeBuilder:
+    def optimize(self, *, on_progress: OnProgress | None = None) -> DeltaOptimizeBuilder:
         """Return a builder that compacts or sorts the files of the table.
 
-        `on_progress` is called with the number of finished bins and the number of all bins.
+        `on_progress` is called with a `Progress` that counts bins.
         """
         return DeltaOptimizeBuilder(self._spark, self._operate, on_progress)
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from deltasql.api.inspect.delta_rows import detail_row, history_row
 from deltasql.engine.files.addresses import root_address
-from deltasql.model.clock import from_ms
-from deltasql.model.protocol import reader_features, writer_features
-from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.spark.session import spark_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from deltasql.snapshot.snapshot import Snapshot
-    from deltasql.store.records import VersionRow
 
 _HISTORY = (
     "version bigint, timestamp timestamp_ltz, userId string, userName string, operation string, "
@@ -33,96 +28,17 @@ _DETAIL = (
     "properties map<string,string>, minReaderVersion int, minWriterVersion int, "
     "tableFeatures array<string>"
 )
-_DELTA_SPARK_METRICS = {"numFilesAdded": "numAddedFiles", "numFilesRemoved": "numRemovedFiles"}
 _ALL = 2**31 - 1
 
 
 def history(spark: SparkSession, snapshot: Snapshot, limit: int | None) -> DataFrame:
     """Return the commits, newest first; metrics have the names of delta-spark."""
     wanted = _ALL if limit is None else limit
-    rows = [_commit(each) for each in snapshot.history(wanted)] if wanted > 0 else []
+    rows = [history_row(each) for each in snapshot.history(wanted)] if wanted > 0 else []
     return spark.createDataFrame(rows, _HISTORY)
 
 
 def detail(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     """Return one row with the location, the metadata, the size and the protocol of the table."""
-    metadata, protocol, totals = snapshot.metadata, snapshot.protocol, snapshot.totals()
-    row: tuple[Any, ...] = (
-        "delta",
-        metadata.id,
-        snapshot.table.full_name,
-        metadata.description,
-        spark_location(root_address(snapshot.table.location)),
-        from_ms(
-            snapshot.table.created_at_ms if metadata.created_time is None else metadata.created_time
-        ),
-        snapshot.committed_at,
-        list(metadata.partition_columns),
-        clustering_columns(snapshot),
-        totals.num_files,
-        totals.size_bytes,
-        dict(metadata.configuration),
-        protocol.min_reader_version,
-        protocol.min_writer_version,
-        sorted(reader_features(protocol) | writer_features(protocol)),
-    )
+    row = detail_row(snapshot, spark_location(root_address(snapshot.table.location)))
     return spark.createDataFrame([row], _DETAIL)
-
-
-def metric_name(name: str) -> str:
-    """Return the name of a metric in delta-spark.
-
-    >>> metric_name("num_target_rows_inserted"), metric_name("numOutputRows")
-    ('numTargetRowsInserted', 'numOutputRows')
-    """
-    return re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), name)
-
-
-def _commit(row: VersionRow) -> tuple[Any, ...]:
-    info = row.info
-    return (
-        row.version,
-        from_ms(row.committed_at_ms),
-        info.extra.get("userId"),
-        info.extra.get("userName"),
-        info.operation,
-        _texts(_parameters(dict(info.operation_parameters or {}))),
-        None,
-        None,
-        None,
-        info.read_version,
-        info.isolation_level,
-        info.is_blind_append,
-        _texts(_metrics(dict(info.operation_metrics or {}))),
-        info.user_metadata or info.extra.get("userMetadata"),
-        info.engine_info,
-    )
-
-
-def _parameters(given: dict[str, Any]) -> dict[str, Any]:
-    """Add delta-spark's `predicate` to a merge, which records deltalake's `mergePredicate`."""
-    if "mergePredicate" in given:
-        return {**given, "predicate": json.dumps([given["mergePredicate"]])}
-    return given
-
-
-def _metrics(given: dict[str, Any]) -> dict[str, Any]:
-    found = {metric_name(name): value for name, value in given.items()}
-    for name, other in _DELTA_SPARK_METRICS.items():
-        if name in found:
-            found[other] = found[name]
-    for name, side in (("filesAdded", "Added"), ("filesRemoved", "Removed")):
-        sizes = found.get(name)
-        if isinstance(sizes, str) and sizes.startswith("{"):
-            found[f"num{side}Bytes"] = json.loads(sizes)["totalSize"]
-    return found
-
-
-def _texts(values: dict[str, Any]) -> dict[str, str | None]:
-    return {name: _text(value) for name, value in values.items()}
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

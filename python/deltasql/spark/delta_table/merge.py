@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.spark.schema import quoted
 from deltasql.operations.merge.merge import source_rows, stage_merge
-from deltasql.operations.merge.plan import Clause, MergeSpec
+from deltasql.operations.merge.plan import Clause, MergeSpec, star_assignments
 from deltasql.spark.delta_table.arguments import assignment_texts, condition_text
 from deltasql.spark.exceptions import analysis_error, as_spark_exceptions
 
@@ -178,19 +177,15 @@ class DeltaMergeBuilder:
     def _all(self, kind: str, schema: StructType) -> dict[str, str]:
         """Return assignments to all columns: the table's, or with schema evolution the source's."""
         into = self._into
-        known = {name.casefold(): name for name in into.source_schema.names}
-        wanted = schema.names
-        if self._evolves:
-            wanted = into.source_schema.names
-        found = {}
-        for name in wanted:
-            given = known.get(name.casefold())
-            if given is None:
-                columns = ", ".join(into.source_schema.names)
-                raise analysis_error(
-                    f"Cannot resolve {name} in {kind.upper()} clause given columns {columns}.",
-                    "DELTA_MERGE_UNRESOLVED_EXPRESSION",
-                    help="Give the source this column, or list the columns to set.",
-                )
-            found[quoted(name)] = f"{quoted(into.source_alias)}.{quoted(given)}"
+        source = into.source_schema.names
+        found, missing = star_assignments(
+            schema.names, source, into.source_alias, evolve=self._evolves
+        )
+        if missing is not None:
+            raise analysis_error(
+                f"Cannot resolve {missing} in {kind.upper()} clause given columns "
+                f"{', '.join(source)}.",
+                "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+                help="Give the source this column, or list the columns to set.",
+            )
         return found

@@ -11,7 +11,6 @@ from deltasql.engine.files.addresses import root_address
 from deltasql.model.clock import now_ms
 from deltasql.model.clustering import column_names
 from deltasql.model.predicates.parser import Scope, parse_expression
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.optimize.clustering import plan_optimize
 from deltasql.operations.optimize.optimize import stage_bins
 from deltasql.operations.optimize.zorder import plan_z_order
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from deltasql.model.progress import OnProgress
     from deltasql.operations.optimize.clustering import Rewrite
     from deltasql.operations.optimize.optimize import Compaction
     from deltasql.operations.table_stage import TableStage
@@ -58,7 +58,7 @@ class DeltaOptimizeBuilder:
         self,
         spark: SparkSession,
         operate: Callable[[Callable[[TableStage], Any]], Any],
-        on_progress: Callable[[int, int], None],
+        on_progress: OnProgress | None,
     ) -> None:
         self._spark, self._operate, self._on_progress = spark, operate, on_progress
         self._filter: str | None = None
@@ -161,7 +161,7 @@ def _record_parameters(
         "clusterBy": json.dumps(_clustered(target), ensure_ascii=False),
         "auto": "false",
     }
-    set_commit_info(target, "OPTIMIZE", parameters, info.operation_metrics)
+    target.set_commit_info("OPTIMIZE", parameters, info.operation_metrics)
 
 
 def _shown(condition: str) -> str:

@@ -122,12 +122,12 @@ class StreamRules:
         if not changes.added:
             if self.ignore_deletes or self.ignore_changes:
                 return []
-            raise self._refused(changes, "deleted rows", "ignoreDeletes")
+            raise self._not_an_append(changes, "deleted rows", "ignoreDeletes")
         if self.ignore_changes:
             return changes.added
-        raise self._refused(changes, "changed rows", "ignoreChanges")
+        raise self._not_an_append(changes, "changed rows", "ignoreChanges")
 
-    def _refused(self, changes: VersionChanges, did: str, option: str) -> TxnLogEngineError:
+    def _not_an_append(self, changes: VersionChanges, did: str, option: str) -> TxnLogEngineError:
         repeated = " (it repeats rows of rewritten files)" if option == "ignoreChanges" else ""
         return TxnLogEngineError(
             f"version {changes.version} {did}, but this stream accepts only appends",

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from deltasql.api.catalog.connect import connect
 from deltasql.commit.staged import Staged
 from deltasql.engine.choose import open_engine
-from deltasql.engine.spark.schema import refuse_nanoseconds
+from deltasql.engine.spark.schema import reject_nanoseconds
 from deltasql.exceptions import (
     CommitConflictError,
     InvalidActionError,
@@ -34,14 +34,13 @@ from deltasql.exceptions import (
 )
 from deltasql.model.actions import SetTransaction
 from deltasql.model.clock import now_ms
+from deltasql.model.predicates.rewrite import to_datafusion
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
-from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.schema_merge import nullable
 from deltasql.operations.table_stage import TableStage
 from deltasql.operations.write import arrow_of, stage_write
 from deltasql.operations.write_request import WriteRequest
-from deltasql.spark.conditions import to_datafusion
 from deltasql.storage import join_location, open_storage
 from deltasql.storage.deletion import Deletable, delete_data
 
@@ -159,7 +158,7 @@ class Plan:
                 partition_by=spec.partition_by,
             )
             target = tx.target(spec.table)
-            refuse_nanoseconds(target.schema)
+            reject_nanoseconds(target.schema)
             snapshot = tx.snapshot(spec.table) if exists else None
             is_done = False
             if snapshot is not None and spec.txn is not None:
@@ -282,7 +281,7 @@ class TableWriter(DataSourceArrowWriter):
         metrics["num_added_files"] += len(adds)
         metrics["num_added_rows"] = rows
         parameters = target.staged.info.operation_parameters
-        set_commit_info(target, "WRITE", parameters, metrics)
+        target.set_commit_info("WRITE", parameters, metrics)
         txns = [] if spec.txn is None else [SetTransaction(*spec.txn, now_ms())]
         tx.stage_table(spec.table, txns, user_metadata=spec.user_metadata)
 

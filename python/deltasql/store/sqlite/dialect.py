@@ -20,7 +20,7 @@ from deltasql.store.dialect import (
     Session,
     chunks,
 )
-from deltasql.store.migrations import ledger_if_there
+from deltasql.store.migrations import ledger_if_exists
 from deltasql.store.sqlite.connection import is_busy, open_connection, read_arrow
 from deltasql.store.sqlite.pool import Pool
 from deltasql.store.sqlite.queue import WriteQueue
@@ -304,7 +304,7 @@ class SqliteDialect:
             return read_arrow(connection, self.path, text, busy_timeout_ms=timeout)
 
     def ledger(self, session: Session) -> list[Row] | None:
-        return ledger_if_there(session)
+        return ledger_if_exists(session)
 
     def classify(self, error: BaseException) -> Fault:
         if is_busy(error):

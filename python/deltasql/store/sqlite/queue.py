@@ -54,19 +54,19 @@ class WriteQueue:
         Raises:
             StoreBusyError: Another process or thread held the lock for the whole timeout.
         """
-        end = time.monotonic() + self.timeout_s
+        deadline = time.monotonic() + self.timeout_s
         is_first = self._next_thread.acquire(timeout=self.timeout_s)
-        if not is_first or not self._thread.acquire(timeout=max(0, end - time.monotonic())):
+        if not is_first or not self._thread.acquire(timeout=max(0, deadline - time.monotonic())):
             raise self._busy()
         self._next_thread.release()
         self._owner = threading.get_ident()
         try:
-            is_locked = self._lock_files(end)
+            is_locked = self._lock_files(deadline)
         except OSError:
             is_locked = True  # a read-only folder, or a file system without `flock`
         if not is_locked:
             raise self._busy()
-        return max(0.0, end - time.monotonic())
+        return max(0.0, deadline - time.monotonic())
 
     def release(self) -> None:
         """Release the write lock; does nothing in a thread that does not hold it."""
@@ -117,7 +117,7 @@ class WriteQueue:
 
     def _busy(self, holder: str | None = None) -> StoreBusyError:
         return StoreBusyError(
-            f"no write lock on the SQLite database {self._database!r} within "
+            f"did not get the write lock of the SQLite database {self._database!r} within "
             f"{self.timeout_s * 1000:.0f} ms: {holder or self._holder()} holds it",
             help="Check whether that process is suspended or in a long transaction; then retry, "
             "or raise store.busy_timeout_ms.",

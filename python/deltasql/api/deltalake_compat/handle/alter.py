@@ -14,7 +14,7 @@ from deltasql.api.arguments import (
     check_sequence,
     check_text,
 )
-from deltasql.operations.alter.features import FEATURE_NAMES, refuse_higher_versions
+from deltasql.operations.alter.features import FEATURE_NAMES, reject_higher_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,7 +92,7 @@ def add_feature(
     check_flags(allow_protocol_versions_increase)
     names = [FEATURE_NAMES[str(each).rpartition(".")[2]] for each in feature]
     if names and not allow_protocol_versions_increase:
-        refuse_higher_versions(table.reported_protocol(), names)
+        reject_higher_versions(table.reported_protocol(), names)
     table.commit(
         lambda tx: tx.add_feature(
             table.name,

@@ -75,7 +75,7 @@ def check_columns(filters: Any, known: Sequence[str]) -> None:
 def _parsed(text: str, schema: StructType) -> exp.Expr:
     condition = scalar(text, schema)
     for node in condition.walk():
-        if _is_refused(node):
+        if _is_unsupported(node):
             raise TxnLogSchemaError(
                 f'Cannot use predicate "{text}" for file skipping: Error during planning: '
                 f"Cannot convert to kernel expression: {node.sql(dialect=DataFusionDialect)}. "
@@ -87,7 +87,7 @@ def _parsed(text: str, schema: StructType) -> exp.Expr:
     return condition
 
 
-def _is_refused(node: exp.Expr) -> bool:
+def _is_unsupported(node: exp.Expr) -> bool:
     if isinstance(node, exp.Is):
         return isinstance(node.expression, exp.Boolean)
     if isinstance(node, _PATTERNS):

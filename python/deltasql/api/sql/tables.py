@@ -1,0 +1,88 @@
+"""CREATE TABLE, REPLACE TABLE and CONVERT TO DELTA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.transaction import definition
+from deltasql.exceptions import TableExistsError, TxnLogTableNotFoundError
+from deltasql.operations.create import record_create
+from deltasql.operations.write import schema_to_create
+from deltasql.store.locations import tables_at
+from deltasql.uri import DEFAULT_NAMESPACE, join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltasql.api.sql.engine import StatementEngine
+    from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.model.statements.statement import CreateTable
+
+
+def create_table(
+    tx: MultiTableTransaction,
+    engine: StatementEngine,
+    statement: CreateTable,
+    name: str,
+    values: Mapping[str, Any],
+) -> None:
+    """Stage a new table or a new definition of a table, with the rows of AS SELECT."""
+    exists = tx.has_table(name)
+    if exists and not statement.replaces:
+        if statement.if_not_exists:
+            return
+        raise TableExistsError(
+            f"table {name} already exists",
+            table=name,
+            help="Write CREATE TABLE IF NOT EXISTS or CREATE OR REPLACE TABLE.",
+        )
+    if not exists and not statement.creates:
+        raise TxnLogTableNotFoundError(
+            f"table {name} cannot be replaced, because it does not exist",
+            table=name,
+            help="Write CREATE OR REPLACE TABLE.",
+        )
+    rows = None
+    if statement.query is not None:
+        rows = engine.rows(tx, statement.query.text, values)
+    definition.create_or_replace(
+        tx,
+        name,
+        statement.columns if rows is None else schema_to_create(rows),
+        exists=exists,
+        replaces=statement.replaces,
+        location=None if statement.location is None else engine.location(statement.location),
+        partition_by=statement.partition_by,
+        cluster_by=statement.cluster_by,
+        properties=statement.properties,
+        description=statement.comment,
+    )
+    if statement.constraints:
+        engine.start(tx, name)
+        tx.add_constraint(name, dict(statement.constraints), engine=engine.name)
+    if rows is not None:
+        tx.write(name, rows, engine=engine.name)
+    _record(tx, statement, name, exists=exists)
+
+
+def _record(tx: MultiTableTransaction, statement: CreateTable, name: str, *, exists: bool) -> None:
+    """Set the commitInfo: the operation, as delta-spark names it, and the definition."""
+    target = tx.target(name)
+    metrics = target.staged.info.operation_metrics
+    record_create(target, "Overwrite" if exists else "ErrorIfExists", replaces=exists)
+    words = ["CREATE OR REPLACE" if statement.replaces else "CREATE", "TABLE"]
+    if not statement.creates:
+        words[0] = "REPLACE"
+    if statement.query is not None:
+        words.append("AS SELECT")
+    info = target.staged.info
+    target.set_commit_info(" ".join(words), info.operation_parameters, metrics)
+
+
+def convert_folder(tx: MultiTableTransaction, location: str, partitions: object) -> None:
+    """Stage a table with the name of a folder, unless the folder belongs to a table already."""
+    tx.catalog.store.create()
+    if any(row.dropped_at_ms is None for row in tables_at(tx.catalog.store.query, location)):
+        return
+    name = join_table_name(DEFAULT_NAMESPACE, location.rstrip("/").rpartition("/")[2])
+    definition.convert_folder(tx, name, location, partitions)

@@ -1,0 +1,1 @@
+"""Tests of SQL statements; `cases` has one case for each statement, for every engine."""

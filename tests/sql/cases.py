@@ -1,0 +1,394 @@
+"""The statements of docs/reference/sql.md: a script for each, and the rows that it must give.
+
+Every case runs on the embedded engine, on classic Spark and on Spark Connect, in an empty catalog.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = "CREATE TABLE t (id BIGINT, name STRING)"
+TWO = "INSERT INTO t VALUES (1, 'a'), (2, 'b')"
+ALL = "SELECT id, name FROM t ORDER BY id"
+SOURCE = "(SELECT 2L AS id, 'B' AS name UNION ALL SELECT 3L, 'c') AS s"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A statement: `shown` is its row in the documentation."""
+
+    group: str
+    shown: str
+    script: tuple[str, ...]
+    """The statements to run; the result of the last one is compared."""
+    rows: list[tuple[Any, ...]]
+    columns: tuple[str, ...] | None = None
+    """The columns to compare; None for all."""
+    smoke: bool = field(default=False, kw_only=True)
+    """Whether `make test` runs the case on Spark."""
+
+
+CASES = [
+    Case(
+        "Rows",
+        "SELECT, WITH, VALUES",
+        (T, TWO, "WITH q AS (SELECT * FROM t) SELECT count(*) AS n, max(name) AS m FROM q"),
+        [(2, "b")],
+    ),
+    Case(
+        "Rows",
+        "SELECT … FROM t VERSION AS OF 1 (or t@1)",
+        (T, TWO, "DELETE FROM t", "SELECT count(*) AS n FROM t VERSION AS OF 1 JOIN t@v1 ON true"),
+        [(4,)],
+        smoke=True,
+    ),
+    Case(
+        "Rows",
+        "SELECT … FROM t TIMESTAMP AS OF '…'",
+        (T, TWO, "SELECT count(*) AS n FROM t TIMESTAMP AS OF '2999-01-01' x"),
+        [(2,)],
+    ),
+    Case("Rows", "INSERT INTO t VALUES …", (T, TWO, ALL), [(1, "a"), (2, "b")]),
+    Case(
+        "Rows",
+        "INSERT INTO t (columns) SELECT …",
+        (T, TWO, "INSERT INTO t (name) SELECT name FROM t WHERE id = 2", ALL),
+        [(None, "b"), (1, "a"), (2, "b")],
+    ),
+    Case(
+        "Rows",
+        "INSERT INTO t BY NAME SELECT …",
+        (T, "INSERT INTO t BY NAME SELECT 'x' AS name, 7 AS id", ALL),
+        [(7, "x")],
+    ),
+    Case(
+        "Rows",
+        "INSERT WITH SCHEMA EVOLUTION INTO t …",
+        (
+            T,
+            "INSERT WITH SCHEMA EVOLUTION INTO t BY NAME SELECT 1 AS id, true AS new",
+            "SELECT * FROM t",
+        ),
+        [(1, None, True)],
+    ),
+    Case(
+        "Rows",
+        "INSERT OVERWRITE t …",
+        (T, TWO, "INSERT OVERWRITE t VALUES (9, 'z')", ALL),
+        [(9, "z")],
+    ),
+    Case(
+        "Rows",
+        "INSERT OVERWRITE t PARTITION (day = …) …",
+        (
+            "CREATE TABLE t (id BIGINT, day STRING) PARTITIONED BY (day)",
+            "INSERT INTO t VALUES (1, 'mo'), (2, 'tu')",
+            "INSERT OVERWRITE t PARTITION (day = 'mo') SELECT 5",
+            "SELECT id, day FROM t ORDER BY id",
+        ),
+        [(2, "tu"), (5, "mo")],
+    ),
+    Case(
+        "Rows",
+        "INSERT INTO t REPLACE WHERE … SELECT …",
+        (T, TWO, "INSERT INTO t REPLACE WHERE id > 1 SELECT 8, 'h'", ALL),
+        [(1, "a"), (8, "h")],
+    ),
+    Case(
+        "Rows",
+        "UPDATE t SET … WHERE …",
+        (T, TWO, "UPDATE t AS x SET x.name = concat(x.name, '!') WHERE x.id = 2", ALL),
+        [(1, "a"), (2, "b!")],
+        smoke=True,
+    ),
+    Case("Rows", "DELETE FROM t WHERE …", (T, TWO, "DELETE FROM t WHERE id = 1", ALL), [(2, "b")]),
+    Case(
+        "Rows",
+        "MERGE INTO t USING … ON … WHEN …",
+        (
+            T,
+            TWO,
+            f"MERGE INTO t USING {SOURCE} ON t.id = s.id "
+            "WHEN MATCHED AND s.name = 'never' THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET name = s.name "
+            "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.name) "
+            "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET name = 'gone'",
+            ALL,
+        ),
+        [(1, "gone"), (2, "B"), (3, "c")],
+        smoke=True,
+    ),
+    Case(
+        "Rows",
+        "MERGE … UPDATE SET *, INSERT *",
+        (
+            T,
+            TWO,
+            f"MERGE INTO t USING {SOURCE} ON t.id = s.id WHEN MATCHED THEN UPDATE SET * "
+            "WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE THEN DELETE",
+        ),
+        [(3, 1, 1, 1)],
+    ),
+    Case(
+        "Rows",
+        "MERGE WITH SCHEMA EVOLUTION INTO t …",
+        (
+            T,
+            TWO,
+            "MERGE WITH SCHEMA EVOLUTION INTO t USING (SELECT 2L AS id, 'B' AS name, 5 AS n) s "
+            "ON t.id = s.id WHEN MATCHED THEN UPDATE SET *",
+            "SELECT * FROM t ORDER BY id",
+        ),
+        [(1, "a", None), (2, "B", 5)],
+    ),
+    Case("Rows", "TRUNCATE TABLE t", (T, TWO, "TRUNCATE TABLE t", ALL), []),
+    Case(
+        "Tables",
+        "CREATE TABLE t (columns) PARTITIONED BY …",
+        (
+            "CREATE TABLE IF NOT EXISTS crm.t (id BIGINT NOT NULL COMMENT 'key', day DATE, "
+            "s STRUCT<a: INT, b: ARRAY<STRING>>, month INT GENERATED ALWAYS AS (month(day)), "
+            "CONSTRAINT positive CHECK (id > 0)) USING delta PARTITIONED BY (day) COMMENT 'c' "
+            "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+            "INSERT INTO crm.t (id, day) VALUES (1, '2024-05-01')",
+            "SELECT id, day, month FROM crm.t",
+        ),
+        [(1, "2024-05-01", 5)],
+        smoke=True,
+    ),
+    Case(
+        "Tables",
+        "CREATE TABLE t … CLUSTER BY (…)",
+        ("CREATE TABLE t (id BIGINT) CLUSTER BY (id)", "DESCRIBE DETAIL t"),
+        [(["id"],)],
+        ("clusteringColumns",),
+    ),
+    Case(
+        "Tables",
+        "CREATE TABLE t AS SELECT …",
+        ("CREATE TABLE u AS SELECT 1L AS id, 'x' AS name", "CREATE TABLE t AS TABLE u", ALL),
+        [(1, "x")],
+        smoke=True,
+    ),
+    Case(
+        "Tables",
+        "CREATE OR REPLACE TABLE t …, REPLACE TABLE t …",
+        (
+            T,
+            TWO,
+            "CREATE OR REPLACE TABLE t (id BIGINT, name STRING, more INT)",
+            "REPLACE TABLE t AS SELECT 4L AS id, 'd' AS name",
+            "DESCRIBE HISTORY t",
+        ),
+        [
+            (3, "REPLACE TABLE AS SELECT"),
+            (2, "CREATE OR REPLACE TABLE"),
+            (1, "WRITE"),
+            (0, "CREATE TABLE"),
+        ],
+        ("version", "operation"),
+    ),
+    Case(
+        "Tables",
+        "ALTER TABLE t ADD COLUMNS (…)",
+        (T, TWO, "ALTER TABLE t ADD COLUMNS (n INT COMMENT 'new')", "DESCRIBE t"),
+        [("id", "bigint"), ("name", "string"), ("n", "int")],
+        ("col_name", "data_type"),
+    ),
+    Case(
+        "Tables",
+        "ALTER TABLE t RENAME COLUMN, DROP COLUMN",
+        (
+            T,
+            TWO,
+            "ALTER TABLE t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+            "ALTER TABLE t RENAME COLUMN name TO title",
+            "ALTER TABLE t DROP COLUMN id",
+            "SELECT * FROM t ORDER BY title",
+        ),
+        [("a",), ("b",)],
+    ),
+    Case(
+        "Tables",
+        "ALTER TABLE t ALTER COLUMN … COMMENT, DROP NOT NULL",
+        (
+            "CREATE TABLE t (id BIGINT NOT NULL)",
+            "ALTER TABLE t ALTER COLUMN id COMMENT 'key'",
+            "ALTER TABLE t ALTER COLUMN id DROP NOT NULL",
+            "INSERT INTO t VALUES (NULL)",
+            "DESCRIBE t",
+        ),
+        [("id", "key")],
+        ("col_name", "comment"),
+    ),
+    Case(
+        "Tables",
+        "ALTER TABLE t SET, UNSET TBLPROPERTIES",
+        (
+            T,
+            "ALTER TABLE t SET TBLPROPERTIES ('a' = '1', 'b' = '2')",
+            "ALTER TABLE t UNSET TBLPROPERTIES ('a')",
+            "SHOW TBLPROPERTIES t ('b')",
+        ),
+        [("b", "2")],
+    ),
+    Case(
+        "Tables",
+        "ALTER TABLE t ADD, DROP CONSTRAINT",
+        (
+            T,
+            TWO,
+            "ALTER TABLE t ADD CONSTRAINT small CHECK (id < 10)",
+            "ALTER TABLE t DROP CONSTRAINT IF EXISTS small",
+            "INSERT INTO t VALUES (10, 'x')",
+            ALL,
+        ),
+        [(1, "a"), (2, "b"), (10, "x")],
+    ),
+    Case(
+        "Tables",
+        "ALTER TABLE t CLUSTER BY …",
+        (T, "ALTER TABLE t CLUSTER BY (id, name)", "DESCRIBE DETAIL t"),
+        [(["id", "name"],)],
+        ("clusteringColumns",),
+    ),
+    Case(
+        "Tables",
+        "ALTER TABLE t RENAME TO u",
+        (T, "ALTER TABLE t RENAME TO u", "SHOW TABLES"),
+        [("default", "u", False)],
+    ),
+    Case(
+        "Tables",
+        "COMMENT ON TABLE t IS '…'",
+        (T, "COMMENT ON TABLE t IS 'about'", "DESCRIBE DETAIL t"),
+        [("about",)],
+        ("description",),
+    ),
+    Case(
+        "Tables",
+        "DROP TABLE t, UNDROP TABLE t",
+        (
+            T,
+            TWO,
+            "DROP TABLE t",
+            "DROP TABLE IF EXISTS t",
+            "UNDROP TABLE t",
+            "SELECT count(*) AS n FROM t",
+        ),
+        [(2,)],
+    ),
+    Case(
+        "Tables",
+        "CREATE, DROP NAMESPACE n",
+        (
+            "CREATE NAMESPACE crm",
+            "CREATE SCHEMA IF NOT EXISTS erp",
+            "DROP NAMESPACE crm",
+            "SHOW NAMESPACES",
+        ),
+        [("erp",)],
+    ),
+    Case(
+        "Reports",
+        "DESCRIBE t",
+        (T, "DESCRIBE TABLE t"),
+        [("id", "bigint", None), ("name", "string", None)],
+    ),
+    Case(
+        "Reports",
+        "DESCRIBE DETAIL t",
+        (T, TWO, "DESCRIBE DETAIL t"),
+        [("delta", 1)],
+        ("format", "numFiles"),
+    ),
+    Case(
+        "Reports",
+        "DESCRIBE HISTORY t",
+        (T, TWO, "DESCRIBE HISTORY t LIMIT 1"),
+        [(1, "WRITE")],
+        ("version", "operation"),
+        smoke=True,
+    ),
+    Case(
+        "Reports", "SHOW TABLES", (T, "SHOW TABLES IN default LIKE 't*'"), [("default", "t", False)]
+    ),
+    Case(
+        "Reports",
+        "SHOW NAMESPACES",
+        ("CREATE TABLE crm.t (id INT)", "SHOW NAMESPACES"),
+        [("crm",)],
+    ),
+    Case("Reports", "SHOW COLUMNS IN t", (T, "SHOW COLUMNS IN t"), [("id",), ("name",)]),
+    Case(
+        "Reports",
+        "SHOW TBLPROPERTIES t",
+        ("CREATE TABLE t (id INT) TBLPROPERTIES ('k' = 'v')", "SHOW TBLPROPERTIES t ('k')"),
+        [("k", "v")],
+    ),
+    Case(
+        "Maintenance",
+        "OPTIMIZE t, OPTIMIZE t ZORDER BY (…)",
+        (T, TWO, TWO, "OPTIMIZE t ZORDER BY (id)", "OPTIMIZE t", "DESCRIBE DETAIL t"),
+        [(1,)],
+        ("numFiles",),
+        smoke=True,
+    ),
+    Case(
+        "Maintenance",
+        "VACUUM t RETAIN n HOURS DRY RUN",
+        (T, TWO, "VACUUM t RETAIN 200 HOURS DRY RUN"),
+        [],
+    ),
+    Case(
+        "Maintenance",
+        "RESTORE TABLE t TO VERSION AS OF n",
+        (T, TWO, "DELETE FROM t", "RESTORE TABLE t TO VERSION AS OF 1", ALL),
+        [(1, "a"), (2, "b")],
+    ),
+    Case(
+        "Maintenance",
+        "CONVERT TO DELTA parquet.`path`",
+        ("CONVERT TO DELTA parquet.`{parquet}`", "SELECT * FROM delta.`{parquet}`"),
+        [(1,)],
+    ),
+    Case(
+        "Transactions",
+        "BEGIN … COMMIT",
+        (
+            T,
+            "CREATE TABLE u (id BIGINT)",
+            "BEGIN",
+            TWO,
+            "INSERT INTO u SELECT id FROM t",
+            "DELETE FROM t WHERE id = 1",
+            "COMMIT",
+            "SELECT (SELECT count(*) FROM t) AS t, (SELECT count(*) FROM u) AS u",
+        ),
+        [(1, 2)],
+        smoke=True,
+    ),
+    Case(
+        "Transactions",
+        "BEGIN … ROLLBACK",
+        (T, TWO, "BEGIN", "DELETE FROM t", "ROLLBACK", ALL),
+        [(1, "a"), (2, "b")],
+    ),
+]
+
+
+def run_case(case: Case, sql: Callable[[str], Any], parquet: str) -> list[tuple[Any, ...]]:
+    """Run the script of a case; `sql` runs a statement and returns its rows as dicts."""
+    found: list[dict[str, Any]] = []
+    for text in case.script:
+        found = sql(text.replace("{parquet}", parquet))
+    names = case.columns or (tuple(found[0]) if found else ())
+    return [tuple(_plain(row[name]) for name in names) for row in found]
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value
