@@ -10,7 +10,7 @@ from deltasql.engine.inputs import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.predicates.rewrite import to_datafusion
 from deltasql.operations.write_request import WriteRequest
-from deltasql.spark.session import place_of
+from deltasql.spark.session import new_table_target
 from deltasql.uri import is_deltasql_uri
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def write(
             help="Use deltasql.write_deltalake for Arrow, pandas and polars.",
         )
     if isinstance(uri, str) and not is_deltasql_uri(uri):
-        catalog, table, location = place_of(df.sparkSession, uri)
+        catalog, table, location = new_table_target(df.sparkSession, uri)
     else:
         parsed, catalog, table = open_for_writing(uri, None)
         location = parsed.location
