@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from deltasql import telemetry
-from deltasql.engine.files.addresses import root_address
 from deltasql.engine.spark.s3 import bucket_options
 from deltasql.engine.spark.schema import quoted, spark_path
 from deltasql.engine.spark.session import is_connect, require_pyspark
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.spark.read import read_snapshot
 from deltasql.spark.session import open_catalog, set_catalog
+from deltasql.storage.location import root_address
 from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from deltasql.api.catalog.connect import open_for_writing
 from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.engine.inputs import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
-from deltasql.model.predicates.rewrite import to_datafusion
 from deltasql.operations.write_request import WriteRequest
 from deltasql.spark.session import new_table_target
 from deltasql.uri import is_deltasql_uri
@@ -73,7 +72,8 @@ def write(
         request = WriteRequest(
             mode=mode,
             schema_mode=schema_mode,
-            predicate=None if replace_where is None else to_datafusion(replace_where),
+            predicate=replace_where,
+            flavour="spark",
             partition_by=partition_by,
             options=options,
             location=location,

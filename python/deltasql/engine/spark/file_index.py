@@ -32,12 +32,12 @@ import pyarrow.compute as pc
 
 from deltasql import telemetry
 from deltasql.engine.base import FILE
-from deltasql.engine.files.addresses import data_addresses, root_address
 from deltasql.engine.spark.errors import root_message, spark_exceptions
 from deltasql.engine.spark.filters import pruning_sql
 from deltasql.engine.spark.schema import spark_paths, spark_schema
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema.schema import StructField, StructType
+from deltasql.storage.location import data_addresses, root_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltasql.engine.inputs import has_unit, nanosecond_columns
 from deltasql.engine.parquet.arrow_casts import as_void, has_void
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import ARROW_ERROR
@@ -75,15 +76,8 @@ def check_types(given: StructType, wanted: StructType) -> None:
             )
 
 
-def conformer(
-    given: pa.Schema, wanted: pa.Schema
-) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-    """Return a function that casts batches to the wanted schema; None if no cast is needed.
-
-    The function adds missing columns as nulls.
-    """
-    if given.equals(wanted):
-        return None
+def conformer(given: pa.Schema, wanted: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Return a function that casts batches to the wanted schema, with missing columns as nulls."""
     indexes = {name: index for index, name in enumerate(given.names)}
 
     def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -122,25 +116,14 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         ) from error
 
 
-def nanosecond_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns that are or contain timestamps with nanoseconds.
-
-    >>> nanosecond_columns(pa.schema([("a", pa.date32()), ("b", pa.list_(pa.timestamp("ns")))]))
-    ['b']
-    """
-    return [field.name for field in schema if _has_unit(field.type, "ns")]
-
-
 def in_microseconds(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Return rows with timestamps truncated to microseconds."""
     names = set(nanosecond_columns(rows.schema))
     wanted = pa.schema(
         [f.with_type(_to_microseconds(f.type)) if f.name in names else f for f in rows.schema]
     )
-    conform = conformer(rows.schema, wanted)
-    return (
-        rows if conform is None else pa.RecordBatchReader.from_batches(wanted, map(conform, rows))
-    )
+    cast = map(conformer(rows.schema, wanted), rows)
+    return pa.RecordBatchReader.from_batches(wanted, cast)
 
 
 def _to_microseconds(kind: pa.DataType) -> pa.DataType:
@@ -212,17 +195,10 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         except pa.ArrowInvalid:
             return column.cast(pa.timestamp(wanted.unit)).cast(wanted)  # no zone means UTC
     # If nanoseconds are enabled in this process, do not truncate them.
-    loses_nanoseconds = _has_unit(column.type, "ns") and _has_unit(wanted, "us")
+    loses_nanoseconds = has_unit(column.type, "ns") and has_unit(wanted, "us")
     truncates = not (loses_nanoseconds and nanoseconds_enabled())
     options = pc.CastOptions(target_type=wanted, allow_time_truncate=truncates)
     return pc.cast(column, options=options)
-
-
-def _has_unit(kind: pa.DataType, unit: str) -> bool:
-    """Return whether a type is or contains a timestamp with this unit."""
-    if pa.types.is_timestamp(kind):
-        return bool(kind.unit == unit)
-    return any(_has_unit(kind.field(index).type, unit) for index in range(kind.num_fields))
 
 
 def _reject_narrower(given: pa.DataType, wanted: pa.DataType, name: str) -> None:
