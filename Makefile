@@ -10,7 +10,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars apt browser pooler java
+.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar apt browser pooler java
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -23,6 +23,7 @@ test: parts checks python-test  ## Run all checks and tests of CI
 # These are checked before steps that take minutes.
 NEED_CARGO = command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup (docs/troubleshooting.md\#setting-up)"; exit 1; }
 NEED_JAVA = command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || { echo "Java 17 is needed for Spark: install a JDK, for example openjdk-17-jre-headless, or set JAVA_HOME (docs/troubleshooting.md\#spark)"; exit 1; }
+NEED_JAVAC = command -v javac >/dev/null || { echo "javac is needed to build the jar of the Spark catalog: install a JDK, for example openjdk-17-jdk-headless"; exit 1; }
 
 java:
 	@$(NEED_JAVA)
@@ -30,11 +31,12 @@ java:
 tools:
 	@$(NEED_CARGO)
 	@$(NEED_JAVA)
+	@$(NEED_JAVAC)
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch delta-spark for the tests: install it, for example the package maven"; exit 1; }
 
 # Independent steps run in parallel, first downloads and compilers.
 parts: tools
-	@$(MAKE) --no-print-directory -j 3 -O setup jars apt rust-lint rust-test
+	@$(MAKE) --no-print-directory -j 3 -O setup jar jars apt rust-lint rust-test
 
 checks: parts
 	@$(MAKE) --no-print-directory -j 2 -O python-lint types layers
@@ -79,6 +81,18 @@ $(JARS)/s3/.fetched: tests/spark/jars/pom.xml $(JARS)/.fetched
 
 jars: $(JARS)/.fetched $(JARS)/s3/.fetched  ## Download the jars of the tests to build/jars
 
+# The Spark catalog, compiled against the jars inside the pyspark wheel. The wheel of deltasql contains it.
+JAR := python/deltasql/spark/deltasql-spark.jar
+JAVA_SOURCES := $(wildcard jvm/src/io/deltasql/spark/*.java) python/deltasql/engine/spark/SnapshotFiles.java
+
+jar: $(JAR)  ## Build the jar of the Spark catalog
+
+$(JAR): $(JAVA_SOURCES) $(VENV)/.env
+	@$(NEED_JAVAC)
+	@rm -rf build/jvm && mkdir -p build/jvm
+	javac --release 17 -nowarn -Xlint:none -d build/jvm -cp "$$(echo $(VENV)/lib/python3*/site-packages/pyspark/jars)/*" $(JAVA_SOURCES)
+	jar --create --file $@ --date 1980-01-01T00:00:02Z -C build/jvm .
+
 # In sequence, because only one apt-get can run at a time.
 apt:
 	@$(MAKE) --no-print-directory browser
@@ -100,10 +114,10 @@ pooler:  ## Install PgBouncer if it is missing and this user is root
 
 # Two processes for two cores, and one more because tests wait for disks and servers.
 # tests/selection.py decides which tests run only in test-everything; a table at the end of a run lists them.
-python-test: tools setup jars browser pooler  ## Run the Python tests, with an embedded PostgreSQL
+python-test: tools setup jar jars browser pooler  ## Run the Python tests, with an embedded PostgreSQL
 	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 3 --dist loadgroup --durations 25
 
-test-everything: setup jars browser pooler  ## Run every Python test on every database, also those that `make test` skips (several hours)
+test-everything: setup jar jars browser pooler  ## Run every Python test on every database, also those that `make test` skips (several hours)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
 bench: setup jars  ## Run the benchmarks against deltalake, DuckLake, delta-spark and plain SQL
@@ -128,8 +142,10 @@ soak: setup  ## Run 16 writers, 4 readers, a reconciler, optimize and vacuum for
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.soak --minutes 10
 	$(BIN)/python docs/build.py
 
-compat: setup  ## Check that other releases of deltalake read and write our tables, and deltasql theirs
+compat: java setup  ## Check that other releases of deltalake read and write our tables, deltasql theirs, and every release of PySpark
 	$(BIN)/python -m tests.compat
+	$(BIN)/python -m tests.spark.releases
+	$(BIN)/python docs/build.py
 
 screenshots: setup  ## Take the screenshots of the console with Chromium
 	$(BIN)/python docs/screenshots.py
@@ -152,7 +168,7 @@ lock:  ## Resolve the dependencies and write requirements.lock
 	  --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock
 
 clean:  ## Remove everything that was built
-	rm -rf $(VENV) target build dist site python/deltasql/*.so
+	rm -rf $(VENV) target build dist site python/deltasql/*.so $(JAR)
 
 $(VENV)/.env: requirements.lock
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: install it and set PYTHON=/path/to/python3"; exit 1; }

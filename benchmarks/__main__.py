@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import plot, report, scale_report
-from benchmarks.harness import environment, save, say, show
+from benchmarks.harness import environment, print_progress, save, show
 from benchmarks.workspace import BUILD, ROOT, Workspace
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -54,30 +54,30 @@ def main() -> None:
     docs = ROOT / "docs" / "benchmarks" if folder == RESULTS else folder / "report"
     if not options.report:
         run(options.scenario or SCENARIOS, folder, quick=options.quick)
-    say(report.summary(folder))
+    print_progress(report.summary(folder))
     grown = ROOT / "docs" / "reliability" if folder == RESULTS else docs
     for path in [
         *plot.draw(folder, docs),
         report.write(folder, docs),
         *scale_report.write(folder, grown),
     ]:
-        say(f"  {path}")
+        print_progress(f"  {path}")
 
 
 def run(scenarios: Sequence[str], folder: Path, *, quick: bool) -> None:
     """Run scenarios in sequence and save the results of each."""
-    say(f"{environment()['versions']}")
+    print_progress(f"{environment()['versions']}")
     # Some containers set this; then every process compiles all modules that it imports.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with Workspace() as workspace:
         for name in [s for s in SCENARIOS if s in scenarios]:
             module = importlib.import_module(f"benchmarks.scenarios.{MODULES.get(name, name)}")
-            say(f"{module.TITLE}")
+            print_progress(f"{module.TITLE}")
             start = time.perf_counter()
             results = module.run(workspace, quick=quick)
             show(results)
             path = save(name, results, folder=folder, quick=quick, settings=workspace.settings)
-            say(f"  {time.perf_counter() - start:.0f} s, {path}")
+            print_progress(f"  {time.perf_counter() - start:.0f} s, {path}")
 
 
 if __name__ == "__main__":

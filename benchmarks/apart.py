@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.fresh_process import ask, memory_mb
+from benchmarks.fresh_process import memory_mb, run_request
 from benchmarks.rows import merge_source, rows
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Answer:
 
 def measure(work: Work) -> Answer:
     """Run the operations in a new process."""
-    return Answer(**ask("benchmarks.apart", work))
+    return Answer(**run_request("benchmarks.apart", work))
 
 
 def _answer(work: Work) -> dict[str, Any]:

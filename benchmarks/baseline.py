@@ -57,8 +57,8 @@ def build() -> Path:
     return wheel
 
 
-def _git(*words: str) -> None:
-    subprocess.run(["git", *words], cwd=ROOT, check=True)
+def _git(*arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import baseline
-from benchmarks.harness import environment, say
+from benchmarks.harness import environment, print_progress
 from benchmarks.workspace import ROOT, Workspace
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def compare(names: list[str], rounds: int) -> list[dict[str, object]]:
             for backend, peers in case.peers.items():
                 found = _compare(workspace, site, name, case, backend, peers, rounds)
                 for row in found:
-                    say(_line(row))
+                    print_progress(_line(row))
                 rows += found
     return rows
 
@@ -265,7 +265,7 @@ def _compare(
     kept: dict[str, Job] = {}
     for number in range(rounds):
         for side, system in sides.items():
-            say(f"  {name}, {backend}, round {number + 1} of {rounds}: {side}")
+            print_progress(f"  {name}, {backend}, round {number + 1} of {rounds}: {side}")
             job = kept.get(side)
             if job is None:
                 folder = workspace.new_folder(f"{side}-{backend}")

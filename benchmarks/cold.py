@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.fresh_process import ask, memory_mb
+from benchmarks.fresh_process import memory_mb, run_request
 
 if TYPE_CHECKING:
     from benchmarks.harness import Contender
@@ -30,7 +30,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Measurement:
     """Seconds, memory and the number of files found."""
 
     open_seconds: float
@@ -41,9 +41,9 @@ class Answer:
     peak_mb: float
 
 
-def measure(request: Request) -> Answer:
+def measure(request: Request) -> Measurement:
     """Run a request in a new process."""
-    return Answer(**ask("benchmarks.cold", request))
+    return Measurement(**run_request("benchmarks.cold", request))
 
 
 def _answer(request: Request) -> dict[str, Any]:

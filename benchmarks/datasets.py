@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.contenders import deltasql
 from benchmarks.ducklake import DuckLake
-from benchmarks.harness import say
+from benchmarks.harness import print_progress
 from benchmarks.peers import Deltalake, add_json
 from benchmarks.workload import (
     MODIFIED_MS,
@@ -46,7 +46,7 @@ def deltalake_table(files: int) -> Deltalake:
     table = Deltalake(folder)
     if done.exists():
         return table
-    say(f"  making deltalake's table of {files:,} files")
+    print_progress(f"  making deltalake's table of {files:,} files")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     table.create(1)
@@ -68,7 +68,7 @@ def deltasql_table(workspace: Workspace, backend: str, files: int) -> Contender:
     if made is not None:
         return made
     contender = deltasql(workspace, backend)
-    say(f"  making {contender.name}'s table of {files:,} files")
+    print_progress(f"  making {contender.name}'s table of {files:,} files")
     contender.create(1)
     for first in range(0, files, FILES_PER_COMMIT):
         count = min(FILES_PER_COMMIT, files - first)
@@ -90,7 +90,7 @@ def ducklake_table(workspace: Workspace, backend: str, files: int) -> DuckLake:
     done = folder / "done"
     if done.exists() and (backend != "postgres" or workspace.cached_database(database)[1]):
         return table
-    say(f"  making DuckLake's table of {files:,} files on {backend}")
+    print_progress(f"  making DuckLake's table of {files:,} files on {backend}")
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "data").mkdir(parents=True)
     if backend == "postgres":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.power.disk import read_calls
 
-from benchmarks.fresh_process import ask
+from benchmarks.fresh_process import run_request
 from benchmarks.harness import timed
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Request:
 def measure(request: Request, library: Path, wait_ms: float) -> float:
     """Return the seconds of the commits if every flush takes `wait_ms` longer."""
     waiting = {"LD_PRELOAD": str(library), "RECORDER_FLUSH_US": str(round(wait_ms * 1000))}
-    return float(ask("benchmarks.durable_apart", request, waiting)["seconds"])
+    return float(run_request("benchmarks.durable_apart", request, waiting)["seconds"])
 
 
 def count_flushes(request: Request, library: Path, folder: Path) -> int:
@@ -53,7 +53,7 @@ def count_flushes(request: Request, library: Path, folder: Path) -> int:
             "RECORDER_LOG": str(log),
             "RECORDER_ROOT": str(folder),
         }
-        ask("benchmarks.durable_apart", request, counting)
+        run_request("benchmarks.durable_apart", request, counting)
         names = [(call.name, call.path) for call in read_calls(log)]
     begin, end = names.index(("mark", "begin")), names.index(("mark", "end"))
     return sum(name == "flush" for name, _ in names[begin:end])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def ask(
+def run_request(
     module: str, request: object, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Run a module that reads a pickled request on stdin and prints its answer as JSON.

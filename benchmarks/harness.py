@@ -224,7 +224,7 @@ def save(
     return path
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """Print the progress of the run."""
     print(text, file=sys.stderr, flush=True)
 
@@ -235,7 +235,7 @@ def show(results: Sequence[Result], *, base: str | None = None) -> None:
     for r in results:
         against = bases.get((r.case, r.size, r.metric))
         ratio = f"{r.value / against:10.2f}x" if against else ""
-        say(
+        print_progress(
             f"  {r.case:<22} {r.size:>9,} {r.contender:<26} {r.value:>12,.3f} {r.unit:<10} "
             f"[{r.low:,.3f} … {r.high:,.3f}] n={r.samples}{ratio}"
         )

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.fresh_process import ask, memory_mb
+from benchmarks.fresh_process import memory_mb, run_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Measurement:
     """Seconds, memory, and the number of live files in SQL."""
 
     seconds: float
@@ -35,9 +35,9 @@ class Answer:
     files: int
 
 
-def measure(request: Request) -> Answer:
+def measure(request: Request) -> Measurement:
     """Import in a new process."""
-    return Answer(**ask("benchmarks.import_apart", request))
+    return Measurement(**run_request("benchmarks.import_apart", request))
 
 
 def _answer(request: Request) -> dict[str, Any]:

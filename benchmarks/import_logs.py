@@ -11,7 +11,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from benchmarks.datasets import deltalake_table
-from benchmarks.harness import say
+from benchmarks.harness import print_progress
 from benchmarks.peers import Deltalake, add_json
 from benchmarks.workload import MODIFIED_MS, facts
 from benchmarks.workspace import CACHE
@@ -29,7 +29,7 @@ def many_commits(files: int, commits: int) -> Deltalake:
     table = Deltalake(CACHE / f"import-{files}-{commits}")
     if _is_done(table):
         return table
-    say(f"  making a log of {commits:,} commits")
+    print_progress(f"  making a log of {commits:,} commits")
     table.create(1)
     per_commit = files // commits
     last = commits // _CHECKPOINT_EVERY * _CHECKPOINT_EVERY

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import deltasql
 from benchmarks.contenders import deltalake, ducklake
 from benchmarks.contenders import deltasql as ours
-from benchmarks.harness import say, timed
+from benchmarks.harness import print_progress, timed
 from benchmarks.peers import add_json
 from benchmarks.rows import DeltaRows
 from benchmarks.workload import MODIFIED_MS, ROWS_PER_FILE, SCHEMA, batch, facts
@@ -81,7 +81,7 @@ def _data(files: int) -> dict[str, int]:
     if done.exists():
         found: dict[str, int] = json.loads(done.read_text())
         return found
-    say(f"  writing {files:,} files")
+    print_progress(f"  writing {files:,} files")
     shutil.rmtree(folder, ignore_errors=True)
     # As in Delta, the partition column is not in the files.
     schema = pa.schema([field for field in SCHEMA if field.name != "day"])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import deltasql
 from benchmarks.datasets import deltalake_table, deltasql_table
 from benchmarks.fresh_process import memory_mb
-from benchmarks.harness import result, say
+from benchmarks.harness import print_progress, result
 from benchmarks.peers import Deltalake
 from benchmarks.workspace import ROOT
 
@@ -39,7 +39,7 @@ def checkpoints(workspace: Workspace, *, quick: bool) -> list[Result]:
         for backend in BACKENDS:
             everyone.append(_published(deltasql_table(workspace, backend, size)))
         for contender in everyone:
-            say(f"  {size:,} files: checkpoint by {contender.name}")
+            print_progress(f"  {size:,} files: checkpoint by {contender.name}")
             rounds = 1 if quick or size >= 1_000_000 else 3
             answers = [_measure(contender) for _ in range(rounds)]
             results.append(_result(contender, size, "latency", [s * 1000 for s, _ in answers]))

@@ -26,57 +26,59 @@ TITLES = {
     "spark": "Spark beside plain Parquet and delta-spark",
 }
 NOTES = {
-    "commit": "p50 in milliseconds, mirror off, full durability everywhere (SQLite WAL with "
-    "synchronous=FULL, PostgreSQL synchronous_commit=on). `floor-…` is the minimal SQL that "
-    "records the same facts; `floor-postgres` uses one statement, `-rowlock` a transaction. "
-    "deltalake opens a fresh handle per commit and does not flush its files to disk. DuckLake "
-    "inserts one small row: by default the row is inlined in its catalog, `-parquet` writes a "
-    "file, `-addfile` registers one. `open` is a cold open of the table in a fresh process; "
-    "`new table` is a commit to a new table, measured in turns with commits to tables that have a "
-    "history.",
-    "ten_tables": "p50 in milliseconds. deltalake makes ten commits, not one atomic commit; "
-    "DuckLake writes one small row to each table.",
-    "bulk": "Files per second, each with statistics of three columns. The floors write three "
-    "statistics rows per file.",
-    "open": "Each cold sample in a fresh process, clock started after imports; the files' pages "
-    "are in the operating system's cache. `open again` is the next open in the same process, with "
-    "the catalog connected. `deltalake-without-files` is deltalake asked to skip "
-    "its file list.",
-    "plan": "Fresh process, connecting and opening included. `partition` and `clustered` leave "
-    "the files of one commit's neighbourhood, `scattered` a column whose disjoint ranges are "
-    "spread over all commits (no target). DuckLake reads the first row of its plan.",
-    "concurrency": "Commits per second of all processes together; failures are commits that "
-    "raised, each process keeps going. `share` is the slowest process's commits over the "
-    "fastest's, the worst of all runs.",
-    "mirror": "`commit` is the p50 of one staged file in milliseconds, without the mirror and, "
-    "`-sync`, with its file in `_delta_log` and a checkpoint every ten versions; deltalake writes "
-    "its own log. `drain` is what one reconciler publishes per second, `lag` how long after its "
-    "commit a version's file is there, in milliseconds, with 50 commits a second.",
-    "durable": "Commits per second of one staged file, until all of them are published, to a table "
-    "with 10,000 commits; SQLite with synchronous=FULL. `slow flushes` is the same with 5 ms "
-    "more for every fsync and fdatasync of the process, `flushes` how many a commit makes, without "
-    "data files. deltalake flushes nothing: a power loss may lose acknowledged commits.",
-    "import": "Files per second, each import into a new catalog and in a process of its own; for "
-    "deltalake, the rate at which it opens the same table. `commits` is a log of 20 files "
-    "a commit, all of them loaded with their versions, `checkpoint` a table whose older commits "
-    "are gone; SQL is not compared with the log afterwards. `memory` is the peak of the process, "
-    "libraries included.",
-    "api": "`tiny append` writes three rows with `write_deltalake`, commits and mirrors them; p50 "
-    "in milliseconds after the given number of commits. `deltalake-handle` keeps its table open "
-    "between appends; DuckLake keeps its connection, and inlines rows unless it is `-parquet`. "
-    "`large append` is rows per second into a new table. `merge` changes rows in the last quarter "
-    "of 16 files, "
-    "`delete` and `update` one row in a hundred: `range` side by side, `spread` over all files; "
-    "each in a process of its own, `merge memory` is its peak. DuckLake, which marks rows as "
-    "deleted instead of writing files again, is left out there. `small merge` merges 1,000 rows "
-    "(200 into 1,000), `small update` and `small delete` change one, in a process that runs. "
-    "`scan` opens a table of small files and reads one in a hundred, by `to_pyarrow_table`, and "
-    "`-query` by `QueryBuilder`.",
-    "spark": "One session with two cores, everyone in turns. `append` writes rows to a new table, "
-    "`scan` aggregates what was written, opening included. `plan` is the first read of a table in "
-    "a session: open it, plan a query of all files (`plan filtered`: of one in a thousand), caches "
-    "of both emptied before. `merge`, `delete`, `update` as in the API's scenario. `small appends` "
-    "is one of 200 appends in a row.",
+    "commit": "Median time of a commit in milliseconds, without publishing, with full durability "
+    "(SQLite: WAL with synchronous=FULL; PostgreSQL: synchronous_commit=on). `floor-…` is the "
+    "minimal SQL that stores the same information: `floor-postgres` uses one statement, "
+    "`floor-postgres-rowlock` a transaction. deltalake opens the table again for each commit and "
+    "does not flush its files to disk. DuckLake inserts one small row. By default it stores the "
+    "row in its catalog; with `-parquet` it writes a file, and with `-addfile` it registers an "
+    "existing file. `open` is the time to open the table in a new process. `new table` is a "
+    "commit to a new table, measured in turns with commits to tables that have a history.",
+    "ten_tables": "Median time in milliseconds. deltalake makes ten commits, not one atomic "
+    "commit. DuckLake writes one small row to each table.",
+    "bulk": "Files per second. Each file has statistics of three columns, for which the floors "
+    "write three rows per file.",
+    "open": "Each cold open runs in a new process. The time starts after the imports, and the "
+    "files are in the cache of the operating system. `open again` is the next open in the same "
+    "process, with an open connection. `deltalake-without-files` is deltalake with "
+    "`without_files=True`.",
+    "plan": "The time in a new process, with connecting and opening the table. `partition` and "
+    "`clustered` filter by a column whose matching files are in neighbouring commits. "
+    "`scattered` filters by a column whose matching files are spread over all commits (no "
+    "target). DuckLake reads the first row of its plan.",
+    "concurrency": "Commits per second of all processes together. Failures are commits that "
+    "raised an error; the process then continues. `share` is the number of commits of the "
+    "slowest process divided by that of the fastest, the worst of all runs.",
+    "mirror": "`commit` is the median time of a commit of one staged file in milliseconds, "
+    "without publishing; `-sync` includes the commit file in `_delta_log` and a checkpoint every "
+    "ten versions. deltalake writes its own log. `drain` is the number of versions that one "
+    "reconciler publishes per second. `lag` is the time in milliseconds from a commit until its "
+    "file is published, at 50 commits per second.",
+    "durable": "Published commits per second of one staged file, to a table with 10,000 commits, "
+    "on SQLite with synchronous=FULL. `slow flushes` is the same with 5 ms added to every fsync "
+    "and fdatasync of the process. `flushes` is the number of flushes per commit, without data "
+    "files. deltalake flushes nothing: a power loss may lose acknowledged commits.",
+    "import": "Files per second. Each import runs in a new process and loads into a new catalog. "
+    "For deltalake, it is the rate at which it opens the same table. `commits` is a log with 20 "
+    "files per commit, of which all versions are loaded. `checkpoint` is a table whose older "
+    "commits were cleaned up. The result is not verified. `memory` is the peak memory of the "
+    "process, including libraries.",
+    "api": "`tiny append` writes, commits and publishes three rows with `write_deltalake`: the "
+    "median time in milliseconds after the given number of commits. `deltalake-handle` keeps its "
+    "table open between appends. DuckLake keeps its connection open and stores the rows in its "
+    "catalog, except with `-parquet`. `large append` is rows per second into a new table. "
+    "`merge` changes rows in the last quarter of 16 files. `delete` and `update` change one row "
+    "in a hundred: neighbouring rows (`range`), or rows in all files (`spread`). Each of them "
+    "runs in a new process; `merge memory` is the peak memory. DuckLake is not included there, "
+    "because it marks rows as deleted instead of rewriting files. In a running process, `small "
+    "merge` merges 1,000 rows (200 into a table of 1,000), and `small update` and `small delete` "
+    "change one row. `scan` opens a table of small files and reads one file in a hundred, with "
+    "`to_pyarrow_table`, or with `QueryBuilder` (`-query`).",
+    "spark": "All systems run in turns, in one session with two cores. `append` writes rows to a "
+    "new table. `scan` opens the table and aggregates these rows. `plan` is the first read of a "
+    "table in a session, with empty caches: it opens the table and plans a query of all files, "
+    "or of one file in a thousand (`plan filtered`). `merge`, `delete` and `update` are the same "
+    "as in the API's scenario. `small appends` is the time of one of 200 consecutive appends.",
 }
 
 
@@ -126,7 +128,7 @@ def _environment(results: Results) -> list[str]:
     lines = [
         f"{environment['cpus']} cores, {environment['system']}; {versions}; "
         f"PostgreSQL: {settings}.",
-        "Two shared cores are noisy: contenders are measured in turns, and medians are shown. "
+        "Two shared cores are noisy: systems are measured in turns, and medians are shown. "
         "Compare ratios, not times.",
         "`run before` is the value of the same target in the previous run.",
     ]
@@ -155,9 +157,9 @@ def _order(rows: Sequence[dict[str, Any]], column: tuple[str, int]) -> int:
 def _head(scenario: str, case: str, size: int) -> str:
     if scenario == "ten_tables":
         return "ms"
-    words = {"commit": f"{case}, {size:,} commits", "bulk": f"to {size:,}"}
-    if scenario in words:
-        return words[scenario]
+    titles = {"commit": f"{case}, {size:,} commits", "bulk": f"to {size:,}"}
+    if scenario in titles:
+        return titles[scenario]
     if scenario == "durable":
         return f"{case}, {size:,} commits"
     if scenario == "mirror":

@@ -26,7 +26,7 @@ import pyarrow as pa
 from tests.counting import counting
 
 import deltasql
-from benchmarks.fresh_process import ask, memory_mb
+from benchmarks.fresh_process import memory_mb, run_request
 from benchmarks.workload import facts
 from deltasql.console.server import serving
 
@@ -60,7 +60,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Measurement:
     """The times of all rounds; statements and memory are those of the first round."""
 
     cpu_ms: list[float]
@@ -71,9 +71,11 @@ class Answer:
     load: float
 
 
-def measure(request: Request) -> list[Answer]:
+def measure(request: Request) -> list[Measurement]:
     """Run the operations in sequence in a new process."""
-    return [Answer(**each) for each in ask("benchmarks.scale_apart", request)["answers"]]
+    return [
+        Measurement(**each) for each in run_request("benchmarks.scale_apart", request)["answers"]
+    ]
 
 
 def append(catalog: Catalog, tables: int) -> None:

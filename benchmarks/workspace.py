@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from benchmarks.harness import say
+from benchmarks.harness import print_progress
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -134,7 +134,9 @@ def _forget_deleted() -> None:
     try:
         Path("/proc/sys/vm/drop_caches").write_text("1", encoding="ascii")
     except OSError:
-        say("  not allowed to drop caches: files deleted shortly before may slow down new ones")
+        print_progress(
+            "  not allowed to drop caches: files deleted shortly before may slow down new ones"
+        )
 
 
 def _alive(process_id: str) -> bool:

@@ -17,30 +17,30 @@ def main() -> None:
     for day in range(3):
         rows = pa.table({"id": [day * 2, day * 2 + 1], "day": [day, day]})
         deltalake.write_deltalake(place, rows, mode="append", partition_by=["day"])
-    print("a table of deltalake at version", deltalake.DeltaTable(place).version())
+    print("deltalake wrote a table, version", deltalake.DeltaTable(place).version())
 
     with deltasql.connect(URI) as catalog:
         report = catalog.import_table(place)
         print(
             f"imported as {report.table}, versions {report.first_version} to {report.last_version}"
         )
-        print("every version is the same:", catalog.mirror.verify("sales", versions="all")[0].ok)
+        print("all versions are equal:", catalog.mirror.verify("sales", versions="all")[0].ok)
 
         catalog.cutover("sales")
-        print("SQL decides from version", catalog.table("sales").version())
+        print("the database manages the table from version", catalog.table("sales").version())
         try:
             deltalake.write_deltalake(place, rows, mode="append")
         except deltalake.exceptions.DeltaError as error:
-            print("a writer by path is refused:", type(error).__name__)
+            print("deltalake can no longer write to the path:", type(error).__name__)
 
         with catalog.begin() as tx:
             tx.write("sales", rows)
-        print("a reader by path goes on, at version", deltalake.DeltaTable(place).version())
+        print("deltalake still reads the path, at version", deltalake.DeltaTable(place).version())
 
         catalog.rollback("sales")
     deltalake.write_deltalake(place, rows, mode="append")
     table = deltalake.DeltaTable(place)
-    print(f"rolled back: version {table.version()} with {table.count()} rows, by path")
+    print(f"rolled back: deltalake wrote version {table.version()}, {table.count()} rows")
 
 
 if __name__ == "__main__":

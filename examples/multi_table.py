@@ -23,7 +23,7 @@ stock_after = pa.table({"sku": ["pen", "ink"], "left": [93, 46]})
 def main(folder: Path) -> None:
     uri = f"deltasql://sqlite/{folder}/catalog.db"
 
-    say("1. Two tables come into being in one commit")
+    say("1. One commit creates two tables")
     with deltasql.begin(uri) as tx:
         tx.create_table("orders", orders.schema)
         tx.create_table("stock", stock.schema)
@@ -31,22 +31,22 @@ def main(folder: Path) -> None:
         tx.write("stock", stock)
     print("   versions:", tx.versions)
 
-    say("2. An order and the stock it takes change together")
+    say("2. One commit adds an order and changes the stock")
     with deltasql.begin(uri) as tx:
         tx.write("orders", more_orders)
         tx.write("stock", stock_after, mode="overwrite")
     print("   versions:", tx.versions)
 
-    say("3. A transaction that fails leaves both tables as they were")
+    say("3. A transaction that fails changes neither table")
     try:
         with deltasql.begin(uri) as tx:
             tx.write("orders", more_orders)
-            raise RuntimeError("the payment was refused")
+            raise RuntimeError("the payment failed")
     except RuntimeError as error:
         print("   rolled back:", error)
 
     with deltasql.connect(uri) as catalog:
-        say("4. Two writers change the same table: the second one fails, and nothing is lost")
+        say("4. Two writers change the same rows: the second commit fails and changes nothing")
         first, second = catalog.begin(), catalog.begin()
         for tx in (first, second):
             tx.write("stock", stock, mode="overwrite")
@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
         except CommitConflictError as error:
             print("  ", str(error).replace("\n", "\n   "))
 
-        say("5. History is a table, and every version can be opened")
+        say("5. The history of a table, and its rows at two versions")
         table = catalog.table("orders")
         for commit in table.history():
             print(
@@ -66,7 +66,7 @@ def main(folder: Path) -> None:
             totals = table.snapshot(version).totals()
             print(f"   orders@{version}: files {totals.num_files}, rows {totals.num_records}")
 
-        say("6. Any Delta reader sees the same rows, here the stock deltalake package")
+        say("6. Stock deltalake reads the same rows from the published log")
         for name, key in (("orders", "order_id"), ("stock", "sku")):
             mirrored = deltalake.DeltaTable(catalog.table(name).location)
             rows = mirrored.to_pyarrow_table().sort_by(key).to_pylist()

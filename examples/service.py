@@ -53,7 +53,7 @@ async def order(sku: str, request: Request, amount: int = 1) -> dict[str, int]:
             return {"left": left, "order": tx.versions["orders"]}
         except CommitConflictError:
             continue  # another order changed the stock: read it again
-    raise HTTPException(503, "too many buyers")
+    raise HTTPException(503, "too many concurrent orders")
 
 
 def set_stock(tx: deltasql.MultiTableTransaction, rows: pa.Table) -> None:
@@ -72,7 +72,7 @@ async def main() -> None:
         print("a pen:", (await client.post("/orders/pen?amount=2")).json())
         print("too much ink:", (await client.post("/orders/ink?amount=2")).json())
         answers = await asyncio.gather(*(client.post("/orders/pen") for _ in range(4)))
-        print("four buyers, three pens:", sorted(each.status_code for each in answers))
+        print("four orders for three pens:", sorted(each.status_code for each in answers))
         sold = (await client.get("/orders")).json()
         print("sold:", sum(row["amount"] for row in sold))
 

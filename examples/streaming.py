@@ -43,9 +43,9 @@ def main(spark: SparkSession) -> None:
     try:
         run(spark, into_tables_and_die)
     except Exception:
-        show("the driver died, the commit holds", catalog)
+        show("the driver died after the commit", catalog)
     run(spark, into_tables)
-    show("started again, the batch was left out", catalog)
+    show("restarted, the repeated batch was skipped", catalog)
 
 
 def arrive(number: int) -> None:

@@ -22,7 +22,7 @@ BATCHES = {
 def main() -> None:
     for number in (1, 2, 3, 3):  # the last one is delivered twice
         rows = pl.DataFrame(BATCHES[number], ["id", "name", "city", "changed_at"], orient="row")
-        print(f"batch {number}:", load(number, rows) or "was loaded before")
+        print(f"batch {number}:", load(number, rows) or "skipped, already loaded")
     table = deltasql.DeltaTable(f"{URI}?table=people")
     print(pl.read_delta(table).sort("id"))
     print("versions:", [(each["version"], each["operation"]) for each in table.history()])

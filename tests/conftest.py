@@ -134,6 +134,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     jars = sorted(JARS.glob("*.jar"))
     if not jars:
         pytest.fail(f"{JARS} has no delta-spark: run `make jars`")
+    jars += Path(deltasql.__file__).parent.glob("spark/*.jar")  # tests of the catalog need it
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

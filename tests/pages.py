@@ -109,13 +109,13 @@ class Console:
             code, self.code = self.code, 0
             return f"{code}\n"
         self._check_exit_code(line)
-        words = shlex.split(self._here(line))
-        if words[0] == "export":
-            name, _, value = words[1].partition("=")
+        arguments = shlex.split(self._here(line))
+        if arguments[0] == "export":
+            name, _, value = arguments[1].partition("=")
             os.environ[name] = value
             return ""
-        assert words[0] == "deltasql", line
-        result = CliRunner().invoke(main, words[1:])
+        assert arguments[0] == "deltasql", line
+        result = CliRunner().invoke(main, arguments[1:])
         if not isinstance(result.exception, SystemExit | None):
             raise result.exception
         self.code = result.exit_code

@@ -75,11 +75,11 @@ def _one_at_a_time(app: Callable[..., Any]) -> Callable[..., Any]:
     """Handle one request at a time: the server checks for a key and writes it in two steps."""
     guard = threading.Lock()
 
-    def answer(environment: Any, start_response: Any) -> list[bytes]:
+    def handle(environment: Any, start_response: Any) -> list[bytes]:
         with guard:
             return [b"".join(app(environment, start_response))]
 
-    return answer
+    return handle
 
 
 def _serve() -> None:

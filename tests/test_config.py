@@ -160,7 +160,7 @@ def test_invalid_value_error_names_key_source_and_range(
         ({"retry__initial_backoff_ms": 5000}, "above max_backoff_ms"),
     ],
 )
-def test_contradicting_values_are_refused(overrides: dict[str, object], message: str) -> None:
+def test_contradicting_values_are_rejected(overrides: dict[str, object], message: str) -> None:
     assert message in failure(**overrides).message
 
 
@@ -225,7 +225,7 @@ def test_invalid_file_error_names_the_file(name: str, text: str, message: str) -
     assert name in (error.source or "")
 
 
-def test_unusable_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_config_file_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTASQL_CONFIG", "missing.toml")
     assert "missing.toml" in failure().message
     Path("settings.ini").write_text("")

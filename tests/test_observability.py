@@ -170,8 +170,8 @@ def test_reconciler_serves_prometheus_metrics(sqlite_uri: DeltaSqlUri, tmp_path:
             text = ""
             while 'mirror_lag_seconds{table="default.sales"} 0.0' not in text:
                 assert process.poll() is None
-                with urllib.request.urlopen(address[0], timeout=60) as answer:
-                    text = answer.read().decode()
+                with urllib.request.urlopen(address[0], timeout=60) as response:
+                    text = response.read().decode()
         finally:
             process.send_signal(signal.SIGTERM)
             process.stderr.read()
@@ -180,7 +180,7 @@ def test_reconciler_serves_prometheus_metrics(sqlite_uri: DeltaSqlUri, tmp_path:
     assert all(f"# HELP {name}" in text for name in telemetry.METRICS)
 
 
-def asked(expression: str) -> set[str]:
+def metrics_in(expression: str) -> set[str]:
     """Return the metrics in a PromQL expression."""
     bare = re.sub(r'"[^"]*"', "", expression)
     words = set(re.findall(r"[a-z_][a-z_0-9]*", bare)) - _OTHER
@@ -193,21 +193,21 @@ def test_dashboard_uses_exactly_the_existing_metrics() -> None:
         metric
         for panel in board["panels"]
         for target in panel["targets"]
-        for metric in asked(target["expr"])
+        for metric in metrics_in(target["expr"])
     }
     assert named == {*telemetry.METRICS}
     ids = [panel["id"] for panel in board["panels"]]
     assert len(ids) == len(set(ids))
     for variable in board["templating"]["list"]:
-        assert asked(variable["query"]) <= {*telemetry.METRICS, "prometheus"}
+        assert metrics_in(variable["query"]) <= {*telemetry.METRICS, "prometheus"}
 
 
 def test_alerts_use_existing_metrics_and_are_documented() -> None:
     guide = (FOLDER.parent / "guides" / "observability.md").read_text("utf-8")
     (group,) = yaml.safe_load((FOLDER / "alerts.yaml").read_text("utf-8"))["groups"]
     for rule in group["rules"]:
-        assert asked(rule["expr"]) <= {*telemetry.METRICS}
-        assert asked(rule["expr"])
+        assert metrics_in(rule["expr"]) <= {*telemetry.METRICS}
+        assert metrics_in(rule["expr"])
         assert {"summary", "description"} <= {*rule["annotations"]}
         assert f"`{rule['alert']}`" in guide
 

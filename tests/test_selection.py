@@ -80,11 +80,11 @@ def test_everything_runs_all_cases(folder: Path) -> None:
     printed = run(folder, DELTASQL_EVERYTHING="1")
     assert row(printed, "all") == ["6", "6", "6", "-", "4", "22"]
     assert "Left out: nothing." in printed
-    asked = run(folder, "tests/api/test_api.py::test_plain[duckdb]")
-    assert row(asked, "all") == ["-", "-", "1", "-", "-", "1"]
+    output = run(folder, "tests/api/test_api.py::test_plain[duckdb]")
+    assert row(output, "all") == ["-", "-", "1", "-", "-", "1"]
 
 
-def test_mark_without_a_reason_and_test_without_a_case_are_refused(tmp_path: Path) -> None:
+def test_mark_without_a_reason_and_test_without_a_case_are_rejected(tmp_path: Path) -> None:
     source = tmp_path / "test_marks.py"
     source.write_text("import pytest\n@pytest.mark.everything\ndef test_long(): pass\n")
     assert "`everything` needs a reason" in run(tmp_path)

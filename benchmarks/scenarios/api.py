@@ -10,7 +10,7 @@ import pyarrow as pa
 import deltasql
 from benchmarks import contenders
 from benchmarks.apart import Work, measure
-from benchmarks.harness import interleave, result, say, timed
+from benchmarks.harness import interleave, print_progress, result, timed
 from benchmarks.many_files import scanners
 from benchmarks.rows import DeltaRows, DuckLakeRows, merge_source, rows
 from benchmarks.scenarios.commit import Runner
@@ -63,7 +63,7 @@ def _tiny_appends(workspace: Workspace, *, quick: bool) -> list[Result]:
             runner.advance_to(size)
         calls = {r.contender.name: appends[r.contender.name] for r in taking_part}
         backends = {r.contender.name: r.contender.backend for r in taking_part}
-        calls["deltalake-handle"] = _held_append(runners[0].contender)
+        calls["deltalake-handle"] = _append_to_open_table(runners[0].contender)
         backends["deltalake-handle"] = "path"
         for call in calls.values():
             call()  # imports the modules that the first write needs
@@ -94,7 +94,7 @@ def _tiny_append(contender: Contender) -> Callable[[], float]:
     return lambda: timed(lambda: deltasql.write_deltalake(uri, small, mode="append"))
 
 
-def _held_append(contender: Contender) -> Callable[[], float]:
+def _append_to_open_table(contender: Contender) -> Callable[[], float]:
     """Return an append of deltalake to an open table, which does not need a replay of the log."""
     stock: Deltalake = contender  # type: ignore[assignment]
     table = deltalake.DeltaTable(stock.path(0))
@@ -118,7 +118,7 @@ def _large_appends(workspace: Workspace, *, quick: bool) -> list[Result]:
     rates: dict[str, list[float]] = {}
     backends: dict[str, str] = {}
     for number in range(1 if quick else 3):
-        say(f"  append of {count:,} rows, round {number + 1}")
+        print_progress(f"  append of {count:,} rows, round {number + 1}")
         for system in (_ours(workspace), _stock(workspace), _lake(workspace)):
             answer = measure(Work(system, {"append": (count,)}))
             _check(system.name, answer.sums["append"][0], count)
@@ -143,7 +143,7 @@ def _changes(workspace: Workspace, *, quick: bool) -> list[Result]:
     count = QUICK_ROWS if quick else ROWS
     systems = [_ours(workspace), _stock(workspace)]
     for system in systems:
-        say(f"  {system.name}: {count:,} rows in {FILES} files")
+        print_progress(f"  {system.name}: {count:,} rows in {FILES} files")
         for number in range(FILES):
             system.append(rows(number * (count // FILES), count // FILES))
     close_all()
@@ -152,7 +152,7 @@ def _changes(workspace: Workspace, *, quick: bool) -> list[Result]:
     for system in systems:
         measure(Work(system, {}))  # compiles the modules that are imported
     for number in range(1 if quick else 7):
-        say(f"  merge, delete, update, round {number + 1}")
+        print_progress(f"  merge, delete, update, round {number + 1}")
         found: dict[str, dict[str, list[float]]] = {}
         for system in systems:
             merged = measure(
@@ -188,7 +188,7 @@ def _small_changes(workspace: Workspace, *, quick: bool) -> list[Result]:
     """Merge, update and delete a few rows of small tables, in a running process."""
     results: list[Result] = []
     for size in QUICK_SMALL_ROWS if quick else SMALL_ROWS:
-        say(f"  small merge, update, delete, {size:,} rows")
+        print_progress(f"  small merge, update, delete, {size:,} rows")
         systems = [_ours(workspace), _stock(workspace)]
         for system in systems:
             system.append(rows(0, size))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.contenders import BACKENDS, deltalake, deltasql
 from benchmarks.floors import DuckdbFloor, PostgresFloor, SqliteFloor
-from benchmarks.harness import result, say, timed
+from benchmarks.harness import print_progress, result, timed
 from benchmarks.workload import batch
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
             contender.create(1)
             backends[contender.name] = contender.backend
         for step in range(steps):
-            say(f"  commit {step + 1} of {steps}")
+            print_progress(f"  commit {step + 1} of {steps}")
             facts = batch(step * files, files, total)
             for contender in everyone:
                 rate = files / _commit(contender, facts)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.cold import Request, measure
 from benchmarks.contenders import BACKENDS, deltalake, deltasql, ducklake, floors
-from benchmarks.harness import interleave, result, say, timed
+from benchmarks.harness import interleave, print_progress, result, timed
 from benchmarks.workload import stream
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Runner:
         """Commit until there are `size` commits; not timed."""
         missing = size - self.commits
         if missing > 0:
-            say(f"  {self.contender.name}: on to {size:,} commits")
+            print_progress(f"  {self.contender.name}: on to {size:,} commits")
             self.contender.advance(0, [next(self._files) for _ in range(missing)])
             self.commits += missing
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.contenders import deltalake, deltasql, ducklake
 from benchmarks.floors import PostgresFloor, PostgresRowLockFloor, SqliteFloor
-from benchmarks.harness import result, say
+from benchmarks.harness import print_progress, result
 from benchmarks.workload import facts
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
             for _ in range(1 if quick else 3):
                 for make in makers:
                     contender = make()
-                    say(f"  {processes} processes, {case}: {contender.name}")
+                    print_progress(f"  {processes} processes, {case}: {contender.name}")
                     seconds = 1.0 if quick else 3.0
                     outcome, first_failure = _race(contender, tables, processes, seconds)
                     runs.setdefault(contender.name, []).append(outcome)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import cold, import_apart
 from benchmarks.contenders import BACKENDS, deltasql
-from benchmarks.harness import result, say
+from benchmarks.harness import print_progress, result
 from benchmarks.import_logs import many_commits, one_checkpoint
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
 def _measure(
     workspace: Workspace, case: str, stock: Deltalake, size: int, rounds: int
 ) -> list[Result]:
-    opened: list[cold.Answer] = []
-    loaded: dict[str, list[import_apart.Answer]] = {name: [] for name in BACKENDS}
+    opened: list[cold.Measurement] = []
+    loaded: dict[str, list[import_apart.Measurement]] = {name: [] for name in BACKENDS}
     for _ in range(rounds):
         opened.append(cold.measure(cold.Request(stock.unconnected(), "open")))
         for backend in BACKENDS:
@@ -66,9 +66,11 @@ def _results(
     ]
 
 
-def _import(workspace: Workspace, backend: str, stock: Deltalake, size: int) -> import_apart.Answer:
+def _import(
+    workspace: Workspace, backend: str, stock: Deltalake, size: int
+) -> import_apart.Measurement:
     catalog = deltasql(workspace, backend)
-    say(f"  {size:,} files into {catalog.name}")
+    print_progress(f"  {size:,} files into {catalog.name}")
     workspace.settle()
     source = str(stock.folder / "t0")
     answer = import_apart.measure(import_apart.Request(source, catalog.uri))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import deltasql
 from benchmarks.contenders import deltalake
 from benchmarks.contenders import deltasql as ours
-from benchmarks.harness import interleave, result, say, timed
+from benchmarks.harness import interleave, print_progress, result, timed
 from benchmarks.mirror_checkpoint import checkpoints
 from benchmarks.scenarios.commit import Runner
 from benchmarks.workload import stream
@@ -111,7 +111,7 @@ def _lag(workspace: Workspace, backend: str, seconds: float) -> Result:
     reconciler = context.Process(target=_reconcile, args=(contender.uri, stop))
     reconciler.start()
     _wait_for_mirror(contender)
-    say(f"  {contender.name}: {COMMITS_PER_S} commits/s for {seconds:.0f} s")
+    print_progress(f"  {contender.name}: {COMMITS_PER_S} commits/s for {seconds:.0f} s")
     files = stream()
     start = time.perf_counter()
     for number in range(round(COMMITS_PER_S * seconds)):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchmarks.cold import Answer, Request, measure
+from benchmarks.cold import Measurement, Request, measure
 from benchmarks.contenders import BACKENDS, floors
 from benchmarks.datasets import deltalake_table, deltasql_table
 from benchmarks.floors import PostgresRowLockFloor
-from benchmarks.harness import Contender, result, say
+from benchmarks.harness import Contender, print_progress, result
 from benchmarks.peers import DeltalakeWithoutFiles
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Tables:
     size: int
     listing: list[Contender]
     opening: list[Contender]
-    opens: dict[str, list[Answer]] = field(default_factory=dict)
-    lists: dict[str, list[Answer]] = field(default_factory=dict)
+    opens: dict[str, list[Measurement]] = field(default_factory=dict)
+    lists: dict[str, list[Measurement]] = field(default_factory=dict)
 
     @classmethod
     def made(cls, workspace: Workspace, size: int, bare: Sequence[Contender]) -> Tables:
@@ -57,7 +57,7 @@ class Tables:
 
     def open_all(self) -> None:
         for contender in self.opening:
-            say(f"  {self.size:,} files: {contender.name}")
+            print_progress(f"  {self.size:,} files: {contender.name}")
             request = Request(contender.unconnected(), "open", warm_rounds=3)
             self.opens.setdefault(contender.name, []).append(measure(request))
 
@@ -76,7 +76,7 @@ class Tables:
             yield from _listed(contender, self.size, self.lists[contender.name])
 
 
-def _opened(contender: Contender, size: int, answers: Sequence[Answer]) -> list[Result]:
+def _opened(contender: Contender, size: int, answers: Sequence[Measurement]) -> list[Result]:
     cold = [a.open_seconds * 1000 for a in answers]
     warm = [s * 1000 for a in answers for s in a.warm_seconds]
     name, backend = contender.name, contender.backend
@@ -86,7 +86,7 @@ def _opened(contender: Contender, size: int, answers: Sequence[Answer]) -> list[
     ]
 
 
-def _listed(contender: Contender, size: int, answers: Sequence[Answer]) -> list[Result]:
+def _listed(contender: Contender, size: int, answers: Sequence[Measurement]) -> list[Result]:
     cold = [a.total_seconds * 1000 for a in answers]
     warm = [s * 1000 for a in answers for s in a.warm_seconds]
     peak = [a.peak_mb for a in answers]

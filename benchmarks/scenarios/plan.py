@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarks.cold import Request, measure
 from benchmarks.contenders import BACKENDS
 from benchmarks.datasets import deltalake_table, deltasql_table, ducklake_table
-from benchmarks.harness import result, say
+from benchmarks.harness import print_progress, result
 from benchmarks.workload import predicates
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
         files: dict[str, int] = {}
         for _ in range(1 if quick else 3):
             for contender in everyone:
-                say(f"  {predicate.name}: {contender.name}")
+                print_progress(f"  {predicate.name}: {contender.name}")
                 answer = measure(Request(contender.unconnected(), "plan", predicate.sql))
                 samples[contender.name].append(answer.total_seconds * 1000)
                 files[contender.name] = answer.files

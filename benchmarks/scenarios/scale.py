@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import deltasql
 from benchmarks.contenders import deltasql as ours
 from benchmarks.datasets import FILES_PER_COMMIT
-from benchmarks.harness import result, say
+from benchmarks.harness import print_progress, result
 from benchmarks.scale_apart import Request, Step, measure
 from benchmarks.workload import ROWS_PER_FILE, SCHEMA, batch, facts
 
@@ -92,7 +92,7 @@ def _commits(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
     contender = _new(workspace, backend, 1)
     done = 0
     for size in _sizes(min(1000, most), most):
-        say(f"  {contender.name}: {size:,} commits")
+        print_progress(f"  {contender.name}: {size:,} commits")
         contender.connect()
         for number in range(done, size):
             contender.commit(0, contender.native([facts(number, most)]))
@@ -117,7 +117,7 @@ def _tables(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
     contender = _new(workspace, backend, 0)
     done = 0
     for size in _sizes(10, most):
-        say(f"  {contender.name}: {size:,} tables")
+        print_progress(f"  {contender.name}: {size:,} tables")
         with deltasql.connect(contender.uri) as catalog:
             for first in range(done, size, 1000):
                 with catalog.begin() as tx:
@@ -167,7 +167,7 @@ def _new(workspace: Workspace, backend: str, tables: int) -> Deltasql:
 
 def _fill(contender: Deltasql, files: int, partitions: int | None = None) -> None:
     """Commit files, 100,000 at a time, and remove 1 % of them."""
-    say(f"  {contender.name}: {files:,} files")
+    print_progress(f"  {contender.name}: {files:,} files")
     contender.connect()
     for first in range(0, files, FILES_PER_COMMIT):
         given = batch(first, min(FILES_PER_COMMIT, files - first), files)
@@ -186,7 +186,7 @@ def _fill(contender: Deltasql, files: int, partitions: int | None = None) -> Non
 def _measured(
     contender: Deltasql, direction: str, size: int, steps: Sequence[Step]
 ) -> Iterator[Result]:
-    say(f"  {contender.name}: measuring at {size:,} {direction}")
+    print_progress(f"  {contender.name}: measuring at {size:,} {direction}")
     answers = measure(Request(contender.unconnected(), steps))
     for step, answer in zip(steps, answers, strict=True):
         yield result(

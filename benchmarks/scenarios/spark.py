@@ -10,7 +10,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.datasets import deltalake_table, deltasql_table
-from benchmarks.harness import result, say, timed
+from benchmarks.harness import print_progress, result, timed
 from benchmarks.spark_systems import DeltaSpark, DeltasqlSpark, Parquet, session, spark_rows
 from benchmarks.workload import predicates
 from deltasql.uri import parse_uri
@@ -39,7 +39,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
     """Start one session for all systems, warm it up with the quick sizes, and measure."""
     with session(workspace.new_folder("spark")) as spark:
         if not quick:
-            say("  warming up")
+            print_progress("  warming up")
             for part in PARTS:
                 part(workspace, spark, True)
         results: list[Result] = []
@@ -56,7 +56,7 @@ def _appends_and_scans(workspace: Workspace, spark: SparkSession, quick: bool) -
     systems: list[SparkSystem] = []
     folders: list[Any] = []
     for number in range(1 if quick else 3):
-        say(f"  append of {count:,} rows, round {number + 1}")
+        print_progress(f"  append of {count:,} rows, round {number + 1}")
         for folder in folders:
             shutil.rmtree(folder)
         folders = [workspace.new_folder("spark-append") for _ in range(3)]
@@ -102,7 +102,7 @@ def _changes(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Res
     count, source = (QUICK_ROWS, QUICK_SOURCE) if quick else (ROWS, SOURCE)
     _, *systems = _systems(spark, [workspace.new_folder("spark-rows") for _ in range(3)])
     for system in systems:
-        say(f"  {system.name}: {count:,} rows in {FILES} files")
+        print_progress(f"  {system.name}: {count:,} rows in {FILES} files")
         # One write with one file per range of ids.
         system.append(spark_rows(spark, 0, count, parts=FILES))
     merged = _merge_source(spark, count, source)
@@ -117,7 +117,7 @@ def _changes(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Res
     }
     results = []
     for case, step in steps.items():
-        say(f"  {case}")
+        print_progress(f"  {case}")
         samples: dict[str, list[float]] = {system.name: [] for system in systems}
         for _ in range(1 if quick else 3):
             sums = set()
@@ -138,7 +138,7 @@ def _small_appends(workspace: Workspace, spark: SparkSession, quick: bool) -> li
     _, *systems = _systems(spark, [workspace.new_folder("spark-small") for _ in range(3)])
     frame = spark_rows(spark, 0, 100, parts=1)
     samples: dict[str, list[float]] = {system.name: [] for system in systems}
-    say(f"  {count} small appends")
+    print_progress(f"  {count} small appends")
     for done in range(0, count, SMALL_PER_TURN):
         for system in systems:
             for _ in range(min(SMALL_PER_TURN, count - done)):

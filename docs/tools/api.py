@@ -65,20 +65,22 @@ PAGES = {
     "reports": Page(
         "Reports",
         (),
-        "Results of long operations; most of them have a `summary()` for people. A function "
-        "that is passed as `on_progress` is called with a `Progress`.",
+        "Results of operations. They are immutable; `to_dict()` returns their values for JSON, and "
+        "most of them have a `summary()` for people. A function that is passed as `on_progress` "
+        "is called with a `Progress`.",
         (
             "model.progress.Progress",
             *("migrate.importing.report.ImportReport", "migrate.importing.report.ImportSummary"),
             *(
                 "migrate.authority.follow.FollowReport",
-                "migrate.authority.handover_report.CutoverReport",
+                "migrate.authority.cutover.CutoverReport",
             ),
             *(
-                "migrate.authority.handover_report.RollbackReport",
-                "migrate.exporting.report.ExportReport",
+                "migrate.authority.rollback.RollbackReport",
+                "migrate.exporting.export.ExportReport",
             ),
             *("migrate.rebuild.RebuildReport", "migrate.authority.foreign_commits.ForeignReport"),
+            *("verify.report.VerifyReport", "verify.report.DataReport", "verify.report.Difference"),
             *("verify.repair.RepairReport", "mirror.publish.status.MirrorStatus"),
             *("api.inspect.doctor.DoctorReport", "store.records.VersionRow"),
         ),

@@ -122,8 +122,8 @@ def _flat(entries: list[Any]) -> Iterator[str]:
 
 
 def _title(folder: str) -> str:
-    words = folder.replace("-", " ").split("/")
-    return ": ".join(words).capitalize() or "More"
+    parts = folder.replace("-", " ").split("/")
+    return ": ".join(parts).capitalize() or "More"
 
 
 def _entries(wanted: tuple[Any, ...], pages: list[str]) -> list[Any]:

@@ -115,25 +115,25 @@ def cli_page() -> str:
         + "\n\n[The guide](../guides/cli.md) introduces the commands."
     )
     parts = ["# Command line", intro]
-    for words, command in commands(("deltasql",), cli):
+    for path, command in commands(("deltasql",), cli):
         context = click.Context(
             command,
-            info_name=" ".join(words),
+            info_name=" ".join(path),
             terminal_width=100,
             help_option_names=["-h", "--help"],
         )
-        parts.append(f"## {' '.join(words)}\n\n```text\n{command.get_help(context)}\n```")
+        parts.append(f"## {' '.join(path)}\n\n```text\n{command.get_help(context)}\n```")
     return "\n\n".join(parts)
 
 
 def commands(
-    words: tuple[str, ...], command: click.Command
+    path: tuple[str, ...], command: click.Command
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Yield a command and all its subcommands, each with its full name."""
-    yield words, command
+    yield path, command
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in sorted(command.list_commands(context)):
             each = command.get_command(context, name)
             assert each is not None, name
-            yield from commands((*words, name), each)
+            yield from commands((*path, name), each)

@@ -125,8 +125,8 @@ def test_async_calls_raise_the_errors_of_the_sync_catalog(play: Any) -> None:
 def test_many_readers_share_few_connections(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         table = await catalog.table("t")
-        answers = await asyncio.gather(*(table.version() for _ in range(50)))
-        assert answers == [0] * 50
+        versions = await asyncio.gather(*(table.version() for _ in range(50)))
+        assert versions == [0] * 50
 
     play(body)
 

@@ -13,7 +13,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 import deltasql
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,12 +120,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_invalid_arguments_raise_the_errors_of_stock(
     stock: deltalake.DeltaTable, ours: deltasql.DeltaTable
 ) -> None:
-    for call, words in REFUSED:
-        with pytest.raises(Exception, match=words) as expected:
+    for call, message in REFUSED:
+        with pytest.raises(Exception, match=message) as expected:
             stock.load_cdf(**call)
-        with pytest.raises(Exception, match=words) as found:
+        with pytest.raises(Exception, match=message) as found:
             ours.load_cdf(**call)
         assert isinstance(found.value, type(expected.value)), call
+
+
+def test_predicate_that_reads_a_table_is_rejected(ours: deltasql.DeltaTable) -> None:
+    with pytest.raises(TxnLogSchemaError, match="reads the table 'sales'"):
+        ours.load_cdf(predicate="id > (SELECT max(id) FROM sales)")
+    feed = ours.load_cdf(predicate="id IN (WITH few AS (SELECT 2) SELECT * FROM few)")
+    assert set(pa.table(feed)["id"].to_pylist()) == {2}
 
 
 def test_starting_timestamp_selects_versions(ours: deltasql.DeltaTable) -> None:
@@ -148,7 +155,7 @@ def test_changes_reads_a_version_without_change_data(
     assert table.changes(0, columns=["id"]).read_all().num_rows == ROWS.num_rows
 
 
-def test_changes_of_a_table_without_a_catalog_are_refused(tmp_path: Path) -> None:
+def test_changes_of_a_table_without_a_catalog_are_rejected(tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path / "plain"), ROWS)
     with pytest.raises(TxnLogError, match="not a table of a catalog"):
         deltasql.DeltaTable(str(tmp_path / "plain")).changes(0)

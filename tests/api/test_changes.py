@@ -96,7 +96,7 @@ def test_compaction_reports_no_changes(table: Catalog) -> None:
     assert count_changes(table, 0) == {(1, "insert", 1): 1, (2, "insert", 2): 1}
 
 
-def test_changes_are_in_version_order_up_to_the_given_version(table: Catalog) -> None:
+def test_changes_are_in_version_order_up_to_the_end_version(table: Catalog) -> None:
     for number in range(1, 8):
         write(table, rows([number]), mode="append" if number % 3 else "overwrite")
     found = table.changes("t", 2, 6).read_all()["_commit_version"].to_pylist()
@@ -161,7 +161,7 @@ def test_deleted_data_file_error_names_first_readable_version(
     assert count_changes(table, 3) == {(3, "insert", 3): 1}
 
 
-def test_versions_that_do_not_exist_are_refused(table: Catalog) -> None:
+def test_versions_that_do_not_exist_are_rejected(table: Catalog) -> None:
     write(table, rows([1]))
     with pytest.raises(VersionNotFoundError, match="no version 9"):
         table.changes("t", 0, 9)
@@ -213,19 +213,19 @@ def test_number_of_statements_does_not_depend_on_number_of_versions(
 ) -> None:
     for number in range(12):
         write(table, rows([number]))
-    asked: list[str] = []
+    statements: list[str] = []
     query = table.store.query
 
     def counted(name: str, /, **params: Any) -> Any:
-        asked.append(name)
+        statements.append(name)
         return query(name, **params)
 
     monkeypatch.setattr(table.store, "query", counted)
     counts = []
     for last in (1, 12):
-        asked.clear()
+        statements.clear()
         assert sum(count_changes(table, 0, last).values()) == last
-        counts.append(len(asked))
+        counts.append(len(statements))
     assert counts[0] == counts[1]
 
 

@@ -116,7 +116,7 @@ def test_columns_and_predicate_apply_to_snapshot_and_changes(table: Catalog) -> 
     assert sorted(number for batch in first for number in batch["id"]) == [2, 3]
 
 
-def test_position_of_a_replaced_table_is_refused(table: Catalog) -> None:
+def test_position_of_a_replaced_table_is_rejected(table: Catalog) -> None:
     position = table.cursor("t").position
     table.drop("t")
     table.create_table("t", SCHEMA)
@@ -126,7 +126,7 @@ def test_position_of_a_replaced_table_is_refused(table: Catalog) -> None:
         table.cursor("t", "{}")
 
 
-def test_snapshot_with_deleted_files_is_refused(table: Catalog) -> None:
+def test_snapshot_with_deleted_files_is_rejected(table: Catalog) -> None:
     cursor = table.cursor("t")
     write(table, [9], mode="overwrite")
     live = {Path(table.table("t").location) / path for path in table.table("t").scan().paths()}

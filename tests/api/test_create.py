@@ -74,7 +74,7 @@ def test_new_table_needs_no_reader_feature(uri: str, location: str) -> None:
     assert protocol.min_reader_version == 1
 
 
-def test_create_modes_on_an_existing_table(uri: str) -> None:
+def test_create_mode_decides_about_an_existing_table(uri: str) -> None:
     deltasql.write_deltalake(uri, ROWS)
     with pytest.raises(TableExistsError, match=r"^Generic error: A Delta Lake table"):
         create(uri)
@@ -89,7 +89,7 @@ def test_create_modes_on_an_existing_table(uri: str) -> None:
     assert len(rows(replaced)) == 2
 
 
-def test_create_refuses_unknown_properties_unless_allowed(uri: str) -> None:
+def test_create_rejects_unknown_properties_unless_allowed(uri: str) -> None:
     with pytest.raises(TxnLogError, match="Error parsing property 'foo':'1'"):
         create(uri, configuration={"foo": "1"})
     with pytest.raises(TxnLogError, match=r"Error parsing property 'delta.foo':'1'"):
@@ -98,7 +98,7 @@ def test_create_refuses_unknown_properties_unless_allowed(uri: str) -> None:
     assert table.metadata().configuration["foo"] == "1"
 
 
-def test_table_without_columns_is_refused(uri: str) -> None:
+def test_table_without_columns_is_rejected(uri: str) -> None:
     with pytest.raises(TxnLogSchemaError, match="At least one column must be defined"):
         deltasql.DeltaTable.create(uri, Schema([]))
 
@@ -201,7 +201,9 @@ def test_convert_reads_partition_values_from_plain_folder_names(uri: str, locati
     assert all(row["id"] == row["year"] for row in found)
 
 
-def test_invalid_conversions_are_refused(uri: str, location: str, catalog_uri: DeltaSqlUri) -> None:
+def test_invalid_conversions_are_rejected(
+    uri: str, location: str, catalog_uri: DeltaSqlUri
+) -> None:
     with pytest.raises(TxnLogError, match="No parquet file is found in the given location"):
         deltasql.convert_to_deltalake(uri)
     parquet_folder(location)

@@ -88,9 +88,9 @@ def test_merge_alter_and_optimize_have_the_methods_of_deltalake(uri: str) -> Non
 
 def test_handle_has_every_method_of_a_raw_table() -> None:
     stock = deltalake._internal.RawDeltaTable
-    asked = {name for name in dir(stock) if not name.startswith("_")}
-    assert asked - set(dir(RawTable)) == set()
-    for name in sorted(asked):
+    names = {name for name in dir(stock) if not name.startswith("_")}
+    assert names - set(dir(RawTable)) == set()
+    for name in sorted(names):
         own, theirs = getattr(RawTable, name), getattr(stock, name)
         if callable(theirs):
             # Compared as a set: the order in deltalake's stub differs from its binary.
@@ -130,7 +130,7 @@ def test_table_uri_is_the_folder_of_the_table(uri: str) -> None:
     assert DeltaTable(table.table_uri).version() == 2
 
 
-def test_write_by_folder_path_is_refused(uri: str) -> None:
+def test_write_by_folder_path_is_rejected(uri: str) -> None:
     place = DeltaTable(uri).table_uri
     for by_path in (deltalake.write_deltalake, write_deltalake):
         with pytest.raises(CommitFailedError, match="InCommitTimestamp"):
@@ -165,7 +165,7 @@ def test_path_opens_a_plain_deltalake_table(tmp_path: Path) -> None:
 
 def test_opening_runs_two_statements(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     dialect: Any = DeltaTable(uri)._table.catalog.store.dialect
-    asked: list[str] = []
+    names: list[str] = []
     session = dialect.session
 
     class Counted:
@@ -176,7 +176,7 @@ def test_opening_runs_two_statements(uri: str, monkeypatch: pytest.MonkeyPatch) 
             return getattr(self._borrowed, name)
 
         def query(self, name: str, /, **values: Any) -> Any:
-            asked.append(name)
+            names.append(name)
             return self._borrowed.query(name, **values)
 
     @contextmanager
@@ -186,10 +186,10 @@ def test_opening_runs_two_statements(uri: str, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(dialect, "session", counted)
     for arguments in ({}, {"version": 1}):
-        asked.clear()
+        names.clear()
         table = DeltaTable(uri, **arguments)
         assert table.version() == arguments.get("version", 2)
-        assert len(asked) == 2, asked
+        assert len(names) == 2, names
 
 
 # Missing tables

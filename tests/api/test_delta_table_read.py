@@ -88,7 +88,7 @@ def test_metadata_and_listings_equal_those_of_deltalake(lake: Lake, name: str) -
 
 
 @pytest.mark.parametrize("name", MAPPED_OR_DELETED)
-def test_dataset_is_refused_with_column_mapping_or_deletion_vectors(lake: Lake, name: str) -> None:
+def test_dataset_is_rejected_with_column_mapping_or_deletion_vectors(lake: Lake, name: str) -> None:
     for table in lake.tables(name):
         own = DeltaTable(table.table.uri)
         with pytest.raises(DeltaProtocolError, match=r"pyarrow Datasets|not yet supported"):

@@ -147,14 +147,14 @@ def test_duckdb_queries_datasets_scans_and_the_published_log(uri: str) -> None:
         assert found.fetchone() == (4,)
 
 
-def test_daft_reads(uri: str) -> None:
+def test_daft_reads_a_table(uri: str) -> None:
     daft = pytest.importorskip("daft", reason="daft is not installed")
     frame = daft.read_deltalake(uri)
     assert ids(frame.to_pydict()) == [1, 2, 3, 4]
     assert ids(frame.where(frame["part"] == "a").to_pydict()) == [1, 2]
 
 
-def test_daft_writes(uri: str) -> None:
+def test_daft_writes_to_a_table(uri: str) -> None:
     daft = pytest.importorskip("daft", reason="daft is not installed")
     pytest.importorskip("pyiceberg", reason="the writers of daft import pyiceberg, all of them")
     more = daft.from_pydict({"id": [8], "part": ["a"], "price": [2.5]})
@@ -165,7 +165,7 @@ def test_daft_writes(uri: str) -> None:
     assert ids(daft.read_deltalake(uri).to_pydict()) == [8]
 
 
-def test_dask_reads(uri: str) -> None:
+def test_dask_reads_a_table(uri: str) -> None:
     dask_deltatable = pytest.importorskip(
         "dask_deltatable", reason="dask-deltatable is not installed"
     )
@@ -188,5 +188,5 @@ def test_datafusion_queries_a_table(uri: str) -> None:
     datafusion = pytest.importorskip("datafusion", reason="datafusion is not installed")
     context = datafusion.SessionContext()
     context.register_table("t", deltasql.DeltaTable(uri))
-    answer = context.sql("SELECT id FROM t WHERE part = 'a'").to_arrow_table()
-    assert ids(answer.to_pydict()) == [1, 2]
+    result = context.sql("SELECT id FROM t WHERE part = 'a'").to_arrow_table()
+    assert ids(result.to_pydict()) == [1, 2]

@@ -65,7 +65,7 @@ def sales(catalog: Catalog, tmp_path: Path) -> Path:
     return folder
 
 
-def test_second_table_in_a_folder_is_refused_in_every_spelling(
+def test_second_table_in_a_folder_is_rejected_in_every_spelling(
     catalog: Catalog, sales: Path
 ) -> None:
     for number, location in enumerate(spellings(sales)):
@@ -91,7 +91,7 @@ def test_spellings_of_one_bucket_prefix_are_one_location(catalog: Catalog) -> No
     )  # the spelling of the caller is kept
 
 
-def test_second_import_is_refused_in_every_spelling(catalog: Catalog, tmp_path: Path) -> None:
+def test_second_import_is_rejected_in_every_spelling(catalog: Catalog, tmp_path: Path) -> None:
     folder = tmp_path / "sales eu"
     deltalake.write_deltalake(folder, ROWS)
     catalog.import_table(str(folder))
@@ -102,7 +102,7 @@ def test_second_import_is_refused_in_every_spelling(catalog: Catalog, tmp_path: 
     assert [table.name for table in catalog.tables()] == ["sales eu"]
 
 
-def test_nested_locations_are_refused_unless_allowed(
+def test_nested_locations_are_rejected_unless_allowed(
     catalog: Catalog, sales: Path, tmp_path: Path
 ) -> None:
     inside, around = sales / "inner", tmp_path
@@ -130,7 +130,7 @@ def test_option_allows_nested_locations(
         other.create_table("inner", ROWS.schema, location=str(sales / "inner"))
 
 
-def test_export_to_the_folder_of_another_table_is_refused(
+def test_export_to_the_folder_of_another_table_is_rejected(
     catalog: Catalog, sales: Path, tmp_path: Path
 ) -> None:
     place = tmp_path / "other"
@@ -146,7 +146,7 @@ def test_export_to_the_folder_of_another_table_is_refused(
         catalog.export_table("sales", str(own / "copy"))
 
 
-def test_second_transaction_that_creates_a_table_in_a_folder_is_refused(
+def test_second_transaction_that_creates_a_table_in_a_folder_is_rejected(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     place = tmp_path / "one"
@@ -180,7 +180,9 @@ def test_one_transaction_cannot_create_two_tables_in_one_folder(
     assert catalog.tables() == []
 
 
-def test_undrop_is_refused_if_another_table_is_in_the_folder(catalog: Catalog, sales: Path) -> None:
+def test_undrop_is_rejected_if_another_table_is_in_the_folder(
+    catalog: Catalog, sales: Path
+) -> None:
     catalog.drop("sales")
     with pytest.raises(TableExistsError, match="sales has its files at"):
         catalog.create_table("other", ROWS.schema, location=f"file://{sales}")

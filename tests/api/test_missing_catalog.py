@@ -61,6 +61,7 @@ ARGUMENTS: dict[str, object] = {
     "properties": {"delta.appendOnly": "true"},
     "source": ROWS,
     "sql": "SELECT 1",
+    "statement": "DELETE FROM t",
     "table": "t",
     "timestamp": datetime(2026, 1, 1, tzinfo=UTC),
     "to": 0,
@@ -71,7 +72,7 @@ ARGUMENTS: dict[str, object] = {
 NO_READS = {
     Catalog: {
         *("create_namespace", "create_table", "follow", "import_table", "import_tables"),
-        *("begin", "close", "exists"),
+        *("begin", "close", "exists", "spelling_of"),
     },
     Mirror: {
         *("close", "flush"),
@@ -262,7 +263,7 @@ def remove(uri: DeltaSqlUri, folder: Path) -> None:
             shutil.rmtree(path)
 
 
-def test_refused_write_creates_no_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_rejected_write_creates_no_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     table = replace(catalog_uri, table="t", location=str(tmp_path / "typo")).to_string()
     calls: dict[str, Callable[[], object]] = {
         "import_table": lambda: deltasql.import_table(str(tmp_path / "typo"), catalog_uri),
@@ -334,7 +335,7 @@ def test_shared_catalog_is_reopened_after_its_file_was_deleted(sqlite_uri: Delta
 def test_error_names_the_missing_folder(tmp_path: Path) -> None:
     uri = f"deltasql://sqlite/{tmp_path}/typo/meta.db"
     with deltasql.connect(uri) as catalog:
-        with pytest.raises(CatalogNotFoundError, match=f"the folder {tmp_path}/typo does not"):
+        with pytest.raises(CatalogNotFoundError, match=f"The folder {tmp_path}/typo does not"):
             catalog.tables()
         assert not (tmp_path / "typo").exists()
         catalog.create_namespace("crm")  # creates folder, file and catalog

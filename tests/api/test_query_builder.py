@@ -74,8 +74,8 @@ def test_unread_result_leaves_no_engine_open(sqlite_address: Address) -> None:
     tables = {"t": DeltaTable(uri)._table}
     gc.collect()
     before = sum(each.users for each in duckdb_shared._instances.values())
-    answer = _run_in_duckdb("SELECT id FROM t ORDER BY id", tables)
-    del answer
+    result = _run_in_duckdb("SELECT id FROM t ORDER BY id", tables)
+    del result
     gc.collect()
     assert sum(each.users for each in duckdb_shared._instances.values()) == before
     read = _run_in_duckdb("SELECT id FROM t ORDER BY id", tables).read_all()

@@ -103,15 +103,15 @@ def test_query_builder_joins_catalog_and_plain_tables(uri: str, tmp_path: Path) 
     write_deltalake(str(tmp_path / "plain"), ROWS.slice(0, 2))
     builder = QueryBuilder().register("plain", DeltaTable(str(tmp_path / "plain")))
     builder.register("ours", DeltaTable(uri))
-    answer = pa.table(builder.execute("select ours.id from ours join plain on ours.id = plain.id"))
-    assert sorted(answer["id"].to_pylist()) == [1, 2]
+    result = pa.table(builder.execute("select ours.id from ours join plain on ours.id = plain.id"))
+    assert sorted(result["id"].to_pylist()) == [1, 2]
 
 
 def test_query_builder_subclass_keeps_its_methods(uri: str) -> None:
     class Theirs(QueryBuilder):
         def count(self, name: str) -> int:
-            answer = pa.table(self.execute(f"select count(*) as n from {name}"))
-            return int(answer["n"][0].as_py())
+            result = pa.table(self.execute(f"select count(*) as n from {name}"))
+            return int(result["n"][0].as_py())
 
     write_deltalake(uri, ROWS)
     builder = Theirs()

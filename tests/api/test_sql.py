@@ -35,7 +35,7 @@ def write(catalog: Catalog, name: str, data: pa.Table, **options: Any) -> None:
         tx.write(name, data, **options)
 
 
-def answer(catalog: Catalog, sql: str, **options: Any) -> list[dict[str, Any]]:
+def query_rows(catalog: Catalog, sql: str, **options: Any) -> list[dict[str, Any]]:
     return catalog.query(sql, **options).read_all().to_pylist()
 
 
@@ -52,7 +52,7 @@ def sales(catalog: Catalog) -> Catalog:
 
 def test_tables_of_all_namespaces_are_joined_by_name(sales: Catalog) -> None:
     sql = "SELECT p.name FROM sales s JOIN crm.people p USING (id) ORDER BY 1"
-    assert answer(sales, sql) == [{"name": "Ada"}, {"name": "Bob"}]
+    assert query_rows(sales, sql) == [{"name": "Ada"}, {"name": "Bob"}]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,8 @@ def test_tables_of_all_namespaces_are_joined_by_name(sales: Catalog) -> None:
 )
 def test_every_version_syntax_reads_that_version(sales: Catalog, table: str) -> None:
     counts = [
-        answer(sales, f"SELECT count(*) AS n FROM {table.format(v=v)}")[0]["n"] for v in range(3)
+        query_rows(sales, f"SELECT count(*) AS n FROM {table.format(v=v)}")[0]["n"]
+        for v in range(3)
     ]
     assert counts == [2, 3, 2]
 
@@ -68,14 +69,14 @@ def test_every_version_syntax_reads_that_version(sales: Catalog, table: str) -> 
 def test_versions_of_one_table_can_be_joined(
     sales: Catalog,
 ) -> None:
-    assert answer(sales, "SELECT sales.id FROM sales@0 WHERE sales.id > 1") == [{"id": 2}]
+    assert query_rows(sales, "SELECT sales.id FROM sales@0 WHERE sales.id > 1") == [{"id": 2}]
     gone = "SELECT old.id FROM sales@1 old ANTI JOIN sales now ON old.id = now.id"
-    assert answer(sales, gone) == [{"id": 1}]
+    assert query_rows(sales, gone) == [{"id": 1}]
 
 
 def test_timestamp_reads_the_version_of_that_time(sales: Catalog) -> None:
     at = sales.table("sales").snapshot(0).committed_at
-    assert answer(sales, f"SELECT count(*) AS n FROM sales@'{at.isoformat()}'") == [{"n": 2}]
+    assert query_rows(sales, f"SELECT count(*) AS n FROM sales@'{at.isoformat()}'") == [{"n": 2}]
     before = (at - timedelta(days=1)).isoformat()
     with pytest.raises(VersionNotFoundError):
         sales.query(f"SELECT * FROM sales@'{before}'")
@@ -96,35 +97,35 @@ def test_unknown_table_error_suggests_a_similar_name(sales: Catalog) -> None:
 
 
 def test_only_quoted_table_names_are_case_sensitive(sales: Catalog) -> None:
-    assert answer(sales, "SELECT count(*) AS n FROM Sales") == [{"n": 2}]
+    assert query_rows(sales, "SELECT count(*) AS n FROM Sales") == [{"n": 2}]
     with pytest.raises(TxnLogTableNotFoundError):
         sales.query('SELECT * FROM "Sales"')
 
 
 def test_common_table_expressions_hide_tables(sales: Catalog) -> None:
     sql = "WITH sales AS (SELECT * FROM sales WHERE id = 3), b AS (FROM sales) SELECT * FROM b"
-    assert answer(sales, sql) == [{"id": 3}]
+    assert query_rows(sales, sql) == [{"id": 3}]
     counting = "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t WHERE n < 4) "
-    assert answer(sales, f"{counting} SELECT max(n) AS n FROM t") == [{"n": 4}]
+    assert query_rows(sales, f"{counting} SELECT max(n) AS n FROM t") == [{"n": 4}]
 
 
 def test_table_name_with_special_characters_can_be_queried(catalog: Catalog) -> None:
     name = "<script>*?[a]alert('x')" + '"; drop table x'
     write(catalog, name, numbers(1))
     quoted = '"' + name.replace('"', '""') + '"'
-    assert answer(catalog, f"SELECT id FROM {quoted}") == [{"id": 1}]
+    assert query_rows(catalog, f"SELECT id FROM {quoted}") == [{"id": 1}]
 
 
 def test_describe_show_explain_and_summarize_work(sales: Catalog) -> None:
-    described = answer(sales, "DESCRIBE crm.people")
+    described = query_rows(sales, "DESCRIBE crm.people")
     assert [(row["column_name"], row["column_type"]) for row in described] == [
         ("id", "BIGINT"),
         ("name", "VARCHAR"),
     ]
-    assert [row["name"] for row in answer(sales, "SHOW TABLES")] == ["people", "sales"]
-    assert "explain_value" in answer(sales, "EXPLAIN SELECT * FROM sales")[0]
-    assert answer(sales, "SUMMARIZE sales")[0]["count"] == 2
-    assert answer(sales, "VALUES (1), (2)", limit=1) == [{"col0": 1}]
+    assert [row["name"] for row in query_rows(sales, "SHOW TABLES")] == ["people", "sales"]
+    assert "explain_value" in query_rows(sales, "EXPLAIN SELECT * FROM sales")[0]
+    assert query_rows(sales, "SUMMARIZE sales")[0]["count"] == 2
+    assert query_rows(sales, "VALUES (1), (2)", limit=1) == [{"col0": 1}]
 
 
 MORE_THAN_READS = [
@@ -165,7 +166,7 @@ MORE_THAN_READS = [
 ]
 
 
-def test_statements_that_do_more_than_read_are_refused(sales: Catalog) -> None:
+def test_statements_that_do_more_than_read_are_rejected(sales: Catalog) -> None:
     def check(sql: str) -> None:
         with pytest.raises(InvalidQueryError):
             sales.query(sql)
@@ -215,10 +216,10 @@ def test_query_sandbox_opens_no_other_file(sales: Catalog, tmp_path: Path) -> No
 def test_limit_keeps_the_order_of_the_query(catalog: Catalog) -> None:
     write(catalog, "t", numbers(*range(100)))
     for sql in ("SELECT id FROM t ORDER BY id DESC", "SELECT id FROM t ORDER BY id DESC LIMIT 50"):
-        assert answer(catalog, sql, limit=2) == [{"id": 99}, {"id": 98}]
-    assert answer(catalog, "SELECT id FROM t ORDER BY id LIMIT 1", limit=5) == [{"id": 0}]
+        assert query_rows(catalog, sql, limit=2) == [{"id": 99}, {"id": 98}]
+    assert query_rows(catalog, "SELECT id FROM t ORDER BY id LIMIT 1", limit=5) == [{"id": 0}]
     both = "SELECT id FROM t UNION ALL SELECT id FROM t ORDER BY id"
-    assert answer(catalog, both, limit=3) == [{"id": 0}, {"id": 0}, {"id": 1}]
+    assert query_rows(catalog, both, limit=3) == [{"id": 0}, {"id": 0}, {"id": 1}]
 
 
 def test_limit_returns_enough_rows_from_any_files(catalog: Catalog) -> None:
@@ -227,11 +228,11 @@ def test_limit_returns_enough_rows_from_any_files(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.delete("t", "id < 5")
     for rows in (1, 5, 6, 25, 99):
-        assert len(answer(catalog, "SELECT * FROM t", limit=rows)) == min(rows, 25)
-    assert len(answer(catalog, "SELECT * FROM t LIMIT 4 OFFSET 23")) == 2
-    assert len(answer(catalog, "SELECT * FROM t LIMIT 40%")) == 10
-    assert len(answer(catalog, "SELECT unnest(range(id % 2)) FROM t LIMIT 12")) == 12
-    assert answer(catalog, "SELECT max(id) AS m FROM t LIMIT 1") == [{"m": 29}]
+        assert len(query_rows(catalog, "SELECT * FROM t", limit=rows)) == min(rows, 25)
+    assert len(query_rows(catalog, "SELECT * FROM t LIMIT 4 OFFSET 23")) == 2
+    assert len(query_rows(catalog, "SELECT * FROM t LIMIT 40%")) == 10
+    assert len(query_rows(catalog, "SELECT unnest(range(id % 2)) FROM t LIMIT 12")) == 12
+    assert query_rows(catalog, "SELECT max(id) AS m FROM t LIMIT 1") == [{"m": 29}]
 
 
 def test_query_opens_only_files_that_can_match(catalog: Catalog) -> None:
@@ -239,9 +240,9 @@ def test_query_opens_only_files_that_can_match(catalog: Catalog) -> None:
         write(catalog, "t", numbers(*range(first, first + 10)))
     for path in catalog.table("t").scan("id < 50").paths():
         (pa.fs.LocalFileSystem()).delete_file(f"{catalog.table('t').location}/{path}")
-    assert answer(catalog, "SELECT count(*) AS n FROM t WHERE id >= 100") == [{"n": 10}]
+    assert query_rows(catalog, "SELECT count(*) AS n FROM t WHERE id >= 100") == [{"n": 10}]
     with pytest.raises(MissingDataFilesError, match=r"DeltaTable\.repair"):
-        answer(catalog, "SELECT count(*) AS n FROM t WHERE id >= 0 AND id % 2 = 0")
+        query_rows(catalog, "SELECT count(*) AS n FROM t WHERE id >= 0 AND id % 2 = 0")
 
 
 def test_query_error_hides_internal_names(sales: Catalog) -> None:
@@ -261,7 +262,7 @@ def test_query_is_stopped_at_its_timeout(sales: Catalog) -> None:
 def test_unread_result_leaves_no_timer(sales: Catalog) -> None:
     reader = sales.query("SELECT id FROM sales ORDER BY id", timeout=600)
     del reader  # an unread result must release its database and its timer
-    assert answer(sales, "SELECT id FROM sales ORDER BY id") == [{"id": 2}, {"id": 3}]
+    assert query_rows(sales, "SELECT id FROM sales ORDER BY id") == [{"id": 2}, {"id": 3}]
     assert not [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
 
 
@@ -282,7 +283,7 @@ def test_tables_of_one_query_are_read_at_one_snapshot(catalog: Catalog) -> None:
     try:
         for _ in range(5):
             sql = "SELECT (SELECT count(*) FROM a) AS a, (SELECT count(*) FROM b) AS b"
-            (row,) = answer(catalog, sql)
+            (row,) = query_rows(catalog, sql)
             assert row["a"] == row["b"]
     finally:
         stop.set()
@@ -291,7 +292,7 @@ def test_tables_of_one_query_are_read_at_one_snapshot(catalog: Catalog) -> None:
 
 def test_timestamps_without_a_zone_are_utc(sales: Catalog) -> None:
     later = (datetime.now(UTC) + timedelta(days=1)).replace(tzinfo=None)
-    found = answer(sales, f"SELECT count(*) AS n FROM sales@'{later.isoformat()}'")
+    found = query_rows(sales, f"SELECT count(*) AS n FROM sales@'{later.isoformat()}'")
     assert found == [{"n": 2}]
 
 

@@ -12,8 +12,9 @@ import sqlglot
 
 import deltasql
 from deltasql.engine.duckdb import sandbox as duckdb_confined
-from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
+from deltasql.exceptions import InvalidQueryError, MissingDataFilesError, TxnLogEngineError
 from deltasql.model.predicates.query_conditions import named_columns
+from deltasql.storage import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def sales(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield catalog
 
 
-def answer(catalog: Catalog, sql: str, **options: Any) -> list[Any]:
+def query_rows(catalog: Catalog, sql: str, **options: Any) -> list[Any]:
     return [tuple(row.values()) for row in catalog.query(sql, **options).read_all().to_pylist()]
 
 
@@ -53,14 +54,16 @@ def answer(catalog: Catalog, sql: str, **options: Any) -> list[Any]:
         ("((SELECT id FROM sales WHERE id = 5))", [5]),
     ],
 )
-def test_clauses_outside_parentheses_apply(sales: Catalog, sql: str, ids: list[int]) -> None:
-    assert answer(sales, sql) == [(each,) for each in ids]
-    assert answer(sales, sql, limit=1) == [(ids[0],)]
+def test_order_and_limit_outside_parentheses_apply(
+    sales: Catalog, sql: str, ids: list[int]
+) -> None:
+    assert query_rows(sales, sql) == [(each,) for each in ids]
+    assert query_rows(sales, sql, limit=1) == [(ids[0],)]
 
 
 def test_unnest_with_limit_reads_every_file(sales: Catalog) -> None:
-    assert answer(sales, "SELECT unnest(tags) AS tag FROM sales LIMIT 10") == [("a",), ("b",)]
-    assert answer(sales, "SELECT unnest(tags) AS tag FROM sales", limit=10) == [("a",), ("b",)]
+    assert query_rows(sales, "SELECT unnest(tags) AS tag FROM sales LIMIT 10") == [("a",), ("b",)]
+    assert query_rows(sales, "SELECT unnest(tags) AS tag FROM sales", limit=10) == [("a",), ("b",)]
 
 
 @pytest.mark.parametrize(
@@ -74,14 +77,14 @@ def test_unnest_with_limit_reads_every_file(sales: Catalog) -> None:
     ],
 )
 def test_limit_applies_to_the_result_not_to_the_table(sales: Catalog, sql: str, count: int) -> None:
-    assert len(answer(sales, sql)) == count
+    assert len(query_rows(sales, sql)) == count
 
 
 @pytest.mark.parametrize("share", ["10%", "10 PERCENT"])
 def test_percent_limit_applies_to_all_rows(sales: Catalog, share: str) -> None:
-    assert len(answer(sales, f"SELECT id FROM sales LIMIT {share}")) == 4
-    assert len(answer(sales, f"SELECT id FROM sales LIMIT {share}", limit=3)) == 3
-    assert len(answer(sales, f"SELECT id FROM sales LIMIT {share}", limit=20)) == 4
+    assert len(query_rows(sales, f"SELECT id FROM sales LIMIT {share}")) == 4
+    assert len(query_rows(sales, f"SELECT id FROM sales LIMIT {share}", limit=3)) == 3
+    assert len(query_rows(sales, f"SELECT id FROM sales LIMIT {share}", limit=20)) == 4
 
 
 @pytest.mark.parametrize(
@@ -97,16 +100,16 @@ def test_percent_limit_applies_to_all_rows(sales: Catalog, share: str) -> None:
         "SELECT * FROM sales, (SUMMARIZE sales)",
     ],
 )
-def test_table_functions_and_nested_statements_are_refused(sales: Catalog, sql: str) -> None:
+def test_table_functions_and_nested_statements_are_rejected(sales: Catalog, sql: str) -> None:
     with pytest.raises(InvalidQueryError, match="Write one SELECT"):
         sales.query(sql)
 
 
 def test_lateral_over_table_columns_is_allowed(sales: Catalog) -> None:
     many = "SELECT id, tag FROM sales, LATERAL unnest(tags) t(tag) ORDER BY tag"
-    assert answer(sales, many) == [(39, "a"), (39, "b")]
+    assert query_rows(sales, many) == [(39, "a"), (39, "b")]
     inner = "SELECT s.id, x FROM sales s, LATERAL (SELECT s.id + 1 AS x) WHERE s.id = 4"
-    assert answer(sales, inner) == [(4, 5)]
+    assert query_rows(sales, inner) == [(4, 5)]
 
 
 def test_out_of_memory_error_names_the_memory_option() -> None:
@@ -133,8 +136,8 @@ def test_timeout_excludes_time_between_reads(
 @pytest.mark.parametrize("name", ["asked_0", "ASKED_1", *(f"relation_{n}" for n in range(1, 9))])
 def test_query_names_do_not_hide_internal_relations(sales: Catalog, name: str) -> None:
     sql = f"WITH {name} AS (SELECT 7 AS id) SELECT count(*) AS n, max(s.id) AS m FROM sales s"
-    assert answer(sales, sql) == [(40, 39)]
-    assert answer(sales, f"{sql}, {name} x, sales b WHERE b.id = 1 AND x.id = 7") == [(40, 39)]
+    assert query_rows(sales, sql) == [(40, 39)]
+    assert query_rows(sales, f"{sql}, {name} x, sales b WHERE b.id = 1 AND x.id = 7") == [(40, 39)]
 
 
 @pytest.mark.parametrize(
@@ -159,10 +162,10 @@ def test_column_can_be_qualified_with_the_namespace(
     with sales.begin() as tx:
         tx.write("crm.sales", pa.table({"id": [1, 2], "who": [{"name": "Ada"}, {"name": "Bob"}]}))
         tx.write("hr.sales", pa.table({"id": [2]}))
-    assert answer(sales, sql) == rows
+    assert query_rows(sales, sql) == rows
 
 
-def test_ambiguous_namespace_qualifier_is_refused(sales: Catalog) -> None:
+def test_ambiguous_namespace_qualifier_is_rejected(sales: Catalog) -> None:
     with sales.begin() as tx:
         tx.write("crm.sales", pa.table({"id": [1, 2]}))
         tx.write("hr.sales", pa.table({"id": [2]}))
@@ -214,8 +217,26 @@ def test_columns_that_a_query_uses_without_naming_them_are_read_from_s3(
             tx.write("left", pa.table({"id": [1, 2], "kind": ["a", "b"], "price": [5, 6]}))
             tx.write("right", pa.table({"id": [1, 2], "kind": ["a", "x"], "note": ["y", "z"]}))
         natural = 'SELECT price, note FROM "left" NATURAL JOIN "right"'
-        assert answer(catalog, natural) == [(5, "y")]
+        assert query_rows(catalog, natural) == [(5, "y")]
         row = {"id": 2, "kind": "b", "price": 6}
-        assert answer(catalog, 'SELECT s FROM "left" s WHERE id = 2') == [(row,)]
-        assert answer(catalog, "SELECT COLUMNS('^k') FROM \"left\" WHERE price = 5") == [("a",)]
-        assert answer(catalog, 'SELECT sum(price) AS "left" FROM "left"') == [(11,)]
+        assert query_rows(catalog, 'SELECT s FROM "left" s WHERE id = 2') == [(row,)]
+        assert query_rows(catalog, "SELECT COLUMNS('^k') FROM \"left\" WHERE price = 5") == [("a",)]
+        assert query_rows(catalog, 'SELECT sum(price) AS "left" FROM "left"') == [(11,)]
+
+
+def test_query_names_a_data_file_that_is_missing_in_s3(
+    sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
+) -> None:
+    with deltasql.connect(
+        sqlite_uri,
+        mirror={"mode": "off"},
+        table={"data_root": s3_location},
+        storage={"options": s3_options},
+    ) as catalog:
+        with catalog.begin() as tx:
+            tx.write("t", pa.table({"id": [1, 2]}))
+        [path] = catalog.table("t").scan().paths()
+        open_storage(catalog.table("t").location, catalog.config.storage).delete(path)
+        with pytest.raises(MissingDataFilesError, match="is missing") as caught:
+            query_rows(catalog, "SELECT sum(id) FROM t")
+        assert caught.value.files == (path,)

@@ -290,7 +290,7 @@ def test_two_tables_cannot_share_a_location(catalog: Catalog, tmp_path: Path) ->
         catalog.create_table("u", SCHEMA, location=str(tmp_path / "place"))
 
 
-def test_create_over_an_existing_delta_log_is_refused(
+def test_create_over_an_existing_delta_log_is_rejected(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     place = str(tmp_path / "place")
@@ -310,7 +310,7 @@ def test_create_over_an_existing_delta_log_is_refused(
     close_all()
 
 
-def test_write_refuses_invalid_mode_partitioning_and_version(sqlite_uri: DeltaSqlUri) -> None:
+def test_write_rejects_invalid_mode_partitioning_and_version(sqlite_uri: DeltaSqlUri) -> None:
     uri = sqlite_uri.with_table("t").to_string()
     rows = pa.table({"id": [1], "day": ["x"]})
     with pytest.raises(ValueError, match="apend"):

@@ -72,7 +72,7 @@ def test_vacuum_deletes_files_of_a_killed_process_that_created_a_table(
         age(catalog)
         assert intents_check(catalog) == (
             "warning",
-            "deltasql vacuum --uncommitted deletes them.",
+            "Delete them: deltasql vacuum --uncommitted.",
         )
         assert sorted(catalog.vacuum_uncommitted()) == left
         assert data_files(lake)[:2] == left

@@ -30,7 +30,7 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.stri
         (pa.table({"id": [1], "name": [{"x": 1}]}), "Cannot cast field name"),
     ],
 )
-def test_rows_that_do_not_match_the_schema_are_refused(
+def test_rows_that_do_not_match_the_schema_are_rejected(
     catalog: Catalog, rows: pa.Table, message: str
 ) -> None:
     catalog.create_table("t", SCHEMA)

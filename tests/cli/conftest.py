@@ -25,13 +25,13 @@ class Cli:
 
     uri: str
 
-    def __call__(self, *words: str, wanted: int = 0, answer: str | None = None) -> Result:
-        result = CliRunner().invoke(main, ["--uri", self.uri, *words], input=answer)
-        assert result.exit_code == wanted, result.output
+    def __call__(self, *arguments: str, exit_code: int = 0, stdin: str | None = None) -> Result:
+        result = CliRunner().invoke(main, ["--uri", self.uri, *arguments], input=stdin)
+        assert result.exit_code == exit_code, result.output
         return result
 
-    def json(self, *words: str) -> Any:
-        return json.loads(self("--format", "json", *words).stdout)
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self("--format", "json", *arguments).stdout)
 
 
 @pytest.fixture

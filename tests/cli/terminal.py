@@ -8,11 +8,11 @@ import sys
 
 
 def started(
-    uri: str, *words: str, stdout: int = subprocess.PIPE, stderr: int | None = None
+    uri: str, *arguments: str, stdout: int = subprocess.PIPE, stderr: int | None = None
 ) -> subprocess.Popen[str]:
     """Start `deltasql` on a catalog."""
     return subprocess.Popen(
-        [sys.executable, "-m", "deltasql.cli.main", "--uri", uri, *words],
+        [sys.executable, "-m", "deltasql.cli.main", "--uri", uri, *arguments],
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
         stdout=stdout,
         stderr=stderr,
@@ -20,10 +20,10 @@ def started(
     )
 
 
-def on_terminal(uri: str, *words: str) -> tuple[str, str]:
+def on_terminal(uri: str, *arguments: str) -> tuple[str, str]:
     """Run a command with stderr on a terminal; return its stdout and what the terminal showed."""
     ours, theirs = os.openpty()
-    with started(uri, *words, stderr=theirs) as process:
+    with started(uri, *arguments, stderr=theirs) as process:
         os.close(theirs)
         drawn = _read_all(ours)
         assert process.stdout is not None
@@ -32,10 +32,10 @@ def on_terminal(uri: str, *words: str) -> tuple[str, str]:
     return output, drawn
 
 
-def on_one_terminal(uri: str, *words: str) -> str:
+def on_one_terminal(uri: str, *arguments: str) -> str:
     """Run a command with stdout and stderr on one terminal; return what the terminal showed."""
     ours, theirs = os.openpty()
-    with started(uri, *words, stdout=theirs, stderr=theirs) as process:
+    with started(uri, *arguments, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         seen = _read_all(ours)
     assert process.returncode == 0, seen

@@ -31,8 +31,8 @@ READY = {
     ("undo",): "restore sales 0 --yes",
 }
 NEW = ("import", "follow", "rebuild", "init")
-# It runs until it is stopped.
-ENDLESS = ("ui",)
+# They run until they are stopped.
+ENDLESS = (("serve",), ("ui",))
 
 
 def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -102,7 +102,7 @@ def check_options(path: tuple[str, ...]) -> None:
     assert ("--yes" in options) == bool(wanted)
 
 
-@pytest.mark.parametrize("path", [each for each in EVERY[1:] if each != ENDLESS], ids=" ".join)
+@pytest.mark.parametrize("path", [each for each in EVERY[1:] if each not in ENDLESS], ids=" ".join)
 def test_help_example_runs(
     path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,28 +120,31 @@ def test_help_example_runs(
         assert CliRunner().invoke(main, shlex.split(line)).exit_code == 0
     *_, example = CliRunner().invoke(main, [*path, "--help"]).output.rstrip().splitlines()
     here = example.replace(" /data/", f" {tmp_path}/data/").replace("s3://backup", str(tmp_path))
-    program, *words = shlex.split(here)
+    program, *arguments = shlex.split(here)
     assert program == "deltasql"
-    result = CliRunner().invoke(main, words)
+    result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
 
 
-def test_console_help_example_runs_until_it_is_stopped(tmp_path: Path) -> None:
-    *_, example = CliRunner().invoke(main, [*ENDLESS, "--help"]).output.rstrip().splitlines()
-    words = [sys.executable, "-m", "deltasql.cli.main", *shlex.split(example)[1:]]
+@pytest.mark.parametrize(("path", "first"), zip(ENDLESS, ("service", "console"), strict=True))
+def test_help_example_runs_until_it_is_stopped(
+    path: tuple[str, ...], first: str, tmp_path: Path
+) -> None:
+    *_, example = CliRunner().invoke(main, [*path, "--help"]).output.rstrip().splitlines()
+    arguments = [sys.executable, "-m", "deltasql.cli.main", *shlex.split(example)[1:]]
     uri = f"deltasql://sqlite/{tmp_path}/meta.db"
     deltasql.connect(uri, create=True).close()
-    environment = os.environ | {"DELTASQL_URI": uri}
-    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    environment = os.environ | {"DELTASQL_URI": uri, "XDG_RUNTIME_DIR": str(tmp_path)}
+    with subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert "console at http" in process.stderr.readline()
+        assert f"{first} at http" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
         assert "Traceback" not in process.stderr.read()
     assert process.returncode == 0
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"),
+    ("arguments", "hint"),
     [
         (["miror"], "'mirror'"),
         (["show"], "'config show' or 'table show'"),
@@ -157,8 +160,8 @@ def test_console_help_example_runs_until_it_is_stopped(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_input_suggests_a_similar_word(words: list[str], hint: str) -> None:
-    result = CliRunner().invoke(main, words, env={"DELTASQL_URI": "deltasql://sqlite/none.db"})
+def test_wrong_input_suggests_a_similar_word(arguments: list[str], hint: str) -> None:
+    result = CliRunner().invoke(main, arguments, env={"DELTASQL_URI": "deltasql://sqlite/none.db"})
     assert result.exit_code == 2
     assert "Did you mean" in result.output
     assert hint in result.output

@@ -42,16 +42,16 @@ def run(catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with catalog.begin() as tx:
             tx.delete("sales", "id = 1")
 
-    def call(*words: str, wanted: int = 0) -> Result:
-        result = CliRunner().invoke(main, ["--uri", catalog_uri.to_string(), *words])
-        assert result.exit_code == wanted, result.output
+    def call(*arguments: str, exit_code: int = 0) -> Result:
+        result = CliRunner().invoke(main, ["--uri", catalog_uri.to_string(), *arguments])
+        assert result.exit_code == exit_code, result.output
         return result
 
     return call
 
 
-def json_output(run: Run, *words: str) -> Any:
-    return json.loads(run("--format", "json", *words).stdout)
+def json_output(run: Run, *arguments: str) -> Any:
+    return json.loads(run("--format", "json", *arguments).stdout)
 
 
 def test_stats_shows_all_tables_or_one(run: Run) -> None:
@@ -76,7 +76,7 @@ def test_doctor_exits_with_1_if_a_check_fails(run: Run, catalog_uri: DeltaSqlUri
         session.begin()
         session.script("UPDATE dl_table_heads SET version = 77")
         session.commit()
-    result = run("doctor", "--problems", wanted=1)
+    result = run("doctor", "--problems", exit_code=1)
     assert "the head is at version 77" in result.stdout
     assert "2 failed" in result.stderr
 
@@ -88,7 +88,7 @@ def test_diff_shows_files_and_rows(run: Run) -> None:
     shown = run("diff", "sales", "0", "2", "--rows")
     assert "row inserted" in shown.stdout
     assert "from version 0 to 2: 1 file" in shown.stderr
-    assert "no version 9" in run("diff", "sales", "0", "9", wanted=3).stderr
+    assert "no version 9" in run("diff", "sales", "0", "9", exit_code=3).stderr
 
 
 def test_files_accepts_predicate_version_and_limit(run: Run) -> None:
@@ -122,12 +122,12 @@ def test_schema_shows_columns_and_changes(run: Run) -> None:
     (created,) = json_output(run, "schema", "sales", "--changes")
     assert [each["column"] for each in created["changes"]] == ["id", "day"]
     assert "column added" in run("schema", "sales", "--changes").stdout
-    run("schema", "sales", "--changes", "--version", "0", wanted=2)
+    run("schema", "sales", "--changes", "--version", "0", exit_code=2)
 
 
 @pytest.mark.parametrize("format_", ["table", "json", "ndjson", "csv", "yaml", "markdown"])
 def test_every_format_prints_every_command(run: Run, format_: str) -> None:
-    for words in (
+    for arguments in (
         ("stats",),
         ("stats", "sales"),
         ("doctor",),
@@ -138,7 +138,7 @@ def test_every_format_prints_every_command(run: Run, format_: str) -> None:
         ("schema", "sales", "--changes"),
         ("watch", "--once"),
     ):
-        assert run("--format", format_, *words).stdout.strip()
+        assert run("--format", format_, *arguments).stdout.strip()
 
 
 def test_watch_once_shows_the_latest_commits(run: Run) -> None:
@@ -201,12 +201,12 @@ def test_watch_draws_on_a_terminal_and_ends_with_ctrl_c(run: Run, catalog_uri: D
 
 def test_doctor_in_a_shell_checks_the_open_catalog() -> None:
     # An in-memory catalog can only be reached through the open connection.
-    words = ["--uri", "deltasql://duckdb/:memory:", "--format", "json", "shell"]
-    result = CliRunner().invoke(main, words, input="doctor --problems\n")
+    arguments = ["--uri", "deltasql://duckdb/:memory:", "--format", "json", "shell"]
+    result = CliRunner().invoke(main, arguments, input="doctor --problems\n")
     assert (result.exit_code, result.stdout) == (0, "[]\n"), result.output
 
 
-def test_truncated_lists_say_so(run: Run) -> None:
+def test_truncated_list_ends_with_a_notice(run: Run) -> None:
     assert (
         "showing the first 1; use --limit for more"
         in run("history", "sales", "--limit", "1").stderr

@@ -33,7 +33,7 @@ def test_optimize_rewrites_files_unless_dry_run(sales: Cli) -> None:
 
 
 def test_z_order_accepts_only_existing_columns(sales: Cli) -> None:
-    assert "'price'" in sales("optimize", "sales", "--z-order", "prise", wanted=2).stderr
+    assert "'price'" in sales("optimize", "sales", "--z-order", "prise", exit_code=2).stderr
     output = sales.json("optimize", "sales", "--z-order", "id,price", "--dry-run")
     assert output["numFilesRemoved"] == 2
     sales("optimize", "sales", "--z-order", "id,price")
@@ -43,7 +43,7 @@ def test_z_order_accepts_only_existing_columns(sales: Cli) -> None:
 def test_restore_and_undo_commit_only_after_confirmation(sales: Cli) -> None:
     assert sales.json("restore", "sales", "1", "--dry-run") != {}
     assert version(sales) == 2
-    sales("restore", "sales", "1", answer="n\n", wanted=1)
+    sales("restore", "sales", "1", stdin="n\n", exit_code=1)
     assert version(sales) == 2
     assert sales.json("restore", "sales", "1", "--yes")["version"] == 3
     assert ids(sales) == [0, 1]
@@ -54,11 +54,11 @@ def test_restore_and_undo_commit_only_after_confirmation(sales: Cli) -> None:
     assert ids(sales, "sales@1") == [0, 1]
 
 
-def test_restore_accepts_a_timestamp_and_refuses_invalid_targets(sales: Cli) -> None:
+def test_restore_accepts_a_timestamp_and_rejects_invalid_targets(sales: Cli) -> None:
     sales("restore", "sales", "2000-01-01T00:00:00Z", "--yes")
     assert ids(sales) == []
-    sales("restore", "sales", "yesterday", "--yes", wanted=2)
-    sales("restore", "sales", "99", "--yes", wanted=3)
+    sales("restore", "sales", "yesterday", "--yes", exit_code=2)
+    sales("restore", "sales", "99", "--yes", exit_code=3)
 
 
 def test_vacuum_deletes_only_after_confirmation(sales: Cli, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_vacuum_deletes_only_after_confirmation(sales: Cli, tmp_path: Path) -> N
     keep = ("--retention-hours", "0", "--force")
     output = sales.json("vacuum", "sales", *keep, "--dry-run")
     assert (len(output), len(files())) == (2, 3)
-    sales("vacuum", "sales", *keep, answer="n\n", wanted=1)
+    sales("vacuum", "sales", *keep, stdin="n\n", exit_code=1)
     assert len(files()) == 3
     assert sales.json("vacuum", "sales", *keep, "--yes") == output
     assert len(files()) == 1
@@ -80,17 +80,17 @@ def test_vacuum_deletes_only_after_confirmation(sales: Cli, tmp_path: Path) -> N
 
 def test_progress_bar_shows_number_of_deleted_files(sales_in_sqlite: Cli) -> None:
     sales_in_sqlite("optimize", "sales")
-    words = ("vacuum", "sales", "--retention-hours", "0", "--force", "--yes")
-    output, drawn = on_terminal(sales_in_sqlite.uri, *words)
+    arguments = ("vacuum", "sales", "--retention-hours", "0", "--force", "--yes")
+    output, drawn = on_terminal(sales_in_sqlite.uri, *arguments)
     assert output.count(".parquet") == 2
     assert "2 of 2" in drawn
 
 
 def test_vacuum_respects_retention_unless_forced(sales: Cli) -> None:
-    output = sales("vacuum", "sales", "--retention-hours", "0", wanted=3).stderr
+    output = sales("vacuum", "sales", "--retention-hours", "0", exit_code=3).stderr
     assert "retention" in output
     assert "--force" in output
-    sales("vacuum", "sales", "--full", "--lite", wanted=2)
+    sales("vacuum", "sales", "--full", "--lite", exit_code=2)
     assert sales.json("vacuum", "sales", "--full", "--dry-run") == []
 
 

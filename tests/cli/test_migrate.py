@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Run(Protocol):
     """Runs the command line on an empty catalog."""
 
-    def __call__(self, *words: str, wanted: int = 0, answer: str | None = None) -> Result: ...
+    def __call__(self, *arguments: str, exit_code: int = 0, stdin: str | None = None) -> Result: ...
 
 
 def write(location: Path, *numbers: int) -> None:
@@ -64,17 +64,19 @@ def run_sqlite(sqlite_uri: DeltaSqlUri) -> Run:
 
 
 def runner(uri: DeltaSqlUri) -> Run:
-    def call(*words: str, wanted: int = 0, answer: str | None = None) -> Result:
-        command = ["--uri", uri.to_string(), *words]
-        result = CliRunner().invoke(main, command, input=answer)
-        assert result.exit_code == wanted, result.output
+    def call(*arguments: str, exit_code: int = 0, stdin: str | None = None) -> Result:
+        command = ["--uri", uri.to_string(), *arguments]
+        result = CliRunner().invoke(main, command, input=stdin)
+        assert result.exit_code == exit_code, result.output
         return result
 
     return call
 
 
-def report(run: Run, *words: str, wanted: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run("--format", "json", *words, wanted=wanted).stdout)
+def report(run: Run, *arguments: str, exit_code: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        run("--format", "json", *arguments, exit_code=exit_code).stdout
+    )
     return found
 
 
@@ -122,7 +124,7 @@ def test_export_is_an_independent_table(run: Run, sales: Path, tmp_path: Path) -
     assert ids(tmp_path / "whole") == [0, 1, 2]
     run("export", "sales", str(tmp_path / "one"), "--version", "1", "--from-version", "1")
     assert ids(tmp_path / "one") == [0, 1]
-    assert "already exists" in run("export", "sales", str(tmp_path / "one"), wanted=3).output
+    assert "already exists" in run("export", "sales", str(tmp_path / "one"), exit_code=3).output
 
 
 def test_recursive_import_continues_after_a_damaged_table(
@@ -132,10 +134,10 @@ def test_recursive_import_continues_after_a_damaged_table(
     bad = sales.parent / "crm" / "bad"
     write(bad, 1)
     (bad / "_delta_log" / f"{0:020}.json").write_text('{"protocol"\n')
-    result = run("import", "--recursive", str(sales.parent), wanted=1)
+    result = run("import", "--recursive", str(sales.parent), exit_code=1)
     assert "3 tables" in result.stdout
     assert "00000000000000000000.json" in result.stdout
-    listed = run("--format", "csv", "import", "-r", str(sales.parent), wanted=1).stdout
+    listed = run("--format", "csv", "import", "-r", str(sales.parent), exit_code=1).stdout
     states = {line.split(",")[0]: line.split(",")[1] for line in listed.splitlines()[1:]}
     assert states["sales"] == states["crm.people"] == "up to date"
     assert "failed" in states.values()
@@ -155,8 +157,10 @@ def test_dry_run_reports_and_changes_nothing(
 
 
 def test_import_options_select_versions_and_name(run_sqlite: Run, sales: Path) -> None:
-    words = ("--name", "late", "--namespace", "crm", "--since", "1", "--batch-size", "1")
-    found = report(run_sqlite, "import", str(sales), *words, "--up-to-version", "1", "--no-verify")
+    arguments = ("--name", "late", "--namespace", "crm", "--since", "1", "--batch-size", "1")
+    found = report(
+        run_sqlite, "import", str(sales), *arguments, "--up-to-version", "1", "--no-verify"
+    )
     assert (found["table"], found["first_version"], found["last_version"]) == ("crm.late", 1, 1)
     assert found["verification"] is None
     assert report(run_sqlite, "import", str(sales), "--since", "2")["last_version"] == 2
@@ -166,10 +170,10 @@ def test_damaged_log_exits_with_3_and_names_the_line(
     run_sqlite: Run, tmp_path: Path, sales: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
-    assert "Help:" in run_sqlite("import", str(tmp_path / "empty"), wanted=3).stderr
+    assert "Help:" in run_sqlite("import", str(tmp_path / "empty"), exit_code=3).stderr
     damaged = sales / "_delta_log" / f"{1:020}.json"
     damaged.write_text('{"commitInfo":{}}\n{"add":')
-    result = run_sqlite("import", str(sales), wanted=3)
+    result = run_sqlite("import", str(sales), exit_code=3)
     assert damaged.name in result.stderr
     assert "line 2" in result.stderr
     assert result.stdout == ""
@@ -177,7 +181,7 @@ def test_damaged_log_exits_with_3_and_names_the_line(
 
 def test_dry_run_exits_with_1_if_data_files_are_missing(run_sqlite: Run, sales: Path) -> None:
     next(sales.glob("*.parquet")).unlink()
-    found = report(run_sqlite, "import", str(sales), "--dry-run", wanted=1)
+    found = report(run_sqlite, "import", str(sales), "--dry-run", exit_code=1)
     assert (found["ok"], found["missing"]) == (False, 1)
     assert report(run_sqlite, "import", str(sales), "--dry-run", "--force")["ok"]
 
@@ -202,11 +206,12 @@ def test_verify_finds_damaged_data_files(run_sqlite: Run, sales: Path) -> None:
     next(sales.glob("*.parquet")).write_bytes(b"PAR1")
     run_sqlite("verify", "sales")
     (found,) = json.loads(
-        run_sqlite("--format", "json", "verify", "--data", "files", wanted=1).stdout
+        run_sqlite("--format", "json", "verify", "--data", "files", exit_code=1).stdout
     )
     assert found["ok"] is False
     assert (
-        "False" in run_sqlite("--format", "markdown", "verify", "--data", "files", wanted=1).stdout
+        "False"
+        in run_sqlite("--format", "markdown", "verify", "--data", "files", exit_code=1).stdout
     )
 
 
@@ -222,49 +227,49 @@ def test_spark_engine_imports_and_verifies(
 
 def test_commands_change_nothing_before_confirmation(run_sqlite: Run, sales: Path) -> None:
     run_sqlite("import", str(sales))
-    for words in (["cutover", "sale"], ["rollback", "sale"]):
-        output = run_sqlite(*words, wanted=3).stderr
+    for arguments in (["cutover", "sale"], ["rollback", "sale"]):
+        output = run_sqlite(*arguments, exit_code=3).stderr
         assert "Did you mean sales?" in output
         assert "[y/N]" not in output
-    run_sqlite("cutover", "sales", wanted=1, answer="n\n")
+    run_sqlite("cutover", "sales", exit_code=1, stdin="n\n")
     write(sales, 3)
-    run_sqlite("cutover", "sales", answer="y\n")
-    run_sqlite("rollback", "sales", wanted=1, answer="")
+    run_sqlite("cutover", "sales", stdin="y\n")
+    run_sqlite("rollback", "sales", exit_code=1, stdin="")
     run_sqlite("table", "drop", "sales", "--yes")
-    assert "[y/N]" in run_sqlite("rollback", "sales", wanted=1, answer="n\n").stderr
+    assert "[y/N]" in run_sqlite("rollback", "sales", exit_code=1, stdin="n\n").stderr
     run_sqlite("table", "undrop", "sales")
     other = sales.parent / "other"
     write(other, 1)
-    run_sqlite("import", str(other), "--name", "sales", wanted=3)
-    run_sqlite("import", str(other), "--name", "sales", "--force", wanted=1, answer="n\n")
+    run_sqlite("import", str(other), "--name", "sales", exit_code=3)
+    run_sqlite("import", str(other), "--name", "sales", "--force", exit_code=1, stdin="n\n")
     found = report(run_sqlite, "import", str(other), "--name", "sales", "--force", "--yes")
     assert found["state"] == "replaced"
 
 
 def test_wrong_usage_exits_with_2(run_sqlite: Run, sales: Path, sqlite_uri: DeltaSqlUri) -> None:
-    run_sqlite("import", "-r", str(sales), "--name", "x", wanted=2)
-    run_sqlite("verify", "--all-versions", "--sample", "2", wanted=2)
+    run_sqlite("import", "-r", str(sales), "--name", "x", exit_code=2)
+    run_sqlite("verify", "--all-versions", "--sample", "2", exit_code=2)
     assert (
         "does not name a table"
-        in run_sqlite("cutover", sqlite_uri.to_string(), "--yes", wanted=2).stderr
+        in run_sqlite("cutover", sqlite_uri.to_string(), "--yes", exit_code=2).stderr
     )
     uri = sqlite_uri.with_table("t").to_string()
-    run_sqlite("follow", str(sales), uri, "--name", "other", wanted=2)
+    run_sqlite("follow", str(sales), uri, "--name", "other", exit_code=2)
 
 
 def test_json_and_yaml_reports_are_equal(run_sqlite: Run, sales: Path) -> None:
     run_sqlite("import", str(sales))
-    words = ("import", str(sales), "--dry-run")
-    in_json = report(run_sqlite, *words)
-    in_yaml = yaml.safe_load(run_sqlite("--format", "yaml", *words).stdout)
+    arguments = ("import", str(sales), "--dry-run")
+    in_json = report(run_sqlite, *arguments)
+    in_yaml = yaml.safe_load(run_sqlite("--format", "yaml", *arguments).stdout)
     assert in_json.pop("seconds") >= 0
     assert in_yaml.pop("seconds") >= 0
     assert in_yaml == in_json
 
 
 def test_follow_watch_runs_until_it_is_stopped(sqlite_uri: DeltaSqlUri, sales: Path) -> None:
-    words = ("--format", "ndjson", "follow", str(sales), "--watch", "0.05")
-    with started(sqlite_uri.to_string(), *words) as process:
+    arguments = ("--format", "ndjson", "follow", str(sales), "--watch", "0.05")
+    with started(sqlite_uri.to_string(), *arguments) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["state"] == "followed"
         write(sales, 3)

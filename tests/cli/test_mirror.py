@@ -46,9 +46,9 @@ def run(
             with catalog.begin() as transaction:
                 transaction.write("sales", ROWS)
 
-    def call(*words: str, wanted: int = 0) -> Result:
-        result = CliRunner().invoke(main, ["--uri", catalog_uri.to_string(), *words])
-        assert result.exit_code == wanted, result.output
+    def call(*arguments: str, exit_code: int = 0) -> Result:
+        result = CliRunner().invoke(main, ["--uri", catalog_uri.to_string(), *arguments])
+        assert result.exit_code == exit_code, result.output
         return result
 
     return call
@@ -84,12 +84,12 @@ def test_verify_exits_with_1_on_damage_and_repair_fixes_it(
     run("mirror", "publish")
     run("verify", "sales", "--all-versions")
     (log_of(lake) / f"{1:020d}.json").unlink()
-    run("verify", wanted=1)
+    run("verify", exit_code=1)
     run("mirror", "repair", "sales")
     run("verify", "--all-versions")
 
 
-def test_repair_and_reject_have_dry_run_and_ask(run: Callable[..., Result], lake: Path) -> None:
+def test_repair_and_reject_ask_for_confirmation(run: Callable[..., Result], lake: Path) -> None:
     run("mirror", "publish")
     first, foreign = (log_of(lake) / f"{number:020d}.json" for number in (1, 3))
     first.unlink()
@@ -97,7 +97,7 @@ def test_repair_and_reject_have_dry_run_and_ask(run: Callable[..., Result], lake
     assert "1 commit to publish\n  nothing was changed\n" in tried
     assert "missing" in tried
     assert not first.exists()
-    run("mirror", "repair", "sales", "--force", wanted=1)  # without confirmation
+    run("mirror", "repair", "sales", "--force", exit_code=1)  # without confirmation
     assert not first.exists()
     run("mirror", "repair", "sales", "--force", "--yes")
     foreign.write_text('{"commitInfo":{"timestamp":1,"operation":"WRITE"}}\n')
@@ -122,7 +122,7 @@ def test_repair_dry_run_changes_nothing(run: Callable[..., Result], lake: Path) 
     # Unlike verify, a dry run does not quarantine the target; it only reports the damage.
     assert status(run)["state"] == "DAMAGED"
     assert {each.name: each.read_bytes() for each in log.rglob("*") if each.is_file()} == before
-    output = run("mirror", "repair", "sales", wanted=1).stdout  # foreign files stay
+    output = run("mirror", "repair", "sales", exit_code=1).stdout  # foreign files stay
     assert "--force" in output
     assert "nothing to repair" not in output
     run("mirror", "repair", "sales", "--force", "--yes")
@@ -130,16 +130,16 @@ def test_repair_dry_run_changes_nothing(run: Callable[..., Result], lake: Path) 
 
 
 def test_unknown_names_are_reported_before_confirmation(run: Callable[..., Result]) -> None:
-    for words in (["repair", "sale", "--force"], ["adopt", "sale"], ["reject", "sale"]):
-        output = run("mirror", *words, wanted=3).stderr
+    for arguments in (["repair", "sale", "--force"], ["adopt", "sale"], ["reject", "sale"]):
+        output = run("mirror", *arguments, exit_code=3).stderr
         assert "Did you mean sales?" in output
         assert "[y/N]" not in output
-    output = run("mirror", "targets", "remove", "sales", "tabel", wanted=2).stderr
+    output = run("mirror", "targets", "remove", "sales", "tabel", exit_code=2).stderr
     assert "Did you mean 'table'?" in output
     assert "[y/N]" not in output
 
 
-def test_table_can_be_given_by_uri(run: Callable[..., Result], table_uri: str) -> None:
+def test_table_argument_can_be_a_uri(run: Callable[..., Result], table_uri: str) -> None:
     assert "3 versions published" in run("mirror", "publish", table_uri).stderr
     (found,) = json.loads(run("--format", "json", "mirror", "status", table_uri).stdout)
     assert found["published_version"] == 2
@@ -151,12 +151,12 @@ def test_progress_bars_show_publishing_and_repair(
     uri = sales_in_sqlite.uri
     monkeypatch.setenv("DELTASQL_MIRROR__MODE", "off")
     rows = deltasql.DeltaTable(f"{uri}?table=sales").to_pyarrow_table()
-    for words in (["publish"], ["run", "--once"]):
+    for arguments in (["publish"], ["run", "--once"]):
         with deltasql.connect(uri) as catalog:
             for number in range(3):
                 with catalog.begin() as transaction:
                     transaction.write("sales", rows.slice(number, 1))
-        _, drawn = on_terminal(uri, "mirror", *words)
+        _, drawn = on_terminal(uri, "mirror", *arguments)
         assert "3 of 3" in drawn
     (log_of(tmp_path / "lake") / f"{1:020d}.json").unlink()
     output, drawn = on_terminal(uri, "mirror", "repair", "sales")
@@ -183,9 +183,9 @@ def test_targets_are_added_listed_and_removed(run: Callable[..., Result], tmp_pa
     assert str(tmp_path / "backup") in output
     assert (
         "Did you mean 'backup'"
-        in run("mirror", "targets", "remove", "sales", "bakup", "--dry-run", wanted=2).stderr
+        in run("mirror", "targets", "remove", "sales", "bakup", "--dry-run", exit_code=2).stderr
     )
-    run("mirror", "targets", "remove", "sales", "backup", wanted=1)  # without confirmation
+    run("mirror", "targets", "remove", "sales", "backup", exit_code=1)  # without confirmation
     assert "backup" in run("--format", "csv", "mirror", "targets", "list", "sales").stdout
     run("mirror", "targets", "remove", "sales", "backup", "--yes")
     text = run("--format", "csv", "mirror", "targets", "list", "sales").stdout
@@ -201,7 +201,7 @@ def test_foreign_commits_are_adopted_after_confirmation(
     deltalake.write_deltalake(place, ROWS, mode="append")
     seen = json.loads(run("--format", "json", "mirror", "adopt", "shared", "--dry-run").stdout)
     assert seen == {"table": "default.shared", "foreign_versions": [1]}
-    run("mirror", "adopt", "shared", wanted=1)  # without confirmation
+    run("mirror", "adopt", "shared", exit_code=1)  # without confirmation
     history = ("--format", "json", "history", "shared")
     assert len(json.loads(run(*history).stdout)) == 1
     run("mirror", "adopt", "shared", "--yes")

@@ -92,16 +92,16 @@ def test_command_on_a_missing_catalog_fails_and_creates_nothing(tmp_path: Path) 
 
 
 def check_wrong_address(line: str, folder: Path) -> None:
-    words = shlex.split(line.replace("HERE", str(folder)))
+    arguments = shlex.split(line.replace("HERE", str(folder)))
     uri = f"deltasql://sqlite/{folder}/typo.db"
-    result = CliRunner().invoke(main, ["--uri", uri, *words])
+    result = CliRunner().invoke(main, ["--uri", uri, *arguments])
     assert result.exit_code == 3, result.output
     assert "there is no catalog yet at" in result.stderr
     assert "`deltasql init` creates one" in result.stderr
     assert [*folder.iterdir()] == []
 
 
-def test_dry_run_and_refused_command_create_no_catalog(tmp_path: Path) -> None:
+def test_dry_run_and_rejected_command_create_no_catalog(tmp_path: Path) -> None:
     lake, uri = tmp_path / "lake", f"deltasql://sqlite/{tmp_path}/typo.db"
     deltalake.write_deltalake(str(lake / "a"), pa.table({"id": [1]}))
     codes = {
@@ -126,7 +126,7 @@ def test_doctor_reports_a_missing_catalog(tmp_path: Path) -> None:
 
 
 def test_database_without_a_catalog_is_not_changed(cli: Cli, catalog_uri: DeltaSqlUri) -> None:
-    assert "no catalog yet" in cli("table", "list", wanted=3).stderr
+    assert "no catalog yet" in cli("table", "list", exit_code=3).stderr
     assert is_new(catalog_uri)
     cli("table", "create", "sales", "id:bigint")
     assert not is_new(catalog_uri)
@@ -136,7 +136,7 @@ def test_database_without_a_catalog_is_not_changed(cli: Cli, catalog_uri: DeltaS
 def test_only_migrate_applies_pending_migrations(cli: Cli, catalog_uri: DeltaSqlUri) -> None:
     with Catalog(catalog_uri, migrate=False) as catalog:
         catalog.store.migrate(up_to=latest_version() - 1)
-    assert "`deltasql migrate`" in cli("table", "list", wanted=3).stderr
+    assert "`deltasql migrate`" in cli("table", "list", exit_code=3).stderr
     assert len(pending_migrations(catalog_uri)) == 1
     cli("migrate", "--yes")
     assert cli.json("table", "list") == []

@@ -36,10 +36,10 @@ def uri(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> str:
     return sqlite_uri.to_string()
 
 
-def cpu_s(*words: str) -> float:
+def cpu_s(*arguments: str) -> float:
     """Return the CPU seconds of a new Python process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -53,12 +53,14 @@ def test_startup_takes_little_more_than_importing_click() -> None:
     assert median(ours) < 2.5 * median(bare)
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"], ["table", "--help"]], ids=" ".join)
-def test_help_and_version_import_no_heavy_module(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["table", "--help"]], ids=" ".join
+)
+def test_help_and_version_import_no_heavy_module(arguments: list[str]) -> None:
     code = (
         "import sys\n"
         "from deltasql.cli.main import main\n"
-        f"main.main({words!r}, 'deltasql', standalone_mode=False)\n"
+        f"main.main({arguments!r}, 'deltasql', standalone_mode=False)\n"
         "heavy = {'deltalake', 'pyarrow', 'pydantic', 'sqlglot', 'rich', 'duckdb', 'psycopg'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
@@ -101,7 +103,7 @@ def test_ctrl_c_exits_with_130_without_a_traceback(uri: str) -> None:
     assert "Traceback" not in output
 
 
-def test_answering_no_exits_with_1(uri: str) -> None:
+def test_declined_confirmation_exits_with_1(uri: str) -> None:
     run = subprocess.run(
         [*DELTASQL, "--uri", uri, "table", "drop", "sales"],
         input="n\n",
@@ -148,15 +150,18 @@ def test_completion_scripts_are_printed_for_every_shell(shell: str) -> None:
 
 def completed(line: str, **env: str) -> list[str]:
     """Return the completions that the bash script would get."""
-    words = ["deltasql", *line.split(" ")]
-    asked = {
+    arguments = ["deltasql", *line.split(" ")]
+    variables = {
         "_DELTASQL_COMPLETE": "bash_complete",
-        "COMP_WORDS": " ".join(words),
-        "COMP_CWORD": str(len(words) - 1),
+        "COMP_WORDS": " ".join(arguments),
+        "COMP_CWORD": str(len(arguments) - 1),
     }
     code = "import sys; sys.argv[0] = 'deltasql'; from deltasql.cli.main import main; main()"
     run = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | asked | env, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        env=os.environ | variables | env,
+        capture_output=True,
+        text=True,
     )
     assert run.stderr == ""
     return [each.partition(",")[2] for each in run.stdout.splitlines() if each]

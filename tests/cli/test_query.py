@@ -38,15 +38,16 @@ def test_empty_result_is_valid_output(sales: Cli) -> None:
 def test_query_reads_sql_from_stdin_or_a_file(sales: Cli, tmp_path: Path) -> None:
     (tmp_path / "q.sql").write_text("SELECT count(*) AS n FROM sales@1\n")
     assert sales.json("query", "--file", str(tmp_path / "q.sql")) == [{"n": 2}]
-    found = sales("--format", "json", "query", "-", answer="SELECT count(*) AS n FROM sales")
+    found = sales("--format", "json", "query", "-", stdin="SELECT count(*) AS n FROM sales")
     assert json.loads(found.stdout) == [{"n": 4}]
-    sales("query", wanted=2)
+    sales("query", exit_code=2)
 
 
 def test_misspelled_select_is_not_reported_as_a_write(sales_in_sqlite: Cli) -> None:
-    assert "Did you mean SELECT?" in sales_in_sqlite("query", "SELEC 1", wanted=3).stderr
+    assert "Did you mean SELECT?" in sales_in_sqlite("query", "SELEC 1", exit_code=3).stderr
     assert (
-        "only queries can be run" in sales_in_sqlite("query", "DELETE FROM sales", wanted=3).stderr
+        "only queries can be run"
+        in sales_in_sqlite("query", "DELETE FROM sales", exit_code=3).stderr
     )
 
 
@@ -56,7 +57,7 @@ def test_values_without_a_json_type_are_printed_as_strings(sales: Cli) -> None:
     assert row == {"a": "NaN", "b": "2024-05-01", "c": "01", "d": [1.5]}
 
 
-def test_limit_truncates_and_a_long_table_says_so(sales: Cli) -> None:
+def test_long_result_is_truncated_with_a_notice(sales: Cli) -> None:
     assert len(sales.json("query", SQL, "--limit", "3")) == 3
     many = "SELECT range AS n FROM range(1500)"
     result = sales("query", many)
@@ -69,7 +70,7 @@ def test_head_accepts_version_and_columns(sales: Cli) -> None:
     assert len(sales.json("head", "sales", "-n", "3")) == 3
     assert len(sales.json("head", "sales", "--version", "1")) == 2
     assert {*sales.json("head", "sales", "--columns", "price")[0]} == {"price"}
-    assert "'price'" in sales("head", "sales", "--columns", "pric", wanted=2).stderr
+    assert "'price'" in sales("head", "sales", "--columns", "pric", exit_code=2).stderr
 
 
 def test_table_name_can_contain_quotes(cli: Cli) -> None:
@@ -78,9 +79,9 @@ def test_table_name_can_contain_quotes(cli: Cli) -> None:
 
 
 def test_query_errors_are_shown_without_a_traceback(sales: Cli) -> None:
-    assert "Did you mean sales?" in sales("query", "SELECT * FROM sale", wanted=3).stderr
-    assert "Help:" in sales("query", "DROP TABLE sales", wanted=3).stderr
-    assert "price" in sales("query", "SELECT prise FROM sales", wanted=3).stderr
+    assert "Did you mean sales?" in sales("query", "SELECT * FROM sale", exit_code=3).stderr
+    assert "Help:" in sales("query", "DROP TABLE sales", exit_code=3).stderr
+    assert "price" in sales("query", "SELECT prise FROM sales", exit_code=3).stderr
 
 
 def test_escape_sequences_in_values_are_not_printed(sales: Cli) -> None:

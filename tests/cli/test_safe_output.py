@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def test_unreadable_file_is_reported_without_a_traceback(cli: Cli, tmp_path: Path) -> None:
-    output = cli("table", "create", "a", "--schema", f"{tmp_path}/none.json", wanted=3).stderr
+    output = cli("table", "create", "a", "--schema", f"{tmp_path}/none.json", exit_code=3).stderr
     assert output.startswith("Error: ")
     assert "none.json" in output
-    output = cli("table", "create", "a", "--schema", str(tmp_path), wanted=3).stderr
+    output = cli("table", "create", "a", "--schema", str(tmp_path), exit_code=3).stderr
     assert "Is a directory" in output
     assert "Traceback" not in output
 
@@ -32,18 +32,18 @@ def test_unreadable_file_is_reported_without_a_traceback(cli: Cli, tmp_path: Pat
 def test_internal_error_shows_a_traceback_only_with_verbose(sales: Cli, tmp_path: Path) -> None:
     file = tmp_path / "query.sql"
     file.write_bytes(b"SELECT '\xff'")
-    output = sales("query", "-f", str(file), wanted=3).stderr
+    output = sales("query", "-f", str(file), exit_code=3).stderr
     assert output.startswith("Error: internal error: UnicodeDecodeError")
     assert "Traceback" not in output
-    for words in (["-v", "query", "-f", str(file)], ["query", "-f", str(file), "-v"]):
-        assert "Traceback" in sales(*words, wanted=3).stderr
+    for arguments in (["-v", "query", "-f", str(file)], ["query", "-f", str(file), "-v"]):
+        assert "Traceback" in sales(*arguments, exit_code=3).stderr
 
 
 def test_shell_continues_after_any_error(sales: Cli, tmp_path: Path) -> None:
     file = tmp_path / "query.sql"
     file.write_bytes(b"SELECT '\xff'")
     script = f"query -f {file}\nquery 'open\nSELECT DATE '12000-01-01' AS day, 7 AS n;\n"
-    result = sales("--format", "ndjson", "shell", answer=script, wanted=1)
+    result = sales("--format", "ndjson", "shell", stdin=script, exit_code=1)
     assert "internal error" in result.stderr
     assert "No closing quotation" in result.stderr
     assert '{"day": "12000-01-01", "n": 7}' in result.stdout
@@ -71,12 +71,12 @@ def test_text_logs_hide_secrets() -> None:
     assert "hunter" not in output
 
 
-@pytest.mark.parametrize("words", [("-vv", "config", "show"), ("config", "show", "-v", "-v")])
-def test_verbose_shows_only_deltasql_logs(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("arguments", [("-vv", "config", "show"), ("config", "show", "-v", "-v")])
+def test_verbose_shows_only_deltasql_logs(arguments: tuple[str, ...]) -> None:
     code = (
         "import logging, sys\n"
         "from deltasql.cli.main import main\n"
-        f"main.main({[*words]!r}, 'deltasql', standalone_mode=False)\n"
+        f"main.main({[*arguments]!r}, 'deltasql', standalone_mode=False)\n"
         "logging.getLogger('deltasql.x').debug('ours token=abc')\n"
         "logging.getLogger('urllib3').info('theirs')\n"
     )
@@ -89,8 +89,8 @@ def test_log_format_can_follow_the_command() -> None:
     code = (
         "import logging\n"
         "from deltasql.cli.main import main\n"
-        "words = ['config', 'show', '--log-format', 'json']\n"
-        "main.main(words, 'deltasql', standalone_mode=False)\n"
+        "arguments = ['config', 'show', '--log-format', 'json']\n"
+        "main.main(arguments, 'deltasql', standalone_mode=False)\n"
         "logging.getLogger('deltasql.x').warning('hello')\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -104,13 +104,13 @@ EVIL = "\x1b[2J\x9bx"
 def test_control_sequences_are_escaped_on_a_terminal(
     format_: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = pa.table({"evil": [EVIL]}).to_reader()
+    stdin = pa.table({"evil": [EVIL]}).to_reader()
     with monkeypatch.context() as patch:
         patch.setattr(sys.stdout, "isatty", lambda: True)
         patch.setenv("TERM", "dumb")
         Output(format_, color=False).rows([{"evil": EVIL}], ("evil",))
         Output(format_, color=False).record({"evil": EVIL})
-        Output(format_, color=False).query_result(answer, 10)
+        Output(format_, color=False).query_result(stdin, 10)
     shown = capsys.readouterr().out
     assert shown.count("evil") >= 3
     assert not {*shown} & {"\x1b", "\x9b"}

@@ -51,7 +51,7 @@ class Terminal:
 
 
 @contextmanager
-def terminal(cli: Cli, *words: str) -> Iterator[Terminal]:
+def terminal(cli: Cli, *arguments: str) -> Iterator[Terminal]:
     """Start the shell on its own terminal; it must exit with 0 at the end."""
     process, descriptor = pty.fork()
     if process == 0:
@@ -60,7 +60,7 @@ def terminal(cli: Cli, *words: str) -> Iterator[Terminal]:
         # readline, once imported, leaves the size of another terminal in the environment.
         size = {"COLUMNS": "500", "LINES": "50"}
         environment = os.environ | size | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
-        command = [sys.executable, "-m", "deltasql.cli.main", "--uri", cli.uri, *words, "shell"]
+        command = [sys.executable, "-m", "deltasql.cli.main", "--uri", cli.uri, *arguments, "shell"]
         os.execve(sys.executable, command, environment)
     try:
         yield Terminal(descriptor)
@@ -165,9 +165,9 @@ def test_history_file_has_no_passwords(sales_in_sqlite: Cli, tmp_path: Path) -> 
 
 def test_shell_runs_piped_lines_and_exits_with_1_on_failure(sales: Cli) -> None:
     script = "# a remark\ntable list\nSELECT count(*)\nAS n FROM sales;\n"
-    result = sales("--format", "ndjson", "shell", answer=script)
+    result = sales("--format", "ndjson", "shell", stdin=script)
     assert '"name": "sales"' in result.stdout
     assert '{"n": 4}' in result.stdout
-    assert sales("shell", answer="nonsense\n", wanted=1).stderr.count("No such command") == 1
-    assert "Error" in sales("shell", answer="SELECT 1 FROM nowhere;\n", wanted=1).stderr
-    assert "\\d" in sales("shell", answer="help\nexit\nnonsense\n").stderr
+    assert sales("shell", stdin="nonsense\n", exit_code=1).stderr.count("No such command") == 1
+    assert "Error" in sales("shell", stdin="SELECT 1 FROM nowhere;\n", exit_code=1).stderr
+    assert "\\d" in sales("shell", stdin="help\nexit\nnonsense\n").stderr

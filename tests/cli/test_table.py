@@ -53,17 +53,17 @@ def test_init_never_shows_a_password(postgres_uri: DeltaSqlUri) -> None:
     assert "***@" in result.output.partition("export DELTASQL_URI=")[2]
 
 
-@pytest.mark.parametrize("words", [(), ("--data-root", "the lake")], ids=["", "--data-root"])
+@pytest.mark.parametrize("arguments", [(), ("--data-root", "the lake")], ids=["", "--data-root"])
 def test_next_steps_printed_by_init_work_on_postgres(
     postgres_uri: DeltaSqlUri,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DELTASQL_TABLE__DATA_ROOT", raising=False)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    result = CliRunner().invoke(main, ["init", postgres_uri.to_string(), *words])
+    result = CliRunner().invoke(main, ["init", postgres_uri.to_string(), *arguments])
     assert result.exit_code == 0, result.output
     steps = result.stderr.partition("next steps:\n")[2].splitlines()
     assert steps[-1].split() == ["deltasql", "shell"]
@@ -75,7 +75,7 @@ def test_next_steps_printed_by_init_work_on_postgres(
     assert done.returncode == 0, done.stderr
     with deltasql.connect(postgres_uri) as catalog:
         places = [Path(catalog.table(name).location) for name in ("sales", "orders")]
-    root = tmp_path / (words[-1] if words else "lake") / "default"
+    root = tmp_path / (arguments[-1] if arguments else "lake") / "default"
     assert places == [root / "sales", root / "orders"]
 
 
@@ -108,8 +108,8 @@ def test_migrate_lists_and_applies_pending_migrations(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("old_catalog")
-def test_migrate_asks_first(cli: Cli) -> None:
-    cli("migrate", answer="n\n", wanted=1)
+def test_migrate_asks_for_confirmation(cli: Cli) -> None:
+    cli("migrate", stdin="n\n", exit_code=1)
     assert cli.json("migrate", "--dry-run") != []
 
 
@@ -148,14 +148,14 @@ def test_create_reads_a_schema_from_argument_file_and_stdin(cli: Cli, tmp_path: 
     (tmp_path / "schema.json").write_text(text)
     cli("table", "create", "a", "--schema", text)
     cli("table", "create", "b", "--schema", str(tmp_path / "schema.json"))
-    cli("table", "create", "c", "--schema", "-", answer=text)
+    cli("table", "create", "c", "--schema", "-", stdin=text)
     for name in "abc":
         assert cli.json("table", "show", name)["schema"] == SCHEMA["fields"]
-    cli("table", "create", "d", "--schema", "[]", wanted=2)
+    cli("table", "create", "d", "--schema", "[]", exit_code=2)
 
 
-def test_creating_an_existing_table_is_refused_unless_allowed(sales: Cli) -> None:
-    assert "exists" in sales("table", "create", "sales", "id:int", wanted=3).stderr
+def test_creating_an_existing_table_is_rejected_unless_allowed(sales: Cli) -> None:
+    assert "exists" in sales("table", "create", "sales", "id:int", exit_code=3).stderr
     sales("table", "create", "sales", "id:int", "--if-not-exists")
     assert sales.json("table", "show", "sales")["version"] == 2
 
@@ -164,12 +164,12 @@ def test_rename_drop_and_undrop_work_by_name(sales: Cli) -> None:
     sales("table", "rename", "sales", "crm.sold")
     assert [each["name"] for each in sales.json("table", "list")] == ["crm.sold"]
     sales("table", "drop", "crm.sold", "--dry-run")
-    sales("table", "drop", "crm.sold", answer="n\n", wanted=1)
+    sales("table", "drop", "crm.sold", stdin="n\n", exit_code=1)
     assert len(sales.json("table", "list")) == 1
     sales("table", "drop", "crm.sold", "--yes")
     assert sales.json("table", "list") == []
     assert [each["name"] for each in sales.json("table", "list", "--dropped")] == ["crm.sold"]
-    assert "'crm.sold'" in sales("table", "undrop", "crm.sld", wanted=2).stderr
+    assert "'crm.sold'" in sales("table", "undrop", "crm.sld", exit_code=2).stderr
     sales("table", "undrop", "crm.sold")
     assert sales.json("head", "crm.sold", "-n", "9") != []
 
@@ -189,11 +189,11 @@ def test_set_changes_properties_in_one_commit(sales: Cli) -> None:
     found = sales.json("table", "show", "sales")
     assert (found["version"], found["description"]) == (3, "x")
     assert found["properties"]["delta.appendOnly"] == "true"
-    sales("table", "set", "sales", "oops", wanted=2)
+    sales("table", "set", "sales", "oops", exit_code=2)
 
 
 def test_unknown_table_suggests_a_similar_name(sales: Cli) -> None:
-    assert "Did you mean sales?" in sales("table", "show", "sale", wanted=3).stderr
+    assert "Did you mean sales?" in sales("table", "show", "sale", exit_code=3).stderr
 
 
 def test_unknown_namespace_suggests_a_similar_name(sales: Cli) -> None:
@@ -201,7 +201,7 @@ def test_unknown_namespace_suggests_a_similar_name(sales: Cli) -> None:
     assert [each["name"] for each in sales.json("table", "list", "--namespace", "crm")] == [
         "crm.sold"
     ]
-    assert "Did you mean 'crm'?" in sales("table", "list", "--namespace", "cmr", wanted=2).stderr
+    assert "Did you mean 'crm'?" in sales("table", "list", "--namespace", "cmr", exit_code=2).stderr
 
 
 def test_config_show_names_the_source_and_hides_secrets(
@@ -225,7 +225,7 @@ def test_config_show_names_the_source_and_hides_secrets(
 
 
 def test_config_check_connects_to_every_catalog(cli: Cli, tmp_path: Path) -> None:
-    (row,) = json.loads(cli("--format", "json", "config", "check", wanted=1).stdout)
+    (row,) = json.loads(cli("--format", "json", "config", "check", exit_code=1).stdout)
     assert "deltasql init" in row["problem"]
     cli("init")
     (row,) = cli.json("config", "check")
@@ -250,13 +250,13 @@ def test_catalog_is_selected_by_option_uri_or_variable(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("deltasql.toml").write_text(f"[catalogs]\ndev = {json.dumps(sales.uri)}\n")
-    for words, env in (
+    for arguments, env in (
         (["--catalog", "dev", "table", "list"], {}),
         (["table", "list", "--catalog", "dev"], {}),
         (["table", "list", "--uri", sales.uri], {}),
         (["table", "list"], {"DELTASQL_URI": sales.uri}),
     ):
-        result = CliRunner().invoke(main, [*words, "--format", "ndjson"], env=env)
+        result = CliRunner().invoke(main, [*arguments, "--format", "ndjson"], env=env)
         assert json.loads(result.stdout)["name"] == "sales"
     assert deltasql.connect("dev").exists("sales")
 
@@ -264,11 +264,11 @@ def test_catalog_is_selected_by_option_uri_or_variable(
 def test_option_allows_nested_locations(cli: Cli, tmp_path: Path) -> None:
     outer, inner = tmp_path / "outer", tmp_path / "outer" / "inner"
     cli("table", "create", "outer", "id:bigint", "--location", str(outer))
-    refused = cli("table", "create", "inner", "id:bigint", "--location", str(inner), wanted=3)
+    refused = cli("table", "create", "inner", "id:bigint", "--location", str(inner), exit_code=3)
     assert "--allow-nested-location" in refused.output
-    words = ("--location", str(inner), "--allow-nested-location")
-    cli("table", "create", "inner", "id:bigint", *words)
+    arguments = ("--location", str(inner), "--allow-nested-location")
+    cli("table", "create", "inner", "id:bigint", *arguments)
     deltalake.write_deltalake(outer / "third", pa.table({"id": [1]}))
-    refused = cli("import", str(outer / "third"), wanted=3)
+    refused = cli("import", str(outer / "third"), exit_code=3)
     assert "--allow-nested-location" in refused.output
     cli("import", str(outer / "third"), "--allow-nested-location")

@@ -24,8 +24,8 @@ def main() -> int:
         epilog="example: python -m tests.compat 1.5.1",
     )
     parser.add_argument("release", nargs="*", help=f"default: {', '.join(RELEASES)}")
-    asked = parser.parse_args().release
-    releases = tuple(asked or RELEASES)
+    chosen = parser.parse_args().release
+    releases = tuple(chosen or RELEASES)
     lines = list(checks())
     cells: dict[tuple[str, str, str], str] = {}
     broken = []

@@ -26,7 +26,7 @@ READS, WRITES, IMPORTS, MOVES = (
     "Its tables are imported",
     "Cutover and rollback",
 )
-YES, REFUSED, DETECTED = "yes", "refused", "not refused, but detected"
+YES, REJECTED, DETECTED = "yes", "rejected", "not rejected, but detected"
 # Does not depend on the age of the reader: a table with so many files that it takes minutes.
 _LEFT_OUT = ("many_files",)
 
@@ -63,11 +63,13 @@ def checks() -> Iterator[Check]:
         if name not in _LEFT_OUT:
             yield Check(READS, _title(build), lambda place, name=name: _reads(place, name))
     yield Check(WRITES, "A table of deltasql with default properties", _is_rejected)
-    yield Check(WRITES, "A table without in-commit timestamps; SQL adopts the commit", _is_adopted)
+    yield Check(
+        WRITES, "A table without in-commit timestamps; the database adopts the commit", _is_adopted
+    )
     for name, maker in MAKERS.items():
         yield Check(IMPORTS, _title(maker), lambda place, name=name: _imports(place, name))
     yield Check(MOVES, "Before cutover: it writes, and the next import catches up", _catches_up)
-    yield Check(MOVES, "After cutover: it reads, and its writes are refused", _is_cut_over)
+    yield Check(MOVES, "After cutover: it reads, and its writes are rejected", _is_cut_over)
     yield Check(MOVES, "After rollback: it reads and writes", _is_rolled_back)
 
 
@@ -78,12 +80,14 @@ def _reads(place: Place, name: str) -> str:
         for at in checked_versions(table):
             for way in [way for way, error in ways.items() if error is None]:
                 try:
-                    found = place.release.ask("read", location=table.table.location, at=at, way=way)
+                    found = place.release.request(
+                        "read", location=table.table.location, at=at, way=way
+                    )
                 except ReleaseError as error:
                     ways[way] = str(error)
                     continue
                 if _rows(found) != table.states[at]:
-                    ways[way] = "other rows"
+                    ways[way] = "wrong rows"
     return _cell(ways)
 
 
@@ -92,9 +96,9 @@ def _cell(ways: Mapping[str, str | None]) -> str:
         return YES
     for way, error in ways.items():
         if error is None:
-            return f"{YES}, by {'its SQL' if way == 'sql' else 'pyarrow'}"
-    if "other rows" in ways.values():
-        return "other rows"
+            return f"{'QueryBuilder' if way == 'sql' else 'pyarrow'} only"
+    if "wrong rows" in ways.values():
+        return "wrong rows"
     return "no"
 
 
@@ -106,15 +110,15 @@ def _is_rejected(place: Place) -> str:
 def _write_error(place: Place, name: str, location: str) -> str:
     """Let a release write to one of our tables; a write that succeeds must be detected."""
     try:
-        place.release.ask("append", location=location, numbers=[1])
+        place.release.request("append", location=location, numbers=[1])
     except ReleaseError:
-        return REFUSED
+        return REJECTED
     (report,) = place.catalog.mirror.verify(name)
     if report.first_foreign is None:
         raise Broken("the commit of the release bypassed SQL and was not detected")
     place.catalog.mirror.reject(name)
     at = place.catalog.table(name).version()
-    found = place.release.ask("read", location=location, at=at, way="pyarrow")
+    found = place.release.request("read", location=location, at=at, way="pyarrow")
     if _rows(found) != own_rows(place.catalog.table(name), at):
         raise Broken("the release still sees what was rejected")
     return DETECTED
@@ -125,7 +129,7 @@ def _is_adopted(place: Place) -> str:
     properties = {"delta.enableInCommitTimestamps": "false"}
     table = place.catalog.create_table(name, _SCHEMA, properties=properties)
     try:
-        version = place.release.ask("append", location=table.location, numbers=[1])
+        version = place.release.request("append", location=table.location, numbers=[1])
     except ReleaseError as error:
         raise Broken(str(error)) from error
     place.catalog.mirror.adopt(name)
@@ -138,7 +142,7 @@ def _imports(place: Place, maker: str) -> str:
     location = place.folder / maker
     location.mkdir(parents=True)
     try:
-        states = place.release.ask("make", location=str(location), maker=maker)
+        states = place.release.request("make", location=str(location), maker=maker)
     except ReleaseError as error:
         return f"cannot write it ({str(error).partition(':')[0]})"
     name = _name(place, maker)
@@ -152,9 +156,9 @@ def _imports(place: Place, maker: str) -> str:
 
 def _catches_up(place: Place) -> str:
     location, name = _moving(place)
-    place.release.ask("append", location=location, numbers=[1, 2])
+    place.release.request("append", location=location, numbers=[1, 2])
     place.catalog.import_table(location, name=name)
-    version = place.release.ask("append", location=location, numbers=[3])
+    version = place.release.request("append", location=location, numbers=[3])
     place.catalog.import_table(location, name=name)
     if place.catalog.table(name).version() != version:
         raise Broken("the second import did not catch up")
@@ -168,7 +172,7 @@ def _is_cut_over(place: Place) -> str:
     with place.catalog.begin() as tx:
         tx.write(name, pa.table({"id": pa.array([4], pa.int64())}))
     at = place.catalog.table(name).version()
-    found = place.release.ask("read", location=location, at=at, way="pyarrow")
+    found = place.release.request("read", location=location, at=at, way="pyarrow")
     if len(found["rows"]) != 4:
         raise Broken("the release does not see what was written through SQL")
     return f"reads, {_write_error(place, name, location)}"
@@ -178,10 +182,10 @@ def _is_rolled_back(place: Place) -> str:
     location, name = _moving(place)
     before = place.catalog.table(name).version()
     place.catalog.rollback(name)
-    version = place.release.ask("append", location=location, numbers=[5])
+    version = place.release.request("append", location=location, numbers=[5])
     if version <= before:
         raise Broken("versions were lost")
-    found = place.release.ask("read", location=location, at=version, way="pyarrow")
+    found = place.release.request("read", location=location, at=version, way="pyarrow")
     if len(found["rows"]) != 5:
         raise Broken("rows were lost")
     return YES

@@ -65,17 +65,17 @@ ACTIONS = {each.__name__: each for each in (version, read, make, append)}
 
 
 def main() -> None:
-    """Answer requests until the input ends; an error is an answer, too."""
+    """Answer requests until the input ends; an error is a response, too."""
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            answer = {"value": ACTIONS[request.pop("do")](**request)}
+            response = {"value": ACTIONS[request.pop("do")](**request)}
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a Rust panic is not an Exception
-            words = str(error).strip().splitlines() or [""]
-            answer = {"error": f"{type(error).__name__}: {words[0]}"}
-        print(json.dumps(answer), flush=True)
+            lines = str(error).strip().splitlines() or [""]
+            response = {"error": f"{type(error).__name__}: {lines[0]}"}
+        print(json.dumps(response), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.compat import page
-from tests.compat.checks import IMPORTS, MOVES, READS, REFUSED, YES, Check, Place, checks
+from tests.compat.checks import IMPORTS, MOVES, READS, REJECTED, YES, Check, Place, checks
 from tests.compat.environments import ROOT, Release, ReleaseError
 from tests.mirror.support import open_mirrored
 from tests.oracles.fixed_set import Lake
@@ -41,12 +41,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @pytest.mark.parametrize("check", ASKED, ids=lambda check: f"{check.topic}: {check.title}")
 def test_installed_release_is_compatible(check: Check, place: Place) -> None:
     cell = check.run(place)
-    assert cell in (YES, REFUSED, f"reads, {REFUSED}")
+    assert cell in (YES, REJECTED, f"reads, {REJECTED}")
 
 
 def test_error_of_a_release_is_raised_with_its_type(place: Place) -> None:
     with pytest.raises(ReleaseError, match="TableNotFoundError"):
-        place.release.ask("read", location="/nowhere", at=0, way="sql")
+        place.release.request("read", location="/nowhere", at=0, way="sql")
 
 
 def test_compatibility_page_has_a_line_for_every_check() -> None:
@@ -54,8 +54,8 @@ def test_compatibility_page_has_a_line_for_every_check() -> None:
         "utf-8"
     )
     # A new table of the fixed set gets its line when the matrix is filled again.
-    asked = [check for check in checks() if check.topic != READS]
-    assert all(f"| {check.title} |" in text for check in asked)
+    expected = [check for check in checks() if check.topic != READS]
+    assert all(f"| {check.title} |" in text for check in expected)
     assert f"## {READS}" in text
 
 

@@ -39,12 +39,12 @@ def watched(browser: Browser, site: Site, **options: object) -> Iterator[Page]:
     page.on("console", lambda each: output.append(each.text) if each.type == "error" else None)
     page.on("pageerror", lambda error: output.append(str(error)))
     page.on("dialog", lambda dialog: (output.append(dialog.message), dialog.dismiss()))
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     yield page
     context.close()
     assert output == []
-    assert all(url.startswith(site.served.address) for url in asked)
+    assert all(url.startswith(site.served.address) for url in requests)
 
 
 def log_in(page: Page, site: Site) -> None:

@@ -22,5 +22,5 @@ SUITE = Path(__file__).with_name("in_browser.py")
 def test_console_works_in_a_browser() -> None:
     # Playwright would leave its event loop in this thread, and other tests run their own loops.
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-    assert answer.returncode == 0, answer.stdout[-5000:] + answer.stderr[-2000:]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]

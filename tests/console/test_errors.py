@@ -156,7 +156,9 @@ def test_link_shows_statistics_without_javascript(
     assert "/tables/orders" in shown
 
 
-def test_slow_list_says_what_is_not_computed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_list_marks_values_that_are_not_computed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "Not computed yet" not in site.get("/maintenance").text
     monkeypatch.setattr(maintenance, "BUDGET_S", 0.0)
     shown = site.get("/maintenance")

@@ -45,10 +45,10 @@ PAGES = {
 
 
 def test_every_page_shows_its_content(site: Site) -> None:
-    for path, words in PAGES.items():
+    for path, texts in PAGES.items():
         shown = site.get(path)
         assert shown.status_code == 200, shown.text
-        missing = [each for each in words if each not in shown.text]
+        missing = [each for each in texts if each not in shown.text]
         assert not missing, path
 
 
@@ -106,10 +106,10 @@ def test_missing_page_is_a_client_error(site: Site) -> None:
 
 
 def test_missing_version_error_names_the_available_range(site: Site) -> None:
-    for asked in ("version=999", "version=999&against=999", "version=0&against=999"):
-        shown = site.get(f"/tables/orders/travel?{asked}")
-        assert shown.status_code == 404, asked
-        assert "has no version 999; it has 0 to 7" in shown.text, asked
+    for query in ("version=999", "version=999&against=999", "version=0&against=999"):
+        shown = site.get(f"/tables/orders/travel?{query}")
+        assert shown.status_code == 404, query
+        assert "has no version 999; it has 0 to 7" in shown.text, query
 
 
 def test_merge_shows_changed_rows_without_copied_rows(site: Site) -> None:
@@ -182,7 +182,7 @@ def test_query_shows_rows_and_a_plot(site: Site) -> None:
 
 
 def test_invalid_query_shows_its_error(site: Site) -> None:
-    for sql, words in (
+    for sql, message in (
         ("SELECT * FROM oders", "Did you mean orders?"),
         ("DROP TABLE orders", "only queries can be run"),
         ("SELECT * FROM read_text('/etc/passwd')", "not available"),
@@ -191,7 +191,7 @@ def test_invalid_query_shows_its_error(site: Site) -> None:
     ):
         shown = site.post("/sql", {"sql": sql})
         assert shown.status_code == 400
-        assert words in shown.text
+        assert message in shown.text
 
 
 def test_query_result_is_paged_and_available_as_csv(site: Site) -> None:

@@ -45,7 +45,7 @@ def test_unusual_values_are_readable_in_csv(site: Site) -> None:
     assert "P14M0DT0S" in page.text
 
 
-def test_truncated_csv_says_so_in_its_file_name(
+def test_file_name_of_a_truncated_csv_has_its_number_of_rows(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = "SELECT n FROM range(3000) t(n)"
@@ -83,8 +83,8 @@ def test_limits_are_checked_per_batch_and_shown(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = "SELECT n FROM range(10000) t(n)"
-    answer = site.catalog.query(sql, batch_rows=rows.BATCH_ROWS)
-    assert max(each.num_rows for each in answer) <= rows.BATCH_ROWS
+    result = site.catalog.query(sql, batch_rows=rows.BATCH_ROWS)
+    assert max(each.num_rows for each in result) <= rows.BATCH_ROWS
     read = []
 
     def counted(sql: str, **options: Any) -> pa.RecordBatchReader:

@@ -30,7 +30,7 @@ def backend() -> str:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8420", "127.0.0.1.evil.example", "", "[", "169.254.1.1"]
 )
-def test_unknown_host_names_are_refused(read_only: Site, host: str) -> None:
+def test_unknown_host_names_are_rejected(read_only: Site, host: str) -> None:
     assert read_only.get("/", headers={"Host": host}).status_code == 421
 
 
@@ -62,7 +62,7 @@ def test_pages_comply_with_the_content_security_policy(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", WRITES)
-def test_read_only_console_refuses_writes(read_only: Site, path: str) -> None:
+def test_read_only_console_rejects_writes(read_only: Site, path: str) -> None:
     before = read_only.catalog.table("orders").version()
     assert read_only.post(path, {"confirm": "yes"}).status_code == 403
     assert read_only.catalog.table("orders").version() == before
@@ -81,7 +81,7 @@ def test_writes_need_the_token(site: Site, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*WRITES, "/sql", "/logout"])
-def test_cross_site_forms_are_refused(site: Site, path: str) -> None:
+def test_cross_site_forms_are_rejected(site: Site, path: str) -> None:
     site.log_in()
     before = site.catalog.table("orders").version()
     form = {"sql": "SELECT 1", "confirm": "yes"}
@@ -143,7 +143,7 @@ def test_reads_need_the_token_on_a_public_address(shop: Catalog) -> None:
         {"token": TOKEN, "allow_writes": True},
     ],
 )
-def test_reads_need_the_token_if_a_name_or_token_is_given(
+def test_reads_need_the_token_if_a_host_name_or_token_is_set(
     shop: Catalog, options: dict[str, Any]
 ) -> None:
     with (
@@ -179,7 +179,7 @@ def test_cookie_is_secure_behind_tls(read_only: Site) -> None:
     assert "secure" in read_only.get("/login", headers=behind).headers["set-cookie"].lower()
 
 
-def test_form_above_the_size_limit_is_refused(read_only: Site) -> None:
+def test_form_above_the_size_limit_is_rejected(read_only: Site) -> None:
     assert read_only.post("/sql", {"sql": "x" * 300_000}).status_code == 413
 
 

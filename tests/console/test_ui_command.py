@@ -80,9 +80,9 @@ main()
 def test_ui_sends_spans_to_opentelemetry(sqlite_uri: DeltaSqlUri) -> None:
     with deltasql.connect(sqlite_uri) as catalog, catalog.begin() as transaction:
         transaction.write("sales", pa.table({"id": [1]}))
-    words = ["--uri", str(sqlite_uri), "ui", "--port", "0", "--opentelemetry"]
+    arguments = ["--uri", str(sqlite_uri), "ui", "--port", "0", "--opentelemetry"]
     process = subprocess.Popen(
-        [sys.executable, "-c", TRACED, *words],
+        [sys.executable, "-c", TRACED, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

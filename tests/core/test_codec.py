@@ -122,27 +122,27 @@ actions: st.SearchStrategy[Action] = st.one_of(
 )
 
 
-def canonical(given_actions: list[Action]) -> list[Action]:
+def canonical(commit_actions: list[Action]) -> list[Action]:
     first = {"commitInfo": 0, "protocol": 1, "metaData": 2}
-    return sorted(given_actions, key=lambda action: first.get(action.kind, 3))
+    return sorted(commit_actions, key=lambda action: first.get(action.kind, 3))
 
 
 @given(st.lists(actions, max_size=5))
-def test_decoding_an_encoded_commit_gives_the_same_commit(given_actions: list[Action]) -> None:
-    data = _core.encode_commit(given_actions)
+def test_decoding_an_encoded_commit_gives_the_same_commit(commit_actions: list[Action]) -> None:
+    data = _core.encode_commit(commit_actions)
     commit = _core.parse_commit(data)
-    assert commit.actions() == canonical(given_actions)
+    assert commit.actions() == canonical(commit_actions)
     assert commit.to_ndjson() == data
     assert _core.encode_commit(commit.actions()) == data
 
 
 @given(st.lists(actions, max_size=5))
-def test_dataclass_dict_and_rust_write_the_same_json(given_actions: list[Action]) -> None:
-    lines = _core.encode_commit(given_actions).decode().removesuffix("\n").split("\n")
-    expected = [action.to_dict() for action in canonical(given_actions)]
+def test_dataclass_dict_and_rust_write_the_same_json(commit_actions: list[Action]) -> None:
+    lines = _core.encode_commit(commit_actions).decode().removesuffix("\n").split("\n")
+    expected = [action.to_dict() for action in canonical(commit_actions)]
     assert [json.loads(line) for line in lines if line] == expected
-    assert _core.encode_commit([a.to_dict() for a in given_actions]).decode().split("\n")[:-1] == (
-        lines if given_actions else []
+    assert _core.encode_commit([a.to_dict() for a in commit_actions]).decode().split("\n")[:-1] == (
+        lines if commit_actions else []
     )
 
 
@@ -222,7 +222,7 @@ def test_parse_error_names_the_line(data: bytes, line: int, message: str) -> Non
         (AddFile("a", {}, "1", 0), "field `size`"),  # type: ignore[arg-type]
         (AddFile("a", {"p": 1}, 1, 0), "field `partition_values`"),  # type: ignore[dict-item]
         (AddFile("a", {}, 1, 0, extra={"x": object()}), "no JSON form"),
-        (CommitInfo(extra={"x": float("nan")}), "no JSON number"),
+        (CommitInfo(extra={"x": float("nan")}), "nan is not a JSON number"),
         (Metadata("i", "{}", partition_columns=(1,)), "partition_columns"),  # type: ignore[arg-type]
         ({"add": {"path": "a"}}, "missing field"),
         ({"add": {}, "remove": {}}, "missing field|two actions"),

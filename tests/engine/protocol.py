@@ -161,7 +161,7 @@ class EngineProtocol:
         found = engine.collect(engine.query(query, t=engine.rows(given)))
         assert found["s"].to_pylist() == [{"a": 1, "b": 2}, None]
 
-    def test_kept_rows_are_computed_once(self, engine: Engine) -> None:
+    def test_materialized_rows_are_computed_once(self, engine: Engine) -> None:
         query = sql("SELECT random() AS r FROM t")
         kept = engine.keep(engine.query(query, t=engine.rows(IDS)))
         first, second = (sorted(engine.collect(kept)["r"].to_pylist()) for _ in range(2))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SETTINGS = EngineSettings(memory_limit="100MB", threads=2)  # used by no other test
 
 
-def answer(lent: EngineDatabase) -> object:
+def select_seven(lent: EngineDatabase) -> object:
     found = lent.connection.execute("SELECT 7").fetchone()
     return None if found is None else found[0]
 
@@ -73,7 +73,7 @@ def test_instance_can_be_released_while_the_lock_is_held() -> None:
 def test_instance_is_discarded_if_a_table_cannot_be_dropped() -> None:
     broken, other = open_database(SETTINGS), open_database(SETTINGS)
     broken.release({"t": "DROP TABLE no_such_table"})
-    assert answer(other) == 7
+    assert select_seven(other) == 7
     assert Path(broken._instance.folder).is_dir()
     fresh = open_database(SETTINGS)
     assert fresh._instance is not other._instance
@@ -81,7 +81,7 @@ def test_instance_is_discarded_if_a_table_cannot_be_dropped() -> None:
     assert not Path(other._instance.folder).exists()
     with pytest.raises(duckdb.Error):
         other._instance.root.execute("SELECT 1")
-    assert answer(fresh) == 7
+    assert select_seven(fresh) == 7
     fresh.release()
 
 

@@ -54,7 +54,7 @@ def test_sizes_of_own_and_other_tables_files_are_found(tmp_path: Path) -> None:
     look(str(tmp_path), StorageSettings())
 
 
-@pytest.mark.parametrize("listed_from", [1, 100], ids=["listed", "asked"])
+@pytest.mark.parametrize("listed_from", [1, 100], ids=["listed", "requested"])
 def test_sizes_of_files_in_a_bucket_are_found(
     s3_location: str,
     s3_options: dict[str, str],
@@ -70,10 +70,10 @@ def test_sizes_of_many_files_come_from_one_listing(
 ) -> None:
     """Also when many files are missing, and in many partition folders."""
     monkeypatch.setattr(file_sizes, "_LISTED_FROM", 50)
-    asked: list[str] = []
+    requested: list[str] = []
     size = ObjectStorage.size
     monkeypatch.setattr(
-        ObjectStorage, "size", lambda self, name: (asked.append(name), size(self, name))[1]
+        ObjectStorage, "size", lambda self, name: (requested.append(name), size(self, name))[1]
     )
     settings = StorageSettings(options=s3_options)
     make(f"{s3_location}/other", OTHERS, settings)
@@ -81,7 +81,7 @@ def test_sizes_of_many_files_come_from_one_listing(
     names = [*wanted, *(f"p={number}/f.parquet" for number in range(100))]
     table = listed(dict.fromkeys(names))
     assert FileSizes(f"{s3_location}/own", settings).missing(table) == names
-    assert asked == []
+    assert requested == []
 
 
 def test_file_without_its_deletion_vector_is_missing(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_engine_rows_can_be_read_again(engine: DuckDbEngine, form: str) -> None:
 @pytest.mark.parametrize(
     "wrong", [None, 1, "x", [], [1], [{"id": 1}], object()], ids=lambda each: type(each).__name__
 )
-def test_other_objects_are_refused(engine: DuckDbEngine, wrong: object) -> None:
+def test_object_without_rows_is_rejected_as_input(engine: DuckDbEngine, wrong: object) -> None:
     for read in (batches, engine.rows):
         with pytest.raises(TxnLogEngineError, match="cannot read rows from"):
             read(wrong)
@@ -136,14 +136,14 @@ def test_query_uses_relations_by_keyword(engine: DuckDbEngine) -> None:
         "SELECT sum(id)::INT AS total, (SELECT count(*) FROM target AS t) AS n FROM both",
         dialect="duckdb",
     )
-    answer = engine.query(query, target=left, source=right)
-    assert answer.columns == ("total", "n")
-    assert engine.collect(answer).to_pylist() == [{"total": 5, "n": 3}]
-    again = engine.query(parse_one("SELECT total + 1 AS more FROM answer"), answer=answer)
+    result = engine.query(query, target=left, source=right)
+    assert result.columns == ("total", "n")
+    assert engine.collect(result).to_pylist() == [{"total": 5, "n": 3}]
+    again = engine.query(parse_one("SELECT total + 1 AS more FROM result"), result=result)
     assert engine.collect(again).to_pylist() == [{"more": 6}]
 
 
-def test_kept_rows_are_computed_once(engine: DuckDbEngine) -> None:
+def test_materialized_rows_are_computed_once(engine: DuckDbEngine) -> None:
     query = parse_one("SELECT id, random() AS r FROM t", dialect="duckdb")
     kept = engine.keep(engine.query(query, t=engine.rows(ROWS)))
     assert engine.collect(kept).equals(engine.collect(kept))

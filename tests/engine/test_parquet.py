@@ -118,7 +118,7 @@ def test_types_without_a_delta_type_are_cast(
     ],
     ids=str,
 )
-def test_values_that_cannot_be_cast_are_refused(
+def test_values_that_cannot_be_cast_are_rejected(
     tmp_path: Path, given: pa.Array, wanted: pa.DataType
 ) -> None:
     plan = plan_for(tmp_path, pa.schema([("v", wanted)]))
@@ -126,7 +126,7 @@ def test_values_that_cannot_be_cast_are_refused(
         write_batches(pa.table({"v": given}).to_reader(), plan)
 
 
-def test_null_in_a_not_null_field_is_refused_also_in_structs(tmp_path: Path) -> None:
+def test_null_in_a_not_null_field_is_rejected_also_in_structs(tmp_path: Path) -> None:
     inner = pa.struct([pa.field("a", pa.int64(), nullable=False)])
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", inner)])
     plan = plan_for(tmp_path, schema)

@@ -78,8 +78,8 @@ def test_writing_uses_less_memory_than_the_rows(
     tmp_path: Path, partitions: int, how: str, most: int
 ) -> None:
     command = [sys.executable, "-c", STREAM, str(tmp_path), "240", str(partitions), how]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    found = json.loads(answer.stdout)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = json.loads(result.stdout)
     assert found["rows"] == 12_000_000
     assert found["files"] >= partitions
     assert found["bytes"] > 300 * 2**20  # 510 MB in memory

@@ -53,8 +53,8 @@ def page(result: dict[str, Any]) -> str:
         for fault in FAULTS
     ]
     rows += [
-        [words, *(f"{backends[backend][name]:,}" for backend in BACKENDS)]
-        for name, words in (
+        [label, *(f"{backends[backend][name]:,}" for backend in BACKENDS)]
+        for name, label in (
             ("kills", "kills from outside"),
             ("commits", "commits checked"),
             ("rows", "rows compared with stock deltalake's"),

@@ -41,23 +41,23 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--lanes", type=int, default=1, help="processes for each database")
     parser.add_argument("--lane", help="one of them, as in sqlite-0; no page is written")
     parser.add_argument("--out", type=Path, help="with --lane: where its counts go")
-    asked = parser.parse_args(arguments)
-    if asked.lane:
-        backend, _, lane = asked.lane.partition("-")
-        end = time.monotonic() + asked.minutes * 60
-        result = run_lane(backend, int(lane), asked.lanes, asked.seed, asked.kills, end)
+    options = parser.parse_args(arguments)
+    if options.lane:
+        backend, _, lane = options.lane.partition("-")
+        end = time.monotonic() + options.minutes * 60
+        result = run_lane(backend, int(lane), options.lanes, options.seed, options.kills, end)
         text = json.dumps(result, indent=1)
-        print(text) if asked.out is None else asked.out.write_text(text)
+        print(text) if options.out is None else options.out.write_text(text)
         return bool(result["failed"])
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
-    lanes = [f"{backend}-{number}" for backend in BACKENDS for number in range(asked.lanes)]
-    command = [sys.executable, "-m", "tests.faults", *arguments, "--seed", asked.seed]
+    lanes = [f"{backend}-{number}" for backend in BACKENDS for number in range(options.lanes)]
+    command = [sys.executable, "-m", "tests.faults", *arguments, "--seed", options.seed]
     running = [
         subprocess.Popen([*command, "--lane", lane, "--out", str(folder / lane)]) for lane in lanes
     ]
     for process in running:
         process.wait()
-    return write(asked.seed, {lane: json.loads((folder / lane).read_text()) for lane in lanes})
+    return write(options.seed, {lane: json.loads((folder / lane).read_text()) for lane in lanes})
 
 
 def write(seed: str, parts: dict[str, dict[str, Any]]) -> int:

@@ -175,13 +175,13 @@ def test_file_size_limit_fails_only_the_change(sqlite_uri: DeltaSqlUri, tmp_path
 
 
 @on_stores
-@pytest.mark.parametrize("trouble", ["full", "read-only"])
+@pytest.mark.parametrize("fault", ["full", "read-only"])
 def test_commit_succeeds_when_the_log_disk_is_full_or_read_only(
-    catalog_uri: DeltaSqlUri, disk: SmallDisk, trouble: str
+    catalog_uri: DeltaSqlUri, disk: SmallDisk, fault: str
 ) -> None:
     def at(phase: str) -> None:
         if phase == "ratified":
-            disk.fill() if trouble == "full" else disk.read_only()
+            disk.fill() if fault == "full" else disk.read_only()
 
     with open_mirrored(catalog_uri, disk.place, **AT_ONCE) as catalog:
         fill(catalog)
@@ -196,9 +196,9 @@ def test_commit_succeeds_when_the_log_disk_is_full_or_read_only(
 
 
 @on_stores
-@pytest.mark.parametrize("trouble", ["full", "read-only"])
+@pytest.mark.parametrize("fault", ["full", "read-only"])
 def test_replica_catches_up_after_its_disk_was_full(
-    catalog_uri: DeltaSqlUri, disk: SmallDisk, tmp_path: Path, trouble: str
+    catalog_uri: DeltaSqlUri, disk: SmallDisk, tmp_path: Path, fault: str
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake", **AT_ONCE) as catalog:
         fill(catalog)
@@ -206,7 +206,7 @@ def test_replica_catches_up_after_its_disk_was_full(
         catalog.mirror.add_target("t", "second", str(replica))
         for left in LEFT:
             disk.fill(leave=left)
-            if trouble == "read-only":
+            if fault == "read-only":
                 disk.read_only()
             append(catalog)
             catalog.mirror.run(once=True)

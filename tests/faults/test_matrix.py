@@ -70,7 +70,7 @@ def test_commit_with_a_fault_is_atomic(lake: Lake, cell: Cell) -> None:
 
 @pytest.mark.parametrize("lake", ["postgres"], indirect=True)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_commit_exists_when_its_client_dies_before_the_answer(
+def test_commit_survives_a_client_that_dies_before_the_response(
     lake: Lake, operation: Operation
 ) -> None:
     run_unanswered(operation, *lake)

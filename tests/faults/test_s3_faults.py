@@ -1,4 +1,4 @@
-"""S3 fails, does not answer, is late or executes twice, at each request of an operation in turn."""
+"""S3 fails, does not respond, is late or executes a request twice, at each request in turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.commit.support import audit
 from tests.mirror.support import open_mirrored
 from tests.s3 import options_for
 from tests.selection import smoke
-from tests.storage.flaky import FlakyServer, Trouble
+from tests.storage.flaky import Fault, FlakyServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     Change = Callable[[Catalog], None]
 
 EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
-TROUBLES: tuple[Trouble, ...] = (
-    "lose the answer",
+FAULTS: tuple[Fault, ...] = (
+    "lose the response",
     "fail",
     "break",
     "be silent",
     "be late",
     "do it twice",
-    "answer twice",
+    "respond twice",
 )
 
 
@@ -122,28 +122,28 @@ def test_fault_at_any_s3_request_is_tolerated_or_raised(
     requests = len(flaky.requests)
     wanted = contents(steady, s3_server)
     assert wanted != before
-    cases = [(number, trouble) for number in range(requests) for trouble in TROUBLES]
+    cases = [(number, fault) for number in range(requests) for fault in FAULTS]
     failed = 0
     # A step that is coprime to the number of faults: every fault occurs, at different requests.
     chosen = cases if EVERYTHING else cases[::11]
-    for number, trouble in chosen:
+    for number, fault in chosen:
         for late in flaky.late:
             late.join()  # a request that is executed late must not affect the next case
         begin_again(steady)
         first = len(flaky.requests)
         with open_on_s3(steady.uri, s3_location, flaky.address) as far:
-            flaky.strikes = {len(flaky.requests) + number: trouble}
+            flaky.faults_by_request = {len(flaky.requests) + number: fault}
             try:
                 change(far)
             except TxnLogError:
                 failed += 1
-                assert contents(steady, s3_server) == before, f"{trouble} at request {number}"
+                assert contents(steady, s3_server) == before, f"{fault} at request {number}"
                 continue
         for late in flaky.late:
             late.join()
-        assert contents(steady, s3_server) == wanted, f"{trouble} at request {number}"
+        assert contents(steady, s3_server) == wanted, f"{fault} at request {number}"
         state = steady.mirror.status("t")[0]
         sent = flaky.requests[first:]
-        assert state.state == "ACTIVE", f"{trouble} at request {number}: {state}, {sent}"
+        assert state.state == "ACTIVE", f"{fault} at request {number}: {state}, {sent}"
     assert failed < len(chosen)  # some faults are handled by a retry
     print(f"{change.__name__}: {len(chosen)} faults, {requests} requests, {failed} errors")

@@ -91,7 +91,7 @@ def anything(parameter: click.Parameter) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def words(draw: st.DrawFn, path: Sequence[str]) -> list[str]:
+def command_lines(draw: st.DrawFn, path: Sequence[str]) -> list[str]:
     """Return a call of a command: some or all of its arguments and some of its options."""
     chosen: list[str] = [*path]
     if ENDLESS.get(tuple(path)):
@@ -122,7 +122,7 @@ def test_any_arguments_give_a_documented_exit_code(
     shutil.rmtree(folder / "now")
     shutil.copytree(folder / "kept", folder / "now")
     os.chdir(folder / "now")
-    call = data.draw(words(path))
+    call = data.draw(command_lines(path))
     result = CliRunner().invoke(main, ["--uri", address(folder), *call], input="")
     ended = result.exception is None or isinstance(result.exception, SystemExit)
     assert ended, f"{call}: {result.exception!r}"

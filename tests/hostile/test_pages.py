@@ -1,4 +1,4 @@
-"""Any value in any part of a console request gets a safe answer that reveals nothing."""
+"""Any value in any part of a console request gets a safe response that reveals nothing."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ SCRIPTS = ("<script>alert", "<img src=x", "\r\nSet-Cookie")
 
 def parameters() -> list[str]:
     """Return every parameter name that a page reads from its URL or its form."""
-    asked = re.compile(r'(?:text|number|choice|form\.get)\(\s*"(\w+)"|form\["(\w+)"\]')
+    parameter = re.compile(r'(?:text|number|choice|form\.get)\(\s*"(\w+)"|form\["(\w+)"\]')
     found = {"cursor", "csrf", "nobody"}
     for module in (console, *vars(pages).values()):
         if inspect.ismodule(module):
-            found |= {a or b for a, b in asked.findall(inspect.getsource(module))}
+            found |= {a or b for a, b in parameter.findall(inspect.getsource(module))}
     return sorted(found)
 
 
@@ -73,7 +73,7 @@ class Visited:
         self.csrf = _csrf(client.get("/sql").text)
         self.cookies = dict(client.cookies)
 
-    def ask(self, method: str, path: str, headers: dict[str, str], form: dict[str, str]) -> Any:
+    def send(self, method: str, path: str, headers: dict[str, str], form: dict[str, str]) -> Any:
         self.client.cookies.update(self.cookies)  # the client may have been signed out
         bare = {name: value.encode("latin-1", "replace") for name, value in headers.items()}
         body = form if method == "POST" else None
@@ -98,7 +98,7 @@ def test_parameter_names_of_pages_are_found() -> None:
 
 @settings(max_examples=examples(100 * MORE))
 @given(data=st.data())
-def test_any_console_request_gets_a_safe_answer(visited: Visited, data: st.DataObject) -> None:
+def test_any_console_request_gets_a_safe_response(visited: Visited, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(PATHS))
     filled = re.sub(r"\{\w+\}", lambda _: quote(data.draw(ANY), safe=""), path)
     names = st.sampled_from(parameters())
@@ -111,27 +111,27 @@ def test_any_console_request_gets_a_safe_answer(visited: Visited, data: st.DataO
     if data.draw(st.booleans()):
         form["csrf"] = visited.csrf
     method = data.draw(st.sampled_from(METHODS))
-    answer = visited.ask(method, f"{filled}?{written}"[:60_000], headers, form)
-    is_harmless(answer)
+    response = visited.send(method, f"{filled}?{written}"[:60_000], headers, form)
+    is_harmless(response)
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "null", "x", "http://127.0.0.1:x"])
 def test_form_with_an_invalid_origin_is_rejected(visited: Visited, origin: str) -> None:
     form = {"csrf": visited.csrf, "sql": "SELECT 1"}
-    answer = visited.ask("POST", "/sql", {"Origin": origin}, form)
-    is_harmless(answer)
-    assert answer.status_code == 403
+    response = visited.send("POST", "/sql", {"Origin": origin}, form)
+    is_harmless(response)
+    assert response.status_code == 403
 
 
-def is_harmless(answer: Any) -> None:
-    assert answer.status_code < 500, answer.text[:2000]
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    body = answer.text
+def is_harmless(response: Any) -> None:
+    assert response.status_code < 500, response.text[:2000]
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+    body = response.text
     assert "Traceback" not in body
     assert "root:x:" not in body
-    assert TOKEN not in body + str(answer.headers)
-    if answer.headers.get("content-type", "").startswith("text/html"):
+    assert TOKEN not in body + str(response.headers)
+    if response.headers.get("content-type", "").startswith("text/html"):
         assert not [script for script in SCRIPTS if script in body]
 
 

@@ -24,7 +24,7 @@ def backend() -> str:
 
 
 HOST = b"Host: localhost\r\nConnection: close\r\n"
-# Complete requests: the server must answer.
+# Complete requests: the server must response.
 WHOLE = [
     b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
     b"GET /tables/%ff%fe HTTP/1.1\r\n" + HOST + b"\r\n",
@@ -57,42 +57,42 @@ def address(read_only: Site) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("request_bytes", WHOLE, ids=range(len(WHOLE)))
-def test_unusual_requests_are_answered(address: tuple[str, int], request_bytes: bytes) -> None:
-    answer = ask(address, request_bytes)
-    assert answer.startswith(b"HTTP/1.1 "), answer[:500]
-    check(answer)
+def test_unusual_requests_get_a_response(address: tuple[str, int], request_bytes: bytes) -> None:
+    response = send(address, request_bytes)
+    assert response.startswith(b"HTTP/1.1 "), response[:500]
+    check(response)
 
 
 @pytest.mark.parametrize("request_bytes", BROKEN, ids=range(len(BROKEN)))
 def test_malformed_requests_cause_no_server_error(
     address: tuple[str, int], request_bytes: bytes
 ) -> None:
-    check(ask(address, request_bytes))
+    check(send(address, request_bytes))
 
 
 def test_truncated_body_causes_no_server_error(address: tuple[str, int]) -> None:
-    check(ask(address, CUT, ends=True))
+    check(send(address, CUT, ends=True))
 
 
-def ask(address: tuple[str, int], request: bytes, *, ends: bool = False) -> bytes:
-    """Send bytes and read the whole answer; the server may close the connection at any time."""
-    answer = b""
+def send(address: tuple[str, int], request: bytes, *, ends: bool = False) -> bytes:
+    """Send bytes and read the whole response; the server may close the connection at any time."""
+    response = b""
     with (
         contextlib.suppress(ConnectionError),
         socket.create_connection(address, timeout=60) as connection,
     ):
-        # A request that is rejected before it is sent completely still has an answer.
+        # A request that is rejected before it is sent completely still has an response.
         with contextlib.suppress(ConnectionError):
             connection.sendall(request)
         if ends:
             connection.shutdown(socket.SHUT_WR)
         while piece := connection.recv(65_536):
-            answer += piece
-    return answer
+            response += piece
+    return response
 
 
-def check(answer: bytes) -> None:
-    assert not re.match(rb"HTTP/1.1 5\d\d", answer), answer[:500]
-    assert b"Traceback" not in answer
-    assert b"root:" not in answer
-    assert b"def " not in answer
+def check(response: bytes) -> None:
+    assert not re.match(rb"HTTP/1.1 5\d\d", response), response[:500]
+    assert b"Traceback" not in response
+    assert b"root:" not in response
+    assert b"def " not in response

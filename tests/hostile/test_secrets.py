@@ -83,8 +83,8 @@ import json, logging, sys
 logging.basicConfig(level=1, stream=sys.stderr)
 from click.testing import CliRunner
 from deltasql.cli.main import main
-for words in json.load(sys.stdin):
-    result = CliRunner().invoke(main, words)
+for arguments in json.load(sys.stdin):
+    result = CliRunner().invoke(main, arguments)
     print(result.output, "exit code", result.exit_code)
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception

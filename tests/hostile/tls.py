@@ -122,9 +122,9 @@ class TlsFront:
 
     def _serve(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError, struct.error), client:
-            while (asked := struct.unpack("!ii", client.recv(8))[1]) == _GSS_REQUEST:
+            while (request := struct.unpack("!ii", client.recv(8))[1]) == _GSS_REQUEST:
                 client.sendall(b"N")
-            if asked != _SSL_REQUEST or self._context is None:
+            if request != _SSL_REQUEST or self._context is None:
                 client.sendall(b"N")
                 return  # a client without TLS is not let in
             client.sendall(b"S")

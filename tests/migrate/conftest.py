@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import new_catalog_uri
 from tests.migrate.authority_support import NAME, open_catalog
-from tests.migrate.imported import BroughtIn
+from tests.migrate.imported import ImportedCorpus
 from tests.migrate.sources import copy_of, make_table
 from tests.mirror.published import publish_history
 from tests.mirror.support import open_mirrored
@@ -65,9 +65,9 @@ def kept(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 @pytest.fixture(scope="module")
-def brought(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BroughtIn]:
+def imported(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportedCorpus]:
     """The corpus tables in a catalog."""
     folder = tmp_path_factory.mktemp("catalog")
     for uri in new_catalog_uri("sqlite", folder):
         with open_mirrored(uri, folder) as catalog:
-            yield BroughtIn(catalog, corpus)
+            yield ImportedCorpus(catalog, corpus)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class BroughtIn:
+class ImportedCorpus:
     """A catalog, and the corpus tables that were imported into it, each on first use."""
 
     catalog: Catalog
@@ -67,27 +67,27 @@ def sql_content(table: CatalogTable) -> list[tuple[Any, ...]]:
     return out
 
 
-def assert_kept_whole(brought: BroughtIn, name: str) -> None:
+def assert_nothing_lost(imported: ImportedCorpus, name: str) -> None:
     """Assert that SQL has every field of every commit, and that the log is byte-identical."""
-    source, table = brought.table(name)
-    assert_verified(brought, name)
+    source, table = imported.table(name)
+    assert_verified(imported, name)
     assert log_files(source.path) == source.log
     assert_same_infos(source, table)
 
 
-def assert_same_in(uri: DeltaSqlUri, brought: BroughtIn, folder: Path) -> None:
+def assert_same_in(uri: DeltaSqlUri, imported: ImportedCorpus, folder: Path) -> None:
     """Assert that another database stores the same about every corpus table."""
     with open_mirrored(uri, folder) as catalog:
-        there = BroughtIn(catalog, brought.corpus)
-        for name in brought.corpus.makers:
-            _, ours = brought.table(name)
+        there = ImportedCorpus(catalog, imported.corpus)
+        for name in imported.corpus.makers:
+            _, ours = imported.table(name)
             _, theirs = there.table(name)
             assert sql_content(theirs) == sql_content(ours), name
 
 
-def assert_verified(brought: BroughtIn, name: str) -> None:
+def assert_verified(imported: ImportedCorpus, name: str) -> None:
     """Verify every commit, state, checkpoint and checksum of a log against SQL."""
-    (report,) = brought.catalog.mirror.verify(name, versions="all")
+    (report,) = imported.catalog.mirror.verify(name, versions="all")
     assert report.ok, report.summary()
 
 

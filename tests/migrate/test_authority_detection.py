@@ -94,7 +94,7 @@ def test_restored_catalog_continues_its_own_log(
         assert sql_ids(restored) == [*IDS, *range(11, 20)]
 
 
-def test_import_is_refused_after_another_catalog_committed(
+def test_import_is_rejected_after_another_catalog_committed(
     catalog: Catalog, other: Catalog, of_spark: Path
 ) -> None:
     """Both catalogs imported the same commits, and one of them committed afterwards."""
@@ -110,7 +110,7 @@ def test_import_is_refused_after_another_catalog_committed(
 
 
 @pytest.mark.parametrize("way", ["import", "cutover"])
-def test_authority_is_found_when_others_enabled_the_timestamps(
+def test_owner_is_detected_when_others_enabled_timestamps(
     catalog: Catalog, other: Catalog, of_spark: Path, way: str
 ) -> None:
     other.follow(str(of_spark))
@@ -123,7 +123,7 @@ def test_authority_is_found_when_others_enabled_the_timestamps(
     assert refused.value.version == version
 
 
-def test_log_without_a_catalog_is_imported(catalog: Catalog, of_spark: Path) -> None:
+def test_log_without_an_owner_is_imported(catalog: Catalog, of_spark: Path) -> None:
     by_path(of_spark, HEAD + 2, timestamp=2000)
     catalog.import_table(str(of_spark))
     ours(catalog, 11)
@@ -154,7 +154,9 @@ def test_rolled_back_table_that_keeps_timestamps_is_imported(
     assert everything_below(of_spark) == before
 
 
-def test_rollback_writes_no_owner_file_when_the_log_shows_it(catalog: Catalog, place: Path) -> None:
+def test_rollback_that_disables_timestamps_writes_no_owner_file(
+    catalog: Catalog, place: Path
+) -> None:
     catalog.import_table(str(place))
     catalog.cutover(NAME)
     ours(catalog, 11)
@@ -176,7 +178,7 @@ def test_rollback_of_a_followed_table_changes_no_file(
 # Writers without in-commit timestamps
 
 
-def test_authority_is_found_after_a_foreign_commit(
+def test_owner_is_detected_after_a_foreign_commit(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
     other.import_table(str(place))
@@ -190,7 +192,7 @@ def test_authority_is_found_after_a_foreign_commit(
 # Imports with force
 
 
-def test_import_is_refused_after_another_catalog_used_force(
+def test_import_is_rejected_after_another_catalog_used_force(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
     other.import_table(str(place))
@@ -211,7 +213,7 @@ def test_import_is_refused_after_another_catalog_used_force(
     assert sql_ids(other) == [*IDS, 11, 12, 13]
 
 
-def test_rollback_returns_a_log_that_was_taken_by_force(
+def test_rolled_back_log_can_be_imported_by_its_first_catalog(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
     other.import_table(str(place))

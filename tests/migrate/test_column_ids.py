@@ -196,7 +196,7 @@ def test_error_names_a_file_without_field_ids(lake: Catalog, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("mode", ["id", "name"])
 @pytest.mark.parametrize("inside", [False, True])
-def test_mapped_table_without_physical_names_is_refused(
+def test_mapped_table_without_physical_names_is_rejected(
     lake: Catalog, tmp_path: Path, mode: str, inside: bool
 ) -> None:
     """At any nesting level, as deltalake does."""

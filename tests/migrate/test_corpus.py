@@ -11,8 +11,8 @@ import deltasql
 from tests.migrate import corpus_handwritten, corpus_stock
 from tests.migrate.corpus import Corpus, named
 from tests.migrate.imported import (
-    BroughtIn,
-    assert_kept_whole,
+    ImportedCorpus,
+    assert_nothing_lost,
     assert_same_in,
     engine_rows,
 )
@@ -53,16 +53,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_version_has_the_rows_of_the_source(brought: BroughtIn, name: str) -> None:
-    source, table = brought.table(name)
+def test_every_version_has_the_rows_of_the_source(imported: ImportedCorpus, name: str) -> None:
+    source, table = imported.table(name)
     for version in source.versions:
         if version >= FIRST_READ.get(name, 0):
             assert engine_rows(table, version) == Deltalake().rows(source.place, version), version
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_version_has_the_state_that_deltalake_reads(brought: BroughtIn, name: str) -> None:
-    source, table = brought.table(name)
+def test_every_version_has_the_state_that_deltalake_reads(
+    imported: ImportedCorpus, name: str
+) -> None:
+    source, table = imported.table(name)
     assert [row.version for row in reversed(table.history())] == list(source.versions)
     for version in source.versions:
         expected = own_log(table, version)
@@ -70,8 +72,10 @@ def test_every_version_has_the_state_that_deltalake_reads(brought: BroughtIn, na
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_import_keeps_every_commit_field_and_the_log_bytes(brought: BroughtIn, name: str) -> None:
-    assert_kept_whole(brought, name)
+def test_import_keeps_every_commit_field_and_the_log_bytes(
+    imported: ImportedCorpus, name: str
+) -> None:
+    assert_nothing_lost(imported, name)
 
 
 @pytest.mark.parametrize("name", sorted(TABLES.keys() - {"many_files"}))
@@ -96,8 +100,8 @@ def test_imported_table_accepts_commits(
         assert report.ok, report.summary()
 
 
-def test_change_data_of_imported_table_matches_deltalake(brought: BroughtIn) -> None:
-    source, table = brought.table("change_data")
+def test_change_data_of_imported_table_matches_deltalake(imported: ImportedCorpus) -> None:
+    source, table = imported.table("change_data")
     ours, theirs = (
         pa.table(opened.load_cdf(starting_version=0, ending_version=source.versions[-1]))
         for opened in (deltasql.DeltaTable(table.uri), stock_table(source.place))
@@ -111,6 +115,6 @@ def test_change_data_of_imported_table_matches_deltalake(brought: BroughtIn) -> 
 @pytest.mark.two_databases
 @pytest.mark.parametrize("backend", ["duckdb", "postgres"])
 def test_import_stores_the_same_in_every_database(
-    brought: BroughtIn, catalog_uri: DeltaSqlUri, tmp_path: Path
+    imported: ImportedCorpus, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    assert_same_in(catalog_uri, brought, tmp_path)
+    assert_same_in(catalog_uri, imported, tmp_path)

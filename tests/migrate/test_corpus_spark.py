@@ -12,8 +12,8 @@ from deltasql.exceptions import UnsupportedFeatureError
 from tests.migrate import corpus_columns, corpus_features, corpus_logs
 from tests.migrate.corpus import Corpus, named
 from tests.migrate.imported import (
-    BroughtIn,
-    assert_kept_whole,
+    ImportedCorpus,
+    assert_nothing_lost,
     assert_same_in,
     engine_rows,
     sql_content,
@@ -95,9 +95,9 @@ def corpus(small: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cor
     "name", smoke([name for name in TABLES if name != "variants"], SMOKE, BEYOND)
 )
 def test_every_version_has_the_rows_of_the_source(
-    brought: BroughtIn, small: SparkSession, name: str
+    imported: ImportedCorpus, small: SparkSession, name: str
 ) -> None:
-    source, table = brought.table(name)
+    source, table = imported.table(name)
     versions: Sequence[int] = source.versions
     if not EVERYTHING and not source.reads_with_deltalake:
         versions = [versions[1], versions[-1]]
@@ -107,8 +107,10 @@ def test_every_version_has_the_rows_of_the_source(
 
 @pytest.mark.everything(BEYOND)
 @pytest.mark.parametrize("name", ["variants"])
-def test_only_spark_reads_variants(brought: BroughtIn, small: SparkSession, name: str) -> None:
-    source, table = brought.table(name)
+def test_only_spark_reads_variants(
+    imported: ImportedCorpus, small: SparkSession, name: str
+) -> None:
+    source, table = imported.table(name)
     for version in source.versions:
         with pytest.raises(UnsupportedFeatureError, match="variant"):
             engine_rows(table, version)
@@ -123,9 +125,9 @@ def test_only_spark_reads_variants(brought: BroughtIn, small: SparkSession, name
 
 @pytest.mark.parametrize("name", smoke(TABLES, SMOKE, BEYOND))
 def test_every_version_has_the_state_that_delta_spark_reads(
-    brought: BroughtIn, small: SparkSession, name: str
+    imported: ImportedCorpus, small: SparkSession, name: str
 ) -> None:
-    source, table = brought.table(name)
+    source, table = imported.table(name)
     versions = source.versions if EVERYTHING else source.versions[-1:]
     for version in versions:
         found, expected = own_state(table, version), DeltaSpark(small).log(source.place, version)
@@ -135,14 +137,16 @@ def test_every_version_has_the_state_that_delta_spark_reads(
 
 
 @pytest.mark.parametrize("name", smoke(TABLES, SMOKE, BEYOND))
-def test_import_keeps_every_commit_field_and_the_log_bytes(brought: BroughtIn, name: str) -> None:
-    source, table = brought.table(name)
+def test_import_keeps_every_commit_field_and_the_log_bytes(
+    imported: ImportedCorpus, name: str
+) -> None:
+    source, table = imported.table(name)
     assert [row.version for row in reversed(table.history())] == list(source.versions)
-    assert_kept_whole(brought, name)
+    assert_nothing_lost(imported, name)
 
 
-def test_commit_timestamps_match_delta_spark(brought: BroughtIn, small: SparkSession) -> None:
-    source, table = brought.table("in_commit_timestamps")
+def test_commit_timestamps_match_delta_spark(imported: ImportedCorpus, small: SparkSession) -> None:
+    source, table = imported.table("in_commit_timestamps")
     found = {row.version: row.committed_at_ms for row in table.history()}
     theirs = commit_times(small, source.path)
     assert {version: theirs[version] for version in (2, 3)} == {2: found[2], 3: found[3]}
@@ -152,11 +156,11 @@ def test_commit_timestamps_match_delta_spark(brought: BroughtIn, small: SparkSes
 
 @pytest.mark.everything(BEYOND)
 def test_import_on_spark_stores_the_same(
-    brought: BroughtIn, small: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
+    imported: ImportedCorpus, small: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(sqlite_uri, tmp_path) as catalog:
         for name in ("v2_json_checkpoint", "typed_statistics"):
-            source, ours = brought.table(name)
+            source, ours = imported.table(name)
             catalog.import_table(str(source.path), name=name, engine=small)
             assert sql_content(catalog.table(name)) == sql_content(ours), name
 
@@ -164,9 +168,9 @@ def test_import_on_spark_stores_the_same(
 @pytest.mark.everything(BEYOND)
 @pytest.mark.parametrize("backend", ["duckdb", "postgres"])
 def test_import_stores_the_same_in_every_database(
-    brought: BroughtIn, catalog_uri: DeltaSqlUri, tmp_path: Path
+    imported: ImportedCorpus, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    assert_same_in(catalog_uri, brought, tmp_path)
+    assert_same_in(catalog_uri, imported, tmp_path)
 
 
 def with_few_statistics(state: dict[str, Any]) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def test_cutover_upgrades_any_protocol_that_we_can_write(
     assert is_sound(catalog)
 
 
-def test_writer_with_an_older_snapshot_is_refused(catalog: Catalog, place: Path) -> None:
+def test_writer_with_an_older_snapshot_is_rejected(catalog: Catalog, place: Path) -> None:
     late = deltalake.DeltaTable(str(place))
     catalog.follow(str(place))
     catalog.cutover(NAME)
@@ -293,7 +293,7 @@ def test_other_catalog_object_can_write_after_the_cutover(
 # Reasons for a refusal
 
 
-def test_cutover_with_an_unsupported_feature_is_refused(catalog: Catalog, place: Path) -> None:
+def test_cutover_with_an_unsupported_feature_is_rejected(catalog: Catalog, place: Path) -> None:
     protocol = Protocol(1, 7, None, ("rowTracking", "domainMetadata")).body()
     commit_path(place, HEAD + 1).write_text(json.dumps({"protocol": protocol}) + "\n")
     catalog.follow(str(place))
@@ -305,7 +305,7 @@ def test_cutover_with_an_unsupported_feature_is_refused(catalog: Catalog, place:
     assert catalog.refresh(NAME).state == "up to date"
 
 
-def test_cutover_is_refused_when_sql_differs_from_the_log(catalog: Catalog, place: Path) -> None:
+def test_cutover_is_rejected_when_sql_differs_from_the_log(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     before = everything_below(place)
     with catalog.store.change() as (session, _):
@@ -322,7 +322,7 @@ def test_cutover_is_refused_when_sql_differs_from_the_log(catalog: Catalog, plac
         ours(catalog, 11)
 
 
-def test_cutover_is_refused_when_sql_and_log_have_diverged(
+def test_cutover_is_rejected_when_sql_and_log_have_diverged(
     catalog_uri: DeltaSqlUri, place: Path
 ) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
@@ -363,7 +363,7 @@ def test_cutover_keeps_existing_in_commit_timestamps(catalog: Catalog, place: Pa
     assert is_sound(catalog)
 
 
-def test_cutover_and_rollback_of_unknown_table_are_refused(catalog: Catalog) -> None:
+def test_cutover_and_rollback_of_unknown_table_are_rejected(catalog: Catalog) -> None:
     with pytest.raises(TxnLogTableNotFoundError):
         catalog.cutover(NAME)
     with pytest.raises(TxnLogTableNotFoundError):

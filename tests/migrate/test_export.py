@@ -148,7 +148,7 @@ def test_export_accepts_a_table_uri(kept: Catalog, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "from_version"), [(HEAD + 1, None), (None, -1), (2, 3)])
-def test_export_of_unknown_versions_is_refused(
+def test_export_of_unknown_versions_is_rejected(
     kept: Catalog, tmp_path: Path, version: int | None, from_version: int | None
 ) -> None:
     with pytest.raises(VersionNotFoundError):
@@ -156,7 +156,7 @@ def test_export_of_unknown_versions_is_refused(
     assert not (tmp_path / "copy").exists()
 
 
-def test_export_to_a_nonempty_folder_is_refused(kept: Catalog, tmp_path: Path) -> None:
+def test_export_to_a_nonempty_folder_is_rejected(kept: Catalog, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     (copy / "deep").mkdir(parents=True)
     (copy / "deep" / "file").write_text("mine")
@@ -174,7 +174,7 @@ def test_export_never_overwrites_a_table(kept: Catalog, tmp_path: Path) -> None:
         kept.export_table("t", str(tmp_path / "other"))
 
 
-def test_export_into_the_table_itself_is_refused(kept: Catalog) -> None:
+def test_export_into_the_table_itself_is_rejected(kept: Catalog) -> None:
     location = kept.table("t").location
     for place in (location, f"{location}/copy", f"file://{location}/copy"):
         with pytest.raises(TxnLogStorageError, match="belongs to"):

@@ -45,10 +45,13 @@ def test_export_reports_missing_files_of_older_versions(kept: Catalog, tmp_path:
     for path in removed:
         path.unlink()
     report = kept.export_table("t", str(copy), with_data=True)
-    assert len(report.gone) == len(removed) > 0
+    assert len(report.missing_files) == len(removed) > 0
     assert f"missing: {len(removed)} files of older versions" in report.summary()
     assert rows(copy, HEAD) == rows(table.location, HEAD)
-    assert kept.export_table("t", str(tmp_path / "b"), from_version=HEAD, with_data=True).gone == []
+    assert (
+        kept.export_table("t", str(tmp_path / "b"), from_version=HEAD, with_data=True).missing_files
+        == []
+    )
 
 
 def test_export_with_a_missing_live_file_fails_and_leaves_no_table(
@@ -153,7 +156,7 @@ def test_table_that_starts_with_a_checkpoint_is_exported_from_it(
         )
 
 
-def test_export_to_and_from_s3(
+def test_table_can_be_exported_to_and_from_s3(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     def seen(place: str, version: int) -> Rows:

@@ -271,7 +271,7 @@ def test_refresh_stops_before_an_unreadable_commit(catalog: Catalog, place: Path
     assert sql_ids(catalog) == read_ids(place)
 
 
-def test_refresh_with_an_unknown_feature_is_refused(catalog: Catalog, place: Path) -> None:
+def test_refresh_with_an_unknown_feature_is_rejected(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     protocol = {
         "minReaderVersion": 3,
@@ -377,7 +377,7 @@ def test_duckdb_views_show_followed_tables(
         assert everything_below(place) == before
 
 
-def test_name_or_location_in_use_is_refused(catalog: Catalog, place: Path) -> None:
+def test_name_or_location_in_use_is_rejected(catalog: Catalog, place: Path) -> None:
     catalog.create_table("taken", SCHEMA)
     with pytest.raises(TableExistsError, match="taken"):
         catalog.follow(str(place), name="taken")
@@ -388,7 +388,7 @@ def test_name_or_location_in_use_is_refused(catalog: Catalog, place: Path) -> No
     assert catalog.follow(str(place), name="crm.index").state == "up to date"
 
 
-def test_unknown_name_is_refused(
+def test_follow_of_an_unknown_name_is_rejected(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -399,7 +399,7 @@ def test_unknown_name_is_refused(
         catalog.follow("mine")
 
 
-def test_folder_without_a_delta_table_is_refused(catalog: Catalog, tmp_path: Path) -> None:
+def test_folder_without_a_delta_table_is_rejected(catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(TxnLogTableNotFoundError):
         catalog.follow(str(tmp_path / "empty"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_follow_cutover_and_rollback_in_a_bucket(
+def test_table_in_a_bucket_can_be_followed_cut_over_and_rolled_back(
     tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     place = f"{s3_location}/{NAME}"

@@ -153,7 +153,7 @@ def test_mirror_stays_quarantined_until_the_whole_log_is_imported(
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_commit_without_in_commit_timestamp_after_cutover_is_refused(
+def test_commit_without_in_commit_timestamp_after_cutover_is_rejected(
     source: Path, opened: Catalog, dry_run: bool
 ) -> None:
     opened.import_table(str(source))
@@ -169,7 +169,7 @@ def test_commit_without_in_commit_timestamp_after_cutover_is_refused(
     assert opened.import_table(str(source)).last_version == version + 1
 
 
-def test_import_is_refused_when_sql_and_log_have_diverged(source: Path, catalog: Catalog) -> None:
+def test_import_is_rejected_when_sql_and_log_have_diverged(source: Path, catalog: Catalog) -> None:
     """The mirror is off, so SQL's commit is not in the log when another program writes."""
     catalog.import_table(str(source))
     with catalog.begin() as tx:
@@ -200,7 +200,7 @@ def test_unpublished_commits_are_not_a_divergence(source: Path, catalog: Catalog
     assert "not in the log yet" in report.summary()
 
 
-def test_import_is_refused_when_another_table_replaced_the_log(
+def test_import_is_rejected_when_another_table_replaced_the_log(
     source: Path, opened: Catalog
 ) -> None:
     opened.import_table(str(source))
@@ -213,14 +213,14 @@ def test_import_is_refused_when_another_table_replaced_the_log(
     assert read_ids(source) == sorted(range(HEAD + 3))
 
 
-def test_import_is_refused_when_the_log_lost_commits(source: Path, opened: Catalog) -> None:
+def test_import_is_rejected_when_the_log_lost_commits(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source))
     commit_path(source, HEAD).unlink()
     with pytest.raises(MirrorDivergedError, match=f"ends at version {HEAD - 1}"):
         opened.import_table(str(source))
 
 
-def test_since_checks_existing_commits_and_refuses_a_gap(source: Path, opened: Catalog) -> None:
+def test_since_checks_existing_commits_and_rejects_a_gap(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source))
     with pytest.raises(VersionGapError, match="would leave a gap") as failure:
         opened.import_table(str(source), since=HEAD + 2)
@@ -295,7 +295,7 @@ def test_name_comes_from_argument_uri_log_or_folder(
     assert found == ["called", "eu.called", "us.x", "crm.by_uri", "e f%25g", "orders"]
 
 
-def test_name_in_use_is_refused_without_force(
+def test_name_in_use_is_rejected_without_force(
     source: Path, pristine: Path, opened: Catalog, tmp_path: Path
 ) -> None:
     opened.import_table(str(source))
@@ -419,7 +419,7 @@ def test_dropped_table_can_be_imported_again(source: Path, opened: Catalog) -> N
     assert opened.table("events").version() == HEAD + 1
 
 
-def test_import_is_refused_while_a_dropped_table_has_unpublished_versions(
+def test_import_is_rejected_while_a_dropped_table_has_unpublished_versions(
     source: Path, catalog: Catalog
 ) -> None:
     catalog.import_table(str(source))
@@ -435,7 +435,7 @@ def test_import_is_refused_while_a_dropped_table_has_unpublished_versions(
 @pytest.mark.parametrize(
     ("key", "value"), [("up_to_version", -1), ("since", -1), ("batch_size", 0)]
 )
-def test_options_out_of_range_are_refused(
+def test_options_out_of_range_are_rejected(
     pristine: Path, sqlite_uri: DeltaSqlUri, key: str, value: int
 ) -> None:
     options: dict[str, Any] = {key: value}

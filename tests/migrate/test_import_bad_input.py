@@ -111,7 +111,7 @@ BAD_ACTIONS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("way", ["import", "import by force", "rebuild"])
 @pytest.mark.parametrize("first", [True, False], ids=["in the first commit", "later"])
-def test_refused_import_leaves_no_rows(
+def test_rejected_import_leaves_no_rows(
     tmp_path: Path, catalog: Catalog, way: str, first: bool
 ) -> None:
     protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
@@ -157,7 +157,7 @@ def test_error_names_the_missing_version(source: Path, catalog: Catalog) -> None
     assert (error.first_missing, error.last_missing) == (3, 3)
 
 
-def test_gap_after_the_last_checkpoint_is_refused(source: Path, catalog: Catalog) -> None:
+def test_gap_after_the_last_checkpoint_is_rejected(source: Path, catalog: Catalog) -> None:
     commit_path(source, 5).unlink()
     refused(catalog, source, VersionGapError, "version 5 is missing")
 
@@ -189,7 +189,7 @@ def test_error_names_a_log_file_deleted_during_the_import(source: Path, catalog:
 @pytest.mark.parametrize(
     ("kind", "version"), [("metaData", 0), ("protocol", 0)], ids=["metadata", "protocol"]
 )
-def test_log_without_initial_metadata_or_protocol_is_refused(
+def test_log_without_initial_metadata_or_protocol_is_rejected(
     source: Path, catalog: Catalog, kind: str, version: int
 ) -> None:
     change_actions(source, version, lambda actions: [a for a in actions if kind not in a])
@@ -233,7 +233,7 @@ def test_empty_commit_file_is_a_warning(source: Path, catalog: Catalog) -> None:
     assert catalog.table("events").version() == HEAD + 1
 
 
-def test_folder_without_a_delta_table_is_refused(tmp_path: Path, catalog: Catalog) -> None:
+def test_folder_without_a_delta_table_is_rejected(tmp_path: Path, catalog: Catalog) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "part.parquet").write_bytes(b"PAR1")
     refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "there is no Delta table at")
@@ -379,7 +379,7 @@ def test_damaged_checkpoint_is_replaced_by_a_later_one(source: Path, catalog: Ca
     assert paths_at(catalog, "events", HEAD) == stock_paths_at(source, HEAD)
 
 
-def test_cleaned_log_without_a_valid_checkpoint_is_refused(source: Path, catalog: Catalog) -> None:
+def test_cleaned_log_without_a_valid_checkpoint_is_rejected(source: Path, catalog: Catalog) -> None:
     forget_commits_below(source, CHECKPOINT)
     corrupt(checkpoint_file(source))
     error = refused(catalog, source, LogParseError, checkpoint_file(source).name)

@@ -83,7 +83,7 @@ def test_cutover_and_rollback_verify_a_large_table_in_parts(source: Path, catalo
 
 
 @pytest.mark.parametrize("damage", ["a commit is gone", "a checkpoint lacks files"])
-def test_rollback_of_a_large_table_with_a_damaged_log_is_refused(
+def test_rollback_of_a_large_table_with_a_damaged_log_is_rejected(
     source: Path, catalog: Catalog, damage: str
 ) -> None:
     catalog.follow(str(source))

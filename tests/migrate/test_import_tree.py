@@ -81,7 +81,7 @@ def test_name_clash_in_one_namespace_is_an_error(lake: Path, catalog: Catalog) -
     assert len(catalog.tables("all")) == 3
 
 
-def test_table_with_another_name_keeps_it(lake: Path, catalog: Catalog) -> None:
+def test_imported_table_keeps_its_name_in_a_recursive_import(lake: Path, catalog: Catalog) -> None:
     catalog.import_table(str(lake / "crm" / "orders"), name="bought", namespace="shop")
     append(lake / "crm" / "orders", 9)
     summary = catalog.import_tables(str(lake))

@@ -90,7 +90,7 @@ def test_batched_commits_give_the_rows_of_single_commits(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_loader_for_all_commits_gives_the_same_rows(
+def test_loader_gives_the_same_rows_for_any_batch_size(
     catalog: Catalog, other: Catalog, tmp_path: Path, seed: int
 ) -> None:
     storage = write_log(tmp_path / "t", random_commits(seed))
@@ -206,7 +206,7 @@ def test_last_add_of_a_file_in_a_commit_wins(catalog: Catalog, tmp_path: Path) -
     assert row["size"] == second["add"]["size"]
 
 
-def test_log_without_initial_metadata_is_refused(catalog: Catalog, tmp_path: Path) -> None:
+def test_log_without_initial_metadata_is_rejected(catalog: Catalog, tmp_path: Path) -> None:
     storage = write_log(tmp_path / "t", [[protocol()]])
     with pytest.raises(LogParseError, match="metaData"):
         load(catalog, storage, 1)
@@ -228,7 +228,7 @@ def test_unreadable_state_fails_the_load(catalog: Catalog, tmp_path: Path) -> No
     assert LogLoader(catalog.store, table).next_version is None
 
 
-def test_same_size_splits_tables_evenly() -> None:
+def test_same_size_regroups_rows_into_equal_tables() -> None:
     numbers = (pa.array(range(count), pa.int64()) for count in (0, 5, 0, 1, 2))
     tables = [pa.table({"n": each}) for each in numbers]
     assert [each.num_rows for each in same_size(tables, 3)] == [3, 3, 2]

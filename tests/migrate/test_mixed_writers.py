@@ -173,7 +173,9 @@ def die(phase: str) -> Callable[[str], None]:
 
 
 @pytest.mark.parametrize("seed", smoke(SEEDS, SEEDS[:1], "more seeds"))
-def test_no_row_is_lost_or_duplicated(catalog_uri: DeltaSqlUri, tmp_path: Path, seed: int) -> None:
+def test_mixed_writers_lose_and_duplicate_no_row(
+    catalog_uri: DeltaSqlUri, tmp_path: Path, seed: int
+) -> None:
     with open_catalog(catalog_uri) as catalog:
         world = World(catalog, tmp_path / NAME, seed)
         seen = {world.step() for _ in range(STEPS)}

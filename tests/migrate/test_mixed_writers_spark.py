@@ -40,7 +40,7 @@ def spark_append(spark: SparkSession, place: Path, *ids: int) -> None:
 
 
 @pytest.mark.everything("delta-spark as a second writer")
-def test_follow_cutover_and_rollback_of_a_delta_spark_table(
+def test_delta_spark_table_can_be_followed_cut_over_and_rolled_back(
     spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
     place = tmp_path / NAME

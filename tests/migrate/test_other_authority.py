@@ -67,7 +67,7 @@ def test_table_created_in_another_catalog_belongs_to_it(catalog: Catalog, other:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_import_of_a_log_of_another_catalog_is_refused(
+def test_import_of_a_log_of_another_catalog_is_rejected(
     catalog: Catalog, other: Catalog, place: Path, dry_run: bool
 ) -> None:
     other.import_table(str(place))
@@ -92,7 +92,7 @@ def test_rolled_back_log_can_be_imported(catalog: Catalog, other: Catalog, place
     assert sql_ids(catalog) == [*IDS, 11]
 
 
-def test_repeated_import_is_refused_after_a_cutover_elsewhere(
+def test_repeated_import_is_rejected_after_a_cutover_elsewhere(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
     """The table can be written here, so it would have two authorities."""

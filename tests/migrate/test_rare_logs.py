@@ -238,7 +238,7 @@ def test_table_is_imported_from_the_first_version_with_a_schema(
 
 
 @pytest.mark.one_database
-def test_table_without_a_schema_is_refused(lake: Catalog, made: HandMade) -> None:
+def test_table_without_a_schema_is_rejected(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, metadata(schemaString=None))
     made.commit({"commitInfo": {"timestamp": 2}})
     for dry_run in (True, False):
@@ -248,7 +248,7 @@ def test_table_without_a_schema_is_refused(lake: Catalog, made: HandMade) -> Non
 
 
 @pytest.mark.one_database
-def test_metadata_that_removes_the_schema_is_refused(lake: Catalog, made: HandMade) -> None:
+def test_metadata_that_removes_the_schema_is_rejected(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, IDS)
     made.commit(metadata(schemaString=None))
     for dry_run in (True, False):
@@ -297,7 +297,7 @@ def test_unknown_keys_next_to_an_action_are_ignored_and_kept(
 
 
 @pytest.mark.one_database
-def test_two_actions_in_one_line_are_refused(lake: Catalog, made: HandMade) -> None:
+def test_two_actions_in_one_line_are_rejected(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, IDS, {**added("a"), **removed("b")})
     with pytest.raises(LogParseError, match="one line holds two actions"):
         lake.import_table(made.path, name="t")
@@ -338,7 +338,7 @@ def test_huge_version_gap_is_found_quickly(lake: Catalog, made: HandMade) -> Non
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("name", ["commit", "checkpoint", "_last_checkpoint", "device"])
-def test_pipe_or_device_in_a_log_is_refused_quickly(
+def test_pipe_or_device_in_a_log_is_rejected_quickly(
     lake: Catalog, made: HandMade, name: str
 ) -> None:
     made.commit(PROTOCOL, IDS)
@@ -363,7 +363,7 @@ def test_pipe_or_device_in_a_log_is_refused_quickly(
 
 
 @pytest.mark.one_database
-def test_oversized_log_lines_and_files_are_refused(lake: Catalog, made: HandMade) -> None:
+def test_oversized_log_lines_and_files_are_rejected(lake: Catalog, made: HandMade) -> None:
     made.commit(PROTOCOL, IDS)
     place = made.log / f"{1:020d}.json"
     place.write_text('{"commitInfo":{"note":"' + "x" * (64 << 20) + '"}}')

@@ -205,7 +205,7 @@ def test_rebuild_updates_an_older_backup(sqlite_uri: DeltaSqlUri, tmp_path: Path
         assert verified(catalog)
 
 
-def test_rebuild_is_refused_when_the_log_has_diverged(
+def test_rebuild_is_rejected_when_the_log_has_diverged(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
@@ -289,7 +289,7 @@ def test_rebuild_includes_tables_of_other_writers(empty_uri: DeltaSqlUri, tmp_pa
         assert verified(catalog)
 
 
-def test_latest_table_with_a_name_keeps_it(empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_rebuild_gives_a_name_to_its_latest_table(empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
     folder = tmp_path / "old"
     folder.mkdir()
     with open_mirrored(f"deltasql://sqlite/{folder}/meta.db", tmp_path / "lake") as catalog:
@@ -318,6 +318,6 @@ def test_damaged_log_does_not_stop_the_other_tables(
         assert [table.name for table in catalog.tables()] == ["customers", "t"]
 
 
-def test_rebuild_without_a_folder_is_refused(sqlite_uri: DeltaSqlUri) -> None:
+def test_rebuild_without_a_folder_is_rejected(sqlite_uri: DeltaSqlUri) -> None:
     with pytest.raises(deltasql.exceptions.TxnLogConfigError, match="no folder"):
         deltasql.rebuild(sqlite_uri)

@@ -233,7 +233,7 @@ def test_repeated_cutover_and_rollback_lose_no_row(catalog: Catalog, place: Path
     assert is_sound(catalog)
 
 
-def test_undrop_is_refused_after_others_committed(catalog: Catalog, place: Path) -> None:
+def test_undrop_is_rejected_after_others_committed(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     catalog.rollback(NAME)
     theirs(place, 12)
@@ -246,7 +246,7 @@ def test_undrop_is_refused_after_others_committed(catalog: Catalog, place: Path)
     assert is_sound(catalog)
 
 
-def test_undrop_is_refused_when_another_table_has_the_location(
+def test_undrop_is_rejected_when_another_table_has_the_location(
     catalog: Catalog, place: Path
 ) -> None:
     catalog.import_table(str(place))

@@ -130,7 +130,7 @@ def test_rollback_keeps_a_concurrent_foreign_commit(catalog: Catalog, place: Pat
 # Reasons for a refusal
 
 
-def test_rollback_is_refused_when_the_log_has_diverged(
+def test_rollback_is_rejected_when_the_log_has_diverged(
     catalog_uri: DeltaSqlUri, place: Path
 ) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
@@ -146,7 +146,7 @@ def test_rollback_is_refused_when_the_log_has_diverged(
         assert read_ids(place) == [*IDS, 11]
 
 
-def test_rollback_is_refused_until_a_missing_commit_is_repaired(
+def test_rollback_is_rejected_until_a_missing_commit_is_repaired(
     catalog: Catalog, place: Path
 ) -> None:
     cut_over(catalog, place)
@@ -160,7 +160,7 @@ def test_rollback_is_refused_until_a_missing_commit_is_repaired(
     theirs(place, 12)
 
 
-def test_rollback_is_refused_until_a_wrong_checkpoint_is_repaired(
+def test_rollback_is_rejected_until_a_wrong_checkpoint_is_repaired(
     catalog: Catalog, place: Path
 ) -> None:
     """Other readers start from the checkpoint, and SQL is no longer the authority."""
@@ -215,7 +215,7 @@ def test_rollback_flushes_the_log_to_disk_first(
     assert {*files, str(log)} - {new} <= flushed
 
 
-def test_rollback_is_refused_when_another_table_has_the_location(
+def test_rollback_is_rejected_when_another_table_has_the_location(
     catalog: Catalog, place: Path
 ) -> None:
     cut_over(catalog, place)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deltasql import Catalog
 
 EXAMPLES = {"sqlite": 20, "postgres": 10, "duckdb": 5}
-_NOT_KEPT = ("data_change", "extra", "extended_file_metadata")
+_NOT_RESTORED = ("data_change", "extra", "extended_file_metadata")
 
 
 def test_exported_log_equals_the_imported_one(
@@ -106,7 +106,7 @@ def files(
 ) -> list[str]:
     """Return files as strings, without fields that a checkpoint does not store."""
     texts = []
-    kept = [name for name in found.column_names if name not in _NOT_KEPT]
+    kept = [name for name in found.column_names if name not in _NOT_RESTORED]
     for row in found.select(kept).to_pylist():
         text = row.pop("deletion_vector")
         means = None if text is None else vector(DeletionVector.from_body(json.loads(text)))

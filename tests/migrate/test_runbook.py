@@ -35,13 +35,13 @@ def run(block: str) -> list[Result]:
     env: dict[str, str] = {}
     results = []
     for line in block.splitlines():
-        words = shlex.split(line)
-        if words[0] == "export":
-            name, _, value = words[1].partition("=")
+        arguments = shlex.split(line)
+        if arguments[0] == "export":
+            name, _, value = arguments[1].partition("=")
             env[name] = value
             continue
-        assert words[0] == "deltasql"
-        results.append(CliRunner().invoke(main, words[1:], env=env))
+        assert arguments[0] == "deltasql"
+        results.append(CliRunner().invoke(main, arguments[1:], env=env))
     return results
 
 

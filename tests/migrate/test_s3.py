@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 
-def test_verify_repair_adopt_reject_and_rebuild_on_s3(
+def test_verify_repair_adopt_reject_and_rebuild_work_on_s3(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     settings = {

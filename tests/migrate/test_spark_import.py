@@ -110,7 +110,7 @@ def test_error_names_file_and_line_of_a_damaged_commit(spark: SparkSession, tmp_
     assert refused.value.line == 2
 
 
-def test_unknown_engine_is_refused(tmp_path: Path) -> None:
+def test_unknown_engine_is_rejected(tmp_path: Path) -> None:
     storage = write_log(tmp_path / "t", random_commits(1))
     with pytest.raises(TxnLogEngineError, match="flink"):
         open_log(storage, list_log(storage), StorageSettings(), "flink")

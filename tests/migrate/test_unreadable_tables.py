@@ -74,14 +74,14 @@ def ways(catalog: Catalog, version: int | None = None) -> dict[str, Callable[[],
 
 
 def assert_error_contains(
-    read: Callable[[], object], *words: str, kind: type[TxnLogError] = TxnLogError
+    read: Callable[[], object], *texts: str, kind: type[TxnLogError] = TxnLogError
 ) -> None:
     # For a missing file, to_pyarrow_table raises deltalake's error.
     with pytest.raises((kind, FileNotFoundError)) as failure:
         read()
     text = "\n".join([str(failure.value), *failure.value.__notes__])
-    for word in (*words, "\nHelp: "):
-        assert word in text, text
+    for part in (*texts, "\nHelp: "):
+        assert part in text, text
 
 
 def test_error_names_files_of_a_vacuumed_version(lake: Catalog) -> None:

@@ -45,8 +45,8 @@ def elsewhere(path: Path, statement: str) -> list[Any]:
         "assert not any(name.startswith('deltasql') for name in sys.modules)"
     )
     command = [sys.executable, "-I", "-c", code, str(path), statement]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [tuple(row) for row in json.loads(answer.stdout)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [tuple(row) for row in json.loads(result.stdout)]
 
 
 def append(catalog: Catalog, name: str, *ids: int) -> None:

@@ -32,7 +32,7 @@ EXPECTED_STATEMENTS = {
 
 
 @pytest.fixture
-def asked(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, list[str]]]:
+def recorded(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, list[str]]]:
     """A catalog that publishes, and the statements that it sends during `after_commit`."""
     names: list[str] = []
     with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
@@ -73,9 +73,9 @@ def asked(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, l
 
 
 def test_commit_is_published_without_reading_it_back(
-    asked: tuple[Catalog, list[str]], backend: str
+    recorded: tuple[Catalog, list[str]], backend: str
 ) -> None:
-    catalog, names = asked
+    catalog, names = recorded
     for number in range(5):
         with catalog.begin() as tx:
             tx.stage_table("t", [file(str(number))])

@@ -255,7 +255,7 @@ def test_hint_is_not_written_when_the_process_fails_before_it(catalog: Catalog) 
     assert storage.exists(LAST_CHECKPOINT)
 
 
-def test_number_too_large_for_a_checkpoint_is_refused(
+def test_number_too_large_for_a_checkpoint_is_rejected(
     catalog: Catalog,
 ) -> None:
     catalog.create_table("t", pa.schema([("id", pa.int64())]), properties=FEATURES)
@@ -266,7 +266,7 @@ def test_number_too_large_for_a_checkpoint_is_refused(
     assert list(table_storage(catalog).list("_delta_log/")) == []
 
 
-def test_checkpoint_of_unknown_version_is_refused(catalog: Catalog) -> None:
+def test_checkpoint_of_unknown_version_is_rejected(catalog: Catalog) -> None:
     create(catalog)
     with pytest.raises(VersionNotFoundError):
         checkpoint(catalog, version=7)

@@ -206,7 +206,7 @@ def test_checksum_without_in_commit_timestamps_has_none(
         assert "inCommitTimestampOpt" not in checksum(plain, last)
 
 
-def test_checksum_reads_the_commit_file_when_not_given(mirrored: Catalog) -> None:
+def test_checksum_reads_the_commit_file_if_it_is_not_passed(mirrored: Catalog) -> None:
     create(mirrored)
     last = commit(mirrored, add_file("a"))
     storage, table = table_storage(mirrored), table_row(mirrored)

@@ -135,10 +135,10 @@ def test_timestamps_stored_without_zone_are_utc_in_any_session(
     deltasql.mirror_duckdb(lake, path)
     assert view_rows(path, "timestamps") == written.states[-1]
     with opened(path, "Asia/Tokyo") as db:
-        asked = (
+        query = (
             "SELECT DISTINCT epoch_us(\"at\"), epoch_us(s['at']), epoch_us(l[1]) FROM timestamps"
         )
-        [found] = db.execute(f"{asked} WHERE id = 1").fetchall()
+        [found] = db.execute(f"{query} WHERE id = 1").fetchall()
     assert set(found) == {int(timestamp.timestamp() * 1_000_000)}
 
 

@@ -288,7 +288,7 @@ def test_file_of_another_catalog_is_not_overwritten(
     assert views(path) == {"main.t", "default.t"}
 
 
-def test_error_for_missing_duckdb_names_the_install_command(
+def test_missing_duckdb_error_names_the_install_command(
     lake: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)

@@ -97,14 +97,14 @@ def shuffled(add: AddFile) -> AddFile:
 
 @given(some.adds)
 @EXAMPLES
-def test_encoding_of_one_added_file(lake: Lake, add: AddFile) -> None:
+def test_commit_with_one_add_is_encoded_as_read_from_sql(lake: Lake, add: AddFile) -> None:
     lake.check(*unlike([add]))
     lake.check(*unlike([shuffled(add)]))
 
 
 @given(st.lists(some.adds, min_size=2, max_size=5).map(unlike))
 @EXAMPLES
-def test_encoding_of_many_added_files(lake: Lake, adds: list[AddFile]) -> None:
+def test_commit_with_many_adds_is_encoded_as_read_from_sql(lake: Lake, adds: list[AddFile]) -> None:
     lake.check(*adds)
 
 
@@ -116,7 +116,7 @@ def test_encoding_of_many_added_files(lake: Lake, adds: list[AddFile]) -> None:
     some.commit_infos,
 )
 @EXAMPLES
-def test_encoding_of_other_actions(
+def test_other_actions_are_encoded_as_read_from_sql(
     lake: Lake,
     removes: list[RemoveFile],
     cdc: list[Action],
@@ -131,7 +131,7 @@ def test_encoding_of_other_actions(
 
 @given(some.extras, some.formats, st.dictionaries(some.texts, some.texts, max_size=3))
 @EXAMPLES
-def test_encoding_of_metadata_and_protocol(
+def test_metadata_and_protocol_are_encoded_as_read_from_sql(
     lake: Lake, extra: dict[str, Any], table_format: Any, own: dict[str, str]
 ) -> None:
     snapshot = lake.catalog.table("t").snapshot()
@@ -145,7 +145,7 @@ def test_encoding_of_metadata_and_protocol(
     )
 
 
-def test_encoding_of_a_file_added_again(lake: Lake) -> None:
+def test_file_added_again_is_encoded_as_read_from_sql(lake: Lake) -> None:
     add = AddFile(f"{next(_numbers)}.parquet", dict.fromkeys(some.PARTITIONS, "x"), 1, 1)
     lake.check(add)
     lake.check(replace(add, size=2))
@@ -179,7 +179,7 @@ def test_group_names_every_participant_with_its_version(lake: Lake) -> None:
         }
 
 
-def test_group_of_many_tables_names_only_the_own_table(lake: Lake) -> None:
+def test_group_of_many_tables_lists_only_its_own_table(lake: Lake) -> None:
     names = [f"many{next(_numbers)}" for _ in range(101)]
     with lake.catalog.begin() as tx:
         for name in names:
@@ -200,7 +200,7 @@ def test_commit_info_comes_first_with_the_in_commit_timestamp(lake: Lake) -> Non
 
 
 @pytest.mark.parametrize("max_files", [1, 3, 1000])
-def test_span_of_commits_equals_its_single_commits(lake: Lake, max_files: int) -> None:
+def test_commits_encoded_together_equal_commits_encoded_alone(lake: Lake, max_files: int) -> None:
     partition = dict.fromkeys(some.PARTITIONS, "x")
     added = unlike([AddFile("x", partition, 1, 1) for _ in range(12)])
     first = lake.commit(*added[:5]).version

@@ -45,7 +45,7 @@ def test_view_target_does_not_count_as_the_own_log(
 
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 40, None], ids=["empty", "zeros", "half"])
-def test_commit_file_torn_by_power_loss_is_rewritten(
+def test_commit_file_truncated_by_power_loss_is_rewritten(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, left: bytes | None
 ) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:

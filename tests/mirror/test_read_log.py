@@ -199,7 +199,7 @@ def test_error_names_a_damaged_checkpoint(table: CatalogTable) -> None:
         read_state(storage_of(table))
 
 
-def test_unknown_version_is_refused(table: CatalogTable) -> None:
+def test_unknown_version_is_rejected(table: CatalogTable) -> None:
     with pytest.raises(VersionNotFoundError) as raised:
         read_state(storage_of(table), HEAD + 1)
     assert raised.value.latest == HEAD

@@ -189,7 +189,7 @@ def test_threads_of_reconcilers_publish_each_version_once(quiet: Catalog) -> Non
     assert all(status.pending == 0 for status in quiet.mirror.status())
 
 
-def test_two_reconcilers_on_one_table_do_no_harm(quiet: Catalog) -> None:
+def test_two_reconcilers_on_one_table_leave_a_correct_log(quiet: Catalog) -> None:
     """A lease may expire under a slow reconciler; identical commit files keep the log correct."""
     fill(quiet, {"a": 5})
     slow, fast = reconciler(quiet), reconciler(quiet)
@@ -305,7 +305,7 @@ def test_lag_is_reported_as_metric_and_alert(
 def test_publishing_a_span_takes_a_fixed_number_of_statements(quiet: Catalog) -> None:
     """Publishing many versions must not query SQL for each of them."""
     fill(quiet, {"a": 40})
-    asked: list[str] = []
+    statements: list[str] = []
     real = quiet.store.dialect.session
 
     class Counting:
@@ -318,7 +318,7 @@ def test_publishing_a_span_takes_a_fixed_number_of_statements(quiet: Catalog) ->
                 return found
 
             def counted(statement: str, /, **params: Any) -> Any:
-                asked.append(statement)
+                statements.append(statement)
                 return found(statement, **params)
 
             return counted
@@ -330,7 +330,8 @@ def test_publishing_a_span_takes_a_fixed_number_of_statements(quiet: Catalog) ->
 
     quiet.store.dialect.session = counted_session  # type: ignore[method-assign, assignment]
     assert reconciler(quiet).run_once() == 41
-    per_span = [name for name in asked if name.endswith("_between")]
+    per_span = [name for name in statements if name.endswith("_between")]
     assert len(per_span) == len(set(per_span))
-    assert asked.count("history") <= 2  # the checksum of the first version reads the history once
-    assert asked.count("complete_versions") + asked.count("record_published") == 1
+    # The checksum of the first version reads the history once.
+    assert statements.count("history") <= 2
+    assert statements.count("complete_versions") + statements.count("record_published") == 1

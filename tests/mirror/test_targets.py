@@ -121,7 +121,7 @@ def test_missing_live_file_stops_a_replica(mirrored: Catalog, tmp_path: Path) ->
     assert "gone" in state(mirrored, "second").last_error
 
 
-def test_files_named_lists_data_vector_and_change_files() -> None:
+def test_files_named_returns_data_vector_and_change_files() -> None:
     vector = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 6, offset=4)
     actions = [
         AddFile("a%20b", {}, 1, 1, deletion_vector=vector),
@@ -163,7 +163,7 @@ def test_view_is_updated_directly_to_the_latest_version(
     assert statuses[6] == "COMPLETE"
 
 
-def test_invalid_targets_are_refused(mirrored: Catalog, tmp_path: Path) -> None:
+def test_invalid_targets_are_rejected(mirrored: Catalog, tmp_path: Path) -> None:
     mirror = mirrored.mirror
     mirror.add_target("t", "second", str(tmp_path / "replica"))
     with pytest.raises(TxnLogMirrorError, match="the name is already in use"):

@@ -58,10 +58,9 @@ def matching_rows(conditions: list[str], rows: list[Row]) -> list[list[Row]]:
     ]
     _DUCKDB.register("rows", pa.Table.from_pylist(rows, schema=ARROW))
     # Not in WHERE: DuckDB would push parts of it down to Arrow, which lacks some comparisons.
-    answers = _DUCKDB.execute(f"SELECT {', '.join(f'({sql})' for sql in own)} FROM rows").fetchall()
+    matches = _DUCKDB.execute(f"SELECT {', '.join(f'({sql})' for sql in own)} FROM rows").fetchall()
     return [
-        [row for row, answer in zip(rows, answers, strict=True) if answer[i]]
-        for i in range(len(own))
+        [row for row, match in zip(rows, matches, strict=True) if match[i]] for i in range(len(own))
     ]
 
 

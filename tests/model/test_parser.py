@@ -56,7 +56,7 @@ def test_no_other_module_parses_sql() -> None:
     ("flavour", "value", "shown"),
     [("datafusion", r"a\\b", r"'a\\b'"), ("spark", r"a\b", r"'a\b'")],
 )
-def test_flavour_decides_what_a_backslash_means(flavour: Flavour, value: str, shown: str) -> None:
+def test_dialect_decides_what_a_backslash_means(flavour: Flavour, value: str, shown: str) -> None:
     predicate = parse_predicate(r"s = 'a\\b'", TABLE, flavour=flavour)
     assert predicate.tree["value"] == value
     assert condition_of(predicate).sql(dialect="duckdb") == f'"s" = {shown}'
@@ -95,7 +95,7 @@ def test_field_that_a_column_does_not_have_is_unknown(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["(" * 5000 + "id" + ")" * 5000, "NOT " * 5000 + "TRUE"])
-def test_deeply_nested_expression_is_refused(text: str) -> None:
+def test_deeply_nested_expression_is_rejected(text: str) -> None:
     with pytest.raises(TxnLogSchemaError, match="nested too deeply"):
         scalar(text, TABLE)
     with pytest.raises(TxnLogSchemaError, match="nested too deeply"):
@@ -103,6 +103,6 @@ def test_deeply_nested_expression_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["to_char(at) = 'x'", "date_format() = 'x'", "to_date() = 'x'"])
-def test_function_with_too_few_arguments_is_refused(text: str) -> None:
+def test_function_with_too_few_arguments_is_rejected(text: str) -> None:
     with pytest.raises(TxnLogSchemaError):
         parse_predicate(text, TABLE)

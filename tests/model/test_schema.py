@@ -219,8 +219,8 @@ def test_every_kind_of_schema_gives_the_same_delta_schema() -> None:
     arrow = pa.schema([("id", pa.int64()), ("name", pa.string())])
     expected = columns(id="long", name="string")
     stock = deltalake.Schema.from_arrow(arrow)
-    for given_schema in (arrow, stock, stock.to_json(), expected, OnlyArrowSchema(arrow)):
-        assert schema_from_any(given_schema) == expected
+    for schema in (arrow, stock, stock.to_json(), expected, OnlyArrowSchema(arrow)):
+        assert schema_from_any(schema) == expected
     assert schema_to_arrow(expected) == arrow
 
 

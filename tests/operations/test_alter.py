@@ -140,7 +140,7 @@ def test_dropped_column_added_again_is_null(lake: Catalog) -> None:
         ),
     ],
 )
-def test_alter_that_would_break_the_table_is_refused(
+def test_alter_that_would_break_the_table_is_rejected(
     lake: Catalog, change: Any, message: str
 ) -> None:
     table = opened(lake)
@@ -272,7 +272,7 @@ def test_added_feature_keeps_features_of_the_legacy_protocol_version(lake: Catal
     assert sorted(features or ()) == ["appendOnly", "changeDataFeed", "invariants"]
 
 
-def test_unsupported_feature_is_refused_by_name(lake: Catalog) -> None:
+def test_unsupported_feature_is_rejected_by_name(lake: Catalog) -> None:
     with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
         opened(lake).alter.add_feature(
             deltalake.TableFeatures.RowTracking, allow_protocol_versions_increase=True

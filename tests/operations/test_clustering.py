@@ -84,7 +84,7 @@ def test_clustering_column_can_be_renamed_but_not_dropped(clustered: Catalog) ->
     assert optimize(clustered) == 5
 
 
-def test_z_order_of_a_clustered_table_is_refused(clustered: Catalog) -> None:
+def test_z_order_of_a_clustered_table_is_rejected(clustered: Catalog) -> None:
     with pytest.raises(TxnLogSchemaError, match="clustered"), clustered.begin() as tx:
         tx.z_order("t", ["id"])
 
@@ -98,7 +98,7 @@ def test_z_order_of_a_clustered_table_is_refused(clustered: Catalog) -> None:
         (["a"], ["b"], "partitioned and clustered"),
     ],
 )
-def test_invalid_clustering_columns_are_refused(
+def test_invalid_clustering_columns_are_rejected(
     catalog: Catalog, wanted: Sequence[str], partitions: Sequence[str], message: str
 ) -> None:
     with pytest.raises(TxnLogSchemaError, match=message):

@@ -84,7 +84,7 @@ def test_error_names_unknown_column(catalog: Catalog) -> None:
         table.delete("idd = 1")
 
 
-def test_delete_from_append_only_table_is_refused(catalog: Catalog) -> None:
+def test_delete_from_append_only_table_is_rejected(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 3), properties={"delta.appendOnly": "true"})
     with pytest.raises(TxnLogTransactionError, match="append-only"):
         table.delete("id = 1")

@@ -80,7 +80,7 @@ def test_error_for_unknown_column_suggests_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("text", ["id = = 2", "id = 1; DROP TABLE t", "SELECT 1", "id AS x"])
-def test_text_other_than_one_expression_is_refused(text: str) -> None:
+def test_text_that_is_not_one_expression_is_rejected(text: str) -> None:
     with pytest.raises(TxnLogSchemaError):
         scalar(text, TABLE)
 

@@ -66,7 +66,7 @@ def test_commit_can_skip_its_checkpoint(sqlite_uri: DeltaSqlUri, tmp_path: Path,
         assert checkpoints(catalog) == [10]
 
 
-def test_commit_decides_whether_expired_log_files_are_deleted(lake: Catalog) -> None:
+def test_post_commit_option_controls_log_cleanup(lake: Catalog) -> None:
     table = opened(lake)
     table.alter.set_table_properties(
         {"delta.logRetentionDuration": "interval 0 seconds", "delta.checkpointInterval": "1000"}
@@ -120,7 +120,7 @@ def test_compacted_log_has_the_net_actions_of_its_commits(lake: Catalog) -> None
     assert lake.mirror.verify("t")[0].ok
 
 
-def test_compaction_of_an_invalid_version_range_is_refused(lake: Catalog) -> None:
+def test_compaction_of_an_invalid_version_range_is_rejected(lake: Catalog) -> None:
     table = opened(lake)
     with pytest.raises(TxnLogError, match="end_version 1 must be greater than start_version 3"):
         table.compact_logs(3, 1)
@@ -160,7 +160,7 @@ def test_manifests_list_the_files_of_each_partition(lake: Catalog) -> None:
     assert [path.parent.name for path in folder.rglob("manifest")] == ["part=a"]
 
 
-def test_manifest_of_a_table_with_column_mapping_is_refused(lake: Catalog) -> None:
+def test_manifest_of_a_table_with_column_mapping_is_rejected(lake: Catalog) -> None:
     table = opened(lake)
     table.alter.rename_column("text", "words")
     with pytest.raises(UnsupportedFeatureError, match="columnMapping"):

@@ -221,7 +221,7 @@ def test_unqualified_name_resolves_when_only_one_side_has_it(catalog: Catalog) -
     assert (2, "b", 11.0) in shown(held(catalog))
 
 
-def test_unknown_names_are_refused(catalog: Catalog) -> None:
+def test_unknown_names_are_rejected(catalog: Catalog) -> None:
     make(catalog, TARGET)
     with pytest.raises(TxnLogSchemaError, match=r"No field named s\.yy"):
         merge(catalog, lambda m: m.when_matched_update({"zz": "s.yy"}))

@@ -112,7 +112,7 @@ def test_operation_sends_few_statements_to_duckdb(
     ],
     ids=["merge", "update", "delete"],
 )
-def test_each_expression_of_a_user_is_parsed_once(
+def test_user_expression_is_parsed_once(
     catalog: Catalog,
     parsed: list[str],
     change: Callable[[Catalog], object],

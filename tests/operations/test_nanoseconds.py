@@ -123,11 +123,11 @@ def test_pandas_and_polars_frames_keep_nanoseconds(twins: Twins, rows: object) -
     assert counted(ours.to_pyarrow_dataset().to_table()) == [FIRST]
     assert ours.to_pandas()["at"][0].value == FIRST
     assert polars.DataFrame(ours.to_pyarrow_table())["at"].cast(polars.Int64).to_list() == [FIRST]
-    answer = deltasql.QueryBuilder().register("t", ours).execute("SELECT at FROM t").read_all()
-    assert counted(answer) == [FIRST]
+    result = deltasql.QueryBuilder().register("t", ours).execute("SELECT at FROM t").read_all()
+    assert counted(result) == [FIRST]
 
 
-def test_switch_of_deltalake_enables_nanoseconds(twins: Twins) -> None:
+def test_enable_nanosecond_timestamps_of_deltalake_applies(twins: Twins) -> None:
     deltalake.enable_nanosecond_timestamps()
     try:
         deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST))
@@ -144,7 +144,7 @@ def test_new_tables_have_microseconds_by_default(twins: Twins, zone: str | None)
 
 
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
-def test_existing_nanoseconds_are_read_without_the_switch(
+def test_existing_nanoseconds_are_read_when_not_enabled(
     twins: Twins, zone: str | None, nanoseconds: None
 ) -> None:
     deltasql.write_deltalake(twins.uri, timestamp_rows(zone, FIRST), configuration=FEED)
@@ -223,7 +223,7 @@ def test_casts_and_string_literals_keep_nanoseconds(twins: Twins, zone: str | No
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_difference_of_nanosecond_timestamps_is_refused(twins: Twins) -> None:
+def test_difference_of_nanosecond_timestamps_is_rejected(twins: Twins) -> None:
     deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST))
     with pytest.raises(UnsupportedFeatureError, match="difference"):
         deltasql.DeltaTable(twins.uri).delete("at - at < interval '1' second")
@@ -274,9 +274,9 @@ def test_data_skipping_on_nanoseconds_skips_no_matching_file(
             assert found == kept, (sign, text)
             bound = pandas.Timestamp(value, tz=zone)
             assert counted(table.to_pyarrow_table(filters=[("at", sign, bound)])) == kept, text
-            answer = deltasql.QueryBuilder().register("t", table)
+            result = deltasql.QueryBuilder().register("t", table)
             where = f"SELECT at FROM t WHERE at {sign} '{text}'"
-            assert counted(answer.execute(where).read_all()) == kept, where
+            assert counted(result.execute(where).read_all()) == kept, where
     pruned = table.file_uris(file_pruning_predicate="at > '2023-11-14T22:13:20.125456788Z'")
     assert len(pruned) == 1
     pruned = table.file_uris(file_pruning_predicate="at < '1970-01-01T00:00:00Z'")
@@ -327,7 +327,7 @@ def test_microseconds_can_be_appended_to_nanoseconds(twins: Twins) -> None:
     assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST // 1000 * 1000, FIRST]
 
 
-def test_nanoseconds_that_lose_digits_in_microseconds_are_refused(
+def test_nanoseconds_that_lose_digits_in_microseconds_are_rejected(
     twins: Twins, nanoseconds: None
 ) -> None:
     deltalake._disable_nanosecond_timestamps()
@@ -445,9 +445,9 @@ def test_optimize_and_queries_keep_nanoseconds(twins: Twins, sqlite_uri: DeltaSq
     table.optimize.z_order(["at"])
     assert counted(deltalake.DeltaTable(twins.location)) == [FIRST, FIRST + 1]
     with deltasql.connect(sqlite_uri) as catalog:
-        answer = catalog.query("SELECT max(at) AS at FROM sales").read_all()
-    assert answer.schema.field("at").type == pa.timestamp("ns")
-    assert counted(answer) == [FIRST + 1]
+        result = catalog.query("SELECT max(at) AS at FROM sales").read_all()
+    assert result.schema.field("at").type == pa.timestamp("ns")
+    assert counted(result) == [FIRST + 1]
 
 
 @pytest.mark.usefixtures("nanoseconds")
@@ -468,7 +468,7 @@ def test_converted_files_keep_nanoseconds(twins: Twins, tmp_path: Path, int96: b
 
 
 @pytest.mark.usefixtures("nanoseconds")
-def test_duckdb_target_of_nanosecond_table_is_refused(twins: Twins, tmp_path: Path) -> None:
+def test_duckdb_target_of_nanosecond_table_is_rejected(twins: Twins, tmp_path: Path) -> None:
     deltasql.write_deltalake(twins.uri, timestamp_rows("UTC", FIRST))
     catalog = twins.uri.partition("?")[0]
     with pytest.raises(deltasql.exceptions.TxnLogError, match="nanoseconds"):

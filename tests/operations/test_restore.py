@@ -54,7 +54,7 @@ def test_restore_metrics_and_history_match_deltalake(lake: Catalog, tmp_path: Pa
         assert agree(lake) == own_rows(lake, version=version)
 
 
-def test_restore_to_a_timestamp(lake: Catalog) -> None:
+def test_timestamp_restores_the_version_at_that_time(lake: Catalog) -> None:
     table = opened(lake)
     timestamp = lake.table("t").snapshot(2).committed_at
     table.restore(timestamp)
@@ -107,7 +107,7 @@ def test_restore_brings_back_old_column_names(lake: Catalog) -> None:
     assert [row["text"] for row in agree(lake)] == ["t20", "t21", "t30"]
 
 
-def test_restore_to_an_invalid_version_is_refused(lake: Catalog) -> None:
+def test_restore_to_an_invalid_version_is_rejected(lake: Catalog) -> None:
     table = opened(lake)
     with pytest.raises(VersionNotFoundError):
         table.restore(99)

@@ -118,13 +118,13 @@ def test_not_null_is_enforced_on_updated_rows(catalog: Catalog) -> None:
         table.update({"id": "NULL"})
 
 
-def test_unknown_name_in_a_value_is_refused(catalog: Catalog) -> None:
+def test_unknown_name_in_a_value_is_rejected(catalog: Catalog) -> None:
     for column in ("v", "vv"):
         with pytest.raises(TxnLogSchemaError, match="No field named ww"):
             make(catalog, ROWS, name=column).update({column: "ww + 1"})
 
 
-def test_column_set_twice_is_refused(catalog: Catalog) -> None:
+def test_column_set_twice_is_rejected(catalog: Catalog) -> None:
     with pytest.raises(TxnLogSchemaError, match="set twice"):
         make(catalog, ROWS).update({"v": "1", "V": "2"})
 

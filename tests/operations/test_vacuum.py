@@ -110,7 +110,7 @@ def test_removed_files_within_retention_are_kept(lake: Catalog) -> None:
     assert own_rows(lake, version=1) == stock_rows(lake, version=1)
 
 
-def test_retention_below_the_table_property_is_refused(lake: Catalog) -> None:
+def test_retention_below_the_table_property_is_rejected(lake: Catalog) -> None:
     table = opened(lake)
     with pytest.raises(TxnLogError, match=r"Invalid retention period.* 168 hours, got 1 hours"):
         table.vacuum(retention_hours=1)
@@ -363,7 +363,7 @@ def test_retention_time_decides_which_versions_are_kept(
 # Logs that other programs write too
 
 
-def brought_in(catalog: Catalog, tmp_path: Path) -> Path:
+def imported(catalog: Catalog, tmp_path: Path) -> Path:
     """Import a table `t2` with a removed file, without cutover."""
     place = tmp_path / "t2"
     for first, mode in ((0, "append"), (10, "overwrite")):
@@ -374,11 +374,11 @@ def brought_in(catalog: Catalog, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("mode", ["sync", "off"])
-def test_vacuum_is_refused_while_the_log_has_unknown_commits(
+def test_vacuum_is_rejected_while_the_log_has_unknown_commits(
     lake: Catalog, tmp_path: Path, full: bool, mode: str
 ) -> None:
     lake.mirror.mode = mode
-    place = brought_in(lake, tmp_path)
+    place = imported(lake, tmp_path)
     deltalake.DeltaTable(place).restore(0)  # files that are removed in SQL are live again
     deltalake.write_deltalake(place, numbers(20, 22), mode="append")
     before = sorted(place.rglob("*"))
@@ -396,9 +396,9 @@ def test_vacuum_is_refused_while_the_log_has_unknown_commits(
     ]
 
 
-def test_vacuum_is_refused_while_sql_and_log_have_diverged(lake: Catalog, tmp_path: Path) -> None:
+def test_vacuum_is_rejected_while_sql_and_log_have_diverged(lake: Catalog, tmp_path: Path) -> None:
     lake.mirror.mode = "off"
-    place = brought_in(lake, tmp_path)
+    place = imported(lake, tmp_path)
     with lake.begin() as tx:
         tx.write("t2", numbers(30, 32))
     deltalake.write_deltalake(place, numbers(20, 22), mode="append")
@@ -408,10 +408,10 @@ def test_vacuum_is_refused_while_sql_and_log_have_diverged(lake: Catalog, tmp_pa
     assert sorted(place.rglob("*.parquet")) == files
 
 
-def test_vacuum_is_refused_while_the_published_log_is_unreachable(
+def test_vacuum_is_rejected_while_the_published_log_is_unreachable(
     lake: Catalog, tmp_path: Path
 ) -> None:
-    place = brought_in(lake, tmp_path)
+    place = imported(lake, tmp_path)
     files = sorted(place.rglob("*.parquet"))
     (place / "_delta_log").rename(tmp_path / "elsewhere")
     with pytest.raises(TxnLogMirrorError, match="lacks version 1: the log may refer to files"):

@@ -258,7 +258,7 @@ def test_every_operation_on_void_columns_works_on_spark(
 
 
 @pytest.mark.everything("Spark, for what only stock deltalake and DuckDB have a form")
-def test_spark_refuses_void_types_it_cannot_write(spark: SparkSession, lake: Catalog) -> None:
+def test_spark_rejects_void_types_it_cannot_write(spark: SparkSession, lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", rows(1, 2, odd=True))
     (first, last) = ordered(rows(1, 2, odd=True))

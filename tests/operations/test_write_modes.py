@@ -22,6 +22,7 @@ from deltasql.exceptions import (
     TxnLogTransactionError,
     VersionTakenError,
 )
+from deltasql.operations.write_request import WriteRequest
 from tests.operations.deltalake_comparison import Twins, properties, rows
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def test_second_write_matches_deltalake(filled: Twins, mode: Any) -> None:
     filled.assert_alike()
 
 
-def test_mode_error_refuses_an_existing_table(filled: Twins) -> None:
+def test_mode_error_rejects_an_existing_table(filled: Twins) -> None:
     error = filled.write(MORE)
     assert isinstance(error, TableExistsError)
     assert error.full_message.startswith("A table already exists at: ")
@@ -77,7 +78,7 @@ def test_mode_ignore_does_not_read_the_data(filled: Twins) -> None:
     deltasql.write_deltalake(filled.uri, reader, mode="ignore")
 
 
-def test_invalid_modes_are_refused(filled: Twins) -> None:
+def test_invalid_modes_are_rejected(filled: Twins) -> None:
     assert "Invalid save mode provided: up" in str(filled.write(MORE, mode="up"))
     error = filled.write(MORE, mode="append", schema_mode="up")
     assert isinstance(error, TxnLogConfigError)
@@ -106,12 +107,12 @@ def test_existing_table_keeps_its_properties(filled: Twins) -> None:
     assert properties(deltasql.DeltaTable(filled.uri)) == {}
 
 
-def test_unknown_properties_are_refused(twins: Twins) -> None:
+def test_unknown_properties_are_rejected(twins: Twins) -> None:
     error = twins.write(ROWS, configuration={"foo": "1"})
     assert error.full_message.startswith("Error parsing property 'foo':'1'")
 
 
-def test_overwrite_of_append_only_table_is_refused(twins: Twins) -> None:
+def test_overwrite_of_append_only_table_is_rejected(twins: Twins) -> None:
     assert twins.write(ROWS, configuration={"delta.appendOnly": "true"}) is None
     assert twins.write(MORE, mode="append") is None
     for options in ({}, {"predicate": "id = 1"}):
@@ -125,7 +126,7 @@ def test_overwrite_of_append_only_table_is_refused(twins: Twins) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_different_partition_columns_are_refused(twins: Twins, mode: Any) -> None:
+def test_different_partition_columns_are_rejected(twins: Twins, mode: Any) -> None:
     assert twins.write(ROWS, partition_by=["name"]) is None
     error = twins.write(MORE, mode=mode, partition_by=["id"])
     assert isinstance(error, TxnLogSchemaError)
@@ -142,7 +143,7 @@ def test_schema_overwrite_may_change_partition_columns(twins: Twins, partition_b
     twins.assert_alike()
 
 
-def test_unknown_partition_column_is_refused(twins: Twins) -> None:
+def test_unknown_partition_column_is_rejected(twins: Twins) -> None:
     error = twins.write(ROWS, partition_by=["day"])
     assert "Partition column 'day' not found in schema" in str(error)
 
@@ -172,6 +173,23 @@ def test_overwrite_with_predicate_replaces_matching_rows(
     twins.assert_alike()
 
 
+def test_predicate_of_an_overwrite_is_evaluated_in_its_flavour(catalog_uri: DeltaSqlUri) -> None:
+    # Spark divides integers to a fraction and unescapes a backslash; DataFusion does neither.
+    predicate = r"id / 2 = 0.5 AND name = 'C:\\x'"
+    given = pa.table({"id": [1, 0], "name": ["C:\\x", "C:\\x"]})
+    new = given.slice(0, 1)
+    with deltasql.connect(catalog_uri) as catalog:
+        with catalog.begin() as tx:
+            tx.write("t", given)
+        request = WriteRequest("overwrite", predicate=predicate, flavour="spark")
+        with catalog.begin() as tx:
+            assert tx.write_rows("t", new, request)["num_removed_files"] == 1
+        with pytest.raises(InvalidDataError), catalog.begin() as tx:
+            tx.write_rows("t", new, replace(request, flavour="datafusion"))
+        recorded = [row.info.operation_parameters for row in catalog.table("t").history()]
+    assert recorded[0]["predicate"] == r"id / 2 = 0.5 AND name = 'C:\x'"
+
+
 def test_overwrite_with_predicate_rewrites_only_files_with_matches(filled: Twins) -> None:
     deltasql.write_deltalake(filled.uri, MORE, mode="append")
     before = set(deltasql.DeltaTable(filled.uri).file_uris())
@@ -192,7 +210,7 @@ def test_written_rows_must_match_the_predicate(filled: Twins, mode: Any) -> None
     filled.assert_alike()
 
 
-def test_unknown_column_in_predicate_is_refused(filled: Twins) -> None:
+def test_unknown_column_in_predicate_is_rejected(filled: Twins) -> None:
     assert isinstance(filled.write(MORE, mode="overwrite", predicate="zz = 1"), TxnLogError)
 
 
@@ -305,7 +323,7 @@ def test_commit_properties_reach_the_log(filled: Twins) -> None:
         {5: "x"},
     ],
 )
-def test_invalid_custom_metadata_is_refused(filled: Twins, custom: Any) -> None:
+def test_invalid_custom_metadata_is_rejected(filled: Twins, custom: Any) -> None:
     commit = CommitProperties(custom_metadata=custom)
     error = filled.write(MORE, mode="append", commit_properties=commit)
     assert isinstance(error, ValueError)
@@ -332,3 +350,13 @@ def test_target_file_size_splits_files(filled: Twins) -> None:
     many = pa.table({"id": numbers, "name": ["n"] * len(numbers)})
     deltasql.write_deltalake(filled.uri, many, mode="overwrite", target_file_size=1024 * 1024)
     assert len(deltasql.DeltaTable(filled.uri).file_uris()) >= 3
+
+
+def test_error_names_the_path_of_a_missing_struct_field(twins: Twins) -> None:
+    address = pa.struct([("city", pa.string()), ("zip", pa.string())])
+    rows = pa.table({"to": pa.array([{"city": "x", "zip": "1"}], address)})
+    deltasql.write_deltalake(twins.uri, rows)
+    other = pa.table({"to": [{"city": "x", "code": "1"}]})
+    with pytest.raises(TxnLogSchemaError) as caught:
+        deltasql.write_deltalake(twins.uri, other, mode="append")
+    assert caught.value.column == "to.code"

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltasql.exceptions import InvalidDataError
-from deltasql.operations.rules.invalid_rows import preview
 from deltasql.operations.rules.not_null import not_null_paths, null_rows
-from deltasql.operations.rules.row_checks import checked
+from deltasql.operations.rules.row_checks import checked, preview
 from tests.selection import examples
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def test_missing_generated_columns_are_computed(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("twice", [11, None])
-def test_wrong_values_of_generated_columns_are_refused(catalog: Catalog, twice: Any) -> None:
+def test_wrong_values_of_generated_columns_are_rejected(catalog: Catalog, twice: Any) -> None:
     catalog.create_table("t", generated())
     rows = pa.table({"a": [5], "twice": pa.array([twice], pa.int64()), "text": ["5"]})
     with pytest.raises(InvalidDataError, match=REFUSED.format(1)):
@@ -153,7 +152,7 @@ FINE = {"id": 1, "s": {"x": 1, "y": None}, "l": [1], "m": [("k", 1)]}
     ],
     ids=str,
 )
-def test_null_in_not_null_field_is_refused(
+def test_null_in_not_null_field_is_rejected(
     catalog: Catalog, change: dict[str, Any], broken: bool
 ) -> None:
     catalog.create_table("t", NESTED)

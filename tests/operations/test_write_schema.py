@@ -94,7 +94,7 @@ def test_overwrite_with_predicate_can_add_columns(twins: Twins, schema_mode: str
     twins.assert_alike()
 
 
-def test_decimal_merge_that_loses_digits_is_refused(twins: Twins) -> None:
+def test_decimal_merge_that_loses_digits_is_rejected(twins: Twins) -> None:
     from decimal import Decimal
 
     assert twins.write(pa.table({"d": pa.array([Decimal("1.2")], pa.decimal128(10, 2))})) is None

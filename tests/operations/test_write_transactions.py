@@ -99,7 +99,7 @@ def test_aborted_transaction_leaves_no_files_or_intents(
     assert not catalog.exists("t")
 
 
-def test_refused_write_leaves_no_files_or_intents(catalog: Catalog, tmp_path: Path) -> None:
+def test_rejected_write_leaves_no_files_or_intents(catalog: Catalog, tmp_path: Path) -> None:
     rule = {"delta.constraints.positive": "id > 0"}
     catalog.create_table("t", ROWS.schema, properties=rule)
     with pytest.raises(InvalidDataError), catalog.begin() as tx:
@@ -120,7 +120,7 @@ def test_concurrent_append_matching_a_read_predicate_conflicts(catalog: Catalog)
             other.write("t", pa.table({"id": [1], "name": ["q"]}))
 
 
-def test_read_of_unknown_column_is_refused(catalog: Catalog) -> None:
+def test_read_of_unknown_column_is_rejected(catalog: Catalog) -> None:
     catalog.create_table("t", ROWS.schema)
     with catalog.begin() as tx, pytest.raises(TxnLogSchemaError, match="No field named nam"):
         tx.read("t", ["nam"])

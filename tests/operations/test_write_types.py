@@ -93,7 +93,7 @@ def test_new_table_has_the_types_of_the_data(twins: Twins, name: str) -> None:
     ],
     ids=str,
 )
-def test_types_without_a_delta_type_are_refused(twins: Twins, data: pa.Table) -> None:
+def test_types_without_a_delta_type_are_rejected(twins: Twins, data: pa.Table) -> None:
     assert isinstance(twins.write(data), TxnLogError)
 
 

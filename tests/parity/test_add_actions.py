@@ -89,7 +89,7 @@ def test_commit_properties_are_in_the_history(lake: Lake) -> None:
     assert table.history(1)[0]["who"] == "me"
 
 
-def test_unknown_mode_is_refused(lake: Lake) -> None:
+def test_unknown_mode_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="Invalid save mode provided: bogus"):
         table.create_write_transaction([], "bogus", table.schema())
@@ -100,7 +100,7 @@ def test_invalid_actions_raise_the_error_types_of_deltalake(lake: Lake) -> None:
     [name] = [uri.rsplit("/", 1)[-1] for uri in table.file_uris()]
     add = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))
     remove, same = RemoveAction(name, True, 0), RemoveAction("mine.parquet", True, 0)
-    for actions, mode, kind, words in (
+    for actions, mode, kind, message in (
         ([add, same], "append", ValueError, "Cannot add and remove the same file path"),
         ([same, add], "append", ValueError, "Cannot add and remove the same file path"),
         ([remove], "overwrite", ValueError, "RemoveAction is not supported with mode='overwrite'"),
@@ -110,9 +110,9 @@ def test_invalid_actions_raise_the_error_types_of_deltalake(lake: Lake) -> None:
         (["mine.parquet"], "append", TypeError, "failed to extract enum PyFileAction"),
         (add, "append", TypeError, "'AddAction' object is not an instance of 'Sequence'"),
     ):
-        with pytest.raises(kind, match=words) as caught:
+        with pytest.raises(kind, match=message) as caught:
             table.create_write_transaction(actions, mode, table.schema())
-        assert not isinstance(caught.value, DeltaError), words
+        assert not isinstance(caught.value, DeltaError), message
     assert lake.DeltaTable(lake.uri("t")).version() == 0
 
 

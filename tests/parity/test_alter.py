@@ -67,7 +67,7 @@ def test_setting_a_property_keeps_the_others(lake: Lake) -> None:
     }
 
 
-def test_unknown_properties_are_refused_unless_allowed(lake: Lake) -> None:
+def test_unknown_properties_are_rejected_unless_allowed(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="Error parsing property 'foo':'1'"):
         table.alter.set_table_properties({"foo": "1"})

@@ -43,7 +43,7 @@ _FLOATS = pa.table({"id": range(5), "f": [1.0, NAN, INFINITY, -INFINITY, None]})
     ids=str,
 )
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
-def test_filters_on_nan_and_infinity_partitions(
+def test_filters_find_nan_and_infinity_partitions(
     lake: Lake, kind: pa.DataType, op: str, value: Any, found: list[str]
 ) -> None:
     data = _FLOATS.set_column(1, "f", _FLOATS["f"].cast(kind))
@@ -101,7 +101,7 @@ def test_predicate_with_valid_string_literal_is_cast(lake: Lake, predicate: str)
 @pytest.mark.parametrize(
     "given", ["x", 5, [5], [None], [("x", 1)], {"a": 1}, Transaction("a", 1)], ids=str
 )
-def test_invalid_application_transactions_are_refused(lake: Lake, given: Any) -> None:
+def test_invalid_application_transactions_are_rejected(lake: Lake, given: Any) -> None:
     table = lake.make("t", sample())
     with pytest.raises(TypeError, match=r"not an instance of|Can't extract `str` to `Vec`"):
         lake.append("t", sample(), commit_properties=CommitProperties(app_transactions=given))
@@ -114,7 +114,7 @@ def _encoded(encoding: Any, column: str) -> WriterProperties:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "column", "words"),
+    ("encoding", "column", "message"),
     [
         ("NONE_SUCH", "id", "unknown encoding: NONE_SUCH"),
         ("NONE_SUCH", "not_there", "unknown encoding: NONE_SUCH"),
@@ -123,10 +123,10 @@ def _encoded(encoding: Any, column: str) -> WriterProperties:
         ("DELTA_BYTE_ARRAY", "id", "(?i)delta_?byte_?array"),
     ],
 )
-def test_encoding_unsupported_by_the_column_type_is_refused(
-    lake: Lake, encoding: str, column: str, words: str
+def test_encoding_unsupported_by_the_column_type_is_rejected(
+    lake: Lake, encoding: str, column: str, message: str
 ) -> None:
-    with pytest.raises(DeltaError, match=words):
+    with pytest.raises(DeltaError, match=message):
         lake.make("t", sample(), writer_properties=_encoded(encoding, column))
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 
@@ -168,7 +168,7 @@ def test_boolean_options_accept_only_booleans(lake: Lake, given: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [("delta.minWriterVersion", "9"), ("delta.minReaderVersion", "4")]
 )
-def test_invalid_protocol_versions_are_refused(lake: Lake, key: str, value: str) -> None:
+def test_invalid_protocol_versions_are_rejected(lake: Lake, key: str, value: str) -> None:
     message = rf"Kernel: Generic delta kernel error: {key} = '{value}' is invalid, valid values are"
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match=message):

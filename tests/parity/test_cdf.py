@@ -98,7 +98,7 @@ def test_version_range_selects_changes(lake: Lake) -> None:
     assert feed(table, starting_version=1, ending_version=99) == EVERYTHING[3:]
 
 
-def test_versions_out_of_range_are_refused_unless_allowed(lake: Lake) -> None:
+def test_versions_out_of_range_are_rejected_unless_allowed(lake: Lake) -> None:
     table = changed(lake)
     with pytest.raises(DeltaError, match="Invalid table version: 9"):
         table.load_cdf(starting_version=9)

@@ -31,7 +31,7 @@ def test_constraint_is_a_property_and_raises_the_protocol(lake: Lake) -> None:
     assert commit["operationParameters"] == {"constraints": '[{"name":"positive","expr":"id > 0"}]'}
 
 
-def test_rows_that_break_a_constraint_are_refused(lake: Lake) -> None:
+def test_rows_that_break_a_constraint_are_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_constraint({"positive": "id > 0"})
     with pytest.raises(DeltaError, match=VIOLATED.format(2)):
@@ -48,7 +48,7 @@ def test_rows_that_break_a_constraint_are_refused(lake: Lake) -> None:
     assert column(lake.DeltaTable(lake.uri("t")), "id") == [1, 2, 3, 7, 8, 9]
 
 
-def test_constraint_refuses_null(lake: Lake) -> None:
+def test_constraint_rejects_null(lake: Lake) -> None:
     table = lake.make("t", sample().slice(0, 1))
     table.alter.add_constraint({"positive": "v > 0"})
     with pytest.raises(DeltaError, match=VIOLATED.format(1)):
@@ -64,13 +64,13 @@ def test_constraint_that_existing_rows_violate_is_not_added(lake: Lake) -> None:
     assert table.metadata().configuration == {}
 
 
-def test_constraint_on_a_missing_column_is_refused(lake: Lake) -> None:
+def test_constraint_on_a_missing_column_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="zz"):
         table.alter.add_constraint({"c": "zz > 1"})
 
 
-def test_empty_constraint_is_refused(lake: Lake) -> None:
+def test_empty_constraint_is_rejected(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="No check constraint"):
         lake.make("t", sample()).alter.add_constraint({})
 
@@ -114,7 +114,7 @@ def test_constraint_can_use_several_columns_and_strings(lake: Lake) -> None:
         lake.write_deltalake(table, sample(p=["c", "c", "c"]), mode="append")
 
 
-def test_not_null_column_refuses_null(lake: Lake) -> None:
+def test_not_null_column_rejects_null(lake: Lake) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string())])
     table = lake.DeltaTable.create(lake.uri("t"), schema)
     lake.write_deltalake(table, pa.table({"id": [1], "s": ["x"]}), mode="append")
@@ -162,7 +162,7 @@ def test_missing_generated_values_are_computed(lake: Lake) -> None:
     assert rows(table) == [{"id": 1, "twice": 2}, {"id": 2, "twice": 4}]
 
 
-def test_given_generated_values_are_checked(lake: Lake) -> None:
+def test_written_values_of_generated_columns_are_checked(lake: Lake) -> None:
     table = doubled(lake)
     lake.write_deltalake(table, pa.table({"id": [5], "twice": [10]}), mode="append")
     with pytest.raises(DeltaError, match=VIOLATED.format(1)):

@@ -52,7 +52,7 @@ def test_create_accepts_an_arrow_schema(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_create_modes_on_an_existing_table(lake: Lake) -> None:
+def test_create_mode_decides_about_an_existing_table(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match="A Delta Lake table already exists at that location"):
         lake.DeltaTable.create(lake.uri("t"), TWO)
@@ -77,12 +77,12 @@ def test_partition_columns_must_be_in_the_schema(lake: Lake) -> None:
         lake.DeltaTable.create(lake.uri("t"), TWO, partition_by=["zz"])
 
 
-def test_table_without_columns_is_refused(lake: Lake) -> None:
+def test_table_without_columns_is_rejected(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="At least one column must be defined"):
         lake.DeltaTable.create(lake.uri("t"), Schema([]))
 
 
-def test_unknown_properties_are_refused_unless_allowed(lake: Lake) -> None:
+def test_unknown_properties_are_rejected_unless_allowed(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="Error parsing property 'zz':'1'"):
         lake.DeltaTable.create(lake.uri("t"), TWO, configuration={"zz": "1"})
     table = lake.DeltaTable.create(
@@ -131,7 +131,7 @@ def test_created_partitioned_table_can_be_written(lake: Lake) -> None:
     assert table.count() == 6
 
 
-def test_argument_given_twice_is_refused(lake: Lake) -> None:
+def test_argument_passed_twice_is_rejected(lake: Lake) -> None:
     given = ("error", None, None, None, None, None)
     properties, hooks = CommitProperties(), PostCommitHookProperties()
     for name, values in {
@@ -150,28 +150,30 @@ def test_argument_given_twice_is_refused(lake: Lake) -> None:
 
 def test_requested_protocol_versions_are_set_and_kept(lake: Lake) -> None:
     schema = sample().schema
-    for number, (asked, versions) in enumerate(
+    for number, (configuration, versions) in enumerate(
         [
             ({"delta.minWriterVersion": "3"}, (1, 3)),
             ({"delta.minWriterVersion": "5"}, (1, 5)),
             ({"delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}, (2, 5)),
         ]
     ):
-        made = lake.DeltaTable.create(lake.uri(f"made{number}"), schema, configuration=asked)
+        made = lake.DeltaTable.create(
+            lake.uri(f"made{number}"), schema, configuration=configuration
+        )
         changed = lake.DeltaTable.create(lake.uri(f"changed{number}"), schema)
-        changed.alter.set_table_properties(asked)
+        changed.alter.set_table_properties(configuration)
         replaced = lake.DeltaTable.create(lake.uri(f"replaced{number}"), schema)
         if lake.system != "stock":  # stock keeps the protocol of the replaced table
             lake.DeltaTable.create(
-                lake.uri(f"replaced{number}"), schema, mode="overwrite", configuration=asked
+                lake.uri(f"replaced{number}"), schema, mode="overwrite", configuration=configuration
             )
             replaced.update_incremental()
-            assert replaced.protocol()[:2] == versions, asked
+            assert replaced.protocol()[:2] == versions, configuration
         for table in (made, changed):
-            assert table.protocol() == (*versions, None, None), asked
-            assert table.metadata().configuration == asked
+            assert table.protocol() == (*versions, None, None), configuration
+            assert table.metadata().configuration == configuration
             lake.write_deltalake(table, sample(), mode="append")
-            assert table.protocol() == (*versions, None, None), asked
+            assert table.protocol() == (*versions, None, None), configuration
     listed = lake.DeltaTable.create(
         lake.uri("listed"), schema, configuration={"delta.minWriterVersion": "7"}
     )

@@ -123,7 +123,7 @@ def test_predicate_can_use_a_struct_field(lake: Lake) -> None:
     assert column(table, "id") == [1]
 
 
-def test_invalid_predicates_are_refused(lake: Lake) -> None:
+def test_invalid_predicates_are_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="zz"):
         table.delete("zz = 1")

@@ -114,7 +114,7 @@ def test_schema_overwrite_keeps_types_of_null_columns_and_sets_metadata(lake: La
 
 
 @pytest.mark.parametrize(
-    ("known", "given", "words"),
+    ("known", "given", "message"),
     [
         (pa.int8(), pa.array([300]), "Can't cast value 300 to type Int8"),
         (pa.int64(), pa.array(["x"]), "Cannot cast string 'x' to value of Int64 type"),
@@ -124,10 +124,10 @@ def test_schema_overwrite_keeps_types_of_null_columns_and_sets_metadata(lake: La
     ],
 )
 def test_cast_error_names_the_value(
-    lake: Lake, known: pa.DataType, given: pa.Array, words: str
+    lake: Lake, known: pa.DataType, given: pa.Array, message: str
 ) -> None:
     table = lake.make("t", pa.table({"c": pa.array([1], known)}))
-    with pytest.raises(Exception, match=words):
+    with pytest.raises(Exception, match=message):
         lake.write_deltalake(table, pa.table({"c": given}), mode="append")
     assert table.count() == 1
 
@@ -174,7 +174,7 @@ def test_arguments_of_the_wrong_type_raise_type_error(lake: Lake, call: Any) -> 
     assert table.version() == 0
 
 
-def test_partition_filter_on_a_missing_column_is_refused(lake: Lake) -> None:
+def test_partition_filter_on_a_missing_column_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by="p")
     for filters in ([("zz", "=", "1")], [[("p", "=", "a")], [("zz", "=", "1")]]):
         with pytest.raises(ValueError, match="columns that are not in table schema"):

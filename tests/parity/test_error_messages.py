@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
     situation: str
     act: Callable[[Lake, Any], Any]
-    words: str
+    message: str
     error: type[BaseException] = DeltaError
 
 
@@ -76,7 +76,7 @@ def _other_constraint(k: Lake, t: Any) -> None:
     t.alter.add_constraint({"a": "id > -1"})
 
 
-SAYS = [
+MESSAGES = [
     Case("schema overwrite in append", write(schema_mode="overwrite"), f"{TABLE}Schema overwrite"),
     Case("no schema mode", write(schema_mode="x"), f"{TABLE}Invalid schema write mode provided: x"),
     Case("no mode", write(mode="x"), f"{TABLE}Invalid save mode provided: x, only these are"),
@@ -261,7 +261,7 @@ SAYS = [
     ),
 ]
 NEGATIVE = "can't convert negative int to unsigned"
-REFUSES = [
+ERRORS = [
     Case("delete: 5", lambda k, t: t.delete(5), "'int' object is not an instance of 'str'"),
     Case("update: 5", lambda k, t: t.update({"id": "1"}, predicate=5), "'int' object is not an"),
     Case("merge: 5", lambda k, t: t.merge(sample(), 5, "s", "t"), "'int' object is not an"),
@@ -350,9 +350,9 @@ def test_error_messages_start_like_those_of_deltalake(lake: Lake) -> None:
         table = own.make("t", sample(), partition_by=["p"])
         with pytest.raises(case.error) as caught:
             case.act(own, table)
-        assert str(caught.value).startswith(case.words)
+        assert str(caught.value).startswith(case.message)
 
-    check_each(enumerate(SAYS), check, name=lambda numbered: numbered[1].situation)
+    check_each(enumerate(MESSAGES), check, name=lambda numbered: numbered[1].situation)
 
 
 def test_argument_errors_equal_those_of_deltalake(lake: Lake) -> None:
@@ -361,19 +361,19 @@ def test_argument_errors_equal_those_of_deltalake(lake: Lake) -> None:
         own = of_its_own(lake, number)
         table = own.make("t", sample())
         error = TypeError if case.error is DeltaError else case.error
-        words = case.words if ".*" in case.words else re.escape(case.words)
-        with pytest.raises(error, match=words):
+        message = case.message if ".*" in case.message else re.escape(case.message)
+        with pytest.raises(error, match=message):
             case.act(own, table)
         assert own.DeltaTable(own.uri("t")).version() == 0
 
-    check_each(enumerate(REFUSES), check, name=lambda numbered: numbered[1].situation)
+    check_each(enumerate(ERRORS), check, name=lambda numbered: numbered[1].situation)
 
 
 @pytest.mark.parametrize(
     "predicate",
     ["id + 1", "id", "cast(id as int)", "coalesce(id, 1)", "case when id = 1 then 1 else 0 end"],
 )
-def test_non_boolean_predicate_is_refused(lake: Lake, predicate: str) -> None:
+def test_non_boolean_predicate_is_rejected(lake: Lake, predicate: str) -> None:
     table = lake.make("t", sample())
     acts: list[Callable[[], Any]] = [
         lambda: table.delete(predicate),

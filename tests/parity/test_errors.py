@@ -24,7 +24,7 @@ class Case(NamedTuple):
     situation: str
     act: Callable[[Lake, Any], Any]
     error: type[Exception]
-    words: str
+    message: str
 
 
 def _append_only(lake: Lake, table: Any) -> None:
@@ -215,7 +215,7 @@ def test_operation_raises_the_error_of_deltalake(lake: Lake, case: Case) -> None
     table = lake.make("t", sample())
     with pytest.raises(case.error) as caught:
         case.act(lake, table)
-    assert case.words in str(caught.value)
+    assert case.message in str(caught.value)
 
 
 def test_calls_that_deltalake_accepts_do_not_raise(lake: Lake) -> None:

@@ -220,7 +220,7 @@ def test_partition_values_are_strings(lake: Lake) -> None:
     assert lake.make("flat", sample()).partitions() == []
 
 
-def test_invalid_predicates_are_refused(lake: Lake) -> None:
+def test_invalid_predicates_are_rejected(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     with pytest.raises(DeltaError, match="zz"):
         table.file_uris(file_pruning_predicate="zz > 1")
@@ -257,7 +257,7 @@ def test_negative_literals_compare_with_string_columns_as_strings(lake: Lake) ->
     assert sorted(table.to_pyarrow_table()["p"].to_pylist()) == ["1", "x"]
 
 
-def test_patterns_and_functions_are_refused_as_pruning_predicates(lake: Lake) -> None:
+def test_patterns_and_functions_are_rejected_as_pruning_predicates(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     for predicate in (
         "p LIKE 'a%'",

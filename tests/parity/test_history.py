@@ -90,7 +90,7 @@ def test_delete_and_update_record_application_transactions(lake: Lake) -> None:
     assert table.transaction_version("app") == 2
 
 
-def test_transaction_has_its_fields() -> None:
+def test_application_transaction_has_id_version_and_time() -> None:
     transaction = Transaction("app", 1, 2)
     assert (transaction.app_id, transaction.version, transaction.last_updated) == ("app", 1, 2)
 
@@ -102,7 +102,7 @@ def test_new_handle_can_repeat_an_application_transaction(lake: Lake) -> None:
     assert (table.version(), table.count()) == (1, 6)
 
 
-def test_reserved_custom_metadata_keys_are_refused(lake: Lake) -> None:
+def test_reserved_custom_metadata_keys_are_rejected(lake: Lake) -> None:
     for key in ("operation", "timestamp", "engineInfo"):
         properties = CommitProperties(custom_metadata={key: "mine"})
         with pytest.raises(ValueError, match=f"custom_metadata key '{key}' is generated"):

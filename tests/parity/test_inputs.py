@@ -91,13 +91,13 @@ def test_failing_reader_creates_no_table(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("given", [5, {"a": [1]}, [{"a": 1}], [1]], ids=str)
-def test_invalid_input_is_refused(lake: Lake, given: Any) -> None:
+def test_invalid_input_is_rejected(lake: Lake, given: Any) -> None:
     with pytest.raises((ValueError, AttributeError, TypeError)):
         lake.write_deltalake(lake.uri("t"), given)
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 
 
-def test_invalid_table_address_is_refused(lake: Lake) -> None:
+def test_invalid_table_address_is_rejected(lake: Lake) -> None:
     with pytest.raises(ValueError, match="table_or_uri must be a str, Path or DeltaTable"):
         lake.write_deltalake(5, sample())
 
@@ -191,7 +191,7 @@ def test_sliced_and_chunked_data_is_written(lake: Lake) -> None:
     assert column(table, "id") == [1, 2, 3]
 
 
-def test_duplicate_or_no_columns_are_refused(lake: Lake) -> None:
+def test_duplicate_or_no_columns_are_rejected(lake: Lake) -> None:
     with pytest.raises(Exception, match=r"(?i)duplicate"):
         lake.write_deltalake(lake.uri("t"), pa.table([[1], [2]], names=["a", "a"]))
     with pytest.raises(Exception, match=r"(?i)duplicate"):

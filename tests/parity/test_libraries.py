@@ -70,7 +70,7 @@ def test_storage_handler_reads_files_of_the_table(lake: Lake) -> None:
         assert pq.read_table(file)["id"].to_pylist() == [2]
 
 
-def test_dataset_is_refused_with_deletion_vectors(lake: Lake) -> None:
+def test_dataset_is_rejected_with_deletion_vectors(lake: Lake) -> None:
     table = lake.DeltaTable.create(
         lake.uri("t"), sample().schema, configuration={"delta.enableDeletionVectors": "true"}
     )

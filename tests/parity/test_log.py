@@ -77,7 +77,7 @@ def test_compact_logs_writes_a_compacted_file(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).count() == 12
 
 
-def test_invalid_compaction_ranges_are_refused(lake: Lake) -> None:
+def test_invalid_compaction_ranges_are_rejected(lake: Lake) -> None:
     table = commits(lake, 4)
     with pytest.raises(DeltaError, match="9"):
         table.compact_logs(2, 9)

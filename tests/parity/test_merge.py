@@ -142,7 +142,7 @@ def test_except_cols_excludes_columns(lake: Lake) -> None:
     assert values(table) == [(2, "b", 20.0), (3, "a", 30.0), (4, "z", None)]
 
 
-def test_two_source_rows_that_update_one_target_row_are_refused(lake: Lake) -> None:
+def test_two_source_rows_that_update_one_target_row_are_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     twice = pa.table({"id": [2, 2], "p": ["x", "y"], "v": [1.0, 2.0]})
     with pytest.raises(DeltaError, match="multiple source rows"):
@@ -220,7 +220,7 @@ def test_partition_predicate_skips_files(lake: Lake) -> None:
     assert result["num_target_files_removed"] == 1
 
 
-def test_upsert_by_key_and_partition(lake: Lake) -> None:
+def test_upsert_matches_by_key_and_partition(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     data = sample(id=[1, 2, 9], p=["a", "b", "c"], v=[10.0, 20.0, 90.0])
     (

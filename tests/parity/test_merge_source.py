@@ -26,13 +26,13 @@ def test_aliases_can_be_any_name(lake: Lake) -> None:
     assert values(table) == [(1, "a", 1.5), (2, "bx", 20.0), (3, "ay", 30.0)]
 
 
-def test_ambiguous_column_is_refused(lake: Lake) -> None:
+def test_ambiguous_column_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match=r"(?i)ambiguous"):
         merge(table, source(), "id = id").when_matched_delete().execute()
 
 
-def test_missing_columns_are_refused(lake: Lake) -> None:
+def test_missing_columns_are_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="zz"):
         merge(table, source(), "s.id = t.zz").when_matched_delete().execute()
@@ -52,7 +52,7 @@ def test_values_can_be_sql_expressions(lake: Lake) -> None:
     assert values(table) == [(1, "a", 1.5), (2, "b", -1.0), (3, "a", 300.0), (40, "Z", None)]
 
 
-def test_value_of_the_wrong_type_is_refused_unless_allowed(lake: Lake) -> None:
+def test_value_of_the_wrong_type_is_rejected_unless_allowed(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(Exception, match=r"(?i)cast|convert"):
         merge(table, source()).when_matched_update({"v": "'abc'"}).execute()

@@ -26,7 +26,7 @@ def test_merge_fills_in_a_generated_constant(lake: Lake) -> None:
     [[("y", "=", "abc")], [[("y", "=", "2020")], [("y", "in", ["1", "x"])]], [("y", "<", 2020.5)]],
     ids=str,
 )
-def test_filter_value_of_the_wrong_type_is_refused(lake: Lake, filters: Any) -> None:
+def test_filter_value_of_the_wrong_type_is_rejected(lake: Lake, filters: Any) -> None:
     data = pa.table({"id": [1, 2], "y": [2020, 2021]})
     table = lake.make("t", data, partition_by="y")
     for call in (table.file_uris, table.partitions):
@@ -57,7 +57,7 @@ def test_float_partition_values_are_formatted_like_deltalake(
     assert (lake.folder(table) / "f=3").is_dir()
 
 
-def test_restore_to_a_missing_version_is_refused(lake: Lake) -> None:
+def test_restore_to_a_missing_version_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="LogSegment end version 0 not the same as the specified"):
         table.restore(9)
@@ -127,7 +127,7 @@ def test_map_function_builds_a_map_from_lists(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("part", [None, "p"])
-def test_non_boolean_column_is_refused_as_predicate(lake: Lake, part: str | None) -> None:
+def test_non_boolean_column_is_rejected_as_predicate(lake: Lake, part: str | None) -> None:
     table = lake.make("t", sample(), partition_by=part)
     for call in (lambda: table.delete("id"), lambda: table.update({"v": "0"}, predicate="id")):
         with pytest.raises(DeltaError, match="non-boolean"):
@@ -154,7 +154,7 @@ def test_history_of_a_merge_has_the_predicate_on_the_target(
     assert table.history(1)[0]["operationParameters"].get("predicate") == recorded
 
 
-def test_merge_that_deletes_from_an_append_only_table_is_refused(lake: Lake) -> None:
+def test_merge_that_deletes_from_an_append_only_table_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.appendOnly": "true"})
     with pytest.raises(DeltaError, match="Remove action with data change but Delta table is"):
         table.merge(sample(), "s.id = t.id", "s", "t").when_matched_delete().execute()

@@ -64,7 +64,7 @@ def test_load_as_version_changes_the_version_of_the_handle(lake: Lake) -> None:
     assert column(table, "id") == [20, 20, 20]
 
 
-def test_load_as_version_refuses_invalid_arguments(lake: Lake) -> None:
+def test_load_as_version_rejects_invalid_arguments(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="9"):
         table.load_as_version(9)
@@ -181,7 +181,7 @@ def test_table_config_is_deprecated(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_metadata_has_the_given_values(lake: Lake) -> None:
+def test_metadata_has_the_values_of_the_create_call(lake: Lake) -> None:
     before = datetime.now(UTC).timestamp() * 1000 - 1
     table = lake.make(
         "t",

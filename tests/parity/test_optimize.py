@@ -101,7 +101,7 @@ def test_partition_filters_limit_compaction(lake: Lake, filters: list[Any]) -> N
     assert len(table.file_uris(file_pruning_predicate="p = 'a'")) == 1
 
 
-def test_filter_on_a_missing_column_is_refused(lake: Lake) -> None:
+def test_filter_on_a_missing_column_is_rejected(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="zz"):
         pieces(lake, partition_by=["p"]).optimize.compact(partition_filters=[("zz", "=", "1")])
 
@@ -195,7 +195,7 @@ def test_partition_filters_limit_z_order(lake: Lake) -> None:
     assert len(table.file_uris()) == 4
 
 
-def test_invalid_z_order_columns_are_refused(lake: Lake) -> None:
+def test_invalid_z_order_columns_are_rejected(lake: Lake) -> None:
     table = pieces(lake, partition_by=["p"])
     with pytest.raises(DeltaError, match="zz"):
         table.optimize.z_order(["zz"])

@@ -143,7 +143,7 @@ def test_table_with_features_can_be_written(lake: Lake) -> None:
     ],
     ids=["plain", "constraint", "feed", "version", "feature"],
 )
-def test_change_sets_the_protocol_of_deltalake(lake: Lake, change: Any, protocol: Any) -> None:
+def test_change_sets_the_same_protocol_as_deltalake(lake: Lake, change: Any, protocol: Any) -> None:
     table = lake.make("t", sample())
     change(table)
     assert table.protocol() == protocol

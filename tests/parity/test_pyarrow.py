@@ -93,13 +93,13 @@ def test_partitions_option_selects_rows(lake: Lake, partitions: Any, ids: list[i
     assert sorted(found["id"].to_pylist()) == ids
 
 
-def test_invalid_filter_operator_is_refused(lake: Lake) -> None:
+def test_invalid_filter_operator_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     with pytest.raises(DeltaError, match="Invalid partition filter found"):
         table.to_pyarrow_table(partitions=[("p", "bogus", "a")])
 
 
-def test_missing_columns_are_refused(lake: Lake) -> None:
+def test_missing_columns_are_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(pa.ArrowInvalid, match="zz"):
         table.to_pyarrow_table(columns=["zz"])

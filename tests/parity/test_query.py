@@ -45,7 +45,7 @@ def test_query_result_is_read_in_batches(lake: Lake) -> None:
     assert total == 50
 
 
-def test_invalid_sql_is_refused(lake: Lake) -> None:
+def test_invalid_sql_is_rejected(lake: Lake) -> None:
     builder = lake.QueryBuilder().register("t", lake.make("t", sample()))
     with pytest.raises(DeltaError, match="zz"):
         builder.execute("select zz from t")
@@ -76,7 +76,7 @@ def test_scan_reads_the_loaded_version(lake: Lake) -> None:
     assert pa.table(table.scan()).num_rows == 3
 
 
-def test_scan_of_missing_columns_is_refused(lake: Lake) -> None:
+def test_scan_of_missing_columns_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="zz"):
         table.scan(columns=["zz"])

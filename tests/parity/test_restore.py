@@ -62,7 +62,7 @@ def test_restore_brings_back_the_schema(lake: Lake) -> None:
     assert table.to_pyarrow_table().to_pylist() == numbers(0, 2).to_pylist()
 
 
-def test_invalid_restore_targets_are_refused(lake: Lake) -> None:
+def test_invalid_restore_targets_are_rejected(lake: Lake) -> None:
     table = grown(lake)
     with pytest.raises(DeltaError, match="99"):
         table.restore(99)
@@ -75,7 +75,7 @@ def test_invalid_restore_targets_are_refused(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).version() == 2
 
 
-def test_restore_refuses_missing_files_unless_ignored(lake: Lake) -> None:
+def test_restore_rejects_missing_files_unless_ignored(lake: Lake) -> None:
     table = grown(lake)
     lost = table.file_uris()[0]
     table.delete()

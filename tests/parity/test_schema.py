@@ -169,7 +169,7 @@ def test_every_list_type_is_stored_as_an_array(lake: Lake, given: pa.DataType) -
 @pytest.mark.parametrize(
     "given", [pa.time64("us"), pa.duration("us"), pa.decimal256(40, 2)], ids=str
 )
-def test_unsupported_types_are_refused(lake: Lake, given: pa.DataType) -> None:
+def test_unsupported_types_are_rejected(lake: Lake, given: pa.DataType) -> None:
     with pytest.raises(Exception, match="Invalid data type for Delta Lake"):
         lake.write_deltalake(lake.uri("t"), pa.table({"c": pa.nulls(1, given)}))
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))

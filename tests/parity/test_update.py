@@ -106,7 +106,7 @@ def test_updates_and_new_values_are_exclusive(lake: Lake) -> None:
         table.update(new_values={"v": object()})
 
 
-def test_value_of_the_wrong_type_is_refused_unless_allowed(lake: Lake) -> None:
+def test_value_of_the_wrong_type_is_rejected_unless_allowed(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match=r"(?i)cast|convert"):
         table.update({"id": "'abc'"})

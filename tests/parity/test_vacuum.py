@@ -53,7 +53,7 @@ def test_vacuum_keeps_files_within_retention(lake: Lake) -> None:
     assert table.vacuum(dry_run=False) == []
 
 
-def test_retention_below_the_minimum_is_refused(lake: Lake) -> None:
+def test_retention_below_the_minimum_is_rejected(lake: Lake) -> None:
     table, _ = compacted(lake)
     with pytest.raises(
         DeltaError,

@@ -19,7 +19,7 @@ def test_first_write_creates_the_table(lake: Lake) -> None:
     assert commit["operationParameters"]["mode"] == "ErrorIfExists"
 
 
-def test_error_mode_refuses_an_existing_table(lake: Lake) -> None:
+def test_error_mode_rejects_an_existing_table(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match=r"A table already exists at: file:///.*/t/"):
         lake.write_deltalake(lake.uri("t"), sample())
@@ -40,7 +40,7 @@ def test_append_and_overwrite_create_a_missing_table(lake: Lake) -> None:
     assert lake.make("b", sample(), mode="overwrite").version() == 0
 
 
-def test_unknown_mode_is_refused(lake: Lake) -> None:
+def test_unknown_mode_is_rejected(lake: Lake) -> None:
     with pytest.raises(Exception, match=r"mode.*bogus"):
         lake.write_deltalake(lake.uri("t"), sample(), mode="bogus")
 
@@ -98,7 +98,7 @@ def test_replace_where_on_a_partition_keeps_the_other_files(lake: Lake) -> None:
     assert len(table.file_uris()) == 2
 
 
-def test_replace_where_refuses_rows_that_do_not_match(lake: Lake) -> None:
+def test_replace_where_rejects_rows_that_do_not_match(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="Invalid data found: 1 rows failed validation check"):
         lake.write_deltalake(table, sample(id=[1, 1, 4]), mode="overwrite", predicate="id = 1")
@@ -148,7 +148,7 @@ def test_configuration_applies_only_to_new_tables(lake: Lake) -> None:
     assert table.metadata().configuration == {"delta.checkpointInterval": "5"}
 
 
-def test_unknown_configuration_is_refused(lake: Lake) -> None:
+def test_unknown_configuration_is_rejected(lake: Lake) -> None:
     with pytest.raises(DeltaError, match="Error parsing property 'foo':'1'"):
         lake.write_deltalake(lake.uri("t"), sample(), configuration={"foo": "1"})
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))

@@ -17,7 +17,7 @@ def names(table: object) -> list[str]:
     return [field.name for field in table.schema().fields]  # type: ignore[attr-defined]
 
 
-def test_fewer_or_more_columns_are_refused(lake: Lake) -> None:
+def test_fewer_or_more_columns_are_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(SchemaMismatchError, match="number of fields does not match: 1 vs 3"):
         lake.write_deltalake(table, pa.table({"id": [1]}), mode="append")
@@ -47,7 +47,7 @@ def test_values_are_cast_to_the_type_of_the_column(lake: Lake) -> None:
     assert table.schema().fields[0].type == PrimitiveType("long")
 
 
-def test_value_that_cannot_be_cast_is_refused(lake: Lake) -> None:
+def test_value_that_cannot_be_cast_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(Exception, match=r"(?i)cast"):
         lake.write_deltalake(table, sample(id=["x", "y", "z"]), mode="append")
@@ -119,7 +119,7 @@ def test_schema_overwrite_replaces_the_schema(lake: Lake) -> None:
     assert rows(table) == sample().to_pylist()
 
 
-def test_schema_overwrite_is_refused_for_append(lake: Lake) -> None:
+def test_schema_overwrite_is_rejected_for_append(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(DeltaError, match="Schema overwrite not supported for Append"):
         lake.write_deltalake(table, sample(), mode="append", schema_mode="overwrite")
@@ -139,7 +139,7 @@ def test_partition_columns_default_to_those_of_the_table(lake: Lake) -> None:
     assert column(table, "p") == ["a", "a", "b", "c", "c", None]
 
 
-def test_different_partitioning_is_refused(lake: Lake) -> None:
+def test_different_partitioning_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     lake.write_deltalake(table, sample(), mode="append", partition_by=["p"])
     with pytest.raises(DeltaError, match="Specified table partitioning does not match"):
@@ -198,7 +198,7 @@ def test_timestamp_partition_values_are_read_back(lake: Lake) -> None:
     }
 
 
-def test_nested_partition_column_is_refused(lake: Lake) -> None:
+def test_nested_partition_column_is_rejected(lake: Lake) -> None:
     with pytest.raises(DeltaError):
         lake.write_deltalake(lake.uri("t"), pa.table({"l": [[1]], "id": [1]}), partition_by=["l"])
 
@@ -234,15 +234,15 @@ def test_schema_evolution_cannot_add_generated_columns(lake: Lake) -> None:
     metadata = {"delta.generationExpression": "id * 10"}
     schema = pa.schema([("id", pa.int64()), pa.field("g", pa.int64(), metadata=metadata)])
     data = pa.table({"id": [3], "g": [30]}, schema)
-    words = "^Schema evolved fields cannot have generated expressions"
+    message = "^Schema evolved fields cannot have generated expressions"
     for mode in ("append", "overwrite"):
-        with pytest.raises(SchemaMismatchError, match=words):
+        with pytest.raises(SchemaMismatchError, match=message):
             lake.write_deltalake(lake.uri("t"), data, mode=mode, schema_mode="merge")
     merge = {"source_alias": "s", "target_alias": "t", "merge_schema": True}
     for updates in ({"g": "s.g"}, {"id": "s.id", "g": "s.g"}):
-        with pytest.raises(SchemaMismatchError, match=words):
+        with pytest.raises(SchemaMismatchError, match=message):
             table.merge(data, "t.id = s.id", **merge).when_matched_update(updates).execute()
-    with pytest.raises(SchemaMismatchError, match=words):
+    with pytest.raises(SchemaMismatchError, match=message):
         table.merge(data, "t.id = s.id", **merge).when_not_matched_insert_all().execute()
     table = lake.DeltaTable(lake.uri("t"))
     assert (table.version(), rows(table)) == (0, [{"id": 1}])

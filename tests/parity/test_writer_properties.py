@@ -116,7 +116,7 @@ def test_rewrites_use_writer_properties(lake: Lake) -> None:
     assert [each.split("c000")[-1] for each in table.file_uris()] == [".br.parquet"]
 
 
-def test_compaction_writes_zstd(lake: Lake) -> None:
+def test_compaction_compresses_with_zstd_by_default(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(), mode="append")
     table.optimize.compact()
@@ -124,7 +124,7 @@ def test_compaction_writes_zstd(lake: Lake) -> None:
     assert pq.ParquetFile(uri).metadata.row_group(0).column(0).compression == "ZSTD"
 
 
-def test_invalid_properties_are_refused() -> None:
+def test_invalid_properties_are_rejected() -> None:
     with pytest.raises(ValueError, match="between 1-22"):
         WriterProperties(compression="ZSTD", compression_level=99)
     with pytest.raises(ValueError, match="without the compression type"):

@@ -101,7 +101,7 @@ def test_named_file_is_never_empty_or_truncated(recorded: Recorded) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_kind_of_file_is_recorded(recorded: Recorded) -> None:
+def test_recording_contains_every_kind_of_file(recorded: Recorded) -> None:
     disk = recorded.disk()
     seen: dict[str, str] = {}
     for call in recorded.calls:

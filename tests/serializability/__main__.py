@@ -36,17 +36,17 @@ def main(arguments: list[str]) -> int:
         run = in_threads if backend == "duckdb" else in_processes
         for uri in new_catalog_uri(backend, folder):
             seconds = min(_ROUND_S, options.minutes * 60)
-            verdict = run(uri, folder, seed=this, seconds=seconds, clients=options.clients)
+            result = run(uri, folder, seed=this, seconds=seconds, clients=options.clients)
         print(
-            f"{backend} seed {this}: {verdict.transactions}, {verdict.changes}, "
-            f"killed {verdict.killed}",
+            f"{backend} seed {this}: {result.transactions}, {result.changes}, "
+            f"killed {result.killed}",
             flush=True,
         )
-        if verdict.problems:
-            print(f"{len(verdict.problems)} problems; the records of the clients are in {folder}")
-            print("\n".join(verdict.problems[:20]))
+        if result.problems:
+            print(f"{len(result.problems)} problems; the records of the clients are in {folder}")
+            print("\n".join(result.problems[:20]))
             return 1
-        for kind, count in verdict.transactions.items():
+        for kind, count in result.transactions.items():
             total[kind] = total.get(kind, 0) + count
         number += 1
     print(f"{number} rounds, {total}, no commit lost, duplicated or partial")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """The problems that were found, and the counts of what was checked."""
 
     problems: list[str]
@@ -35,7 +35,7 @@ class Verdict:
 
 def in_processes(
     uri: DeltaSqlUri, folder: Path, *, seed: str, seconds: float, clients: int = 4
-) -> Verdict:
+) -> CheckResult:
     """Run clients in separate processes; some are killed and replaced."""
     with open_lake(uri, folder) as catalog:
         create(catalog)
@@ -65,7 +65,7 @@ def in_processes(
         process.join(timeout=1200)  # a busy machine may need long
         assert process.exitcode in (0, -signal.SIGKILL), f"a client ended with {process.exitcode}"
     with open_lake(uri, folder) as catalog:
-        return _judge(catalog, folder, sum(lives) - clients)
+        return _check(catalog, folder, sum(lives) - clients)
 
 
 def _has_begun(folder: Path, name: str) -> bool:
@@ -75,7 +75,7 @@ def _has_begun(folder: Path, name: str) -> bool:
 
 def in_threads(
     uri: DeltaSqlUri, folder: Path, *, seed: str, seconds: float, clients: int = 4
-) -> Verdict:
+) -> CheckResult:
     """Run clients as threads, for a database that belongs to one process."""
     with open_lake(uri, folder) as catalog:
         create(catalog)
@@ -102,7 +102,7 @@ def in_threads(
             thread.join()
         if failures:
             raise failures[0]
-        return _judge(catalog, folder, 0)
+        return _check(catalog, folder, 0)
 
 
 def _client(uri: DeltaSqlUri, folder: Path, seed: str, name: str, end: float) -> None:
@@ -110,11 +110,11 @@ def _client(uri: DeltaSqlUri, folder: Path, seed: str, name: str, end: float) ->
         work(catalog, folder / f"{name}.jsonl", f"{seed}-{name}", end)
 
 
-def _judge(catalog: Catalog, folder: Path, killed: int) -> Verdict:
+def _check(catalog: Catalog, folder: Path, killed: int) -> CheckResult:
     catalog.mirror.run(once=True)  # publishes what killed clients left unpublished
     audit(catalog)
     transactions = load(sorted(folder.glob("*.jsonl")))
     found = logs(catalog)
     wrong = problems(transactions, found)
     wrong += row_problems(transactions, row_logs(catalog, found))
-    return Verdict(wrong, counts(transactions), kinds(transactions), killed)
+    return CheckResult(wrong, counts(transactions), kinds(transactions), killed)

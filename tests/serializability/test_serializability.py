@@ -34,11 +34,11 @@ def test_reads_of_concurrent_clients_are_explained_by_one_order(
     backend: str, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     run = in_threads if backend == "duckdb" else in_processes
-    verdict = run(catalog_uri, tmp_path, seed="fixed", seconds=_SECONDS)
-    assert verdict.problems == []
-    assert verdict.transactions[COMMITTED] > 0
-    assert verdict.transactions[READ] > 0
-    assert verdict.changes.keys() >= {APPEND, OVERWRITE, REPLACE, UPSERT}
+    result = run(catalog_uri, tmp_path, seed="fixed", seconds=_SECONDS)
+    assert result.problems == []
+    assert result.transactions[COMMITTED] > 0
+    assert result.transactions[READ] > 0
+    assert result.changes.keys() >= {APPEND, OVERWRITE, REPLACE, UPSERT}
 
 
 def test_partial_line_of_a_killed_client_is_ignored(tmp_path: Path) -> None:

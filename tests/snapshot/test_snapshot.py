@@ -95,7 +95,7 @@ def test_timestamp_without_zone_is_utc(catalog: Catalog, table: str) -> None:
     assert handle.snapshot(timestamp=naive).version == 2
 
 
-def test_timestamp_before_the_first_commit_is_refused(catalog: Catalog, table: str) -> None:
+def test_timestamp_before_the_first_commit_is_rejected(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     first = handle.snapshot(0).committed_at
     with pytest.raises(VersionNotFoundError, match=r"history\(\)"):
@@ -107,7 +107,7 @@ def test_commit_timestamps_increase(catalog: Catalog, table: str) -> None:
     assert times == sorted(set(times), reverse=True)
 
 
-def test_snapshot_of_a_dropped_table_is_refused(catalog: Catalog, table: str) -> None:
+def test_snapshot_of_a_dropped_table_is_rejected(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     catalog.drop(table)
     with pytest.raises(TxnLogTableNotFoundError):

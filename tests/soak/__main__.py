@@ -35,22 +35,22 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--readers", type=int, default=4)
     parser.add_argument("--retention", type=float, default=60, help="of the vacuum, in seconds")
     parser.add_argument("--page", type=Path, default=_PAGE, help="where the figures are put")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     found = []
-    for backend in asked.backends.split(","):
+    for backend in options.backends.split(","):
         folder = Path(tempfile.mkdtemp(prefix=f"soak-{backend}-"))
         for uri in new_catalog_uri(backend, folder):
             soak = run(
-                Place(uri, folder, asked.retention),
-                seed=asked.seed,
-                seconds=60 * asked.minutes,
-                writers=asked.writers,
-                readers=asked.readers,
+                Place(uri, folder, options.retention),
+                seed=options.seed,
+                seconds=60 * options.minutes,
+                writers=options.writers,
+                readers=options.readers,
                 threads=backend == "duckdb",
             )
         load = round(os.getloadavg()[1])
         reported = figures(
-            soak, title=_TITLES[backend], seed=asked.seed, backend=backend, load=load
+            soak, title=_TITLES[backend], seed=options.seed, backend=backend, load=load
         )
         print(tables(reported), flush=True)
         print("\n".join([*reported["problems"][:20], f"what was done is in {folder}"]), flush=True)
@@ -59,11 +59,11 @@ def main(arguments: list[str]) -> int:
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
-        "writers": asked.writers,
-        "readers": asked.readers,
-        "retention_s": asked.retention,
+        "writers": options.writers,
+        "readers": options.readers,
+        "retention_s": options.retention,
     }
-    _write(asked.page, about, found)
+    _write(options.page, about, found)
     return 1 if any(each["problems"] for each in found) else 0
 
 
@@ -73,8 +73,8 @@ def _write(page: Path, about: dict[str, object], found: list[dict[str, object]])
     before, _, rest = text.partition(_FROM)
     details = (
         f"{about['date']}, {about['cpus']} CPUs, Python {about['python']}: {about['writers']} "
-        f"writers, {about['readers']} readers, a reconciler, an optimizer and a vacuum that keeps "
-        f"{about['retention_s']:g} s.\n"
+        f"writers, {about['readers']} readers, a reconciler, an optimizer and a vacuum with "
+        f"a retention of {about['retention_s']:g} s.\n"
     )
     parts = [_FROM, "", details, *(tables(each) for each in found), _TO]
     page.write_text(before + "\n".join(parts) + rest.partition(_TO)[2])

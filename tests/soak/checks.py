@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Verdict:
+class CheckResult:
     """The problems, and the counts of what was checked."""
 
     problems: list[str]
@@ -36,30 +36,30 @@ class Verdict:
     found: dict[str, int] = field(default_factory=dict)
 
 
-def check_run(catalog: Catalog, operations: Sequence[Operation]) -> Verdict:
+def check_run(catalog: Catalog, operations: Sequence[Operation]) -> CheckResult:
     """Publish the rest, and compare the final state with the acknowledgements of the clients."""
     catalog.mirror.run(once=True)
     audit(catalog)
     rows = {name: _read(catalog, name) for name in TABLES}
     logs = {name: _log(catalog, name) for name in TABLES}
-    verdict = Verdict([f"{each.client}: {each.error}" for each in _of(operations, ERROR)])
-    verdict.problems += contradictions(rows)
-    verdict.problems += _acknowledged(operations, logs)
-    verdict.problems += _orders(operations, logs, rows["orders"])
-    verdict.problems += _outside(catalog, rows)
+    result = CheckResult([f"{each.client}: {each.error}" for each in _of(operations, ERROR)])
+    result.problems += contradictions(rows)
+    result.problems += _acknowledged(operations, logs)
+    result.problems += _orders(operations, logs, rows["orders"])
+    result.problems += _outside(catalog, rows)
     for report in catalog.mirror.verify(data="rows"):
         if not report.ok:
-            verdict.problems.append(f"verify of {report.table}: {report}")
+            result.problems.append(f"verify of {report.table}: {report}")
     for name in TABLES:
-        verdict.problems += [
+        result.problems += [
             f"{name} has the unreferenced file {path}"
             for path in _unreferenced_files(catalog, name)
         ]
-    verdict.commits = sum(1 for each in _of(operations, DONE) if each.committed)
-    verdict.versions = sum(len(log) for log in logs.values())
-    verdict.rows = sum(table.num_rows for table in rows.values())
-    verdict.intents = len(_rows(catalog, "SELECT path FROM dl_staged_files"))
-    return verdict
+    result.commits = sum(1 for each in _of(operations, DONE) if each.committed)
+    result.versions = sum(len(log) for log in logs.values())
+    result.rows = sum(table.num_rows for table in rows.values())
+    result.intents = len(_rows(catalog, "SELECT path FROM dl_staged_files"))
+    return result
 
 
 def _of(operations: Sequence[Operation], outcome: str) -> Iterator[Operation]:

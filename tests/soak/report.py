@@ -37,19 +37,19 @@ def figures(soak: Soak, **about: Any) -> dict[str, Any]:
     errors = Counter(
         (each.error or "").split(":")[0] for each in soak.operations if each.outcome == ERROR
     )
-    verdict = soak.verdict
+    result = soak.result
     return {
         **about,
         "seconds": round(soak.seconds, 1),
-        "commits": verdict.commits,
-        "commits_per_s": round(verdict.commits / soak.seconds, 2),
-        "versions": verdict.versions,
-        "rows": verdict.rows,
-        "intents": verdict.intents,
+        "commits": result.commits,
+        "commits_per_s": round(result.commits / soak.seconds, 2),
+        "versions": result.versions,
+        "rows": result.rows,
+        "intents": result.intents,
         "outcomes": {name: outcomes[name] for name in (DONE, REFUSED, UNKNOWN, OUTLIVED, ERROR)},
         "errors": dict(errors),
         "listed_again": sum(each.again for each in soak.operations),
-        "problems": verdict.problems,
+        "problems": result.problems,
         "operations": {kind: _times(soak, kind) for kind in (*_WORK, *_MAINTENANCE)},
         "lag_s": {"p50": _round(_at(lags, 50)), "p99": _round(_at(lags, 99))},
         "processes": {role: _use(each) for role, each in soak.samples.items()},
@@ -130,7 +130,7 @@ def tables(found: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        "| processes | number | MB, early | MB, late | MB, most | files open, early and late |",
+        "| processes | number | MB, early | MB, late | MB, peak | files open, early and late |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     for role, each in found["processes"].items():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
     from deltasql import Catalog
-    from tests.soak.checks import Verdict
+    from tests.soak.checks import CheckResult
     from tests.soak.ledger import Place
     from tests.soak.record import Operation
 
@@ -50,7 +50,7 @@ class Soak:
 
     seconds: float
     operations: list[Operation]
-    verdict: Verdict
+    result: CheckResult
     samples: dict[str, list[list[Sample]]] = field(default_factory=dict)
     """By role, for each of its processes."""
 

@@ -26,7 +26,7 @@ def test_no_commit_is_lost_while_all_roles_run_concurrently(backend: str, tmp_pa
     for uri in new_catalog_uri(backend, tmp_path):
         place = Place(uri, tmp_path, retention_s=2)
         soak = run(place, seed="fixed", seconds=_SECONDS, writers=3, readers=1)
-        assert soak.verdict.problems == []
+        assert soak.result.problems == []
         reported = figures(soak, title=backend, seed="fixed", load=1)
         assert reported["operations"]["order"]["done"] > 0
         assert reported["operations"]["sums"]["done"] > 0

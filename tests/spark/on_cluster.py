@@ -90,7 +90,7 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield opened
 
 
-def with_a_bad_task(frame: DataFrame, marks: Path, trouble: str) -> DataFrame:
+def with_a_bad_task(frame: DataFrame, marks: Path, fault: str) -> DataFrame:
     """Return the same rows; the first attempt of the last task fails, dies or hangs.
 
     It does so after it has passed its rows to the writer. Every attempt creates a marker file.
@@ -108,27 +108,27 @@ def with_a_bad_task(frame: DataFrame, marks: Path, trouble: str) -> DataFrame:
             return
         first = not (marks / "0").exists()
         (marks / str(attempt)).touch()
-        if first and trouble == "fails":
+        if first and fault == "fails":
             raise RuntimeError("the first attempt")
-        if first and trouble == "dies":
+        if first and fault == "dies":
             daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
             os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
             time.sleep(600)
-        while trouble == "lags" and not (marks / "1").exists():
+        while fault == "lags" and not (marks / "1").exists():
             time.sleep(0.05)
 
     return frame.mapInArrow(run, frame.schema)
 
 
-@pytest.mark.parametrize("trouble", ["fails", "dies", "lags"])
+@pytest.mark.parametrize("fault", ["fails", "dies", "lags"])
 def test_rows_of_a_task_that_ran_twice_are_written_once(
-    spark: SparkSession, lake: Catalog, tmp_path: Path, trouble: str
+    spark: SparkSession, lake: Catalog, tmp_path: Path, fault: str
 ) -> None:
     rows = spark.range(0, 400, 1, 4).selectExpr("id", "id % 3 AS p")
     marks = tmp_path / "marks"
     marks.mkdir()
     with lake.begin() as tx:
-        tx.write("t", with_a_bad_task(rows, marks, trouble), partition_by=["p"])
+        tx.write("t", with_a_bad_task(rows, marks, fault), partition_by=["p"])
     assert {path.name for path in marks.iterdir()} >= {"0", "1"}
     with lake.begin() as tx:
         ids = tx.read("t", engine="duckdb")["id"].to_pylist()

@@ -17,5 +17,5 @@ SUITE = Path(__file__).with_name("on_cluster.py")
 def test_repeated_tasks_write_their_rows_once() -> None:
     # The session of the other tests runs its executor in its own process.
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-    assert answer.returncode == 0, answer.stdout[-5000:] + answer.stderr[-2000:]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]

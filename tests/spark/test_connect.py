@@ -18,11 +18,11 @@ SUITE = Path(__file__).with_name("on_connect.py")
 def test_engine_runs_on_spark_connect() -> None:
     # A process has classic Spark or Connect, never both.
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
-    answer = subprocess.run(
+    result = subprocess.run(
         command,
         capture_output=True,
         text=True,
         timeout=900,
         check=False,
     )
-    assert answer.returncode == 0, answer.stdout[-5000:] + answer.stderr[-2000:]
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]

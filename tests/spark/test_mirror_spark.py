@@ -148,8 +148,8 @@ def test_views_need_only_pyspark(lake: Catalog, sqlite_uri: DeltaSqlUri) -> None
         with lake.begin() as tx:
             tx.write("orders", pa.table({"id": [1, 2], "day": [day, day]}, schema=schema))
     command = [sys.executable, "-c", WITHOUT_JARS, sqlite_uri.to_string()]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
-    assert json.loads(answer.stdout.splitlines()[-1]) == [
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
+    assert json.loads(result.stdout.splitlines()[-1]) == [
         {"orders": "orders"},
         [["mon", 3], ["tue", 3]],
         False,

@@ -230,12 +230,14 @@ def test_change_data_feed_of_versions_is_read(lake: Catalog) -> None:
     rows = load(uri(lake, "t"), readChangeFeed=True, startingVersion=1).to_pylist()
     changes = sorted((row["_commit_version"], row["_change_type"], row["id"]) for row in rows)
     assert changes == [(1, "insert", 3), (2, "delete", 1)]
+    older_name = load(uri(lake, "t"), readChangeData=True, startingVersion=1).to_pylist()
+    assert sorted(map(str, older_name)) == sorted(map(str, rows))
     until = load(uri(lake, "t"), readChangeFeed=True, startingVersion=0, endingVersion=0)
     assert sorted(until["id"].to_pylist()) == [1, 2]
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("options", "error", "message"),
     [
         ({"versionAsOff": 1}, TxnLogConfigError, "versionAsOf"),
         ({"versionAsOf": "x"}, TxnLogConfigError, "whole number"),
@@ -245,11 +247,11 @@ def test_change_data_feed_of_versions_is_read(lake: Catalog) -> None:
     ],
 )
 def test_invalid_options_are_rejected(
-    lake: Catalog, options: dict[str, Any], error: type[Exception], words: str
+    lake: Catalog, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     save(uri(lake, "t"), ids(1))
     given = dict(options)
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=message):
         load(given.pop("path", uri(lake, "t")), **given)
 
 

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from deltasql import Catalog
 
 
+# Without this feature, a new table has protocol versions 1 and 2.
+NUMBERED = {"delta.enableInCommitTimestamps": "false"}
+
+
 @pytest.fixture
 def lake(spark: SparkSession, lake: Catalog) -> Catalog:
     """The catalog, registered in the session."""
@@ -164,8 +168,8 @@ def test_invalid_calls_raise_the_error_types_of_delta_spark(table: DeltaTable) -
     version = table.history(1).first()["version"]  # type: ignore[index]
 
     def check(case: tuple[Callable[[Any], Any], type[Exception], str]) -> None:
-        call, kind, words = case
-        with pytest.raises(kind, match=words):
+        call, kind, message = case
+        with pytest.raises(kind, match=message):
             call(table)
         assert table.history(1).first()["version"] == version  # type: ignore[index]
 
@@ -216,7 +220,7 @@ def test_optimize_returns_the_metrics_of_delta_spark(
     assert (row.metrics.numFilesRemoved, row.metrics.numFilesAdded) == (2, 1)
     assert row.metrics.partitionsOptimized == 1
     assert many.history(1).first().operationParameters["predicate"] == """["('key = a)"]"""
-    for ask, kind, words in (
+    for call, kind, message in (
         (
             many.optimize().where("key = 'a' AND value = 1").executeCompaction,
             AnalysisException,
@@ -228,8 +232,8 @@ def test_optimize_returns_the_metrics_of_delta_spark(
             "key is a partition column. Z-Ordering can only be performed on data columns",
         ),
     ):
-        with pytest.raises(kind, match=words):
-            ask()
+        with pytest.raises(kind, match=message):
+            call()
     [row] = many.optimize().executeZOrderBy("value").collect()
     assert row.metrics.zOrderStats.inputOtherFiles.num == 7
     [last] = many.history(1).collect()
@@ -271,7 +275,9 @@ def test_vacuum_deletes_files_that_no_version_needs(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_manifest_protocol_and_feature_calls_work(lake: Catalog, table: DeltaTable) -> None:
+def test_manifest_protocol_and_feature_methods_change_the_table(
+    lake: Catalog, table: DeltaTable
+) -> None:
     table.generate("symlink_format_manifest")
     manifest = Path(lake.table("t").location) / "_symlink_format_manifest" / "manifest"
     assert len(manifest.read_text().splitlines()) == 1
@@ -282,6 +288,21 @@ def test_manifest_protocol_and_feature_calls_work(lake: Catalog, table: DeltaTab
     assert "deletionVectors" in row["tableFeatures"]
     with pytest.raises(TxnLogError, match="Cannot drop"):
         table.dropFeatureSupport("deletionVectors")
+
+
+def test_adding_a_feature_that_the_versions_include_keeps_the_protocol(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    lake.create_table("older", pa.schema([("id", pa.int64())]), properties=NUMBERED)
+    older = DeltaTable.forName(spark, "older")
+    assert older.detail().collect()[0]["minWriterVersion"] == 2
+    for feature in ("appendOnly", "invariants"):
+        older.addFeatureSupport(feature)
+        assert older.detail().collect()[0]["minWriterVersion"] == 2
+    older.addFeatureSupport("changeDataFeed")
+    [row] = older.detail().collect()
+    assert row["minWriterVersion"] == 7
+    assert sorted(row["tableFeatures"]) == ["appendOnly", "changeDataFeed", "invariants"]
 
 
 # Builders

@@ -118,8 +118,8 @@ NO_MERGES: list[tuple[Callable[[Any], Any], str]] = [
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_invalid_merges_are_rejected(table: DeltaTable, source: DataFrame) -> None:
     def check(case: tuple[Callable[[Any], Any], str]) -> None:
-        add, words = case
-        with pytest.raises(AnalysisException, match=words):
+        add, message = case
+        with pytest.raises(AnalysisException, match=message):
             add(table.merge(source, "key = k")).execute()
         assert rows(table) == ROWS
 
@@ -160,8 +160,8 @@ def test_invalid_merge_arguments_are_named_in_the_error(
     table: DeltaTable, source: DataFrame
 ) -> None:
     def check(case: tuple[Callable[[Any, Any], Any], type[Exception], str]) -> None:
-        call, kind, words = case
-        with pytest.raises(kind, match=words):
+        call, kind, message = case
+        with pytest.raises(kind, match=message):
             call(table, source)
 
     check_each(WRONG, check, name=itemgetter(2))

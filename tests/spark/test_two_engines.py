@@ -127,25 +127,25 @@ def stage(
     step: Any,
     versions: list[int],
 ) -> dict[str, Any]:
-    def given_rows(rows: list[Any], wider: bool) -> object:
+    def rows_for(rows: list[Any], wider: bool) -> object:
         table = arrow(rows, WIDER if wider else SCHEMA)
         return spark.createDataFrame(table) if engine == "spark" else table
 
     match step:
         case ("append", rows, wider):
             mode = "merge" if wider else None
-            tx.write(engine, given_rows(rows, wider), schema_mode=mode)
+            tx.write(engine, rows_for(rows, wider), schema_mode=mode)
         case ("replace", rows, condition):
-            tx.write(engine, given_rows(rows, False), mode="overwrite", predicate=condition)
+            tx.write(engine, rows_for(rows, False), mode="overwrite", predicate=condition)
         case ("overwrite", rows, schema_mode):
-            tx.write(engine, given_rows(rows, False), mode="overwrite", schema_mode=schema_mode)
+            tx.write(engine, rows_for(rows, False), mode="overwrite", schema_mode=schema_mode)
         case ("delete", condition):
             return tx.delete(engine, condition, engine=engine)
         case ("update", (column, value), condition):
             return tx.update(engine, {column: value}, predicate=condition, engine=engine)
         case ("merge", (source, matched, inserts, alone), wider):
-            given_source = given_rows(source, wider)
-            merger = tx.merge(engine, given_source, "t.id = s.id", "s", "t", merge_schema=wider)
+            source_rows = rows_for(source, wider)
+            merger = tx.merge(engine, source_rows, "t.id = s.id", "s", "t", merge_schema=wider)
             return dict(add_clauses(merger, matched, inserts, alone).execute())
         case ("optimize",):
             tx.optimize(engine, engine=engine)

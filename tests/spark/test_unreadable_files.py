@@ -44,11 +44,11 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield opened
 
 
-def check_named(read: Callable[[], object], kind: type[TxnLogError], *words: str) -> None:
+def check_named(read: Callable[[], object], kind: type[TxnLogError], *texts: str) -> None:
     with pytest.raises(kind) as failure:
         read()
-    for word in (*words, "\nHelp: "):
-        assert word in str(failure.value), str(failure.value)
+    for text in (*texts, "\nHelp: "):
+        assert text in str(failure.value), str(failure.value)
 
 
 def test_read_error_names_the_unreadable_file_or_column(
@@ -80,8 +80,8 @@ def test_read_error_names_the_unreadable_file_or_column(
     whole = place.read_bytes()
     for content in (b"hello", whole[:20] + b"\xff" * 40 + whole[60:]):
         place.write_bytes(content)
-        words = (place.name, "Restore the file")
-        check_named(lambda: in_transaction("damaged"), TxnLogEngineError, *words)
+        texts = (place.name, "Restore the file")
+        check_named(lambda: in_transaction("damaged"), TxnLogEngineError, *texts)
 
     made("unknown", PROTOCOL, metadata(column("id"), column("x", "hologram")))
     for read in (in_transaction, frame):

@@ -148,7 +148,7 @@ def test_insert_conflicts_with_a_commit_that_changes_what_it_read(catalog: Catal
     assert rows(catalog, ALL) == [{"id": 1, "name": "a"}]
 
 
-def test_constraints_and_missing_columns_are_refused(catalog: Catalog) -> None:
+def test_constraints_and_missing_columns_are_rejected(catalog: Catalog) -> None:
     catalog.sql("CREATE TABLE t (id BIGINT NOT NULL, n INT, CONSTRAINT few CHECK (n < 10))")
     for text in ("INSERT INTO t VALUES (1, 10)", "INSERT INTO t (n) VALUES (1)"):
         with pytest.raises(InvalidDataError):

@@ -1,4 +1,4 @@
-"""A proxy for the S3 server that loses answers, fails or does not answer, as configured."""
+"""A proxy for the S3 server that loses responses, fails or does not respond, as configured."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from types import TracebackType
 
-Trouble = Literal[
-    "lose the answer",
+Fault = Literal[
+    "lose the response",
     "fail",  # too busy
     "break",  # an internal error
     "be silent",
     "conflict",
     "be late",  # the request is executed after the client has stopped waiting
-    "do it twice",  # like a proxy that repeats the request; the answer is that of the second one
-    "answer twice",  # the second answer arrives before the next request
+    "do it twice",  # like a proxy that repeats the request; the response is that of the second one
+    "respond twice",  # the second response arrives before the next request
 ]
 _LATE_S = 2.0
-_REFUSALS = {"fail": 503, "break": 500, "conflict": 409}
+_ERROR_STATUS = {"fail": 503, "break": 500, "conflict": 409}
 
 
 class FlakyServer:
-    """Forwards requests; each entry of `troubles` affects one request with that method.
+    """Forwards requests; each entry of `faults` affects one request with that method.
 
-    Entries of `strikes` affect requests by their number, whatever the method.
+    Entries of `faults_by_request` affect requests by their number, whatever the method.
     """
 
     def __init__(self, upstream: str) -> None:
-        self.troubles: list[tuple[str, Trouble]] = []
-        self.strikes: dict[int, Trouble] = {}
+        self.faults: list[tuple[str, Fault]] = []
+        self.faults_by_request: dict[int, Fault] = {}
         self.late: list[threading.Thread] = []
         self._guard = threading.Lock()
         self.requests: list[str] = []
@@ -46,7 +46,7 @@ class FlakyServer:
             protocol_version = "HTTP/1.1"
 
             def answer(self) -> None:
-                owner._answer(self)
+                owner._handle(self)
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer
 
@@ -70,37 +70,37 @@ class FlakyServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+    def _handle(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         with self._guard:
-            struck = self.strikes.pop(len(self.requests), None)
+            injected = self.faults_by_request.pop(len(self.requests), None)
             self.requests.append(f"{request.command} {request.path}")
         self.users.append(request.headers.get("Authorization", ""))
-        trouble = struck
-        if self.troubles and self.troubles[0][0] == request.command:
-            trouble = self.troubles.pop(0)[1]
-        if trouble == "be silent":
+        fault = injected
+        if self.faults and self.faults[0][0] == request.command:
+            fault = self.faults.pop(0)[1]
+        if fault == "be silent":
             self._quiet.wait(60)
             request.close_connection = True
-        elif trouble == "be late":
+        elif fault == "be late":
             self.late.append(threading.current_thread())
             self._quiet.wait(_LATE_S)
-            self._ask(request, body)
+            self._forward(request, body)
             request.close_connection = True
-        elif trouble in _REFUSALS:
-            self._send(request, _REFUSALS[trouble], b"<Error>busy</Error>")
+        elif fault in _ERROR_STATUS:
+            self._send(request, _ERROR_STATUS[fault], b"<Error>busy</Error>")
         else:
-            if trouble == "do it twice":
-                self._ask(request, body)
-            status, content, headers = self._ask(request, body)
-            if trouble == "lose the answer":
+            if fault == "do it twice":
+                self._forward(request, body)
+            status, content, headers = self._forward(request, body)
+            if fault == "lose the response":
                 request.close_connection = True
             else:
                 self._send(request, status, content, headers)
-            if trouble == "answer twice":
+            if fault == "respond twice":
                 self._send(request, status, content, headers)
 
-    def _ask(
+    def _forward(
         self, request: BaseHTTPRequestHandler, body: bytes
     ) -> tuple[int, bytes, dict[str, str]]:
         connection = HTTPConnection(self._upstream, timeout=30)

@@ -23,7 +23,7 @@ PACKAGE = Path(deltasql.__file__).parent
 # files.
 OF_FILES = {"delete_many", "unlink", "rmtree", "rmdir", "removedirs"}
 OF_FILES_TOO = {"delete", "rename"}
-NO_FILES = {"catalog", "registry", "tx"}
+NO_FILES = {"catalog", "registry", "tables", "tx"}
 # Code that may delete or move a file, and which file. Only one entry deletes data files.
 CALLERS = {
     "storage/deletion.py::delete_data": "data files, of those that `Deletable` allows",
@@ -32,6 +32,9 @@ CALLERS = {
     "storage/object_store.py": "what the interface does in an object store",
     "engine/spark/write.py::_Written.of": "renames a file that Spark has just written",
     "engine/spark/file_index.py::_send_as_file": "a temporary file",
+    "serve/service_file.py::write_service_file": "a service file, which is replaced",
+    "serve/service.py::Service.stop": "the service file",
+    "spark/catalog.py::_stop": "the temporary folder of a service file",
     "engine/duckdb/connection.py::temporary_database": "a temporary folder of DuckDB",
     "engine/duckdb/connection.py::_start": "a temporary folder of DuckDB",
     "engine/duckdb/connection.py::_close": "a temporary folder of DuckDB",

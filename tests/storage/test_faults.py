@@ -39,56 +39,56 @@ def full_text(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)) + repr(error)
 
 
-def test_put_with_a_lost_answer_finds_its_own_file(flaky: FlakyServer, s3_location: str) -> None:
+def test_put_with_a_lost_response_finds_its_own_file(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location)
-    flaky.troubles = [("PUT", "lose the answer")]
+    flaky.faults = [("PUT", "lose the response")]
     assert storage.put_if_absent("_delta_log/0.json", b"mine") is False
     assert storage.read("_delta_log/0.json") == b"mine"
 
 
-def test_put_without_an_answer_and_effect_is_retried(flaky: FlakyServer, s3_location: str) -> None:
+def test_put_without_response_and_effect_is_retried(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location, timeout_s=5)
-    flaky.troubles = [("PUT", "be silent")]
+    flaky.faults = [("PUT", "be silent")]
     assert storage.put_if_absent("_delta_log/0.json", b"mine") is True
     assert storage.read("_delta_log/0.json") == b"mine"
 
 
 def test_put_is_retried_after_a_409_conflict(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location)
-    flaky.troubles = [("PUT", "conflict")]
+    flaky.faults = [("PUT", "conflict")]
     assert storage.put_if_absent("_delta_log/0.json", b"mine") is True
     assert storage.put_if_absent("_delta_log/0.json", b"other") is False
 
 
 def test_failed_requests_are_retried(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location)
-    flaky.troubles = [("PUT", "fail"), ("PUT", "fail"), ("PUT", "fail")]
+    flaky.faults = [("PUT", "fail"), ("PUT", "fail"), ("PUT", "fail")]
     assert storage.put_if_absent("a", b"1") is True
-    flaky.troubles = [("GET", "fail"), ("GET", "lose the answer"), ("GET", "fail")]
+    flaky.faults = [("GET", "fail"), ("GET", "lose the response"), ("GET", "fail")]
     assert storage.read("a") == b"1"
-    flaky.troubles = [("GET", "fail")]
+    flaky.faults = [("GET", "fail")]
     assert [file.name for file in storage.list()] == ["a"]
-    flaky.troubles = [("PUT", "lose the answer"), ("PUT", "fail")]
+    flaky.faults = [("PUT", "lose the response"), ("PUT", "fail")]
     storage.put("b", b"2")
-    flaky.troubles = [("HEAD", "fail"), ("GET", "fail")]
+    flaky.faults = [("HEAD", "fail"), ("GET", "fail")]
     with storage.open_input("b") as file:
         assert file.read() == b"2"
-    assert flaky.troubles == []
+    assert flaky.faults == []
 
 
 def test_streamed_file_survives_failed_parts(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location)
-    flaky.troubles = [
+    flaky.faults = [
         ("POST", "fail"),
         ("PUT", "fail"),
-        ("PUT", "lose the answer"),
+        ("PUT", "lose the response"),
         ("PUT", "fail"),
     ]
     with storage.writer("big") as sink:
         for _ in range(20):
             sink.write(b"x" * 1_000_000)
     assert storage.read("big") == b"x" * 20_000_000
-    assert flaky.troubles == []
+    assert flaky.faults == []
 
 
 def test_failed_stream_raises_its_cause_even_if_the_abort_fails(
@@ -97,9 +97,9 @@ def test_failed_stream_raises_its_cause_even_if_the_abort_fails(
     storage = through(flaky, s3_location, retries=0)
     with pytest.raises(KeyError, match="the engine"), storage.writer("big") as sink:
         sink.write(b"x" * 20_000_000)
-        flaky.troubles = [("DELETE", "fail")]
+        flaky.faults = [("DELETE", "fail")]
         raise KeyError("the engine gave up")
-    flaky.troubles = [("PUT", "fail")]
+    flaky.faults = [("PUT", "fail")]
     with pytest.raises(TxnLogStorageError, match="503"), storage.writer("big") as sink:
         sink.write(b"x")
     assert not storage.exists("big")
@@ -109,7 +109,7 @@ def test_persistent_failure_is_raised_after_the_retries(
     flaky: FlakyServer, s3_location: str
 ) -> None:
     storage = through(flaky, s3_location, retries=1)
-    flaky.troubles = [("GET", "fail")] * 10
+    flaky.faults = [("GET", "fail")] * 10
     with pytest.raises(TxnLogStorageError, match="503") as caught:
         storage.read("_delta_log/0.json")
     assert len([each for each in flaky.requests if each.startswith("GET")]) == 2
@@ -126,7 +126,7 @@ def test_persistent_failure_is_raised_after_the_retries(
 
 def test_unresponsive_store_fails_after_the_timeout(flaky: FlakyServer, s3_location: str) -> None:
     storage = through(flaky, s3_location, timeout_s=0.3, retries=1)
-    flaky.troubles = [("GET", "be silent")] * 10
+    flaky.faults = [("GET", "be silent")] * 10
     begin = time.monotonic()
     with pytest.raises(TxnLogStorageError):
         storage.read("x")

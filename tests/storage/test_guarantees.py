@@ -174,7 +174,7 @@ def test_input_file_supports_random_access(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "call",
     [
         lambda storage: storage.read("a/b"),
         lambda storage: storage.open_input("a/b"),
@@ -185,13 +185,13 @@ def test_input_file_supports_random_access(storage: Storage) -> None:
     ids=["read", "open_input", "rename", "copy_from", "size"],
 )
 def test_missing_file_raises_file_not_found(
-    storage: Storage, ask: Callable[[Storage], object]
+    storage: Storage, call: Callable[[Storage], object]
 ) -> None:
     with pytest.raises(FileNotFoundError):
-        ask(storage)
+        call(storage)
     storage.put("a/other", b"")
     with pytest.raises(FileNotFoundError) as caught:
-        ask(storage)
+        call(storage)
     assert "a/b" in str(caught.value)
     assert names(storage) == ["a/other"]
 
@@ -295,9 +295,9 @@ def test_file_names_are_used_unchanged(storage: Storage, name: str) -> None:
     "name", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "\0"]
 )
 def test_name_outside_the_root_is_rejected(storage: Storage, name: str) -> None:
-    for ask in (storage.read, storage.exists, storage.delete, storage.open_input, storage.size):
+    for call in (storage.read, storage.exists, storage.delete, storage.open_input, storage.size):
         with pytest.raises(TxnLogStorageError, match="is not the name of a file below") as caught:
-            ask(name)
+            call(name)
         assert (caught.value.name, caught.value.location) == (name, storage.location)
     with pytest.raises(TxnLogStorageError):
         storage.put_if_absent(name, b"")

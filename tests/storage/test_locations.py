@@ -58,13 +58,13 @@ def test_paths_and_file_urls_are_parsed_to_folders(location: str, path: str) -> 
 def test_disk_error_names_location_file_and_operation(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     storage = open_storage(str(tmp_path))
-    for operation, ask in {
+    for operation, call in {
         "put_if_absent": lambda: storage.put_if_absent("file/x", b""),
         "put": lambda: storage.put("file/x", b""),
         "read": lambda: storage.read("file/x"),
     }.items():
         with pytest.raises(TxnLogStorageError, match="Help: ") as caught:
-            ask()
+            call()
         error = caught.value
         assert (error.operation, error.name, error.location) == (operation, "file/x", str(tmp_path))
         assert isinstance(error.__cause__, NotADirectoryError | FileExistsError)

@@ -79,13 +79,13 @@ class Guide:
     def init(self, data_root: str) -> str:
         """Run the guide's `deltasql init` as `ops`; return its messages."""
         (command,) = (b for b in self.blocks("text") if b.startswith("deltasql init"))
-        _, *words = shlex.split(command)
+        _, *arguments = shlex.split(command)
         # Use the test server instead of the server in the guide.
-        words[1] = (
+        arguments[1] = (
             replace(self.uri("ops"), password="***").to_string().replace("***", "${PASSWORD}")
         )
-        words[words.index("--data-root") + 1] = data_root
-        result = CliRunner().invoke(main, words)
+        arguments[arguments.index("--data-root") + 1] = data_root
+        result = CliRunner().invoke(main, arguments)
         assert result.exit_code == 0, result.output
         return result.stderr
 

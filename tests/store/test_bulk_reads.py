@@ -64,7 +64,7 @@ def table(catalog: Catalog, tmp_path: Path) -> str:
     return "t"
 
 
-def asked(catalog: Catalog, version: int | None = None) -> dict[str, int]:
+def parameters(catalog: Catalog, version: int | None = None) -> dict[str, int]:
     snapshot = catalog.table("t").snapshot(version)
     return {
         "table_id": snapshot.table.table_id,
@@ -83,7 +83,7 @@ def adbc(catalog: Catalog) -> Any:
 @pytest.mark.parametrize("columns", list(COLUMNS))
 def test_rows_and_arrow_give_the_same_file_list(catalog: Catalog, table: str, columns: str) -> None:
     for version in range(4):
-        at = asked(catalog, version)
+        at = parameters(catalog, version)
         many = from_arrow(catalog.store.arrow(columns, **at), columns)
         many.validate(full=True)
         assert to_arrow(from_rows(catalog.store.query(columns, **at), columns)).equals(many)
@@ -91,7 +91,7 @@ def test_rows_and_arrow_give_the_same_file_list(catalog: Catalog, table: str, co
 
 
 def test_arrow_read_is_retried_after_a_lost_connection(catalog: Catalog, table: str) -> None:
-    at = asked(catalog)
+    at = parameters(catalog)
     wanted = catalog.store.arrow("files_brief", **at)
     with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as admin:
         admin.execute(

@@ -90,7 +90,7 @@ def test_many_files_are_committed_and_listed(pooled: Catalog) -> None:
     assert pooled.store.arrow("files_plain", **at).num_rows == 200
 
 
-def test_async_reads_work(pooled: Catalog) -> None:
+def test_async_reads_work_behind_pgbouncer(pooled: Catalog) -> None:
     pooled.create_table("t", SCHEMA)
     append(pooled, "a")
 

@@ -74,7 +74,7 @@ def _hold(database: str, has_turn: Any, may_go: Any) -> None:
 
 
 @contextmanager
-def held_by_process(database: str) -> Iterator[tuple[int, Any]]:
+def lock_in_process(database: str) -> Iterator[tuple[int, Any]]:
     """Hold the writer lock in another process; yield its pid and the event that ends it."""
     has_turn, may_go = FORK.Event(), FORK.Event()
     process = FORK.Process(target=_hold, args=(database, has_turn, may_go))
@@ -144,7 +144,7 @@ def test_suspended_waiter_does_not_block_other_writers(database: str) -> None:
 
 
 def test_timeout_error_names_the_process_that_holds_the_writer_lock(database: str) -> None:
-    with held_by_process(database) as (pid, may_go):
+    with lock_in_process(database) as (pid, may_go):
         suspend(pid)
         named = rf"within 50 ms: process {pid} on {os.uname().nodename} holds it"
         with pytest.raises(StoreBusyError, match=named), turn(queue_on(database, SHORT_S)):
@@ -157,7 +157,7 @@ def test_timeout_error_names_the_process_that_holds_the_writer_lock(database: st
 
 
 def test_killed_writer_does_not_block_other_writers(database: str) -> None:
-    with held_by_process(database) as (pid, _):
+    with lock_in_process(database) as (pid, _):
         os.kill(pid, signal.SIGKILL)
         with turn(queue_on(database)):
             pass

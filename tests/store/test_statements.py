@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,7 +178,7 @@ def test_every_statement_runs(catalog: Catalog, backend: str) -> None:
         with catalog.store.session() as session:
             if backend != "sqlite" or name not in BETWEEN:
                 session.begin()
-            run = session.query if _answers(name, backend) else session.execute
+            run = session.query if _returns_rows(name, backend) else session.execute
             run(name, **parameters(name, backend))
             session.rollback()
 
@@ -190,7 +191,7 @@ def test_every_insert_takes_rows_in_column_order(undone: Any, backend: str, rows
         numbers = range(10 + place * 1000, 10 + place * 1000 + rows)
         undone.insert(name, [tuple(dummy(c, i) for c in columns) for i in numbers])
         listed = undone._connection.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()
-        found = sorted(_plain(row) for row in listed)
+        found = sorted(_with_bytes(row) for row in listed)
         wanted = sorted(tuple(dummy(c, i) for c in columns) for i in numbers)
         assert [row for row in found if row in wanted] == wanted, name
 
@@ -239,10 +240,29 @@ def test_code_names_only_existing_statements() -> None:
         assert set(call.findall(path.read_text("utf-8"))) <= set(NAMES), path
 
 
-def _answers(name: str, backend: str) -> bool:
+def _returns_rows(name: str, backend: str) -> bool:
     text = statement(name, backend)
     return text.startswith(("SELECT", "WITH", "PRAGMA")) or "RETURNING" in text
 
 
-def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_bytes(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(bytes(v) if isinstance(v, memoryview) else v for v in row)
+
+
+def test_version_bounds_do_not_read_the_whole_history() -> None:
+    def steps(versions: int) -> int:
+        """Return how many steps SQLite needs for a table with this many versions."""
+        database = sqlite3.connect(":memory:")
+        database.execute(
+            "CREATE TABLE dl_table_versions (table_id INT, version INT, "
+            "PRIMARY KEY (table_id, version)) WITHOUT ROWID"
+        )
+        rows = ((1, version) for version in range(versions))
+        database.executemany("INSERT INTO dl_table_versions VALUES (?, ?)", rows)
+        counted = []
+        database.set_progress_handler(lambda: counted.append(1), 1)
+        [found] = database.execute(statement("version_bounds", "sqlite"), {"table_id": 1})
+        assert found == (0, versions - 1)
+        return len(counted)
+
+    assert steps(5_000) < 2 * steps(5)

@@ -280,6 +280,7 @@ fn remove_of(
     Ok(RemoveFile {
         path: owned("path").unwrap_or_default(),
         deletion_timestamp: long(batch, "deletion_timestamp", row),
+        // Tombstones come from a checkpoint, whose actions change no data.
         data_change: boolean(batch, "data_change", row).unwrap_or(false),
         extended_file_metadata,
         partition_values,

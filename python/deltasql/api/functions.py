@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.api.inspect.doctor import DoctorReport
-    from deltasql.migrate.exporting.report import ExportReport
+    from deltasql.migrate.exporting.export import ExportReport
     from deltasql.migrate.importing.report import ImportReport, ImportSummary
     from deltasql.migrate.rebuild import RebuildReport
     from deltasql.model.progress import OnProgress
@@ -307,7 +307,7 @@ def examine(
     try:
         if not place.is_memory and is_new(place, chosen):
             found = Check(
-                "connectivity", FAILURE, "there is no catalog yet", "deltasql init creates one."
+                "connectivity", FAILURE, "there is no catalog yet", "Create it: deltasql init."
             )
             return DoctorReport((found,))
         with Catalog(place, chosen, migrate=False) as catalog:

@@ -41,6 +41,7 @@ COMMANDS = {
     "restore": "operate.maintain:restore",
     "rollback": "migrate.authority:rollback",
     "schema": "tables.schema:schema",
+    "serve": "operate.serve:serve",
     "shell": "data.shell:shell",
     "stats": "tables.stats:stats",
     "table": "tables.table:table",

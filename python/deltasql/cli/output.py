@@ -31,8 +31,8 @@ _PAGE = 1000
 _RESULT_ROWS = 1000  # the formats table and markdown print this many rows without --limit
 
 
-class Report(Protocol):
-    """A result that has a summary for people and fields for programs."""
+class Summarized(Protocol):
+    """A report that has a summary for people and fields for programs."""
 
     def summary(self) -> str: ...
 
@@ -88,7 +88,7 @@ class Output:
         rows = [{"key": key, "value": value} for key, value in record.items()]
         self.rows(rows, ("key", "value"))
 
-    def report(self, report: Report) -> None:
+    def report(self, report: Summarized) -> None:
         """Print a report: a summary in the table format, all fields in other formats."""
         if self.format == "table":
             echo(report.summary())

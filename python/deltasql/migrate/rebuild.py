@@ -6,7 +6,7 @@ A table stays hidden until its whole log is loaded, so an interrupted rebuild ca
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from deltasql.exceptions import TxnLogError, VersionTakenError
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 State = Literal["loaded", "continued", "up to date", "would load", "failed", "skipped"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RebuiltTable(Report):
     """The result of loading one table."""
 
@@ -61,7 +61,7 @@ class RebuiltTable(Report):
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RebuildReport(Report):
     """The results of loading every table that was found."""
 
@@ -93,171 +93,157 @@ def rebuild_catalog(
     on_progress: OnProgress | None = None,
 ) -> RebuildReport:
     """Load the tables below the roots that the catalog lacks, completely or in part."""
-    report = RebuildReport()
-    unnamed: list[tuple[RebuiltTable, TableRow, str]] = []
+    loads: list[_TableLoad] = []
     for root in roots:
         root_location = absolute_location(root)
         for folder in find_tables(open_storage(root_location, settings)):
             location = join_location(root_location, *folder.split("/")) if folder else root_location
-            found = RebuiltTable(location)
-            report.tables.append(found)
+            load = _TableLoad(store, location, folder, Meter(location, on_progress))
+            loads.append(load)
             store.check_exists() if dry_run else store.create()
             try:
-                storage = open_storage(location, settings)
-                meter = Meter(location, on_progress)
-                table = _load(store, storage, folder, found, meter, dry_run=dry_run)
+                load.run(open_storage(location, settings), dry_run=dry_run)
             except (TxnLogError, OSError) as error:
-                found.state = "failed"
-                found.notes.append(str(error).splitlines()[0])
-            else:
-                if table is not None:
-                    unnamed.append((found, table, folder))
+                load.fail(str(error).splitlines()[0])
     # If several tables have the same name, the newest one gets it. The others had been dropped
     # before.
-    for found, table, folder in sorted(unnamed, key=lambda each: -_last_commit_ms(store, each[1])):
-        _give_name(store, table, folder, found)
-    return report
+    unnamed = [(each, each.unnamed) for each in loads if each.unnamed is not None]
+    for load, table in sorted(unnamed, key=lambda each: -_last_commit_ms(store, each[1])):
+        load.give_name(table)
+    return RebuildReport([each.report for each in loads])
 
 
-def _load(
-    store: Store,
-    storage: Storage,
-    folder: str,
-    found: RebuiltTable,
-    meter: Meter,
-    *,
-    dry_run: bool,
-) -> TableRow | None:
-    """Load the missing versions of a table; return the table if it still needs a name."""
-    listing = list_log(storage)
-    found.first_version, found.last_version = listing.first_version, listing.last_version
-    known = tables_at(store.query, storage.location)
-    table = known[0] if known else None
-    if table is not None and not table.is_loading:
-        found.name = join_table_name(table.namespace, table.name)
-        if table.dropped_at_ms is not None:
-            found.state = "skipped"
-            found.notes.append("a dropped table of the catalog has this location")
-            return None
-        if not _can_continue(store, table, storage, listing, found):
-            return None
-    if dry_run:
-        metadata = stream_state(storage, listing.last_version, listing=listing).metadata
-        named = name_from_layout(metadata, storage.location, folder)
-        found.name = found.name or join_table_name(*named)
-        found.state = "would load"
-        return None
-    if table is None:
-        table = _load_new(store, storage, listing, found, meter)
-    else:
-        loader = LogLoader(store, table, times="commit")
-        found.state = "loaded" if loader.next_version is None else "continued"
-        _append(loader, storage, listing, found, meter)
-    flush_log(storage)
-    mark_published(store, table, listing.last_version)
-    return table if found.name is None else None
+class _TableLoad:
+    """The loading of one table; `unnamed` is the table if it was loaded and needs a name."""
 
+    def __init__(self, store: Store, location: str, folder: str, meter: Meter) -> None:
+        self._store, self._folder, self._meter = store, folder, meter
+        self.report = RebuiltTable(location)
+        self.unnamed: TableRow | None = None
 
-def _load_new(
-    store: Store,
-    storage: Storage,
-    listing: LogListing,
-    found: RebuiltTable,
-    meter: Meter,
-) -> TableRow:
-    """Load a whole log into a hidden table; delete the table if the log cannot be loaded."""
-    state = stream_state(storage, listing.first_version, listing=listing)
-    name, token = name_in_log(state.metadata, storage.location), str(uuid.uuid4())
-    table = begin_loading(store, storage, state.metadata, name, listing.last_version, token=token)
-    found.state = "loaded"
-    try:
-        _append(
-            LogLoader(store, table, token=token, times="commit"),
-            storage,
-            listing,
-            found,
-            meter,
+    def fail(self, note: str) -> None:
+        """Record that the table could not be loaded, and why."""
+        self._set_state("failed")
+        self.report.notes.append(note)
+
+    def run(self, storage: Storage, *, dry_run: bool) -> None:
+        """Load the missing versions of the table."""
+        store, listing = self._store, list_log(storage)
+        self.report = replace(
+            self.report, first_version=listing.first_version, last_version=listing.last_version
         )
-    except Exception as error:
-        if not can_resume(error):
-            discard(store, table, token)
-        raise
-    return table
+        known = tables_at(store.query, storage.location)
+        table = known[0] if known else None
+        if table is not None and not table.is_loading:
+            self._set_name(join_table_name(table.namespace, table.name))
+            if table.dropped_at_ms is not None:
+                self._set_state("skipped")
+                self.report.notes.append("a dropped table of the catalog has this location")
+                return
+            if not self._can_continue(table, storage, listing):
+                return
+        if dry_run:
+            metadata = stream_state(storage, listing.last_version, listing=listing).metadata
+            named = name_from_layout(metadata, storage.location, self._folder)
+            self._set_name(self.report.name or join_table_name(*named))
+            self._set_state("would load")
+            return
+        if table is None:
+            table = self._load_new(storage, listing)
+        else:
+            loader = LogLoader(store, table, times="commit")
+            self._set_state("loaded" if loader.next_version is None else "continued")
+            self._append(loader, storage, listing)
+        flush_log(storage)
+        mark_published(store, table, listing.last_version)
+        if self.report.name is None:
+            self.unnamed = table
 
+    def give_name(self, table: TableRow) -> None:
+        """Make the loaded table visible; append a number to its name if the name is in use."""
+        store = self._store
+        wanted = restored_name(store, table, self._folder)
+        number, namespace, name = 1, *wanted
+        while True:
+            try:
+                finish_loading(store, table, namespace, name)
+                break
+            except VersionTakenError as error:
+                self.fail(error.message)
+                return
+            except TxnLogError as error:
+                cause = error.__cause__
+                if cause is None or store.classify(cause) is not Fault.DUPLICATE:
+                    raise
+                others = tables_at(store.query, table.location)
+                if any(each.dropped_at_ms is None for each in others):
+                    self.fail("another table has this location")
+                    return
+                number += 1
+                name = f"{wanted[1]}-{number}"
+        self._set_name(join_table_name(namespace, name))
+        if number > 1:
+            note = f"{join_table_name(*wanted)} is the name of a newer table"
+            self.report.notes.append(note)
 
-def _can_continue(
-    store: Store, table: TableRow, storage: Storage, listing: LogListing, found: RebuiltTable
-) -> bool:
-    """Return whether the log has commits that the database lacks; if not, record the reason."""
-    head = store.head(table.table_id)
-    assert head is not None
-    if head.version >= listing.last_version:
-        found.state = "up to date"
-        return False
-    if not has_head_of(store, table, storage, listing):
-        found.state = "failed"
-        found.notes.append(
-            f"version {head.version} is not the same commit in the database and in the log: "
-            "nothing was loaded"
+    def _set_state(self, state: State) -> None:
+        self.report = replace(self.report, state=state)
+
+    def _set_name(self, name: str) -> None:
+        self.report = replace(self.report, name=name)
+
+    def _load_new(self, storage: Storage, listing: LogListing) -> TableRow:
+        """Load a whole log into a hidden table; delete the table if the log cannot be loaded."""
+        store = self._store
+        state = stream_state(storage, listing.first_version, listing=listing)
+        name, token = name_in_log(state.metadata, storage.location), str(uuid.uuid4())
+        table = begin_loading(
+            store, storage, state.metadata, name, listing.last_version, token=token
         )
-        return False
-    return True
+        try:
+            self._append(LogLoader(store, table, token=token, times="commit"), storage, listing)
+        except Exception as error:
+            if not can_resume(error):
+                discard(store, table, token)
+            raise
+        return table
 
+    def _can_continue(self, table: TableRow, storage: Storage, listing: LogListing) -> bool:
+        """Return whether the log has commits that the database lacks; if not, record the reason."""
+        head = self._store.head(table.table_id)
+        assert head is not None
+        if head.version >= listing.last_version:
+            self._set_state("up to date")
+            return False
+        if not has_head_of(self._store, table, storage, listing):
+            self.fail(
+                f"version {head.version} is not the same commit in the database and in the log: "
+                "nothing was loaded"
+            )
+            return False
+        return True
 
-def _append(
-    loader: LogLoader,
-    storage: Storage,
-    listing: LogListing,
-    found: RebuiltTable,
-    meter: Meter,
-) -> None:
-    loaded = LoadCounts()
-    is_new = loader.next_version is None
-    version = loader.next_version or listing.first_version
-    total = listing.last_version - version + 1
+    def _append(self, loader: LogLoader, storage: Storage, listing: LogListing) -> None:
+        loaded, notes = LoadCounts(), self.report.notes
+        is_new = loader.next_version is None
+        version = loader.next_version or listing.first_version
+        total = listing.last_version - version + 1
 
-    def count() -> None:
-        found.loaded = loaded.commits
-        loaded.report(meter, "loading", total)
+        def count() -> None:
+            self.report = replace(self.report, loaded=loaded.commits)
+            loaded.report(self._meter, "loading", total)
 
-    if is_new and (version > 0 or version not in listing.commits):
-        state = stream_state(storage, version, listing=listing)
-        load_state(loader, storage, listing, state, loaded, count)
-        found.notes.append(f"begins at version {version}: older commits were cleaned up")
-        version += 1
-    log = LocalLog(storage, listing)
-    load_commits(loader, log, version, listing.last_version, loaded, on_batch=count)
-    found.loaded = loaded.commits
-    found.notes += loaded.notes()
+        if is_new and (version > 0 or version not in listing.commits):
+            state = stream_state(storage, version, listing=listing)
+            load_state(loader, storage, listing, state, loaded, count)
+            notes.append(f"begins at version {version}: older commits were cleaned up")
+            version += 1
+        log = LocalLog(storage, listing)
+        load_commits(loader, log, version, listing.last_version, loaded, on_batch=count)
+        self.report = replace(self.report, loaded=loaded.commits)
+        notes.extend(loaded.notes())
 
 
 def _last_commit_ms(store: Store, table: TableRow) -> int:
     head = store.head(table.table_id)
     return 0 if head is None else head.committed_at_ms
-
-
-def _give_name(store: Store, table: TableRow, folder: str, found: RebuiltTable) -> None:
-    """Make a loaded table visible; append a number to its name if the name is in use."""
-    wanted = restored_name(store, table, folder)
-    number, namespace, name = 1, *wanted
-    while True:
-        try:
-            finish_loading(store, table, namespace, name)
-            break
-        except VersionTakenError as error:
-            found.state = "failed"
-            found.notes.append(error.message)
-            return
-        except TxnLogError as error:
-            cause = error.__cause__
-            if cause is None or store.classify(cause) is not Fault.DUPLICATE:
-                raise
-            if any(each.dropped_at_ms is None for each in tables_at(store.query, table.location)):
-                found.state = "failed"
-                found.notes.append("another table has this location")
-                return
-            number += 1
-            name = f"{wanted[1]}-{number}"
-    found.name = join_table_name(namespace, name)
-    if number > 1:
-        found.notes.append(f"{join_table_name(*wanted)} is the name of a newer table")

@@ -20,6 +20,7 @@
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.spark.session import require_pyspark
+from deltasql.spark.catalog import catalog_options, jar
 from deltasql.spark.read import read
 from deltasql.spark.register import mirror_spark, register
 from deltasql.spark.sql import sql
@@ -29,7 +30,17 @@ from deltasql.spark.write import write
 if TYPE_CHECKING:
     from deltasql.spark.delta_table.delta_table import DeltaTable
 
-__all__ = ["DeltaTable", "mirror_spark", "read", "register", "sql", "stream_writer", "write"]
+__all__ = [
+    "DeltaTable",
+    "catalog_options",
+    "jar",
+    "mirror_spark",
+    "read",
+    "register",
+    "sql",
+    "stream_writer",
+    "write",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -468,14 +468,14 @@ def _help_with_path(uri: DeltaSqlUri, path: Path | None) -> str:
     default = CatalogNotFoundError.default_help
     if path is None:
         return default
-    missing = "" if path.parent.is_dir() else f"the folder {path.parent} does not exist; "
+    missing = "" if path.parent.is_dir() else f"The folder {path.parent} does not exist. "
     given = Path(uri.database)
     if given.is_absolute():
         return missing + default
     absolute = replace(uri.catalog(), database=f"/{uri.database}")
     return (
-        f"the path is relative to {path.parents[len(given.parts) - 1]}: an absolute path needs "
-        f"two slashes, {absolute}; {missing}{default}"
+        f"The path is relative to {path.parents[len(given.parts) - 1]}; an absolute path needs "
+        f"two slashes: {absolute}. {missing}{default}"
     )
 
 

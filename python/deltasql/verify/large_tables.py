@@ -16,7 +16,7 @@ from deltasql.mirror.log.file_tables import FILES
 from deltasql.mirror.log.read import stream_state
 from deltasql.mirror.publish.targets import OWN
 from deltasql.verify.log_files import PublishedLog, check_commits, compare_facts
-from deltasql.verify.report import VerifyReport
+from deltasql.verify.report import Differences, VerifyReport
 from deltasql.verify.sql_state import SqlState
 from deltasql.verify.verify_log import missing_versions, published_version, verify_table
 
@@ -95,13 +95,23 @@ def _verify_streamed(
             return None
     except (TxnLogProtocolError, FileNotFoundError):
         return None  # the checkpoint is damaged, and the table was not loaded from it
-    report = VerifyReport(table.full_name, storage.location, last, last, low, [last])
     commits = range(max(low + 1 if low else 0, since), last + 1)
     compared = PublishedLog(store, table, storage, log)
-    report.commits, report.foreign_bytes = check_commits(compared, commits, report.found, meter)
-    compare_facts(sql, state, report.found)
-    report.notes.append("too many files to compare with deltalake and checkpoint by checkpoint")
-    return report
+    found = Differences()
+    count, foreign_bytes = check_commits(compared, commits, found, meter)
+    compare_facts(sql, state, found)
+    return VerifyReport(
+        table.full_name,
+        storage.location,
+        sql_version=last,
+        log_version=last,
+        checked_from=low,
+        versions=[last],
+        commits=count,
+        foreign_bytes=foreign_bytes,
+        notes=["too many files to compare with deltalake and checkpoint by checkpoint"],
+        found=found,
+    )
 
 
 def fingerprint(pages: Iterable[pa.Table]) -> tuple[int, int]:

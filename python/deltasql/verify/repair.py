@@ -8,9 +8,8 @@ replaced only with `force`.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.checkpoint.checksum import write_checksum
@@ -30,6 +29,8 @@ from deltasql.phases import reached
 from deltasql.verify.verify_log import missing_versions, verify_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deltasql.mirror.log.listing import LogListing
     from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.storage import Storage
@@ -46,12 +47,12 @@ _FOREIGN = ("diverged", "foreign-version")
 _DAMAGED = ("damaged", "unreadable")
 _NEEDS_FORCE = (
     "  the log has commits of another program: `deltasql mirror adopt` imports those after the "
-    "latest version of the database, `deltasql mirror repair --force` (force=True) backs them up "
-    "and replaces them"
+    "latest version of the database, `deltasql mirror repair --force` (force=True) moves "
+    "them to _delta_log/_aside and replaces them"
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RepairReport(Report):
     """The files that a repair wrote and backed up, and the verification after it."""
 
@@ -59,6 +60,7 @@ class RepairReport(Report):
         *("table", "location", "ok", "needs_force", "published", "replaced", "checkpoints"),
         *("checksums", "backups", "released", "dry_run", "after"),
     )
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"aside": "backups"}
 
     table: str
     location: str
@@ -82,18 +84,6 @@ class RepairReport(Report):
         """Whether the log has commits of another program, which only `force` replaces."""
         found = None if self.after is None else self.after.found
         return found is not None and bool(found.versions("json", *_FOREIGN))
-
-    @property
-    def aside(self) -> list[str]:
-        """Deprecated: use `backups`."""
-        message = "aside is deprecated; use backups instead"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return self.backups
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        # `aside` is the deprecated name of earlier releases.
-        return Report.to_dict(self) | {"aside": list(self.backups)}
 
     def summary(self) -> str:
         """Return the report as a string."""
@@ -154,19 +144,23 @@ def plan_repair(
     """Return what a repair would do, without changing anything."""
     work = _Repair(store, table, storage, target, meter or Meter())
     found, end = work.before.found, work.end(force=force)
-    report = RepairReport(table.full_name, storage.location, dry_run=True, after=work.before)
-    report.published = sorted(found.versions("json", "missing-version"))
     chosen = (*_DAMAGED, "diverged") if force else _DAMAGED
     high = work.before.sql_version
-    report.replaced = sorted(each for each in found.versions("json", *chosen) if each <= high)
     after_head = {each for each in found.versions("json", "damaged") if each > high}
     if force:
         after_head |= found.versions("json", "foreign-version")
     backed_up = after_head | found.versions("json", "unreadable", *chosen[2:])
-    report.backups = [commit_file(each) for each in sorted(backed_up)]
-    report.checkpoints = sorted(each for each in found.versions("checkpoint") if each < end)
-    report.checksums = sorted(each for each in found.versions("crc") if each < end)
-    return report
+    return RepairReport(
+        table.full_name,
+        storage.location,
+        published=sorted(found.versions("json", "missing-version")),
+        replaced=sorted(each for each in found.versions("json", *chosen) if each <= high),
+        checkpoints=sorted(each for each in found.versions("checkpoint") if each < end),
+        checksums=sorted(each for each in found.versions("crc") if each < end),
+        backups=[commit_file(each) for each in sorted(backed_up)],
+        dry_run=True,
+        after=work.before,
+    )
 
 
 class _Repair:
@@ -178,7 +172,10 @@ class _Repair:
         self._store, self._table, self._storage, self._target = store, table, storage, target
         self._meter = meter
         self._backup = LogBackup(storage)
-        self._report = RepairReport(table.full_name, storage.location)
+        self._published: list[int] = []
+        self._replaced: list[int] = []
+        self._checkpoints: list[int] = []
+        self._checksums: list[int] = []
         self.before = self._verify()
 
     def _verify(self) -> VerifyReport:
@@ -251,7 +248,7 @@ class _Repair:
         for version in self._meter.over("publishing", "commits", missing, len(missing)):
             data = self._commit(version)
             if self._storage.put_if_absent(commit_file(version), data, flush_folder=False):
-                self._report.published.append(version)
+                self._published.append(version)
             reached("published")
         if missing:
             self._storage.flush_folder(LOG_FOLDER)
@@ -290,23 +287,30 @@ class _Repair:
         self._storage.delete_many(kept[each].name for each in versions if each in kept)
         for version in self._meter.over("writing checksums", "files", versions, len(versions)):
             write_checksum(self._store, self._table, self._storage, version)
-        self._report.checksums = versions
+        self._checksums = versions
 
     def finish(self) -> RepairReport:
         """Verify the log again, and end the quarantine of the target if it matches the database."""
-        report = self._report
-        report.backups = self._backup.names
-        report.after = self._verify()
-        target = self._current_target()
-        if report.after.ok and target is not None and target.is_quarantined:
+        after, target = self._verify(), self._current_target()
+        is_released = after.ok and target is not None and target.is_quarantined
+        if is_released:
             status.release(self._store, self._table, self._target)
-            report.released = True
-        return report
+        return RepairReport(
+            self._table.full_name,
+            self._storage.location,
+            published=self._published,
+            replaced=self._replaced,
+            checkpoints=self._checkpoints,
+            checksums=self._checksums,
+            backups=self._backup.names,
+            released=is_released,
+            after=after,
+        )
 
     def _replace(self, version: int) -> None:
         self._storage.put(commit_file(version), self._commit(version))
         reached("published")
-        self._report.replaced.append(version)
+        self._replaced.append(version)
 
     def _commit(self, version: int) -> bytes:
         with self._store.session() as session:
@@ -314,8 +318,8 @@ class _Repair:
 
     def _write_checkpoint(self, version: int) -> None:
         write_checkpoint(self._store, self._table, self._storage, version)
-        if version not in self._report.checkpoints:
-            self._report.checkpoints.append(version)
+        if version not in self._checkpoints:
+            self._checkpoints.append(version)
 
     def _current_target(self) -> PublishTarget | None:
         found = targets_of(self._store, self._table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -11,7 +10,7 @@ from deltasql.model.counts import many
 from deltasql.model.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 DataChecks = Literal["files", "counts", "rows"]
 """What is checked: existence and size of files; "counts" adds row statistics, "rows" every row."""
@@ -34,6 +33,8 @@ class Difference(Report):
     `crc`. If `source` is `data`, data files or their rows were compared with the log. In that case,
     `kind` is `missing`, `size`, `unreadable`, `unchecked`, `rows`, `nulls`, `min`, `max` or `row`.
     """
+
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"column": "field", "told": "log", "found": "data"}
 
     kind: str
     version: int | None = None
@@ -78,31 +79,8 @@ class Difference(Report):
         values = f"the log has {self.log!r}, the file has {self.data!r}"
         return f"{self.path}: {self.kind}{where}: {values}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the difference as plain values, for JSON."""
-        values = {name: _plain(value) for name, value in Report.to_dict(self).items()}
-        if self.source == DATA:  # the names of earlier releases, deprecated
-            values |= {
-                "column": values["field"],
-                "told": values["log"],
-                "found": values["data"],
-            }
-        return values
-
-    @property
-    def column(self) -> Any:
-        """Deprecated: use `field`."""
-        return _deprecated("column", "field", self.field)
-
-    @property
-    def told(self) -> Any:
-        """Deprecated: use `log`."""
-        return _deprecated("told", "log", self.log)
-
-    @property
-    def found(self) -> Any:
-        """Deprecated: use `data`."""
-        return _deprecated("found", "data", self.data)
+    def _old_keys(self) -> Mapping[str, str]:
+        return self.OLD_NAMES if self.source == DATA else {}
 
 
 @dataclass(slots=True)
@@ -214,7 +192,7 @@ class DataReport(_Comparison):
     __str__ = summary
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class VerifyReport(_Comparison):
     """What was compared, and the differences."""
 
@@ -293,17 +271,6 @@ def split_by_cause(
         )
         (in_log if by_deltalake or each.source in _DERIVED else in_sql).append(each)
     return in_sql, in_log
-
-
-def _deprecated(old: str, new: str, value: Any) -> Any:
-    message = f"Difference.{old} is deprecated; use {new} instead"
-    warnings.warn(message, DeprecationWarning, stacklevel=3)
-    return value
-
-
-def _plain(value: Any) -> Any:
-    is_plain = value is None or isinstance(value, int | float | str | list | dict)
-    return value if is_plain else str(value)
 
 
 def _short(value: Any) -> str:

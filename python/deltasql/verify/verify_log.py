@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from deltalake.exceptions import DeltaError
@@ -62,45 +63,62 @@ def verify_table(
     published = published_version(store, table, target)
     listing = log or find_log(storage)
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
-    report = VerifyReport(table.full_name, storage.location, sql_version=high)
-    last = _check_versions(listing, report, low, high, published, table)
+    report = VerifyReport(
+        table.full_name,
+        storage.location,
+        sql_version=high,
+        log_version=None if listing is None else listing.last_version,
+    )
+    last, pending = _check_versions(listing, report, low, published, table)
+    report = replace(report, pending=pending)
     if listing is None or last is None:
         return report
+    found = report.found
     compared = PublishedLog(store, table, storage, listing)
     # The first version of a table that was imported from a checkpoint has no commit here.
     start = since or 0
     commits = range(max(low + 1 if low > 0 else low, start), last + 1)
-    report.commits, report.foreign_bytes = check_commits(compared, commits, report.found, counter)
+    compared_commits, foreign_bytes = check_commits(compared, commits, found, counter)
     first = max(low, listing.first_version)
-    report.checked_from = first
-    report.versions = chosen_versions(versions, first, last, sample)
-    if since is None or not _is_same_from_checkpoint(compared, report.versions):
-        _compare_replay(compared, report, counter)
+    chosen = chosen_versions(versions, first, last, sample)
+    if since is None or not _is_same_from_checkpoint(compared, chosen):
+        _compare_replay(compared, chosen, found, counter)
+    notes = report.notes
     if with_deltalake:
-        _compare_with_deltalake(compared, storage_options or {}, report, counter)
+        notes += _compare_with_deltalake(compared, storage_options or {}, chosen, found, counter)
+    compared_checkpoints: list[int] = []
     if checkpoints:
         covered = range(max(first, start), last + 1)
-        report.checkpoints = check_checkpoints(compared, covered, report.found, counter)
-        check_last_checkpoint(compared, report.found)
+        compared_checkpoints = check_checkpoints(compared, covered, found, counter)
+        check_last_checkpoint(compared, found)
     checked = range(max(low, start), last + 1)
-    report.checksums = check_checksums(compared, checked, report.found)
+    checksums = check_checksums(compared, checked, found)
     if since is not None:
-        report.notes.append(f"files of the log before version {since} were not compared again")
-    return report
+        notes.append(f"files of the log before version {since} were not compared again")
+    return replace(
+        report,
+        checked_from=first,
+        versions=chosen,
+        commits=compared_commits,
+        checkpoints=compared_checkpoints,
+        checksums=checksums,
+        foreign_bytes=foreign_bytes,
+    )
 
 
 def _check_versions(
     listing: LogListing | None,
     report: VerifyReport,
     low: int,
-    high: int,
     published: int,
     table: TableRow,
-) -> int | None:
-    """Find missing and foreign versions; return the last version that both sides have."""
+) -> tuple[int | None, int]:
+    """Find missing and foreign versions.
+
+    Returns the last version that both sides have, and the number of unpublished versions.
+    """
+    high = report.sql_version
     commits = {} if listing is None else listing.commits
-    if listing is not None:
-        report.log_version = listing.last_version
     newer = sorted(each for each in commits if each > high)
     if table.is_following and newer:
         report.notes.append(
@@ -117,11 +135,11 @@ def _check_versions(
     last = max(ours, default=low - 1)
     for version in missing_versions(listing, low, max(last, published)):
         report.found.add(Difference("missing-version", version, source="json"))
-    report.pending = high - max(last, published)
+    pending = high - max(last, published)
     if listing is not None and not ours:
         checkpointed = [each.version for each in listing.checkpoints if low <= each.version <= high]
-        return max(checkpointed, default=None)
-    return last if ours else None
+        return max(checkpointed, default=None), pending
+    return (last if ours else None), pending
 
 
 def published_version(store: Store, table: TableRow, target: str) -> int:
@@ -174,31 +192,36 @@ def _is_same_from_checkpoint(log: PublishedLog, versions: Sequence[int]) -> bool
     return found.total == 0
 
 
-def _compare_replay(log: PublishedLog, report: VerifyReport, meter: Meter) -> None:
-    chosen = report.versions
+def _compare_replay(
+    log: PublishedLog, chosen: Sequence[int], found: Differences, meter: Meter
+) -> None:
     # Avoid checkpoints if possible, because they are compared separately.
     states = read_states(log.storage, chosen, use_checkpoint=False, listing=log.listing)
     try:
         for state in meter.over("comparing states", "versions", states, len(chosen)):
-            compare_states(log.sql_state(state.version), state, report.found)
+            compare_states(log.sql_state(state.version), state, found)
     except (TxnLogProtocolError, FileNotFoundError) as error:
-        report.found.add(unreadable(error, "replay"))
+        found.add(unreadable(error, "replay"))
 
 
 def _compare_with_deltalake(
-    log: PublishedLog, options: Mapping[str, str], report: VerifyReport, meter: Meter
-) -> None:
-    chosen = report.versions
+    log: PublishedLog,
+    options: Mapping[str, str],
+    chosen: Sequence[int],
+    found: Differences,
+    meter: Meter,
+) -> list[str]:
+    """Compare versions as stock deltalake reads them; return notes."""
     for version in meter.over("comparing with deltalake", "versions", chosen, len(chosen)):
         sql = log.sql_state(version)
         unsupported = unsupported_by_deltalake(sql.protocol)
         if unsupported:
-            report.notes.append(
+            return [
                 f"version {version} not compared with deltalake, which does not support "
                 f"{unsupported}"
-            )
-            return
+            ]
         try:
-            compare_deltalake(sql, log.storage.location, options, report.found)
+            compare_deltalake(sql, log.storage.location, options, found)
         except (DeltaError, OSError, ValueError) as error:
-            report.found.add(unreadable(error, "deltalake", version))
+            found.add(unreadable(error, "deltalake", version))
+    return []

@@ -239,10 +239,10 @@ def test_unreachable_database_is_a_failed_check(postgres_uri: DeltaSqlUri) -> No
 class _Refusing(BaseHTTPRequestHandler):
     """An object store that lets nobody in."""
 
-    asked: ClassVar[list[str]] = []
+    requested: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.requested.append(self.path)
         self.send_response(403)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -281,4 +281,4 @@ def test_unreachable_object_store_is_tried_once(sqlite_uri: DeltaSqlUri) -> None
     found = [each for each in report.checks if each.name == "storage"]
     assert [each.status for each in found] == ["failure", "warning"]
     assert "2 more tables on s3://shut" in found[1].detail
-    assert len({path.split("/_delta_log")[0] for path in _Refusing.asked}) == 1
+    assert len({path.split("/_delta_log")[0] for path in _Refusing.requested}) == 1

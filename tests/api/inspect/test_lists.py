@@ -201,10 +201,12 @@ def test_every_page_needs_the_same_number_of_statements(
     for number in range(12):
         with sales.begin() as tx:
             tx.set_table_properties("sales", {"delta.checkpointInterval": str(number + 1)})
-    asked: list[str] = []
-    ask = sales.store.query
+    statements: list[str] = []
+    run_statement = sales.store.query
     monkeypatch.setattr(
-        sales.store, "query", lambda name, /, **more: (asked.append(name), ask(name, **more))[1]
+        sales.store,
+        "query",
+        lambda name, /, **more: (statements.append(name), run_statement(name, **more))[1],
     )
     inspect = sales.inspect
     lists: dict[str, Callable[..., Page[Any]]] = {
@@ -218,13 +220,13 @@ def test_every_page_needs_the_same_number_of_statements(
         counts = []
         for limit in (2, 10):
             read(limit=limit)  # what never changes is known then
-            asked.clear()
+            statements.clear()
             read(limit=limit)
-            counts.append(len(asked))
-        assert counts[0] == counts[1] <= 6, (name, asked)
+            counts.append(len(statements))
+        assert counts[0] == counts[1] <= 6, (name, statements)
 
 
-def test_invalid_arguments_are_refused(sales: Catalog) -> None:
+def test_invalid_arguments_are_rejected(sales: Catalog) -> None:
     inspect = sales.inspect
     wrong: list[Callable[[], object]] = [
         lambda: inspect.files("sales", order="colour"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql.commit.stale import follows_another_log
@@ -235,7 +236,8 @@ class Mirror:
                 last = min(report.log_version, report.sql_version)
                 chosen = chosen_versions(data_versions, report.checked_from, last, sample)
                 checks = "rows" if data is True else data
-                report.data = [*self._verify_data(each, chosen, checks, engine, meter)]
+                data_reports = [*self._verify_data(each, chosen, checks, engine, meter)]
+                report = replace(report, data=data_reports)
             reports.append(report)
         return reports
 

@@ -95,7 +95,7 @@ def schema(store: Store) -> Check:
     """Compare the migrations of the catalog with those of this release."""
     name, ledger = "schema", store.ledger()
     if ledger is None:
-        return Check(name, FAILURE, "the database has no catalog", "deltasql init creates one.")
+        return Check(name, FAILURE, "the database has no catalog", "Create it: deltasql init.")
     applied: dict[int, str] = dict(ledger)
     if newer := newer_migrations(applied):
         detail = f"a later release upgraded the catalog to schema version {newer[-1]}"
@@ -104,14 +104,14 @@ def schema(store: Store) -> Check:
         return Check(
             name,
             FAILURE,
-            f"migrations {_list(altered)} have another checksum than in this release",
+            f"the checksums of migrations {_list(altered)} differ from those of this release",
             "The schema was changed by hand or by an unreleased build: restore a backup, or "
             "rebuild the catalog (deltasql rebuild).",
         )
     if pending := pending_migrations(applied):
         detail = f"migrations {_list(pending)} are not applied"
-        return Check(name, FAILURE, detail, "deltasql migrate applies them.")
-    return Check(name, OK, f"version {max(applied)}, all checksums agree")
+        return Check(name, FAILURE, detail, "Apply them: deltasql migrate.")
+    return Check(name, OK, f"version {max(applied)}, all checksums match")
 
 
 def indexes(store: Store) -> Check:
@@ -122,7 +122,7 @@ def indexes(store: Store) -> Check:
             "indexes",
             FAILURE,
             f"missing or not valid: {', '.join(missing)}",
-            "Create them as the migrations do: without these indexes, commits and reads are slow.",
+            "Create them as the migrations do. Without these indexes, commits and reads are slow.",
         )
     return Check("indexes", OK, "all exist and are valid")
 
@@ -178,9 +178,9 @@ def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
     if newest is not None and oldest is not None and count != newest - oldest + 1:
         yield f"only {count} of the versions {oldest} to {newest} exist"
     if last_file is not None and last_file >= next_file_id:
-        yield f"file {last_file} is beyond the head, which ends before {next_file_id}"
+        yield f"file {last_file} exists, but the next file id of the head is {next_file_id}"
     if last_end is not None and last_end > version:
-        yield f"a file was removed by version {last_end}, which is beyond the head"
+        yield f"a file was removed by version {last_end}, but the head is at version {version}"
     if not metadata:
         yield "the metadata that the head refers to does not exist"
     if not protocol:
@@ -214,7 +214,7 @@ def _overlap(name: str, place: str, key: str, other: tuple[str, str, str]) -> Ch
             "locations",
             FAILURE,
             f"its folder {place} is also the folder of table {other_name} ({other_place})",
-            "Drop one of them: no file is deleted.",
+            "Drop one of the two tables. This deletes no file.",
             name,
         )
     return Check(
@@ -230,9 +230,9 @@ def _moved(name: str, place: str, key: str) -> Check:
     return Check(
         "locations",
         WARNING,
-        f"{place} is a symbolic link to another folder than when the table was created: {key}",
-        "Another table may be created in that folder. Restore the link, or drop the table and "
-        "import it from its new folder.",
+        f"the symbolic link {place} was changed after the table was created in {key}",
+        "Restore the link, or drop the table and import it from its new folder. Until then, "
+        "another table can be created in the new folder.",
         name,
     )
 
@@ -248,7 +248,7 @@ def orphans(store: Store) -> Check:
             "orphan rows",
             WARNING,
             f"rows of tables that do not exist: {detail}",
-            "Nothing reads them; a database administrator may delete them.",
+            "deltasql does not use these rows. A database administrator can delete them.",
         )
     return Check("orphan rows", OK, "none")
 

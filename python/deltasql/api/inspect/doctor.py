@@ -23,7 +23,7 @@ from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
 from deltasql.model.report import Report
-from deltasql.operations.optimize.optimize import wanted_file_size
+from deltasql.operations.optimize.compaction import wanted_file_size
 from deltasql.operations.vacuum.vacuum import INTENT_GRACE_MS
 from deltasql.storage import open_storage
 from deltasql.uri import join_table_name
@@ -136,7 +136,7 @@ def _mirror_problem(catalog: BaseCatalog, target: PublishTarget) -> Check | None
             WARNING,
             f"not published yet: {many(found.pending, 'version')}{place}, the oldest for "
             f"{found.lag_s:,.0f} s",
-            "deltasql mirror run publishes them.",
+            "Publish them: deltasql mirror run.",
             name,
         )
     return None
@@ -148,19 +148,17 @@ def _intents(catalog: BaseCatalog) -> Check:
         return Check(
             "intents",
             WARNING,
-            f"written for tables that do not exist, and never committed: "
-            f"{many(len(abandoned), 'file')}",
-            "deltasql vacuum --uncommitted deletes them.",
+            f"uncommitted files of tables that were never created: {many(len(abandoned), 'file')}",
+            "Delete them: deltasql vacuum --uncommitted.",
         )
     count, oldest = catalog.store.query("staged_count", before_ms=now_ms() - _DAY_MS)[0]
     if not count:
-        return Check("intents", OK, "no file has waited for its commit for longer than a day")
+        return Check("intents", OK, "no uncommitted file is older than a day")
     return Check(
         "intents",
         WARNING,
-        f"recorded as intents and not committed: {many(count, 'file')}, the oldest "
-        f"{from_ms(oldest):%Y-%m-%d}",
-        "deltasql vacuum deletes them once they are older than the retention.",
+        f"uncommitted files: {many(count, 'file')}, the oldest from {from_ms(oldest):%Y-%m-%d}",
+        "A deltasql vacuum deletes them when they are older than the retention period.",
     )
 
 
@@ -188,7 +186,7 @@ def _tables(
             "small files",
             WARNING,
             small[each.row.table_id],
-            f"deltasql optimize {each.full_name} makes fewer, larger ones.",
+            f"Combine them: deltasql optimize {each.full_name}.",
             each.full_name,
         )
         for each in latest
@@ -226,9 +224,8 @@ def _table(
             yield Check(
                 "vacuum",
                 WARNING,
-                f"older than the retention: {many(vacuum.files, 'file')} of "
-                f"{many(vacuum.bytes, 'byte')}",
-                f"deltasql vacuum {name} deletes them.",
+                f"no longer needed: {many(vacuum.files, 'file')} of {many(vacuum.bytes, 'byte')}",
+                f"Delete them: deltasql vacuum {name}.",
                 name,
             )
 
@@ -251,7 +248,7 @@ def _log_files(catalog: BaseCatalog, table: CatalogTable) -> Iterator[Check]:
             "log files",
             FAILURE,
             f"the published log{place} is damaged: {shown}{more}",
-            f"deltasql mirror repair {table.full_name} writes it again; with --force it also "
+            f"Write it again: deltasql mirror repair {table.full_name}. With --force, this also "
             "replaces commits that are not in the database.",
             table.full_name,
         )
@@ -322,6 +319,6 @@ def _published_totals(
         FAILURE,
         f"the database has {ours[0]:,} live files of {ours[1]:,} bytes, the published checksum "
         f"of version {totals.version} has {published[0]:,} of {published[1]:,}",
-        f"deltasql verify {table.full_name} finds the difference.",
+        f"Find the difference: deltasql verify {table.full_name}.",
         table.full_name,
     )

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     )
     from deltasql.api.inspect.overview import HourCount, Overview, TableSummary
     from deltasql.api.inspect.page import Page
-    from deltasql.api.inspect.publishing import MirrorVersion
     from deltasql.api.inspect.stats import Measured, PartitionStats, TableStats
-    from deltasql.mirror.publish.status import MirrorStatus
+    from deltasql.mirror.publish.status import MirrorStatus, VersionStatus
     from deltasql.model.progress import OnProgress
 
 # The file sizes of this many tables are cached; each file takes 48 bytes.
@@ -275,7 +274,7 @@ class Inspect:
         only: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> Page[MirrorVersion]:
+    ) -> Page[VersionStatus]:
         """Return the state of versions at a target: first the failed ones, then the newest."""
         return publishing.mirror_versions(
             self._catalog, name, target=target, only=only, limit=limit, cursor=cursor

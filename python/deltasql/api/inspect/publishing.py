@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect.page import (
@@ -14,30 +12,16 @@ from deltasql.api.inspect.page import (
     read_cursor,
     write_cursor,
 )
-from deltasql.exceptions import redact
+from deltasql.mirror.publish.status import version_status
 from deltasql.mirror.publish.targets import named, targets_of
-from deltasql.model.clock import from_ms, now_ms
-from deltasql.model.report import Report
+from deltasql.model.clock import now_ms
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.base import BaseCatalog
+    from deltasql.mirror.publish.status import VersionStatus
     from deltasql.mirror.publish.targets import PublishTarget
-    from deltasql.store.dialect import Row
 
 STATUSES = ("PENDING", "IN_FLIGHT", "COMPLETE", "FAILED")
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorVersion(Report):
-    """A version at a target; `status` is PENDING, IN_FLIGHT, COMPLETE or FAILED."""
-
-    version: int
-    target: str
-    status: str
-    attempts: int
-    last_error: str | None
-    updated_at: datetime | None
-    committed_at: datetime | None
 
 
 def mirror_versions(
@@ -48,7 +32,7 @@ def mirror_versions(
     only: str | None,
     limit: int,
     cursor: str | None,
-) -> Page[MirrorVersion]:
+) -> Page[VersionStatus]:
     """Return the failed versions, newest first, then the other versions, newest first."""
     if only is not None:
         check_choice("only", only, STATUSES)
@@ -57,12 +41,12 @@ def mirror_versions(
         (1, ABOVE_ALL) if cursor is None else read_cursor("mirror", cursor, int, int)
     )
     wanted = page_size(limit) + 1
-    found: list[tuple[int, MirrorVersion]] = []
+    found: list[tuple[int, VersionStatus]] = []
     key = {"table_id": place.table.table_id, "target": place.name}
     if is_failing:
         if only in (None, "FAILED"):
             rows = catalog.store.query("failed_versions", before=before, limit=wanted, **key)
-            found += [(1, _version(row, place)) for row in rows]
+            found += [(1, version_status(row, place)) for row in rows]
         before = ABOVE_ALL
     if only != "FAILED" and len(found) < wanted:
         low, high = _span(place, only)
@@ -73,7 +57,7 @@ def mirror_versions(
             limit=wanted - len(found),
             **key,
         )
-        found += [(0, _version(row, place)) for row in rows]
+        found += [(0, version_status(row, place)) for row in rows]
     page = found[:limit]
     last = write_cursor("mirror", page[-1][0], page[-1][1].version) if len(found) > limit else None
     return Page(tuple(each for _, each in page), last)
@@ -90,20 +74,3 @@ def _span(place: PublishTarget, only: str | None) -> tuple[int, int]:
     if only == "PENDING":
         return following + is_claimed, ABOVE_ALL
     return 0, ABOVE_ALL
-
-
-def _version(row: Row, place: PublishTarget) -> MirrorVersion:
-    version, state, attempts, error, updated_at_ms, committed_at_ms = row
-    following = place.published_version + 1
-    status = state if state == "FAILED" else "COMPLETE" if version < following else "PENDING"
-    if status == "PENDING" and version == following and place.claimed_until_ms > now_ms():
-        status = "IN_FLIGHT"
-    return MirrorVersion(
-        version=version,
-        target=place.name,
-        status=status,
-        attempts=attempts or 0,
-        last_error=None if error is None else redact(error),
-        updated_at=None if updated_at_ms is None else from_ms(updated_at_ms),
-        committed_at=None if committed_at_ms is None else from_ms(committed_at_ms),
-    )

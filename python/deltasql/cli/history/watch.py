@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -69,7 +69,7 @@ def _lines(catalog: Catalog, stop: Event, every: float) -> None:
     message("watching; stop with SIGTERM or Ctrl-C")
     while not stop.is_set():
         for commit in watching.poll():
-            echo(json.dumps(commit.to_dict(), default=_text))
+            echo(json.dumps(commit.to_dict()))
         sys.stdout.flush()
         stop.wait(every)
 
@@ -116,7 +116,3 @@ def lag_text(mirror: Iterable[MirrorStatus]) -> str:
     failing = f", failing: {many(failed, 'target')}" if failed else ""
     longest = f"{worst.table} for {worst.lag_s:,.1f} s"
     return f"mirror: {many(waiting, 'version')} to publish{failing}; {longest}"
-
-
-def _text(value: Any) -> str:
-    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -62,7 +61,7 @@ def status(context: Context, table: str | None, check: bool, fast: bool) -> None
     """
     with context.open_tables(table) as (catalog, name):
         found = catalog.mirror.status(name, files=not fast)
-    context.output.rows([asdict(each) for each in found], STATUS)
+    context.output.rows([each.to_dict() for each in found], STATUS)
     fail_unless(not check or not any(each.is_unhealthy for each in found))
 
 
@@ -140,7 +139,7 @@ def checkpoint(context: Context, table: str) -> None:
         busy("writing a checkpoint", color=context.color),
     ):
         info = catalog.mirror.checkpoint(name)
-    context.output.record(asdict(info))
+    context.output.record(info.to_dict())
 
 
 @mirror.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -231,7 +230,7 @@ def checkpoint(context: Context, table: str, version: int | None) -> None:
         busy(f"writing a checkpoint of {name}", color=context.color),
     ):
         info = catalog.mirror.checkpoint(name, version=version)
-    context.output.record(asdict(info))
+    context.output.record(info.to_dict())
 
 
 def _commit(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.files.addresses import data_addresses, storage_of
 from deltasql.engine.parquet.file_errors import convert_read_errors, missing_file
 from deltasql.engine.parquet.footers import named_as_in_file
 from deltasql.model.actions import DeletionVector
@@ -19,9 +18,12 @@ from deltasql.model.deletion_vector import deleted_rows, vector_file
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import StructType, column_mapping_mode, schema_of
+from deltasql.storage import storage_of
+from deltasql.storage.location import data_addresses
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from array import array
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -167,21 +169,25 @@ class LiveFiles:
         """Return the deleted rows of files as a table with the columns filename and row_number."""
         import pyarrow as pa
 
-        contents: dict[str, bytes] = {}
         names: list[Any] = []
         rows: list[Any] = []
-        for file in files:
-            if file.vector:
-                vector = DeletionVector.from_body(json.loads(file.vector))
-                numbers = deleted_rows(vector, self._content(vector, contents))
-                rows.append(pa.array(numbers, pa.int64()))
-                names.append(pa.repeat(pa.scalar(file.address), len(numbers)))
+        for file, numbers in self.deleted_rows(files):
+            rows.append(pa.array(numbers, pa.int64()))
+            names.append(pa.repeat(pa.scalar(file.address), len(numbers)))
         return pa.table(
             {
                 "filename": pa.chunked_array(names, pa.string()),
                 "row_number": pa.chunked_array(rows, pa.int64()),
             }
         )
+
+    def deleted_rows(self, files: Iterable[LiveFile]) -> Iterator[tuple[LiveFile, array[int]]]:
+        """Yield each file with a deletion vector, and its deleted rows in ascending order."""
+        contents: dict[str, bytes] = {}
+        for file in files:
+            if file.vector:
+                vector = DeletionVector.from_body(json.loads(file.vector))
+                yield file, deleted_rows(vector, self._content(vector, contents))
 
     def _content(self, vector: DeletionVector, contents: dict[str, bytes]) -> bytes | None:
         path = vector_file(vector)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,9 +15,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql.engine.parquet.file_shape import FileShape, Indexed
+    from deltasql.storage import Storage
 
 Path = tuple[str, ...]
 _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class FooterStats:
+    """What the footer of a file says: the number of rows, and Delta's statistics as JSON."""
+
+    rows: int
+    stats: str
+
+
+def read_footer(storage: Storage, name: str, shape: FileShape, tight: bool) -> FooterStats:
+    """Read the statistics of one file from its footer; with `tight`, they get `tightBounds`."""
+    with storage.open_input(name) as file:
+        footer = pq.read_metadata(file)
+    return FooterStats(footer.num_rows, footer_statistics(footer, shape).to_json(tight=tight))
 
 
 def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:

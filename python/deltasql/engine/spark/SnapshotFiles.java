@@ -44,7 +44,7 @@ import scala.collection.immutable.Seq;
  *
  * Spark compiles this source when a table is first read, with Janino, the compiler that Spark uses
  * for its own queries. Janino supports neither lambdas nor type inference. The class unpacks the
- * data that file_index.py packs.
+ * data that file_index.py packs. The jar of the Spark catalog is compiled with the same source.
  */
 public final class SnapshotFiles implements FileIndex {
     /** Minimum number of files for which unpacking in parallel is faster. */
@@ -242,7 +242,7 @@ public final class SnapshotFiles implements FileIndex {
     }
 
     /** Return a value in Spark's internal form: dates and timestamps are numbers. */
-    private static Object typed(byte[] value, DataType type) {
+    public static Object typed(byte[] value, DataType type) {
         if (type instanceof BinaryType) {
             return value;
         }

@@ -72,8 +72,8 @@ def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) ->
             columns.append(_folder_text(column, field.type).alias(name))
             continue
         _check_members(found.type, field.type, field.name)
-        stored = _stored_field(field, mode)
-        if stored.type != _stored_field(found, None).type:
+        stored = stored_field(field, mode)
+        if stored.type != stored_field(found, None).type:
             column = column.cast(exact_type(stored.type))
         columns.append(column.alias(name, metadata=dict(stored.metadata)))
     return frame.select([*columns, *keys])
@@ -141,16 +141,17 @@ def _utc(timestamp: Column) -> Column:
 
 def _is_stored_form(given: StructType, wanted: StructType) -> bool:
     """Return whether rows already have exactly the columns that files store."""
-    plain = [_stored_field(field, None) for field in wanted.fields]
+    plain = [stored_field(field, None) for field in wanted.fields]
     return not any(f.metadata for f in given.fields) and plain == [
-        _stored_field(field, None) for field in given.fields
+        stored_field(field, None) for field in given.fields
     ]
 
 
-def _stored_field(field: StructField, mode: str | None) -> StructField:
+def stored_field(field: StructField, mode: str | None) -> StructField:
+    """Return a column as files store it: physical names, and field ids if columns are mapped."""
     number = field.metadata.get(_FIELD_ID) if mode else None
     metadata = {} if number is None else {"parquet.field.id": number}
-    kind = with_members(field.type, lambda member: _stored_field(member, mode))
+    kind = with_members(field.type, lambda member: stored_field(member, mode))
     return StructField(field.physical_name(mode), kind, metadata=metadata)
 
 

@@ -32,12 +32,12 @@ def spark_schema(
     With `required`, NOT NULL columns are marked as not nullable; otherwise all are nullable.
     """
     reject_nanoseconds(schema)
-    plain = [_plain_field(field, column_mapping_mode) for field in schema.fields]
+    plain = [plain_field(field, column_mapping_mode) for field in schema.fields]
     try:
         found = _parsed(*plain)
     except ValueError as error:  # pyspark raises subclasses of it
-        for plain_field, field in zip(plain, schema.fields, strict=True):
-            _check_known(plain_field, field.name)
+        for one, field in zip(plain, schema.fields, strict=True):
+            _check_known(one, field.name)
         raise TxnLogSchemaError(f"Spark does not accept the schema: {error}") from error
     for spark_field, field in zip(found.fields, schema.fields, strict=True):
         spark_field.nullable = field.nullable or not required
@@ -124,7 +124,7 @@ def name_parts(name: str) -> list[str]:
     return [inner.replace("``", "`") or plain for inner, plain in _NAME_PART.findall(name)]
 
 
-def _plain_field(field: StructField, mode: str | None) -> StructField:
+def plain_field(field: StructField, mode: str | None) -> StructField:
     """Return a field for reading any file: nullable, and without the metadata of the log."""
-    kind = with_members(field.type, lambda member: _plain_field(member, mode))
+    kind = with_members(field.type, lambda member: plain_field(member, mode))
     return StructField(field.physical_name(mode), kind)

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltasql import telemetry
-from deltasql.engine.files.addresses import root_address
-from deltasql.engine.parquet.data_file import add_action, has_tight_bounds, partition_folder
-from deltasql.engine.parquet.file_shape import file_shape
-from deltasql.engine.parquet.footer_stats import footer_statistics
-from deltasql.engine.parquet.options import ParquetOptions, parse_size
+from deltasql.engine.parquet.file_shape import ParquetOptions, file_shape, parse_size
+from deltasql.engine.parquet.footer_stats import FooterStats, read_footer
+from deltasql.engine.parquet.writer import add_action, has_tight_bounds, partition_folder
 from deltasql.engine.spark.errors import spark_errors
 from deltasql.engine.spark.file_columns import has_encoded_value, partition_of, stored_frame
 from deltasql.engine.spark.s3 import bucket_options
@@ -29,6 +27,7 @@ from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.storage import open_storage, parse_location
 from deltasql.storage.deletion import Deletable, delete_data
+from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WritePlan
     from deltasql.engine.parquet.file_shape import FileShape
     from deltasql.model.actions import AddFile
-    from deltasql.storage import FileInfo, Storage
+    from deltasql.storage import FileInfo
 
 _log = logging.getLogger(__name__)
 _MARKER = "_SUCCESS"
@@ -86,7 +85,7 @@ def write_files(
         # sort that does not start with them.
         stored = stored.sortWithinPartitions(*map(quoted, partitions), *keys).drop(*keys)
     bucket = bucket_options(spark, plan.location, storage)
-    options = {**_FIXED, **_parquet_options(plan, shape), **bucket}
+    options = {**_FIXED, **parquet_options(plan, shape), **bucket}
     target = f"{spark_path(spark, root_address(plan.location))}/{folder}"
     with (
         spark_errors(f"write to {plan.location}"),
@@ -132,7 +131,8 @@ def _partition_fields(plan: WritePlan) -> list[Any]:
     return [plan.schema.find(name) for name in plan.partition_columns]
 
 
-def _parquet_options(plan: WritePlan, shape: FileShape) -> dict[str, str]:
+def parquet_options(plan: WritePlan, shape: FileShape) -> dict[str, str]:
+    """Return the options of Spark's Parquet writer for new files of a table."""
     options = plan.options
     codec = str(ParquetOptions.of(plan, shape).arguments["compression"])
     found: dict[str, Any] = {
@@ -233,19 +233,13 @@ class _Written:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _FooterStats:
-    rows: int
-    stats: str
-
-
 def _read_statistics(
     spark: SparkSession,
     names: list[str],
     plan: WritePlan,
     shape: FileShape,
     settings: StorageSettings,
-) -> dict[str, _FooterStats]:
+) -> dict[str, FooterStats]:
     tight = has_tight_bounds(plan)
     if len(names) > _BY_DRIVER:
         try:
@@ -254,7 +248,7 @@ def _read_statistics(
             telemetry.log(_log, logging.INFO, "footers read by the driver", files=len(names))
     local = parse_location(plan.location).is_local
     with ThreadPoolExecutor(_THREADS if local else _THREADS_REMOTE) as pool:
-        read = pool.map(lambda name: _read_footer(plan.storage, name, shape, tight), names)
+        read = pool.map(lambda name: read_footer(plan.storage, name, shape, tight), names)
         return dict(zip(names, read, strict=True))
 
 
@@ -265,14 +259,14 @@ def _read_on_executors(
     shape: FileShape,
     settings: StorageSettings,
     tight: bool,
-) -> dict[str, _FooterStats]:
+) -> dict[str, FooterStats]:
     import pyarrow as pa
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         storage = open_storage(location, settings)
         for batch in batches:
             here = batch.column("name").to_pylist()
-            found = [_read_footer(storage, name, shape, tight) for name in here]
+            found = [read_footer(storage, name, shape, tight) for name in here]
             yield pa.record_batch(
                 {
                     "name": pa.array(here, pa.string()),
@@ -285,12 +279,4 @@ def _read_on_executors(
     tasks = frame.repartition(len(names) // _FILES_PER_TASK + 1)
     with spark_errors("read the footers of new files"):
         rows = tasks.mapInArrow(read, "name string, rows long, stats string").toArrow().to_pylist()
-    return {row["name"]: _FooterStats(row["rows"], row["stats"]) for row in rows}
-
-
-def _read_footer(storage: Storage, name: str, shape: FileShape, tight: bool) -> _FooterStats:
-    import pyarrow.parquet as pq
-
-    with storage.open_input(name) as file:
-        footer = pq.read_metadata(file)
-    return _FooterStats(footer.num_rows, footer_statistics(footer, shape).to_json(tight=tight))
+    return {row["name"]: FooterStats(row["rows"], row["stats"]) for row in rows}

@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from deltasql._core import parse_commit
 from deltasql.commit.committer import ENGINE_INFO
@@ -33,6 +33,8 @@ from deltasql.migrate.authority.foreign_commits import first_foreign, reject
 from deltasql.migrate.authority.handover import (
     CUTOVER,
     ENABLED,
+    HandoverReport,
+    differences_from_log,
     enabled_by,
     is_published,
     properties_of,
@@ -40,7 +42,6 @@ from deltasql.migrate.authority.handover import (
     try_commit,
     unblocked_writers_warning,
 )
-from deltasql.migrate.authority.handover_report import CutoverReport, differences_from_log
 from deltasql.migrate.authority.log_owner import find_owner, other_owner
 from deltasql.migrate.importing.import_table import import_table
 from deltasql.migrate.importing.load_log import LogLoader
@@ -51,6 +52,7 @@ from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import LogCommit
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
+from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.schema import StructType
@@ -74,6 +76,33 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 20
 _PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverReport(HandoverReport):
+    """The result of a cutover, which makes the database the authority of a table.
+
+    `version` is the commit that blocks writers that bypass the catalog. `caught_up` is the number
+    of commits of the log that the database lacked.
+    """
+
+    KEYS: ClassVar[tuple[str, ...]] = (*HandoverReport.KEYS, "caught_up", "attempts")
+
+    state: Literal["cut over", "was cut over", "would cut over"] = "cut over"
+    caught_up: int = 0
+    attempts: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the database and the log agree."""
+        return self.verification is None or not differences_from_log(self.verification)
+
+    def _lines(self) -> list[str]:
+        rest = "to append" if self.state == "would cut over" else "appended"
+        lines = [f"{self.state}, {many(self.caught_up, 'commit')} of the log {rest}"]
+        if self.version is not None:
+            lines.append(f"version {self.version} enables in-commit timestamps")
+        return lines
 
 
 def cutover(
@@ -117,29 +146,28 @@ class _Cutover:
 
     def preview(self, *, verify: bool) -> CutoverReport:
         """Report what a cutover would do, without changing anything."""
-        report, (head, state) = self._report, self._head()
-        report.state = "would cut over"
+        head, state = self._head()
         self._check_owner(state)
-        report.caught_up = max(0, list_log(self._storage).last_version - head.version)
-        if not state.in_commit_timestamps:
-            report.version = head.version + report.caught_up + 1
-        elif not self._table.is_following:
-            report.state = "was cut over"
-        if verify:
-            report.verification = self._verify()
-        if report.state == "would cut over":
-            report.warnings.append(unblocked_writers_warning(self._store, self._table))
-        return report
+        caught_up = max(0, list_log(self._storage).last_version - head.version)
+        is_done = state.in_commit_timestamps and not self._table.is_following
+        adds_commit = not state.in_commit_timestamps
+        return replace(
+            self._report,
+            state="was cut over" if is_done else "would cut over",
+            version=head.version + caught_up + 1 if adds_commit else None,
+            caught_up=caught_up,
+            verification=self._verify() if verify else None,
+            warnings=[] if is_done else [unblocked_writers_warning(self._store, self._table)],
+        )
 
     def run(self, *, verify: bool) -> CutoverReport:
-        report = self._report
         while True:
-            report.attempts += 1
+            self._report = replace(self._report, attempts=self._report.attempts + 1)
             try:
                 self._catch_up()
                 head, state = self._head()
                 self._check_owner(state)
-                if verify and report.verification is None:
+                if verify and self._report.verification is None:
                     # Verify only once. Verifying a large table takes so long that other writers
                     # commit in the meantime, so repeating it might never end.
                     self._check_matches_log()
@@ -149,9 +177,9 @@ class _Cutover:
                 self._pause()
                 continue
             self._store.forget_table(self._table)
-            if report.state == "cut over":
-                report.warnings.append(unblocked_writers_warning(self._store, self._table))
-            return report
+            if self._report.state == "cut over":
+                self._report.warnings.append(unblocked_writers_warning(self._store, self._table))
+            return self._report
 
     # Step 1: bring the database and the log to the same commits
 
@@ -160,8 +188,8 @@ class _Cutover:
         store, table = self._store, self._current()
         if table.is_following:
             found = refresh(store, table, settings=self._settings, on_progress=self._report_import)
-            self._report.caught_up += found.commits
-            self._report.notes += found.notes
+            self._report = replace(self._report, caught_up=self._report.caught_up + found.commits)
+            self._report.notes.extend(found.notes)
             self._current()  # the refresh may have loaded the table again, with a new id
             return
         self._clear_unfinished()
@@ -169,7 +197,7 @@ class _Cutover:
         caught = import_table(
             store, table.location, options, settings=self._settings, on_progress=self._report_import
         )
-        self._report.caught_up += caught.commits
+        self._report = replace(self._report, caught_up=self._report.caught_up + caught.commits)
         try:
             self._publish()
         except MirrorDivergedError as error:
@@ -208,7 +236,7 @@ class _Cutover:
         info = parse_commit(data, version=first).commit_info
         if info is not None and info.txn_id == token:
             found = reject(store, self._table, self._storage, last=first)
-            self._report.notes += [f"moved out of the log: {name}" for name in found.backups]
+            self._report.notes.extend(f"moved out of the log: {name}" for name in found.backups)
 
     def _head(self) -> tuple[Head, TableState]:
         store, table_id = self._store, self._table.table_id
@@ -238,8 +266,8 @@ class _Cutover:
         )
 
     def _check_matches_log(self) -> None:
-        report = self._report
-        report.verification = found = self._verify()
+        found = self._verify()
+        self._report = replace(self._report, verification=found)
         wrong = differences_from_log(found)
         if wrong:
             raise ImportMismatchError(
@@ -280,7 +308,7 @@ class _Cutover:
             raise _Conflict
         loader.append([written], before_commit=put)
         reached("taken over")
-        self._report.version = commit.version
+        self._report = replace(self._report, version=commit.version)
 
     def _finish_at(self, head: Head, state: TableState) -> None:
         """Finish the cutover of a table whose log already has in-commit timestamps."""
@@ -294,9 +322,9 @@ class _Cutover:
         reached("taken over")
         row = enabled_by(self._store, table, state.metadata)
         if row is not None and row.txn_id == table.properties.get(CUTOVER):
-            self._report.version = row.version
+            self._report = replace(self._report, version=row.version)
         elif not table.is_following:
-            self._report.state = "was cut over"
+            self._report = replace(self._report, state="was cut over")
 
     def _commit(self, head: Head, state: TableState) -> Commit:
         """Build the commit that enables in-commit timestamps and changes nothing else."""

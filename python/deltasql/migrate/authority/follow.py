@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from deltasql.exceptions import (
     MissingDataFilesError,
@@ -47,7 +47,7 @@ _ATTEMPTS = 10
 _FOLLOWING = {TableRow.FOLLOWING: "true"}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FollowReport(Report):
     """The result of a refresh; `commits` and `files` count what the refresh added."""
 
@@ -60,10 +60,6 @@ class FollowReport(Report):
     files: int = 0
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return Report.to_dict(self) | {"seconds": round(self.seconds, 3)}
 
     def summary(self) -> str:
         """Return the report as text."""
@@ -228,9 +224,7 @@ class _Refresh:
             properties=_FOLLOWING,
         )
         report = _load(self._store, self._storage, options, self._settings, self._on_progress)
-        report.state = "loaded anew"
-        report.notes.insert(0, reason)
-        return report
+        return replace(report, state="loaded anew", notes=[reason, *report.notes])
 
 
 def _load(
@@ -253,7 +247,7 @@ def _load(
             settings=settings,
             on_progress=on_progress,
         )
-        found.warnings.append(error.message)
+        found = replace(found, warnings=[*found.warnings, error.message])
     return _report(found)
 
 

@@ -11,9 +11,8 @@ crash.
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from deltasql.commit.conflict import check_conflicts, load_winners
 from deltasql.commit.staged import ReadSet, Staged
@@ -38,7 +37,7 @@ from deltasql.model.properties import TableProperties
 from deltasql.model.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deltasql.commit.committer import Committer
     from deltasql.mirror.log.listing import LogListing
@@ -48,9 +47,11 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ForeignReport(Report):
     """The result: adopted versions with their versions in the database, and rejected versions."""
+
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"aside": "backups"}
 
     table: str
     location: str
@@ -59,19 +60,6 @@ class ForeignReport(Report):
     backups: list[str] = field(default_factory=list)
     released: bool = False
     dry_run: bool = False
-
-    @property
-    def aside(self) -> list[str]:
-        """Deprecated: use `backups`."""
-        message = "aside is deprecated; use backups instead"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return self.backups
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        values = Report.to_dict(self)
-        # `aside` is the deprecated name that earlier releases used.
-        return values | {"aside": values["backups"]}
 
     def summary(self) -> str:
         """Return the report as text."""
@@ -96,7 +84,8 @@ def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage)
     one of them. In this case the ones before it stay committed, and the next call continues after
     them.
     """
-    report = ForeignReport(table.full_name, storage.location)
+    adopted: dict[int, int] = {}
+    backups: list[str] = []
     head = _head(store, table)
     listing = find_log(storage)
     first = None if listing is None else first_foreign(store, table, storage, listing)
@@ -107,11 +96,17 @@ def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage)
         foreign = list(read_commits(storage, listing, first, last))
         _flush(storage, foreign)
         if first > head.version:
-            _import(store, table, head, foreign, report)
+            adopted = _import(store, table, head, foreign)
         else:
-            _commit_after_head(store, committer, table, head, foreign, report)
-            _move_to_backup(storage, first, report)
-    return _resume_publishing(store, table, storage, report)
+            adopted = _commit_after_head(store, committer, table, head, foreign)
+            _, backups = _move_to_backup(storage, first)
+    return ForeignReport(
+        table.full_name,
+        storage.location,
+        adopted=adopted,
+        backups=backups,
+        released=_resume_publishing(store, table, storage),
+    )
 
 
 def reject(
@@ -133,11 +128,12 @@ def reject(
     first = None if listing is None else first_foreign(store, table, storage, listing)
     if dry_run:
         if listing is not None and first is not None:
-            report.rejected = [version for version in listing.commits if version >= first]
+            rejected = [version for version in listing.commits if version >= first]
+            return replace(report, rejected=rejected)
         return report
-    if first is not None:
-        report.rejected = _move_to_backup(storage, first, report, last=last)
-    return _resume_publishing(store, table, storage, report)
+    rejected, backups = ([], []) if first is None else _move_to_backup(storage, first, last=last)
+    released = _resume_publishing(store, table, storage)
+    return replace(report, rejected=rejected, backups=backups, released=released)
 
 
 def foreign_version(store: Store, table: TableRow, storage: Storage) -> int | None:
@@ -181,18 +177,14 @@ def first_foreign(
 
 
 def _import(
-    store: Store,
-    table: TableRow,
-    head: Head,
-    foreign: Sequence[LogCommit],
-    report: ForeignReport,
-) -> None:
+    store: Store, table: TableRow, head: Head, foreign: Sequence[LogCommit]
+) -> dict[int, int]:
     """Append foreign commits to the database with their own versions; their files stay."""
     validator = ForeignValidator(store, table, head)
     for commit in foreign:
         validator.validate(commit)
     LogLoader(store, table).append(foreign)
-    report.adopted = {commit.version: commit.version for commit in foreign}
+    return {commit.version: commit.version for commit in foreign}
 
 
 def _flush(storage: Storage, foreign: Sequence[LogCommit]) -> None:
@@ -209,8 +201,7 @@ def _commit_after_head(
     table: TableRow,
     head: Head,
     foreign: Sequence[LogCommit],
-    report: ForeignReport,
-) -> None:
+) -> dict[int, int]:
     """Commit foreign commits again as new versions, because their versions are in use."""
     before = foreign[0].version - 1
     with store.session() as session:
@@ -226,14 +217,15 @@ def _commit_after_head(
         check_conflicts(staged, others, staged.isolation(level))
     # The conflict rules were checked up to this version. The committer checks the versions after
     # it.
-    checked = head.version
+    checked, adopted = head.version, dict[int, int]()
     for commit in foreign:
         txn_id = ids[commit.version]
         done = store.query("group_members", txn_id=txn_id)
         if not done:
             (ratified,) = committer.commit([_staged(table, commit, checked)], txn_id)
             checked = ratified.version
-        report.adopted[commit.version] = done[0][2] if done else ratified.version
+        adopted[commit.version] = done[0][2] if done else ratified.version
+    return adopted
 
 
 def _staged(table: TableRow, commit: LogCommit, read_version: int) -> Staged:
@@ -256,23 +248,23 @@ def _is_blind(staged: Staged, info: CommitInfo) -> bool:
 
 
 def _move_to_backup(
-    storage: Storage, first: int, report: ForeignReport, *, last: int | None = None
-) -> list[int]:
-    """Move the files of the log to the folder `_aside`, from version `first` up to `last`."""
+    storage: Storage, first: int, *, last: int | None = None
+) -> tuple[list[int], list[str]]:
+    """Move the files of the log to the folder `_aside`, from version `first` up to `last`.
+
+    Returns the versions and the new names of the files.
+    """
     listing = find_log(storage)
     if listing is None:
-        return []
+        return [], []
     backup = LogBackup(storage)
     chosen = listing if last is None else listing.up_to(last)
     moved = backup.move_versions(chosen, first)
-    report.backups = backup.names
-    return sorted(moved)
+    return sorted(moved), backup.names
 
 
-def _resume_publishing(
-    store: Store, table: TableRow, storage: Storage, report: ForeignReport
-) -> ForeignReport:
-    """Record the published version of the log, and end its quarantine."""
+def _resume_publishing(store: Store, table: TableRow, storage: Storage) -> bool:
+    """Record the published version of the log; return whether it was quarantined until now."""
     head, version = _head(store, table), _published(store, table)
     while version < head.version and _is_sql_commit(store, table, storage, version + 1):
         version += 1
@@ -282,8 +274,7 @@ def _resume_publishing(
         status.mark_published(store, table, version)
     if was_quarantined:
         status.release(store, table)
-        report.released = True
-    return report
+    return was_quarantined
 
 
 def _is_sql_commit(store: Store, table: TableRow, storage: Storage, version: int) -> bool:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from deltasql import _core
 from deltasql.commit.committer import ENGINE_INFO
@@ -34,11 +34,12 @@ from deltasql.migrate.authority.handover import (
     ENABLED,
     ENABLED_AT,
     ENABLED_SINCE,
+    HandoverReport,
+    differences_for_readers,
     enabled_by,
     is_published,
     try_commit,
 )
-from deltasql.migrate.authority.handover_report import RollbackReport, differences_for_readers
 from deltasql.migrate.authority.log_owner import record_released
 from deltasql.migrate.importing.load_table import set_published_version
 from deltasql.mirror.log.encode import commit_file
@@ -48,6 +49,7 @@ from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named, targets_of
 from deltasql.model.actions import CommitInfo, Metadata, Protocol
 from deltasql.model.clock import now_ms
+from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import without_feature, writer_features
@@ -71,6 +73,39 @@ FEATURE = "inCommitTimestamp"
 _ATTEMPTS = 20
 _PAUSE_S = 0.05
 _BATCH = 100  # the number of versions published between two progress reports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackReport(HandoverReport):
+    """The result of a rollback, which makes the log the authority of a table.
+
+    `version` is the latest version of the log. `published` is the number of versions that the log
+    lacked. `timestamps_dropped` is whether the latest commit dropped in-commit timestamps, so that
+    other writers can commit again.
+    """
+
+    KEYS: ClassVar[tuple[str, ...]] = (*HandoverReport.KEYS, "published", "timestamps_dropped")
+
+    state: Literal["rolled back", "was rolled back", "would roll back"] = "rolled back"
+    published: int = 0
+    timestamps_dropped: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the log has everything that the database has."""
+        return self.verification is None or not differences_for_readers(self.verification)
+
+    def _lines(self) -> list[str]:
+        has, published = "has", "published"
+        if self.state == "would roll back":
+            has, published = "would have", "to publish"
+        lines = [
+            f"{self.state}, the log at {self.location} {has} version {self.version}, "
+            f"{many(self.published, 'version')} {published}"
+        ]
+        if self.timestamps_dropped:
+            lines.append(f"version {self.version} drops in-commit timestamps")
+        return lines
 
 
 def rollback(
@@ -165,33 +200,33 @@ class _Rollback:
 
     def preview(self, *, verify: bool) -> RollbackReport:
         """Report what a rollback would do, without changing anything."""
-        report, table = self._report, self._table
+        table = self._table
         own = named(targets_of(self._store, table), OWN)
-        report.state = "would roll back"
-        report.published = 0 if table.is_following else own.pending
+        published = 0 if table.is_following else own.pending
         listing = list_log(self._storage)
-        report.version = listing.last_version + report.published
-        if self._timestamps_to_drop(listing) is not None:
-            report.timestamps_dropped = True
-            report.version += 1
-        elif table.dropped_at_ms is not None:
-            report.state = "was rolled back"
-        if verify:
-            report.verification = self._verify()
-        return report
+        drops_timestamps = self._timestamps_to_drop(listing) is not None
+        is_done = table.dropped_at_ms is not None and not drops_timestamps
+        return replace(
+            self._report,
+            state="was rolled back" if is_done else "would roll back",
+            version=listing.last_version + published + int(drops_timestamps),
+            published=published,
+            timestamps_dropped=drops_timestamps,
+            verification=self._verify() if verify else None,
+        )
 
     def run(self, *, verify: bool) -> RollbackReport:
-        report = self._report
         if self._table.dropped_at_ms is None:
             self._remove(verify=verify)
         elif not self._table.is_following:
-            report.state = "was rolled back"  # changed below if a step was not done yet
+            # `_release` changes the state if a step was not done yet.
+            self._report = replace(self._report, state="was rolled back")
             self._publish()
             if verify:
                 self._check_complete()
             self._flush()
         self._release()
-        return report
+        return self._report
 
     # Step 1: publish and verify the log
 
@@ -202,7 +237,9 @@ class _Rollback:
             outcome = self._publisher.advance(
                 target, target.head_version, converge=True, limit=_BATCH
             )
-            self._report.published += outcome.published
+            self._report = replace(
+                self._report, published=self._report.published + outcome.published
+            )
             self._meter.step(outcome.published)
             if outcome.error is not None:
                 raise outcome.error
@@ -217,8 +254,8 @@ class _Rollback:
         )
 
     def _check_complete(self) -> None:
-        report = self._report
-        report.verification = found = self._verify()
+        found = self._verify()
+        self._report = replace(self._report, verification=found)
         wrong = differences_for_readers(found)
         if wrong:
             raise TxnLogMirrorError(
@@ -293,22 +330,23 @@ class _Rollback:
     # Step 3: let other writers commit
 
     def _release(self) -> None:
-        report = self._report
         for _ in range(_ATTEMPTS):
             listing = list_log(self._storage)
-            report.version = listing.last_version
+            version = listing.last_version
+            self._report = replace(self._report, version=version)
             found = self._timestamps_to_drop(listing)
             if found is None:
                 if not self._table.is_following:
                     record_released(self._store, self._storage, listing, self._table)
                 return
             metadata, protocol = found
-            data = self._commit(metadata, protocol, report.version)
+            data = self._commit(metadata, protocol, version)
             reached("giving back")
-            if try_commit(self._storage, report.version + 1, data):
+            if try_commit(self._storage, version + 1, data):
                 reached("given back")
-                report.version += 1
-                report.timestamps_dropped, report.state = True, "rolled back"
+                self._report = replace(
+                    self._report, version=version + 1, timestamps_dropped=True, state="rolled back"
+                )
                 return
         raise RetriesExhaustedError(
             f"{self._table.full_name} was removed from the catalog, but its in-commit timestamps "

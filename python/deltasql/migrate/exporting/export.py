@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from deltasql import _core
 from deltasql.config import StorageSettings
@@ -36,7 +36,6 @@ from deltasql.migrate.exporting.relocate import (
     RelocatedSource,
     relocated,
 )
-from deltasql.migrate.exporting.report import ExportReport
 from deltasql.mirror.checkpoint.checksum import checksum_after, checksum_at, checksum_file
 from deltasql.mirror.checkpoint.source import CheckpointSource
 from deltasql.mirror.checkpoint.write import write_checkpoint_of
@@ -46,12 +45,13 @@ from deltasql.mirror.log.same_commit import is_id_of
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
 from deltasql.model.progress import Meter
+from deltasql.model.report import Report
 from deltasql.storage import open_storage, parse_location
 from deltasql.store.records import Head, VersionRow
 from deltasql.verify.sql_state import SqlState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from deltasql.migrate.exporting.destination import ExportSpan
     from deltasql.migrate.exporting.relocate import Relocation
@@ -62,6 +62,51 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 _MAX_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport(Report):
+    """The result of an export."""
+
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"gone": "missing_files"}
+
+    table: str
+    location: str
+    directory: str
+    first_version: int
+    last_version: int
+    with_data: bool
+    commits: int = 0
+    files: int = 0
+    bytes: int = 0
+    checkpoints: list[int] = field(default_factory=list)
+    continued: bool = False
+    missing_files: list[str] = field(default_factory=list)
+    """Missing data files of older versions; the versions that need them cannot be read."""
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """Return the report as text."""
+        span = f"versions {self.first_version} to {self.last_version}"
+        if self.first_version == self.last_version:
+            span = f"version {self.last_version}"
+        what = many(self.commits, "commit")
+        if self.with_data:
+            what += f", {many(self.files, 'file')} of {many(self.bytes, 'byte')}"
+        lines = [f"{self.table}: {span} exported to {self.directory} ({what})"]
+        if not self.with_data:
+            lines.append(f"  the data stays at {self.location}")
+        if self.continued:
+            lines.append("  an interrupted export was continued")
+        if self.missing_files:
+            count = many(len(self.missing_files), "file")
+            lines.append(
+                f"  missing: {count} of older versions, which cannot be read in the copy or in the "
+                "table itself"
+            )
+            lines += [f"    {path}" for path in self.missing_files[:_MAX_SHOWN]]
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 
 def export_table(
@@ -92,8 +137,7 @@ def export_table(
         raise not_empty(target, UNFINISHED_FILE)
     span = unfinished or wanted
     export = _Export(store, table, target, chosen, span, on_progress)
-    export.report.continued = unfinished is not None
-    return export.run(checkpoint_interval)
+    return export.run(checkpoint_interval, continued=unfinished is not None)
 
 
 class _Export:
@@ -114,17 +158,14 @@ class _Export:
         self._copied = CopiedData(table.location) if span.with_data else None
         self._relocation: Relocation = self._copied or ReferencedData(table.location)
         self._checksums = [checksum_at(store, table, span.first)]
-        self.report = ExportReport(
-            table.full_name,
-            table.location,
-            target.location,
-            span.first,
-            span.last,
-            span.with_data,
-        )
+        self._commits_written = 0
+        self._checkpoints: list[int] = []
+        self._notes: list[str] = []
 
-    def run(self, checkpoint_interval: int) -> ExportReport:
-        span, report = self._span, self.report
+    def run(self, checkpoint_interval: int, *, continued: bool) -> ExportReport:
+        span = self._span
+        files = size = 0
+        missing: list[str] = []
         if self._copied is None:
             self._write_commits(None)
         else:
@@ -132,14 +173,14 @@ class _Export:
                 self._copied,
                 self._target,
                 self._settings,
-                skips_present=report.continued,
+                skips_present=continued,
             ) as copier:
                 copier.on_batch = lambda: self._report_progress(copier.files, copier.bytes)
                 for files in CheckpointSource(self._store, self._table, span.first).live_files():
                     copier.copy_listed(files)
                 self._write_commits(copier)
-                report.files, report.bytes = copier.files, copier.bytes
-                report.gone = self._check_missing(copier.missing)
+                files, size = copier.files, copier.bytes
+                missing = self._check_missing(copier.missing)
                 copier.flush_folders()
         if span.last > span.first:
             self._target.flush_folder(LOG_FOLDER)
@@ -155,10 +196,24 @@ class _Export:
         self._target.flush_folder(LOG_FOLDER)
         self._target.put(COPY_FILE, span.to_json())
         self._target.delete(UNFINISHED_FILE)
-        report.commits = span.last - span.first + 1
-        report.seconds = time.monotonic() - self._start
-        self._report_progress(report.files, report.bytes, total_files=report.files)
-        return report
+        self._commits_written += 1
+        self._report_progress(files, size, total_files=files)
+        return ExportReport(
+            self._table.full_name,
+            self._table.location,
+            self._target.location,
+            span.first,
+            span.last,
+            span.with_data,
+            commits=self._commits_written,
+            files=files,
+            bytes=size,
+            checkpoints=self._checkpoints,
+            continued=continued,
+            missing_files=missing,
+            seconds=time.monotonic() - self._start,
+            notes=self._notes,
+        )
 
     # The log
 
@@ -168,7 +223,7 @@ class _Export:
             if copier is not None:
                 copier.copy_named(actions)
             self._put(row, actions)
-            self.report.commits += 1
+            self._commits_written += 1
             files, size = (0, 0) if copier is None else (copier.files, copier.bytes)
             self._report_progress(files, size)
         if copier is not None:
@@ -241,8 +296,8 @@ class _Export:
             # For a commit without an in-commit timestamp, the modification time of its file is its
             # timestamp.
             os.utime(f"{destination.path}/{name}", ns=(row.committed_at_ms * 1_000_000,) * 2)
-        elif row.info.in_commit_timestamp is None and not self.report.notes:
-            self.report.notes.append(
+        elif row.info.in_commit_timestamp is None and not self._notes:
+            self._notes.append(
                 "the table has no in-commit timestamps: in the copy the timestamp of a version is "
                 "the time of the export"
             )
@@ -250,7 +305,7 @@ class _Export:
     def _checkpoint(self, version: int) -> None:
         source = RelocatedSource(self._store, self._table, version, self._relocation)
         write_checkpoint_of(source, self._table, self._target)
-        self.report.checkpoints.append(version)
+        self._checkpoints.append(version)
 
     # The data
 
@@ -278,7 +333,7 @@ class _Export:
         """Report the copied files or, without data, the written commits."""
         if self._copied is None:
             total = self._span.last - self._span.first + 1
-            self._meter.report("exporting", "commits", self.report.commits, total)
+            self._meter.report("exporting", "commits", self._commits_written, total)
             return
         # A file that was removed and added again is copied once, but the estimate counts it twice.
         total = self._total_files if total_files is None else total_files

@@ -6,6 +6,7 @@ files. After loading, the table in the database is compared with the log.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -220,8 +221,9 @@ def _check_files(run: ImportRun, pages: Iterable[pa.Table]) -> None:
             count=count,
             files=tuple(first),
         )
-    run.report.accepts_missing = run.options.force
-    run.report.missing, run.report.missing_files = count, first
+    run.report = replace(
+        run.report, accepts_missing=run.options.force, missing=count, missing_files=first
+    )
     run.report.warnings.append(f"{count} data files are missing")
 
 
@@ -294,13 +296,13 @@ def verify_loaded(
     if not run.options.verify:
         return
     run.meter.begin("verifying", "commits", 0)
-    report, log = run.report, listing.up_to(last)
+    log = listing.up_to(last)
     found = verify_by_size(
         run.store, table, run.storage, log, run.settings, meter=run.meter, since=since
     )
-    report.verification = found
+    run.report = report = replace(run.report, verification=found)
     in_sql, in_log = split_by_cause(found.differences)
-    report.warnings += _warnings(in_log)
+    report.warnings.extend(_warnings(in_log))
     if in_sql:
         raise ImportMismatchError(
             f"the imported {report.table} differs from its log: {many(len(in_sql), 'difference')}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
@@ -69,7 +70,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.migrate.importing.load_log import BeforeCommit
-    from deltasql.migrate.importing.report import ImportReport
+    from deltasql.migrate.importing.report import ImportReport, ImportState
     from deltasql.migrate.importing.start import Start
     from deltasql.mirror.log.listing import LogListing
     from deltasql.model.progress import OnProgress
@@ -138,8 +139,8 @@ def _import(run: ImportRun) -> None:
         check_same_name(run, live)
         _update(run, listing, last, loading, live)
     record_taken_over(run, listing)
-    run.report.warnings += empty_commits(listing, run.report.first_version, last)
-    run.report.seconds = run.seconds
+    run.report.warnings.extend(empty_commits(listing, run.report.first_version, last))
+    run.report = replace(run.report, seconds=run.seconds)
     run.report_progress("done")
 
 
@@ -158,11 +159,11 @@ def _update(
         _import_new(run, listing, last, loading, replaces=live)
         return
     low = run.store.query("version_bounds", table_id=live.table_id)[0][0]
-    run.report.first_version, run.report.last_version = low, max(last, head.version)
+    run.report = replace(run.report, first_version=low, last_version=max(last, head.version))
     if last > head.version:
         _catch_up(run, listing, last, live, head)
         return
-    run.report.state = "up to date"
+    run.report = replace(run.report, state="up to date")
     describe_table(run, live)
     if listing.last_version < head.version:
         first = listing.last_version + 1
@@ -193,9 +194,9 @@ def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, h
     first = head.version + 1
     check_new_commits(run, listing, first, last, _validator(run, table, head))
     if run.options.dry_run:
-        run.report.state = "would continue"
+        run.report = replace(run.report, state="would continue")
         return
-    run.report.state = "continued"
+    run.report = replace(run.report, state="continued")
     status.targets_with_own(run.store, table)
 
     def record_published(session: Session, version: int) -> None:
@@ -267,7 +268,7 @@ def _import_new(
             if not finder.skip_checkpoint(error):
                 raise
             loading = None
-    run.report.warnings += finder.warnings
+    run.report.warnings.extend(finder.warnings)
     if start.note is not None:
         run.report.notes.append(start.note)
 
@@ -280,16 +281,16 @@ def _load_new(
     loading: TableRow | None,
     replaces: TableRow | None,
 ) -> None:
-    report = run.report
-    report.first_version, report.last_version = start.version, last
+    run.report = replace(run.report, first_version=start.version, last_version=last)
     namespace, name = name_for(run, start.metadata, replaces)
     replaced = replaces or table_to_replace(run, namespace, name)
     run.expect(join_table_name(namespace, name), last - start.version + 1)
     if run.options.dry_run:
         check_log(run, start, listing, last)
-        report.state = "would replace" if replaced else "would import"
+        state: ImportState = "would replace" if replaced else "would import"
+        run.report = replace(run.report, state=state)
         return
-    report.state = "replaced" if replaced else "imported"
+    run.report = replace(run.report, state="replaced" if replaced else "imported")
     table = _unfinished(run, start, listing, loading, last)
     if table is None:
         table = begin_loading(run.store, run.storage, start.metadata, name, last, token=run.token)

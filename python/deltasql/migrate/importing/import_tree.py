@@ -40,22 +40,21 @@ def import_tables(
     """
     started = time.monotonic()
     root = absolute_location(root)
-    summary = ImportSummary(root)
+    reports: list[ImportReport] = []
     for folder in find_tables(open_storage(root, settings)):
         location = join_location(root, *folder.split("/")) if folder else root
         chosen = replace(options, name=None, default_namespace=_namespace(folder), root=root)
         report = _import_one(store, location, chosen, settings, on_progress)
-        summary.tables.append(report)
+        reports.append(report)
         if on_table is not None:
             on_table(report)
-    summary.seconds = time.monotonic() - started
-    if not summary.tables:
+    if not reports:
         raise TxnLogStorageError(
             f"there is no Delta table below {root}",
             location=root,
             help="Name a folder that contains Delta tables, and check the storage options.",
         )
-    return summary
+    return ImportSummary(root, reports, time.monotonic() - started)
 
 
 def find_tables(storage: Storage) -> Iterator[str]:

@@ -25,7 +25,7 @@ ImportState = Literal[
 _MAX_SHOWN = 20
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ImportReport(Report):
     """The result of importing one table.
 
@@ -69,11 +69,6 @@ class ImportReport(Report):
         """Files loaded per second."""
         return self.files / max(self.seconds, 1e-9)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        error = None if self.error is None else _error_dict(self.error)
-        return Report.to_dict(self) | {"error": error, "seconds": round(self.seconds, 3)}
-
     def summary(self) -> str:
         """Return the report as text."""
         lines = [f"{self.table or self.source}: {self.state}"]
@@ -98,7 +93,7 @@ class ImportReport(Report):
         return "\n".join(lines)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ImportSummary(Report):
     """The results of importing every table below a folder."""
 
@@ -112,10 +107,6 @@ class ImportSummary(Report):
     def ok(self) -> bool:
         """Whether every table is in the catalog."""
         return all(each.ok for each in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the summary as plain values, for JSON."""
-        return Report.to_dict(self) | {"seconds": round(self.seconds, 3)}
 
     def summary(self) -> str:
         """Return the summary as a text table, followed by errors and warnings of single tables."""
@@ -143,10 +134,3 @@ def _row(each: ImportReport) -> tuple[str, ...]:
     span = "" if each.last_version is None else f"{each.first_version} to {each.last_version}"
     counts = (each.commits, each.live_files, each.live_bytes, len(each.warnings))
     return (each.table or each.source, each.state, span, *(str(count) for count in counts))
-
-
-def _error_dict(error: TxnLogError) -> dict[str, Any]:
-    return {"type": type(error).__name__, "message": error.message, "help": error.help} | {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in error.fields.items()
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import UnsupportedFeatureError
@@ -85,7 +85,8 @@ class ImportRun:
 
     def expect(self, table: str, commits: int) -> None:
         """Set the name of the table and the number of commits to import."""
-        self.report.table = self.meter.table = table
+        self.meter.table = table
+        self.report = replace(self.report, table=table)
         self._total_commits = commits
 
     def report_progress(self, phase: str, read: LoadCounts | None = None) -> None:
@@ -94,18 +95,21 @@ class ImportRun:
 
     def count(self, loaded: LoadCounts) -> None:
         """Put into the report how many commits and files were loaded, or would be."""
-        report = self.report
-        report.commits, report.files = loaded.commits, loaded.files
-        report.log_bytes = loaded.log_bytes
-        report.notes += loaded.notes()
+        self.report = replace(
+            self.report,
+            commits=loaded.commits,
+            files=loaded.files,
+            log_bytes=loaded.log_bytes,
+            notes=[*self.report.notes, *loaded.notes()],
+        )
 
     def describe(self, files: int, size: int, protocol: Protocol, metadata: Metadata) -> None:
         """Put the latest state of the table into the report."""
-        report = self.report
-        report.live_files, report.live_bytes = files, size
-        report.protocol = protocol.body()
+        self.report = replace(
+            self.report, live_files=files, live_bytes=size, protocol=protocol.body()
+        )
         try:
             schema = StructType.from_json(metadata.schema_string)
             check_writable(protocol, schema, metadata.configuration)
         except UnsupportedFeatureError as error:
-            report.warnings.append(f"the table is read-only here: {error.message}")
+            self.report.warnings.append(f"the table is read-only here: {error.message}")

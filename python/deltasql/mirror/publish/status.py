@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from deltasql.exceptions import redact
 from deltasql.mirror.publish.targets import (
     ACTIVE,
     DAMAGED,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from deltasql.config import MirrorSettings
+    from deltasql.store.dialect import Row
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
@@ -62,10 +64,12 @@ class VersionStatus(Report):
     """The status of one version at one target: PENDING, IN_FLIGHT, COMPLETE or FAILED."""
 
     version: int
+    target: str
     status: str
-    attempts: int = 0
-    last_error: str | None = None
-    updated_at: datetime | None = None
+    attempts: int
+    last_error: str | None
+    updated_at: datetime | None
+    committed_at: datetime | None
 
 
 def status_of(
@@ -139,19 +143,25 @@ def versions_of(store: Store, target: PublishTarget, limit: int) -> list[Version
         after=head - limit,
         last=head,
     )
-    recorded = {row[0]: VersionStatus(*(*row[:4], from_ms(row[4]))) for row in rows}
-    is_claimed = target.claimed_until_ms > now_ms()
-    return [
-        recorded.get(version) or VersionStatus(version, _unrecorded(target, version, is_claimed))
-        for version in range(head, max(-1, head - limit), -1)
-    ]
+    return [version_status(row, target) for row in rows]
 
 
-def _unrecorded(target: PublishTarget, version: int, is_claimed: bool) -> str:
-    if version <= target.published_version:
-        return "COMPLETE"
-    in_flight = is_claimed and version == target.published_version + 1
-    return "IN_FLIGHT" if in_flight else "PENDING"
+def version_status(row: Row, target: PublishTarget) -> VersionStatus:
+    """Return the status of a version from a row of `mirror_statuses` or a similar statement."""
+    version, recorded, attempts, error, updated_at_ms, committed_at_ms = row
+    following = target.published_version + 1
+    status = FAILED if recorded == FAILED else "COMPLETE" if version < following else "PENDING"
+    if status == "PENDING" and version == following and target.claimed_until_ms > now_ms():
+        status = "IN_FLIGHT"
+    return VersionStatus(
+        version=version,
+        target=target.name,
+        status=status,
+        attempts=attempts or 0,
+        last_error=None if error is None else redact(error),
+        updated_at=None if updated_at_ms is None else from_ms(updated_at_ms),
+        committed_at=None if committed_at_ms is None else from_ms(committed_at_ms),
+    )
 
 
 def record_published(

@@ -36,10 +36,15 @@ def schema_from_any(schema: object) -> StructType:
         return _from_arrow(schema)
     spark_json = getattr(schema, "json", None)
     if callable(spark_json) and hasattr(schema, "jsonValue"):
-        return _from_spark(StructType.from_json(spark_json()))
+        return schema_from_spark(spark_json())
     raise TxnLogSchemaError(
         f"cannot convert {type(schema).__name__} to a Delta schema", help=f"Give {_TAKEN}."
     )
+
+
+def schema_from_spark(text: str) -> StructType:
+    """Return the Delta schema of a Spark schema in JSON; char and varchar become string."""
+    return _from_spark(StructType.from_json(text))
 
 
 def schema_to_arrow(schema: StructType) -> pa.Schema:

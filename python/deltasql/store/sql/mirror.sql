@@ -113,9 +113,11 @@ SET status = excluded.status, attempts = dl_mirror_status.attempts + 1, last_err
     updated_at_ms = excluded.updated_at_ms;
 
 -- name: mirror_statuses
-SELECT version, status, attempts, last_error, updated_at_ms FROM dl_mirror_status
-WHERE table_id = $table_id AND target = $target AND version > $after AND version <= $last
-ORDER BY version DESC;
+SELECT v.version, s.status, s.attempts, s.last_error, s.updated_at_ms, v.committed_at_ms
+FROM dl_table_versions v
+LEFT JOIN dl_mirror_status s ON s.table_id = v.table_id AND s.version = v.version AND s.target = $target
+WHERE v.table_id = $table_id AND v.version > $after AND v.version <= $last
+ORDER BY v.version DESC;
 
 -- name: delete_mirror_statuses
 DELETE FROM dl_mirror_status WHERE table_id = $table_id AND target = $target AND version >= $first;

@@ -1,4 +1,4 @@
-"""PostgreSQL commits and its answer is lost, for every reply of an operation in turn."""
+"""PostgreSQL commits and its response is lost, for every reply of an operation in turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Change = Callable[[Catalog, DeltaSqlUri], object]
 
-BEYOND = pytest.mark.everything("lost answers in more operations")
+BEYOND = pytest.mark.everything("lost responses in more operations")
 CUTS: tuple[Cut, ...] = (
     "reply to COMMIT",
     "half of the reply to COMMIT",
@@ -130,7 +130,7 @@ def contents(catalog: Catalog) -> dict[str, list[tuple[int, int]]]:
     [*CASES[:7], *(pytest.param(*case, marks=BEYOND) for case in CASES[7:])],
     ids=lambda each: getattr(each, "__name__", each),
 )
-def test_operation_with_a_lost_answer_is_applied_once_and_never_misreported(
+def test_operation_with_a_lost_response_is_applied_once(
     direct: Catalog, proxy: Proxy, cut: Cut, change: Change
 ) -> None:
     begin_again(direct)

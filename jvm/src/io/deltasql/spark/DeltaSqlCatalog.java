@@ -1,0 +1,416 @@
+package io.deltasql.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.regex.Pattern;
+import org.apache.spark.SparkBuildInfo;
+import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The tables of a deltasql catalog in Spark SQL.
+ *
+ * `spark.sql.catalog.lake = io.deltasql.spark.DeltaSqlCatalog`, and one of the options `service`
+ * (a service file) and `uri` (a catalog). All decisions are made by the service.
+ */
+public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNamespaces {
+    private static final Pattern RELEASES = Pattern.compile("4\\.[0-3]([.-].*)?");
+    private static final Pattern PASSWORD =
+        Pattern.compile("deltasql://\\w+/[^/@:]*:(?!\\$\\{)[^/@]+@.*");
+    private static final Set<String> OPTIONS = Set.of("uri", "service");
+    private static final Set<String> PROVIDERS = Set.of("deltasql", "delta");
+    private static final Set<String> RESERVED = Set.of(
+        TableCatalog.PROP_PROVIDER, TableCatalog.PROP_LOCATION, TableCatalog.PROP_COMMENT,
+        TableCatalog.PROP_OWNER, TableCatalog.PROP_EXTERNAL,
+        TableCatalog.PROP_IS_MANAGED_LOCATION);
+
+    private String name;
+    private String uri;
+    private String file;
+    private Service service;
+
+    @Override
+    public void initialize(String name, CaseInsensitiveStringMap options) {
+        this.name = name;
+        String release = SparkBuildInfo.spark_version();
+        if (!RELEASES.matcher(release).matches()) {
+            throw new IllegalStateException(
+                "The catalog " + name + " runs on Spark 4.0 to 4.3, this is Spark " + release + ".");
+        }
+        String prefix = "spark.sql.catalog." + name + ".";
+        for (String key : options.keySet()) {
+            if (!OPTIONS.contains(key)) {
+                throw new IllegalArgumentException(
+                    prefix + key + " is not an option: the options are " + prefix + "uri and "
+                        + prefix + "service.");
+            }
+        }
+        uri = options.get("uri");
+        file = options.get("service");
+        if (uri == null && file == null) {
+            throw new IllegalArgumentException(
+                "Set " + prefix + "uri to a catalog, such as deltasql://sqlite//lake/catalog.db, or "
+                    + prefix + "service to a service file.");
+        }
+        if (uri != null && PASSWORD.matcher(uri).matches()) {
+            throw new IllegalArgumentException(
+                prefix + "uri contains a password, and Spark shows its options: write ${VARIABLE} "
+                    + "instead, or the name of a catalog in the configuration.");
+        }
+    }
+
+    @Override
+    public String name() {
+        return name;
+    }
+
+    @Override
+    public String[] defaultNamespace() {
+        return new String[] {"default"};
+    }
+
+    /** Return the service; the first call connects, so that a session starts without it. */
+    synchronized Service service() {
+        if (service == null) {
+            String python = System.getenv("PYSPARK_PYTHON");
+            service = new Service(uri, file, python == null ? "python3" : python);
+        }
+        return service;
+    }
+
+    // Tables
+
+    @Override
+    public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
+        if (!namespaceExists(namespace)) {
+            throw new NoSuchNamespaceException(namespace);
+        }
+        JsonNode answer = service().ask("tables", Map.of("namespace", namespace[0]));
+        return Service.texts(answer.get("tables")).stream()
+            .map(each -> Identifier.of(namespace, each)).toArray(Identifier[]::new);
+    }
+
+    @Override
+    public Table loadTable(Identifier ident) throws NoSuchTableException {
+        return load(ident, new HashMap<>());
+    }
+
+    @Override
+    public Table loadTable(Identifier ident, String version) throws NoSuchTableException {
+        Map<String, Object> at = new HashMap<>();
+        try {
+            at.put("version", Long.valueOf(version));
+        } catch (NumberFormatException error) {
+            throw new IllegalArgumentException(
+                "VERSION AS OF takes the number of a version, not '" + version + "'.");
+        }
+        return load(ident, at);
+    }
+
+    @Override
+    public Table loadTable(Identifier ident, long timestamp) throws NoSuchTableException {
+        Map<String, Object> at = new HashMap<>();
+        at.put("timestamp_us", timestamp);
+        return load(ident, at);
+    }
+
+    private Table load(Identifier ident, Map<String, Object> at) throws NoSuchTableException {
+        boolean isLatest = at.isEmpty();
+        at.putAll(named(ident));
+        return new DeltaSqlTable(this, ident, askAbout(ident, "table", at), isLatest);
+    }
+
+    @Override
+    public Table createTable(
+            Identifier ident, StructType schema, Transform[] partitions,
+            Map<String, String> properties)
+            throws TableAlreadyExistsException, NoSuchNamespaceException {
+        StagedDeltaSqlTable staged = stageCreate(ident, schema, partitions, properties);
+        staged.commitStagedChanges();
+        try {
+            return loadTable(ident);
+        } catch (NoSuchTableException error) {
+            throw new IllegalStateException(error); // another session dropped it at once
+        }
+    }
+
+    @Override
+    public StagedDeltaSqlTable stageCreate(
+            Identifier ident, StructType schema, Transform[] partitions,
+            Map<String, String> properties)
+            throws TableAlreadyExistsException, NoSuchNamespaceException {
+        try {
+            return stage("create", ident, schema, partitions, properties);
+        } catch (DeltaSqlException error) {
+            if (error.is("TableExistsError")) {
+                throw new TableAlreadyExistsException(ident);
+            }
+            throw error;
+        }
+    }
+
+    @Override
+    public StagedTable stageReplace(
+            Identifier ident, StructType schema, Transform[] partitions,
+            Map<String, String> properties) throws NoSuchNamespaceException, NoSuchTableException {
+        try {
+            return stage("replace", ident, schema, partitions, properties);
+        } catch (DeltaSqlException error) {
+            throw notFound(error, ident);
+        }
+    }
+
+    @Override
+    public StagedTable stageCreateOrReplace(
+            Identifier ident, StructType schema, Transform[] partitions,
+            Map<String, String> properties) throws NoSuchNamespaceException {
+        return stage("create_or_replace", ident, schema, partitions, properties);
+    }
+
+    private StagedDeltaSqlTable stage(
+            String mode, Identifier ident, StructType schema, Transform[] partitions,
+            Map<String, String> properties) throws NoSuchNamespaceException {
+        if (ident.namespace().length != 1) {
+            throw new NoSuchNamespaceException(ident.namespace());
+        }
+        String provider = properties.getOrDefault(TableCatalog.PROP_PROVIDER, "deltasql");
+        // `saveAsTable` sends the default format of the session if the user gives none.
+        if (!PROVIDERS.contains(provider.toLowerCase(Locale.ROOT))
+                && !provider.equals(SQLConf.get().defaultDataSourceName())) {
+            throw new IllegalArgumentException(
+                "A table of the catalog " + name + " cannot be created USING " + provider
+                    + ": leave out USING.");
+        }
+        Map<String, String> kept = new LinkedHashMap<>();
+        properties.forEach((key, value) -> {
+            if (!RESERVED.contains(key) && !key.startsWith(OPTION_PREFIX)) {
+                kept.put(key, value);
+            }
+        });
+        Map<String, Object> create = new LinkedHashMap<>();
+        create.put("mode", mode);
+        create.put("schema", schema.json());
+        create.put("properties", kept);
+        create.put("comment", properties.get(TableCatalog.PROP_COMMENT));
+        create.put("location", properties.get(TableCatalog.PROP_LOCATION));
+        List<String> partitionBy = new ArrayList<>();
+        List<String> clusterBy = new ArrayList<>();
+        for (Transform each : partitions) {
+            List<String> columns = each.name().equals("identity") ? partitionBy
+                : each.name().equals("cluster_by") ? clusterBy : null;
+            if (columns == null) {
+                throw new IllegalArgumentException(
+                    "PARTITIONED BY takes columns, not " + each.describe() + ".");
+            }
+            for (NamedReference column : each.references()) {
+                columns.add(String.join(".", column.fieldNames()));
+            }
+        }
+        create.put("partition_by", partitionBy);
+        create.put("cluster_by", clusterBy);
+        Map<String, Object> body = named(ident);
+        body.put("create", create);
+        return new StagedDeltaSqlTable(this, ident, service().ask("write_begin", body));
+    }
+
+    @Override
+    public Table alterTable(Identifier ident, TableChange... changes) throws NoSuchTableException {
+        List<Map<String, Object>> sent = new ArrayList<>();
+        for (TableChange change : changes) {
+            sent.add(described(change));
+        }
+        Map<String, Object> body = named(ident);
+        body.put("changes", sent);
+        return new DeltaSqlTable(this, ident, askAbout(ident, "table_alter", body), true);
+    }
+
+    private static Map<String, Object> described(TableChange change) {
+        Map<String, Object> found = new HashMap<>();
+        if (change instanceof TableChange.ColumnChange column) {
+            found.put("column", column.fieldNames());
+        }
+        if (change instanceof TableChange.AddColumn add
+                && add.position() == null && add.defaultValue() == null) {
+            found.put("change", "add column");
+            String[] path = add.fieldNames();
+            StructField field = new StructField(
+                path[path.length - 1], add.dataType(), add.isNullable(),
+                org.apache.spark.sql.types.Metadata.empty());
+            field = add.comment() == null ? field : field.withComment(add.comment());
+            found.put("schema", new StructType(new StructField[] {field}).json());
+        } else if (change instanceof TableChange.RenameColumn rename) {
+            found.put("change", "rename column");
+            found.put("new_name", rename.newName());
+        } else if (change instanceof TableChange.DeleteColumn) {
+            found.put("change", "drop column");
+        } else if (change instanceof TableChange.UpdateColumnNullability update
+                && update.nullable()) {
+            found.put("change", "drop not null");
+        } else if (change instanceof TableChange.UpdateColumnComment update) {
+            found.put("change", "column comment");
+            found.put("comment", update.newComment());
+        } else if (change instanceof TableChange.SetProperty set) {
+            found.put("change", "set property");
+            found.put("key", set.property());
+            found.put("value", set.value());
+        } else {
+            found.put("change", change.getClass().getSimpleName()); // the service refuses it
+        }
+        return found;
+    }
+
+    @Override
+    public boolean dropTable(Identifier ident) {
+        try {
+            service().ask("table_drop", named(ident));
+            return true;
+        } catch (DeltaSqlException error) {
+            if (error.is("TxnLogTableNotFoundError")) {
+                return false;
+            }
+            throw error;
+        }
+    }
+
+    @Override
+    public void renameTable(Identifier from, Identifier to)
+            throws NoSuchTableException, TableAlreadyExistsException {
+        Map<String, Object> body = named(from);
+        body.put("new_namespace", named(to).get("namespace"));
+        body.put("new_name", to.name());
+        try {
+            askAbout(from, "table_rename", body);
+        } catch (DeltaSqlException error) {
+            if (error.is("TableExistsError")) {
+                throw new TableAlreadyExistsException(to);
+            }
+            throw error;
+        }
+    }
+
+    // Namespaces
+
+    @Override
+    public String[][] listNamespaces() {
+        JsonNode answer = service().ask("namespaces", Map.of());
+        return Service.texts(answer.get("namespaces")).stream()
+            .map(each -> new String[] {each}).toArray(String[][]::new);
+    }
+
+    @Override
+    public String[][] listNamespaces(String[] namespace) throws NoSuchNamespaceException {
+        if (namespace.length == 0) {
+            return listNamespaces();
+        }
+        loadNamespaceMetadata(namespace);
+        return new String[0][];
+    }
+
+    @Override
+    public boolean namespaceExists(String[] namespace) {
+        if (namespace.length != 1) {
+            return false;
+        }
+        for (String[] each : listNamespaces()) {
+            if (each[0].equals(namespace[0])) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    @Override
+    public Map<String, String> loadNamespaceMetadata(String[] namespace)
+            throws NoSuchNamespaceException {
+        if (!namespaceExists(namespace)) {
+            throw new NoSuchNamespaceException(namespace);
+        }
+        return Map.of();
+    }
+
+    @Override
+    public void createNamespace(String[] namespace, Map<String, String> metadata)
+            throws NamespaceAlreadyExistsException {
+        if (namespaceExists(namespace)) {
+            throw new NamespaceAlreadyExistsException(namespace);
+        }
+        if (namespace.length != 1) {
+            throw new IllegalArgumentException(
+                "A namespace of the catalog " + name + " has one part, not "
+                    + String.join(".", namespace) + ".");
+        }
+        service().ask("namespace_create", Map.of("namespace", namespace[0]));
+    }
+
+    @Override
+    public void alterNamespace(String[] namespace, NamespaceChange... changes) {
+        throw new UnsupportedOperationException("A namespace of deltasql has no properties.");
+    }
+
+    @Override
+    public boolean dropNamespace(String[] namespace, boolean cascade)
+            throws NoSuchNamespaceException, NonEmptyNamespaceException {
+        if (!namespaceExists(namespace)) {
+            return false;
+        }
+        if (!cascade && listTables(namespace).length > 0) {
+            throw new NonEmptyNamespaceException(namespace);
+        }
+        service().ask("namespace_drop", Map.of("namespace", namespace[0], "cascade", cascade));
+        return true;
+    }
+
+    // Requests
+
+    /** Return the part of a request that names a table. */
+    static Map<String, Object> named(Identifier ident) {
+        Map<String, Object> found = new HashMap<>();
+        found.put("namespace", String.join(".", ident.namespace()));
+        found.put("name", ident.name());
+        return found;
+    }
+
+    private JsonNode askAbout(Identifier ident, String request, Map<String, Object> body)
+            throws NoSuchTableException {
+        if (ident.namespace().length != 1) {
+            throw new NoSuchTableException(ident);
+        }
+        try {
+            return service().ask(request, body);
+        } catch (DeltaSqlException error) {
+            throw notFound(error, ident);
+        }
+    }
+
+    /** Throw Spark's own error for a table that does not exist; otherwise return the error. */
+    private static DeltaSqlException notFound(DeltaSqlException error, Identifier ident)
+            throws NoSuchTableException {
+        if (error.is("TxnLogTableNotFoundError")) {
+            throw new NoSuchTableException(ident);
+        }
+        return error;
+    }
+}

@@ -1,0 +1,152 @@
+package io.deltasql.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.SupportsDelete;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.sources.AlwaysTrue;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A table at one version: reads see this version, and writes are checked for conflicts with it. */
+class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
+    final DeltaSqlCatalog catalog;
+    final Identifier ident;
+    final String id;
+    final long version;
+    private final boolean isLatest;
+    private final StructType schema;
+    private final List<String> partitionColumns;
+    private final JsonNode described;
+
+    /** `isLatest` says whether the table was loaded without VERSION or TIMESTAMP AS OF. */
+    DeltaSqlTable(DeltaSqlCatalog catalog, Identifier ident, JsonNode described, boolean isLatest) {
+        this.catalog = catalog;
+        this.ident = ident;
+        this.described = described;
+        this.isLatest = isLatest;
+        this.id = described.path("id").asText();
+        this.version = described.path("version").asLong();
+        this.schema = (StructType) DataType.fromJson(described.get("schema").asText());
+        this.partitionColumns = Service.texts(described.get("partition_columns"));
+    }
+
+    @Override
+    public String name() {
+        return catalog.name() + "." + ident;
+    }
+
+    @Override
+    public StructType schema() {
+        return schema;
+    }
+
+    List<String> partitionColumns() {
+        return partitionColumns;
+    }
+
+    @Override
+    public Transform[] partitioning() {
+        return partitionColumns.stream().map(Expressions::identity).toArray(Transform[]::new);
+    }
+
+    @Override
+    public Map<String, String> properties() {
+        Map<String, String> found = new LinkedHashMap<>();
+        described.path("properties").fields()
+            .forEachRemaining(each -> found.put(each.getKey(), each.getValue().asText()));
+        found.put(TableCatalog.PROP_PROVIDER, "deltasql");
+        if (described.hasNonNull("location")) {
+            found.put(TableCatalog.PROP_LOCATION, described.get("location").asText());
+        }
+        if (described.hasNonNull("comment")) {
+            found.put(TableCatalog.PROP_COMMENT, described.get("comment").asText());
+        }
+        return found;
+    }
+
+    @Override
+    public Set<TableCapability> capabilities() {
+        return Set.of(
+            TableCapability.BATCH_READ,
+            TableCapability.BATCH_WRITE,
+            TableCapability.TRUNCATE,
+            TableCapability.OVERWRITE_BY_FILTER,
+            TableCapability.OVERWRITE_DYNAMIC);
+    }
+
+    @Override
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+        return new TableScanBuilder(this);
+    }
+
+    @Override
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+        if (!isLatest) {
+            throw new UnsupportedOperationException(name() + " AS OF a version cannot be written.");
+        }
+        return new TableWrite(this);
+    }
+
+    /** Return whether whole partitions are deleted; other deletions are not supported yet. */
+    @Override
+    public boolean canDeleteWhere(Filter[] filters) {
+        for (Filter filter : filters) {
+            boolean isTranslated = filter instanceof AlwaysTrue || Filters.json(filter) != null;
+            if (!isTranslated || !partitionColumns.containsAll(List.of(filter.references()))) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    @Override
+    public void deleteWhere(Filter[] filters) {
+        Map<String, Object> body = DeltaSqlCatalog.named(ident);
+        body.put("filters", Filters.json(filters));
+        catalog.service().ask("delete", body);
+    }
+
+    @Override
+    public boolean truncateTable() {
+        deleteWhere(new Filter[0]);
+        return true;
+    }
+
+    /** Return the part of a request that names this version of this table. */
+    Map<String, Object> request() {
+        Map<String, Object> found = DeltaSqlCatalog.named(ident);
+        found.put("id", id);
+        found.put("version", version);
+        return found;
+    }
+
+    /** Begin a write, and return where and how to write files. */
+    JsonNode beginWrite() {
+        return catalog.service().ask("write_begin", request());
+    }
+
+    /** Commit files of a write that `beginWrite` returned. */
+    void commitWrite(Map<String, Object> body) {
+        catalog.service().askAgain("write_commit", body);
+    }
+
+    @Override
+    public String toString() {
+        return name();
+    }
+}

@@ -1,0 +1,180 @@
+package io.deltasql.spark;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.UUID;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.mapreduce.JobID;
+import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
+import org.apache.hadoop.mapreduce.TaskID;
+import org.apache.hadoop.mapreduce.TaskType;
+import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.ProjectingInternalRow;
+import org.apache.spark.sql.connector.write.DataWriter;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.execution.datasources.OutputWriter;
+import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.util.SerializableConfiguration;
+import scala.collection.immutable.ArraySeq;
+
+/** Writes rows to files of one folder with Spark's Parquet writer; runs on executors. */
+final class FileWriterFactory implements DataWriterFactory {
+    private static final String REBASE = "spark.sql.parquet.datetimeRebaseModeInWrite";
+
+    private final OutputWriterFactory factory;
+    private final SerializableConfiguration conf;
+    private final String folder;
+    private final StructType schema;
+    private final StructType stored;
+    private final List<String> partitionColumns;
+    private final long mostRows;
+
+    /** `mostRows` is the maximum number of rows of a file, or 0. */
+    FileWriterFactory(
+            OutputWriterFactory factory, SerializableConfiguration conf, String folder,
+            StructType schema, StructType stored, List<String> partitionColumns, long mostRows) {
+        this.factory = factory;
+        this.conf = conf;
+        this.folder = folder;
+        this.schema = schema;
+        this.stored = stored;
+        this.partitionColumns = new ArrayList<>(partitionColumns);
+        this.mostRows = mostRows;
+    }
+
+    @Override
+    public DataWriter<InternalRow> createWriter(int partitionId, long taskId) {
+        return new FileWriter(partitionId, taskId);
+    }
+
+    private final class FileWriter implements DataWriter<InternalRow> {
+        private final TaskAttemptContext context;
+        private final int[] partitionPositions;
+        private final ProjectingInternalRow data;
+        private final List<WrittenFiles.WrittenFile> written = new ArrayList<>();
+        private final int partitionId;
+        private OutputWriter writer;
+        private Object[] partition;
+        private long rows;
+
+        FileWriter(int partitionId, long taskId) {
+            this.partitionId = partitionId;
+            TaskID task = new TaskID(new JobID("deltasql", 0), TaskType.MAP, partitionId);
+            context = new TaskAttemptContextImpl(
+                new Configuration(conf.value()), new TaskAttemptID(task, (int) (taskId & 0xFFFFFF)));
+            partitionPositions = partitionColumns.stream().mapToInt(schema::fieldIndex).toArray();
+            data = partitionPositions.length == 0 ? null : projection();
+        }
+
+        private ProjectingInternalRow projection() {
+            List<Object> kept = new ArrayList<>();
+            for (int index = 0; index < schema.length(); index++) {
+                if (!partitionColumns.contains(schema.apply(index).name())) {
+                    kept.add(index);
+                }
+            }
+            return new ProjectingInternalRow(
+                stored, ArraySeq.unsafeWrapArray(kept.toArray()).toIndexedSeq());
+        }
+
+        @Override
+        public void write(InternalRow row) throws IOException {
+            if (writer != null && (mostRows > 0 && rows >= mostRows || !isSamePartition(row))) {
+                finish();
+            }
+            if (writer == null) {
+                open(row);
+            }
+            if (data == null) {
+                writer.write(row);
+            } else {
+                data.project(row);
+                writer.write(data);
+            }
+            rows++;
+        }
+
+        private boolean isSamePartition(InternalRow row) {
+            for (int index = 0; index < partition.length; index++) {
+                if (!Objects.deepEquals(partition[index], value(row, index))) {
+                    return false;
+                }
+            }
+            return true;
+        }
+
+        private Object value(InternalRow row, int index) {
+            int position = partitionPositions[index];
+            return row.isNullAt(position)
+                ? null : row.get(position, schema.apply(position).dataType());
+        }
+
+        private void open(InternalRow row) {
+            partition = new Object[partitionPositions.length];
+            List<String> texts = new ArrayList<>();
+            for (int index = 0; index < partition.length; index++) {
+                Object value = value(row, index);
+                // The row's memory is used again for the next row.
+                partition[index] = value instanceof UTF8String text ? text.clone() : value;
+                texts.add(text(value));
+            }
+            String name = String.format("part-%05d-%s%s",
+                partitionId, UUID.randomUUID(), factory.getFileExtension(context));
+            written.add(new WrittenFiles.WrittenFile(name, texts));
+            // Spark reads this setting from the session. Delta stores dates without rebasing.
+            SQLConf settings = new SQLConf();
+            settings.setConfString(REBASE, "CORRECTED");
+            writer = SQLConf.withExistingConf(
+                settings, () -> factory.newInstance(path(name), stored, context));
+            rows = 0;
+        }
+
+        private String path(String name) {
+            return new Path(new Path(java.net.URI.create(folder)), name).toString();
+        }
+
+        private String text(Object value) {
+            if (value == null) {
+                return null;
+            }
+            return value instanceof byte[] bytes
+                ? UTF8String.fromBytes(bytes).toString() : value.toString();
+        }
+
+        private void finish() {
+            writer.close();
+            writer = null;
+        }
+
+        @Override
+        public WriterCommitMessage commit() {
+            if (writer != null) {
+                finish();
+            }
+            return new WrittenFiles(written);
+        }
+
+        @Override
+        public void abort() throws IOException {
+            if (writer != null) {
+                finish();
+            }
+            for (WrittenFiles.WrittenFile file : written) {
+                Path path = new Path(path(file.name()));
+                path.getFileSystem(context.getConfiguration()).delete(path, false);
+            }
+        }
+
+        @Override
+        public void close() {}
+    }
+}

@@ -1,0 +1,162 @@
+package io.deltasql.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.mapreduce.Job;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.write.BatchWrite;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
+import org.apache.spark.sql.connector.write.SupportsOverwrite;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.SerializableConfiguration;
+
+/** An append or overwrite: executors write files, and the service commits all of them or none. */
+final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTruncate,
+        SupportsDynamicOverwrite, RequiresDistributionAndOrdering, BatchWrite {
+    /** How Delta stores values, whatever the settings of the session are. */
+    private static final Map<String, String> SETTINGS = Map.of(
+        "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS",
+        "spark.sql.parquet.writeLegacyFormat", "false",
+        "spark.sql.parquet.fieldId.write.enabled", "true");
+
+    private final DeltaSqlTable table;
+    private Map<String, Object> overwrite;
+    private String txnId;
+
+    TableWrite(DeltaSqlTable table) {
+        this.table = table;
+    }
+
+    @Override
+    public Write build() {
+        return this;
+    }
+
+    @Override
+    public BatchWrite toBatch() {
+        return this;
+    }
+
+    @Override
+    public WriteBuilder truncate() {
+        overwrite = Map.of();
+        return this;
+    }
+
+    @Override
+    public WriteBuilder overwrite(Filter[] filters) {
+        if (!table.canDeleteWhere(filters)) {
+            throw new UnsupportedOperationException(
+                "An overwrite of " + table.name() + " replaces whole partitions, and its condition "
+                    + "is not only about partition columns: " + Arrays.toString(filters) + ".");
+        }
+        overwrite = Map.of("filters", Filters.json(filters));
+        return this;
+    }
+
+    @Override
+    public WriteBuilder overwriteDynamicPartitions() {
+        overwrite = Map.of("same_partitions", true);
+        return this;
+    }
+
+    @Override
+    public Distribution requiredDistribution() {
+        return Distributions.unspecified();
+    }
+
+    /** Sort the rows of a task by partition, because a task writes one file at a time. */
+    @Override
+    public SortOrder[] requiredOrdering() {
+        return table.partitionColumns().stream()
+            .map(each -> Expressions.sort(Expressions.column(each), SortDirection.ASCENDING))
+            .toArray(SortOrder[]::new);
+    }
+
+    @Override
+    public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
+        JsonNode begun = table.beginWrite();
+        txnId = begun.get("txn_id").asText();
+        SparkSession session = TableScan.session();
+        StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
+        Map<String, String> options = new HashMap<>();
+        begun.get("options").fields()
+            .forEachRemaining(each -> options.put(each.getKey(), each.getValue().asText()));
+        try {
+            Configuration conf = session.sessionState().newHadoopConfWithOptions(
+                TableScan.scalaMap(options));
+            Job job = Job.getInstance(conf);
+            OutputWriterFactory factory = new ParquetFileFormat().prepareWrite(
+                session, job, TableScan.scalaMap(options), stored);
+            SETTINGS.forEach(job.getConfiguration()::set);
+            boolean keepsS3 = conf.get("fs.s3.impl") != null;
+            return new FileWriterFactory(
+                factory,
+                new SerializableConfiguration(job.getConfiguration()),
+                TableScan.hadoopUrl(begun.get("folder").asText(), keepsS3),
+                table.schema(),
+                stored,
+                table.partitionColumns(),
+                Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")));
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    @Override
+    public void commit(WriterCommitMessage[] messages) {
+        List<Object> files = new ArrayList<>();
+        for (WriterCommitMessage message : messages) {
+            if (message instanceof WrittenFiles written) {
+                for (WrittenFiles.WrittenFile file : written.files()) {
+                    Map<String, Object> each = new HashMap<>();
+                    each.put("name", file.name());
+                    each.put("partition", file.partition());
+                    files.add(each);
+                }
+            }
+        }
+        Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
+        body.put("txn_id", txnId);
+        body.put("files", files);
+        if (overwrite != null) {
+            body.put("overwrite", overwrite);
+        }
+        table.commitWrite(body);
+    }
+
+    @Override
+    public void abort(WriterCommitMessage[] messages) {
+        if (txnId != null) {
+            table.catalog.service().ask("write_abort", Map.of("txn_id", txnId));
+        }
+    }
+
+    @Override
+    public String description() {
+        return table.name();
+    }
+}

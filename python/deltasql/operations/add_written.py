@@ -1,0 +1,180 @@
+"""WRITE of files that another program wrote for the table: add them with their statistics.
+
+The program gets a folder below the table's root, for which an intent is recorded. It writes Parquet
+files there and reports their names and partition values. The statistics come from the footers.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.engine.parquet.file_shape import file_shape
+from deltasql.engine.parquet.footer_stats import read_footer
+from deltasql.engine.parquet.writer import add_action, has_tight_bounds
+from deltasql.exceptions import TxnLogEngineError, TxnLogTransactionError, UnsupportedFeatureError
+from deltasql.model.schema.schema import column_mapping_mode
+from deltasql.operations.rewrite import in_partitions
+from deltasql.operations.rules.row_checks import reject_append_only, rules_of
+from deltasql.operations.table_stage import adds_table_to_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deltasql.model.actions import AddFile
+    from deltasql.operations.table_stage import TableStage
+
+_FOOTERS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file in the folder, and its partition values as strings for the log, by column name."""
+
+    name: str
+    partition: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """Which rows new files replace: all, those of a condition, or those of the same partitions."""
+
+    predicate: str | None = None
+    same_partitions: bool = False
+
+
+def new_folder(stage: TableStage) -> str:
+    """Return the name of a new folder for files of the table, and record an intent for it."""
+    folder = uuid.uuid4().hex[:12]
+    stage.plan().intend([f"{folder}/"])
+    stage.storage.make_root()
+    return folder
+
+
+@adds_table_to_errors
+def reject_unchecked_rules(stage: TableStage) -> None:
+    """Raise if the table has rules for its rows that the writer of the files cannot check.
+
+    NOT NULL is not one of them: the writer must check it.
+    """
+    rules = rules_of(stage)
+    names = [*rules.conditions, *rules.generated]
+    if names:
+        raise UnsupportedFeatureError(
+            f"{stage.name} has constraints or generated columns that the Spark catalog does not "
+            f"check: {', '.join(names)}",
+            features=("checkConstraints" if rules.conditions else "generatedColumns",),
+            help="Write with deltasql.spark.write, which checks them.",
+        )
+
+
+@adds_table_to_errors
+def stage_written(
+    stage: TableStage,
+    folder: str,
+    files: Sequence[WrittenFile],
+    overwrite: Overwrite | None = None,
+    *,
+    operation: str = "WRITE",
+) -> None:
+    """Stage files in a folder, and the removal of the files that they replace."""
+    adds = _add_actions(stage, folder, files)
+    removed = 0 if overwrite is None else _remove_replaced(stage, adds, overwrite)
+    if adds:
+        names = [f"{folder}/{file.name}" for file in files]
+        stage.plan().intend(names)
+        # Spark does not sync files to disk, so do it here, before the commit.
+        stage.storage.flush(names)
+    stage.add(adds)
+    # The files have the current schema, so a concurrent change of the schema is a conflict.
+    stage.record_read_version()
+    rows = sum(json.loads(add.stats or "{}").get("numRecords", 0) for add in adds)
+    partitions = json.dumps(list(stage.partition_columns), ensure_ascii=False)
+    stage.set_commit_info(
+        operation,
+        {"mode": "Append" if overwrite is None else "Overwrite", "partitionBy": partitions},
+        {
+            "num_added_files": len(adds),
+            "num_removed_files": removed,
+            "num_added_rows": rows,
+        },
+    )
+
+
+def _add_actions(stage: TableStage, folder: str, files: Sequence[WrittenFile]) -> list[AddFile]:
+    if not files:
+        return []
+    plan, storage = stage.plan(), stage.storage
+    shape, tight = file_shape(plan), has_tight_bounds(plan)
+    present = {info.name: info for info in storage.list(folder)}
+    missing = [file.name for file in files if f"{folder}/{file.name}" not in present]
+    if missing:
+        raise TxnLogEngineError(
+            f"this process does not see the file {folder}/{missing[0]} in {stage.location}",
+            engine="spark",
+            help="The service, the driver and the executors must access the same storage: "
+            "use a shared file system or an object store for the table's location.",
+        )
+    names = [f"{folder}/{file.name}" for file in files]
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        footers = list(pool.map(lambda name: read_footer(storage, name, shape, tight), names))
+    mode = column_mapping_mode(stage.configuration)
+    physical = {
+        name: field.physical_name(mode)
+        for name in stage.partition_columns
+        if (field := stage.schema.find(name)) is not None
+    }
+    return [
+        add_action(
+            plan,
+            name,
+            {physical[column]: value for column, value in file.partition.items()},
+            size=present[name].size,
+            modified_ms=present[name].modified_ms,
+            stats=footer.stats,
+        )
+        for file, name, footer in zip(files, names, footers, strict=True)
+    ]
+
+
+def _remove_replaced(stage: TableStage, adds: Sequence[AddFile], overwrite: Overwrite) -> int:
+    replaced = _replaced(stage, adds, overwrite)
+    if len(replaced):
+        reject_append_only(stage)
+    stage.remove(replaced)
+    return len(replaced)
+
+
+def _replaced(stage: TableStage, adds: Sequence[AddFile], overwrite: Overwrite) -> pa.Table:
+    """Return the files that the overwrite removes, and add them to the read set."""
+    if overwrite.predicate is None:
+        files = stage.files()
+        stage.read(whole_table=True, files=files)
+        if not overwrite.same_partitions or not stage.partition_columns:
+            return files
+        new = pa.array(set(stage.live(stage.listed(adds)).partitions.to_pylist()), pa.string())
+        return files.filter(pc.is_in(stage.live(files).partitions, value_set=new))
+    predicate = stage.predicate(overwrite.predicate)
+    if not predicate.partition_only:
+        raise UnsupportedFeatureError(
+            "the Spark catalog overwrites whole partitions, and this condition is about other "
+            f"columns: {overwrite.predicate}",
+            features=("replaceWhere",),
+            help="Use deltasql.spark.write(df, uri, mode='overwrite', replace_where=…).",
+        )
+    if adds and len(in_partitions(stage, stage.listed(adds), predicate)) < len(adds):
+        raise TxnLogTransactionError(
+            f"some of the new rows do not match the condition of the overwrite: "
+            f"{overwrite.predicate}",
+            help="Filter the rows, or append them.",
+        )
+    found = stage.files(predicate)
+    files = in_partitions(stage, found, predicate) if len(found) else found
+    stage.read(predicate=predicate, files=files)
+    return files

@@ -1,0 +1,38 @@
+"""Find the table or the namespace that a request names."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from deltasql.exceptions import TableChangedError
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.snapshot.snapshot import Snapshot
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def table_name(body: Mapping[str, Any], key: str = "name") -> str:
+    """Return the table name in a request, as `catalog.table` takes it."""
+    return join_table_name(str(body["namespace"]), str(body[key]))
+
+
+def snapshot_of(catalog: Catalog, body: Mapping[str, Any]) -> Snapshot:
+    """Return the table of a request at its version or timestamp, by default the latest version.
+
+    If the request has the id of a table, the table must be the same.
+    """
+    name = table_name(body)
+    table = catalog.table(name)
+    if body.get("id", table.row.table_uuid) != table.row.table_uuid:
+        raise TableChangedError(
+            f"{name} was replaced by another table after the statement began", table=name
+        )
+    micros = body.get("timestamp_us")
+    timestamp = None if micros is None else _EPOCH + timedelta(microseconds=int(micros))
+    return table.snapshot(body.get("version"), timestamp=timestamp)

@@ -1,0 +1,54 @@
+"""The requests that the service answers, by name.
+
+Each takes the state of the service and the body of the request, and returns one JSON object, or an
+iterator of them for a long answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltasql import _core
+from deltasql.serve import namespaces, scan, tables
+from deltasql.serve.writes import Writes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from deltasql.api.catalog.catalog import Catalog
+
+    Answer = dict[str, Any] | Iterator[dict[str, Any]]
+
+
+class State:
+    """The catalog of a service, and its open writes."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.writes = Writes(catalog)
+
+    def close(self) -> None:
+        """Roll back all open writes."""
+        self.writes.close()
+
+
+def _hello(state: State, body: Mapping[str, Any]) -> dict[str, Any]:
+    return {"release": _core.__version__, "catalog": str(state.catalog.uri)}
+
+
+REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Answer]] = {
+    "hello": _hello,
+    "namespaces": lambda state, body: namespaces.listed(state.catalog),
+    "namespace_create": lambda state, body: namespaces.create(state.catalog, body),
+    "namespace_drop": lambda state, body: namespaces.drop(state.catalog, body),
+    "tables": lambda state, body: tables.listed(state.catalog, body),
+    "table": lambda state, body: tables.loaded(state.catalog, body),
+    "table_alter": lambda state, body: tables.alter(state.catalog, body),
+    "table_drop": lambda state, body: tables.drop(state.catalog, body),
+    "table_rename": lambda state, body: tables.rename(state.catalog, body),
+    "delete": lambda state, body: tables.delete(state.catalog, body),
+    "scan": lambda state, body: scan.planned(state.catalog, body),
+    "write_begin": lambda state, body: state.writes.begin(body),
+    "write_commit": lambda state, body: state.writes.commit(body),
+    "write_abort": lambda state, body: state.writes.abort(body),
+}

@@ -1,0 +1,95 @@
+"""The request `scan`: the files to read, for Spark's Parquet reader."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from typing import TYPE_CHECKING, Any
+
+from deltasql.engine.files.live_files import LiveFiles
+from deltasql.engine.spark.file_index import encoded_values
+from deltasql.engine.spark.schema import plain_field
+from deltasql.model.schema.schema import StructType
+from deltasql.serve.filters import skipping_condition
+from deltasql.serve.names import snapshot_of
+from deltasql.storage.location import address_url
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.engine.files.live_files import LiveFile
+
+_FILES_PER_LINE = 1_000
+
+
+def planned(catalog: Catalog, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the schemas and partitions of the files that can match the filters, then the files.
+
+    The last object says how many files there are.
+    """
+    snapshot = snapshot_of(catalog, body)
+    condition = skipping_condition(body.get("filters", ()))
+    listed = snapshot.scan(condition).to_read
+    location = snapshot.table.location
+    live = LiveFiles(location, snapshot.metadata, listed, catalog.config.storage)
+    return _answer(live)
+
+
+def _answer(live: LiveFiles) -> Iterator[dict[str, Any]]:
+    groups = live.by_names(live.files)
+    partitions = {text: number for number, text in enumerate({f.partition for f in live.files})}
+    yield {
+        "schemas": [_stored_schema(schema, live).to_json() for schema, _ in groups],
+        "partitions": _partition_values(live, list(partitions)),
+        "bytes": sum(file.size or 0 for file in live.files),
+        "has_deleted_rows": live.have_deletions,
+        "has_column_mapping": live.column_mapping_mode is not None,
+    }
+    deleted = {file.path: rows for file, rows in live.deleted_rows(live.files)}
+    for number, (_, files) in enumerate(groups):
+        for start in range(0, len(files), _FILES_PER_LINE):
+            yield {
+                "schema": number,
+                "files": [
+                    _file(file, partitions[file.partition], deleted.get(file.path))
+                    for file in files[start : start + _FILES_PER_LINE]
+                ],
+            }
+    yield {"end": len(live.files)}
+
+
+def _file(file: LiveFile, partition: int, deleted: array[int] | None) -> list[Any]:
+    """Return a file: its URL, size, modification time, partition and deleted rows."""
+    found = [address_url(file.address), file.size, file.modified_ms or 0, partition]
+    if deleted is not None:
+        found.append(_encoded(deleted))
+    return found
+
+
+def _encoded(rows: array[int]) -> str:
+    """Return row positions as 64-bit little-endian integers in base64."""
+    if sys.byteorder == "big":
+        rows = rows[:]
+        rows.byteswap()
+    return base64.b64encode(rows.tobytes()).decode()
+
+
+def _stored_schema(schema: StructType, live: LiveFiles) -> StructType:
+    """Return the columns of files under their physical names, without partition columns."""
+    mode = live.column_mapping_mode
+    return StructType(
+        tuple(
+            plain_field(field, mode)
+            for field in schema.fields
+            if field.name not in live.partition_columns
+        )
+    )
+
+
+def _partition_values(live: LiveFiles, partitions: Sequence[str]) -> list[list[str | None]]:
+    """Return the values of each partition as strings; dates and timestamps are numbers."""
+    columns = [encoded_values(values) for _, values in live.values_of(partitions)]
+    rows = zip(*columns, strict=True) if columns else ((),) * len(partitions)
+    return [[None if value is None else value.decode() for value in row] for row in rows]

@@ -1,0 +1,231 @@
+"""The HTTP server of the local service."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Self
+
+from deltasql import telemetry
+from deltasql.api.catalog.connect import connect
+from deltasql.exceptions import TxnLogError, redact
+from deltasql.serve.requests import REQUESTS, State
+from deltasql.serve.service_file import write_service_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.config import Config
+
+PROTOCOL = 1
+"""The version of the protocol, which is the first part of every path."""
+_PREFIX = f"/v{PROTOCOL}/"
+_LARGEST_BODY = 1 << 28
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """Answers the requests of clients on this machine about one catalog.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Service(f"deltasql://sqlite/{folder.name}/catalog.db") as service:
+    ...     service.address.rpartition(":")[0]
+    'http://127.0.0.1'
+    """
+
+    def __init__(
+        self,
+        catalog: str | Catalog,
+        config: Config | None = None,
+        *,
+        token: str | None = None,
+        port: int = 0,
+    ) -> None:
+        """Open a catalog, by its URI or its name, and listen; `start` answers requests.
+
+        A catalog that is passed open is not closed at the end. Port 0 is any free port.
+        """
+        self._is_owner = isinstance(catalog, str)
+        self.catalog: Any = connect(catalog, config) if isinstance(catalog, str) else catalog
+        self.token = token or secrets.token_urlsafe(32)
+        self._state = State(self.catalog)
+        self._file: Path | None = None
+        try:
+            self._server = _Server(("127.0.0.1", port), self._state, self.token)
+        except OSError:
+            self._close_catalog()
+            raise
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="deltasql-serve", daemon=True
+        )
+
+    @property
+    def address(self) -> str:
+        """The URL that clients connect to."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def access(self) -> dict[str, object]:
+        """The content of a service file: what a client needs to connect."""
+        return {
+            "protocol": PROTOCOL,
+            "address": self.address,
+            "token": self.token,
+            "pid": os.getpid(),
+        }
+
+    def start(self, file: Path | None = None) -> Self:
+        """Answer requests in a thread of this process, and write a service file."""
+        self._thread.start()
+        if file is not None:
+            write_service_file(file, self.access)
+            self._file = file
+        return self
+
+    def stop(self) -> None:
+        """Stop listening, roll back open transactions and remove the service file."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+        if self._file is not None:
+            with suppress(FileNotFoundError):
+                self._file.unlink()
+        self._state.close()
+        self._close_catalog()
+
+    def _close_catalog(self) -> None:
+        if self._is_owner:
+            self.catalog.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], state: State, token: str) -> None:
+        self.state, self.token = state, token
+        self._connections: set[socket.socket] = set()
+        super().__init__(address, _Handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, which a client uses for many requests."""
+        connection, address = super().get_request()
+        self._connections.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection at its end."""
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Close the port and all connections."""
+        super().server_close()
+        for connection in list(self._connections):
+            with suppress(OSError):  # the client may have closed it
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 1 << 16
+
+    def do_POST(self) -> None:
+        """Answer one request."""
+        try:
+            # Read the body in any case, because the connection is used again.
+            body = self._body()
+            status, answer = self._answer(body)
+            self._send(status, answer)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+    def _body(self) -> bytes:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or int(length) > _LARGEST_BODY:
+            self.close_connection = True
+            return b""
+        return self.rfile.read(int(length))
+
+    def _answer(self, body: bytes) -> tuple[int, Iterable[Mapping[str, Any]]]:
+        sent = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(sent.encode(), f"Bearer {self.server.token}".encode()):
+            return 401, [_problem("WrongToken", "the token is wrong")]
+        version, _, name = self.path.removeprefix("/").partition("/")
+        if f"/{version}/" != _PREFIX:
+            return 404, [
+                _problem(
+                    "UnknownProtocol", f"this service has protocol {PROTOCOL}, not {version!r}"
+                )
+            ]
+        answer = REQUESTS.get(name)
+        if answer is None:
+            return 404, [_problem("UnknownRequest", f"this service has no request {name!r}")]
+        try:
+            found = answer(self.server.state, json.loads(body or b"{}"))
+        except Exception as error:
+            return 400, [_error(error)]
+        return 200, [found] if isinstance(found, dict) else found
+
+    def _send(self, status: int, answer: Iterable[Mapping[str, Any]]) -> None:
+        """Send JSON lines in chunks; an error after the first line is sent as the last line."""
+        self.send_response(status)
+        self.send_header("Content-Type", "application/x-ndjson")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        try:
+            for each in answer:
+                self._send_line(each)
+        except (BrokenPipeError, ConnectionResetError):
+            raise
+        except Exception as error:
+            self._send_line(_error(error))
+        self.wfile.write(b"0\r\n\r\n")
+        self.wfile.flush()
+
+    def _send_line(self, content: Mapping[str, Any]) -> None:
+        line = json.dumps(content, separators=(",", ":")).encode() + b"\n"
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log at level debug; the base class writes every request to stderr."""
+        telemetry.log(_log, logging.DEBUG, "request", line=format % args)
+
+
+def _problem(kind: str, message: str, help: str = "") -> dict[str, Any]:
+    return {"error": {"type": kind, "types": [kind], "message": message, "help": help}}
+
+
+def _error(error: Exception) -> dict[str, Any]:
+    """Return an error as a line of the answer; `types` also has its base classes."""
+    if isinstance(error, TxnLogError):
+        types = [each.__name__ for each in type(error).__mro__ if issubclass(each, TxnLogError)]
+        found = _problem(type(error).__name__, error.message, error.help)
+        found["error"]["types"] = types
+        return found
+    _log.exception("a request failed")
+    return _problem("InternalError", redact(f"{type(error).__name__}: {error}"))

@@ -1,0 +1,155 @@
+"""Requests about tables: list, load, alter, drop, rename, delete rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltasql.engine.spark.schema import reject_nanoseconds
+from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.model.schema.convert import schema_from_spark
+from deltasql.model.schema.schema import StructField, StructType, has_void, with_members
+from deltasql.operations.alter.cluster_by import clustering_columns
+from deltasql.serve.filters import condition_of
+from deltasql.serve.names import snapshot_of, table_name
+from deltasql.storage.location import address_url, root_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.snapshot.snapshot import Snapshot
+
+
+def listed(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+    """List the names of the tables in a namespace."""
+    if not catalog.store.exists():
+        return {"tables": []}
+    return {"tables": [each.name for each in catalog.tables(str(body["namespace"]))]}
+
+
+def loaded(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a table at a version or timestamp."""
+    snapshot = snapshot_of(catalog, body)
+    return {**described(snapshot), "clustering_columns": clustering_columns(snapshot)}
+
+
+def described(snapshot: Snapshot) -> dict[str, Any]:
+    """Return what a client needs to know about a version of a table."""
+    reject_types_that_spark_lacks(snapshot.schema)
+    metadata = snapshot.metadata
+    return {
+        "id": snapshot.table.table_uuid,
+        "version": snapshot.version,
+        "location": address_url(root_address(snapshot.table.location)),
+        "schema": shown_schema(snapshot.schema).to_json(),
+        "partition_columns": list(snapshot.partition_columns),
+        "properties": dict(metadata.configuration),
+        "comment": metadata.description,
+    }
+
+
+def shown_schema(schema: StructType) -> StructType:
+    """Return a schema without Delta's own column metadata."""
+    return StructType(tuple(_shown(field) for field in schema.fields))
+
+
+def _shown(field: StructField) -> StructField:
+    metadata = {k: v for k, v in field.metadata.items() if not k.startswith("delta.")}
+    return StructField(field.name, with_members(field.type, _shown), field.nullable, metadata)
+
+
+def reject_types_that_spark_lacks(schema: StructType) -> None:
+    """Raise for columns that Spark's Parquet reader and writer do not support."""
+    reject_nanoseconds(schema)
+    for field in schema.fields:
+        if has_void(field.type):
+            raise UnsupportedFeatureError(
+                f"column {field.name!r} has the type void, which the Spark catalog does not read",
+                features=("void",),
+                help="Read this table with deltasql.spark.read, or drop the column.",
+            )
+
+
+def drop(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop a table; `undrop` restores it."""
+    catalog.drop(table_name(body))
+    return {}
+
+
+def rename(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Change the name or the namespace of a table."""
+    new = {"namespace": body["new_namespace"], "name": body["new_name"]}
+    catalog.rename(table_name(body), table_name(new))
+    return {}
+
+
+def delete(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Delete the rows that match all filters; without filters, all rows."""
+    name = table_name(body)
+    with catalog.begin(one_table=True) as tx:
+        tx.delete(name, condition_of(body.get("filters") or ()))
+    return {}
+
+
+def alter(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply changes to a table in one commit, and describe the table after it."""
+    name = table_name(body)
+    with catalog.begin(one_table=True) as tx:
+        for change in body["changes"]:
+            apply = _CHANGES.get(change["change"])
+            if apply is None:
+                raise UnsupportedFeatureError(
+                    f"ALTER TABLE {name}: {change['change']} is not supported",
+                    features=(str(change["change"]),),
+                    help=f"Supported changes: {', '.join(sorted(_CHANGES))}.",
+                )
+            apply(tx, name, change)
+    return loaded(catalog, body)
+
+
+def _add_column(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    new = schema_from_spark(change["schema"])
+    *outer, _ = change["column"]
+    for name in reversed(outer):
+        new = StructType((StructField(name, new),))
+    tx.add_columns(table, new)
+
+
+def _rename_column(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    tx.rename_column(table, _dotted(change), str(change["new_name"]))
+
+
+def _drop_column(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    tx.drop_columns(table, [_dotted(change)])
+
+
+def _drop_not_null(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    tx.drop_column_not_null(table, _dotted(change))
+
+
+def _column_comment(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    tx.set_column_metadata(table, _dotted(change), {"comment": str(change["comment"])})
+
+
+def _set_property(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    if change["key"] == "comment":
+        tx.set_table_description(table, str(change["value"]))
+    else:
+        values = {str(change["key"]): str(change["value"])}
+        # As in Delta's SQL, a table may have properties of the user.
+        tx.set_table_properties(table, values, raise_if_not_exists=False)
+
+
+def _dotted(change: Mapping[str, Any]) -> str:
+    return ".".join(change["column"])
+
+
+_CHANGES: Mapping[str, Callable[[MultiTableTransaction, str, Mapping[str, Any]], None]] = {
+    "add column": _add_column,
+    "rename column": _rename_column,
+    "drop column": _drop_column,
+    "drop not null": _drop_not_null,
+    "column comment": _column_comment,
+    "set property": _set_property,
+}

@@ -1,0 +1,228 @@
+"""Requests that write: begin a transaction, commit the files that Spark wrote, or abort.
+
+A write is a transaction with one table. Its id is the transaction id of the commit. A client that
+lost the answer to a commit sends the commit again: the service answers from memory, or looks up the
+id in the database. So the files are never added twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from deltasql.engine.parquet.file_shape import file_shape
+from deltasql.engine.parquet.partitions import partition_text
+from deltasql.engine.spark.file_columns import stored_field
+from deltasql.engine.spark.write import parquet_options
+from deltasql.exceptions import (
+    TableExistsError,
+    TransactionClosedError,
+    TxnLogConfigError,
+)
+from deltasql.model.partition_values import parse_partition_value
+from deltasql.model.schema.convert import schema_from_spark
+from deltasql.model.schema.schema import StructType, column_mapping_mode
+from deltasql.operations.add_written import (
+    Overwrite,
+    WrittenFile,
+    new_folder,
+    reject_unchecked_rules,
+    stage_written,
+)
+from deltasql.operations.alter.cluster_by import cluster_by
+from deltasql.operations.create import record_create, replace_table
+from deltasql.serve.filters import condition_of
+from deltasql.serve.names import snapshot_of, table_name
+from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
+from deltasql.storage import absolute_location
+from deltasql.storage.location import address_url, root_address
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.model.schema.schema import DataType
+    from deltasql.operations.table_stage import TableStage
+
+
+@dataclass(slots=True)
+class _Write:
+    """One transaction, from `write_begin` until the service ends."""
+
+    table: str
+    folder: str
+    operation: str
+    """The operation that the commit records."""
+    tx: MultiTableTransaction | None
+    """The open transaction; None after its end."""
+    answer: dict[str, Any] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Writes:
+    """The writes of a service, by transaction id."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._writes: dict[str, _Write] = {}
+
+    def begin(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a write to a table, or to a table that the commit creates or replaces."""
+        name = table_name(body)
+        tx = self._catalog.begin(one_table=True)
+        try:
+            create = body.get("create")
+            if create is not None:
+                operation = _stage_create(self._catalog, tx, name, create)
+            else:
+                self._catalog.writable(name)
+                tx.pin(name, snapshot_of(self._catalog, body))
+                operation = "WRITE"
+            stage = tx.target(name)
+            reject_types_that_spark_lacks(stage.schema)
+            reject_unchecked_rules(stage)
+            folder = new_folder(stage)
+        except BaseException:
+            tx.rollback()
+            raise
+        self._writes[tx.txn_id] = _Write(name, folder, operation, tx)
+        return {"txn_id": tx.txn_id, **_write_plan(stage, folder)}
+
+    def commit(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Commit the files of a write; a second request gets the answer of the first."""
+        txn_id = str(body["txn_id"])
+        write = self._writes.get(txn_id)
+        if write is None:
+            return self._committed_before(txn_id, table_name(body))
+        with write.lock:
+            if write.answer is not None:
+                return write.answer
+            if write.tx is None:
+                return self._committed_before(txn_id, write.table)
+            tx, write.tx = write.tx, None
+            try:
+                _stage_files(tx, write, body)
+            except BaseException:
+                tx.rollback()
+                raise
+            versions = tx.commit()
+            write.answer = {"version": versions.get(write.table)}
+            return write.answer
+
+    def abort(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Roll back a write and delete its files; a write that ended is left as it is."""
+        write = self._writes.get(str(body["txn_id"]))
+        if write is not None:
+            with write.lock:
+                if write.tx is not None:
+                    tx, write.tx = write.tx, None
+                    tx.rollback()
+        return {}
+
+    def close(self) -> None:
+        """Roll back all open writes."""
+        for txn_id in list(self._writes):
+            self.abort({"txn_id": txn_id})
+
+    def _committed_before(self, txn_id: str, table: str) -> dict[str, Any]:
+        """Look up a transaction that this service does not have, or whose commit failed."""
+        store = self._catalog.store
+        rows = store.query("group_members", txn_id=txn_id)
+        if not rows and self._catalog.exists(table):
+            # With the lock on the table, a commit that is still running ends first.
+            with store.change([self._catalog.resolve(table, fresh=True).table_id]) as (session, _):
+                rows = session.query("group_members", txn_id=txn_id)
+        if not rows:
+            raise TransactionClosedError(
+                f"the write to {table} was not committed: its transaction ended before",
+                txn_id=txn_id,
+                help="Run the statement again.",
+            )
+        return {"version": rows[0][2]}
+
+
+def _stage_create(
+    catalog: Catalog, tx: MultiTableTransaction, name: str, create: Mapping[str, Any]
+) -> str:
+    """Stage the creation or the replacement of a table; return the operation for its commit."""
+    mode = create["mode"]
+    schema = schema_from_spark(create["schema"])
+    reject_types_that_spark_lacks(schema)
+    location, properties = create.get("location"), dict(create.get("properties") or {})
+    partitions, clusters = create.get("partition_by") or [], create.get("cluster_by") or []
+    if not tx.has_table(name):
+        if mode == "replace":
+            catalog.resolve(name, fresh=True)  # raises
+        tx.create_table(
+            name,
+            schema,
+            location=location,
+            partition_by=partitions,
+            properties=properties,
+            description=create.get("comment"),
+            cluster_by=clusters,
+        )
+        return "CREATE TABLE AS SELECT"
+    if mode == "create":
+        raise TableExistsError(f"table {name} already exists", table=name)
+    catalog.writable(name)
+    stage = tx.target(name)
+    if location is not None and absolute_location(location) != stage.location:
+        raise TxnLogConfigError(
+            f"{name} cannot move to {location}: its files are in {stage.location}",
+            key="location",
+            help="Leave out LOCATION, or drop the table and create it again.",
+        )
+    replace_table(stage, schema, partitions, properties, description=create.get("comment"))
+    if clusters:
+        cluster_by(stage, clusters)
+    record_create(stage, "CreateOrReplace", replaces=True)
+    return "CREATE OR REPLACE TABLE AS SELECT"
+
+
+def _write_plan(stage: TableStage, folder: str) -> dict[str, Any]:
+    """Return where and how Spark writes files of the table."""
+    plan, mode = stage.plan(), column_mapping_mode(stage.configuration)
+    stored = [f for f in stage.schema.fields if f.name not in stage.partition_columns]
+    return {
+        "folder": address_url(f"{root_address(stage.location).rstrip('/')}/{folder}"),
+        "schema": shown_schema(stage.schema).to_json(),
+        "stored_schema": StructType(tuple(stored_field(each, mode) for each in stored)).to_json(),
+        "partition_columns": list(stage.partition_columns),
+        "options": parquet_options(plan, file_shape(plan)),
+    }
+
+
+def _stage_files(tx: MultiTableTransaction, write: _Write, body: Mapping[str, Any]) -> None:
+    stage = tx.target(write.table)
+    if body.get("files") is None:
+        return  # CREATE TABLE without rows
+    files = []
+    for each in body["files"]:
+        partition = {}
+        for name, text in zip(stage.partition_columns, each.get("partition") or (), strict=True):
+            found = stage.schema.find(name)
+            assert found is not None
+            partition[name] = partition_text(_partition_value(text, found.type))
+        files.append(WrittenFile(str(each["name"]), partition))
+    overwrite = body.get("overwrite")
+    wanted = None
+    if overwrite is not None:
+        wanted = Overwrite(
+            predicate=condition_of(overwrite.get("filters") or ()),
+            same_partitions=bool(overwrite.get("same_partitions")),
+        )
+    stage_written(stage, write.folder, files, wanted, operation=write.operation)
+
+
+def _partition_value(text: str | None, data_type: DataType) -> Any:
+    """Parse a partition value of a request: a string, in which dates and timestamps are numbers."""
+    if text is None or data_type not in ("date", "timestamp", "timestamp_ntz"):
+        return parse_partition_value(text, data_type)
+    if data_type == "date":
+        return date(1970, 1, 1) + timedelta(days=int(text))
+    zone = UTC if data_type == "timestamp" else None
+    return datetime(1970, 1, 1, tzinfo=zone) + timedelta(microseconds=int(text))

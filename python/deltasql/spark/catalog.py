@@ -1,0 +1,72 @@
+"""The Spark catalog of the jar: the path of the jar, and the options of a session that uses it."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import threading
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogEngineError
+from deltasql.serve.service import Service
+from deltasql.spark.session import open_catalog
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+CATALOG_CLASS = "io.deltasql.spark.DeltaSqlCatalog"
+_JAR = "deltasql-spark.jar"
+_lock = threading.Lock()
+_services: dict[int, tuple[Catalog, str]] = {}
+"""The service file of each catalog that this process serves, by the id of the catalog."""
+
+
+def jar() -> str:
+    """Return the path of the jar with the Spark catalog, for `spark.jars`."""
+    path = str(files("deltasql.spark").joinpath(_JAR))
+    if not Path(path).exists():
+        raise TxnLogEngineError(
+            f"the jar of the Spark catalog is missing: {path}",
+            engine="spark",
+            help="Install deltasql from a wheel, or run `make jar` in a clone of the repository.",
+        )
+    return path
+
+
+def catalog_options(catalog: str | DeltaSqlUri | Catalog, name: str = "lake") -> dict[str, str]:
+    """Return the options of a Spark session in which `name` is a catalog for `spark.sql`.
+
+    A thread of this process answers the requests of Spark; no password and no token is an option.
+
+        options = deltasql.spark.catalog_options(catalog)
+        spark = SparkSession.builder.config(map=options).getOrCreate()
+        spark.sql("SELECT * FROM lake.default.sales")
+    """
+    prefix = f"spark.sql.catalog.{name}"
+    return {
+        "spark.jars": jar(),
+        prefix: CATALOG_CLASS,
+        f"{prefix}.service": _service_file(open_catalog(catalog)),
+    }
+
+
+def _service_file(catalog: Catalog) -> str:
+    """Return the service file of a catalog; the first call starts the service."""
+    with _lock:
+        known = _services.get(id(catalog))
+        if known is None:
+            folder = Path(tempfile.mkdtemp(prefix="deltasql-serve-"))
+            path = folder / "service.json"
+            service = Service(catalog).start(path)
+            atexit.register(_stop, service, folder)
+            known = _services[id(catalog)] = (catalog, str(path))
+        return known[1]
+
+
+def _stop(service: Service, folder: Path) -> None:
+    service.stop()
+    shutil.rmtree(folder, ignore_errors=True)

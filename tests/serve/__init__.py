@@ -1,0 +1,1 @@
+"""Tests of the local service, over HTTP, without Spark."""

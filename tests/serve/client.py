@@ -1,0 +1,108 @@
+"""A client of the service, as small as the protocol allows."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.parse import unquote, urlsplit
+from urllib.request import Request, urlopen
+
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from deltasql.serve import Service
+
+
+class ServiceError(Exception):
+    """An answer with an error."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["message"])
+        self.types = error["types"]
+
+
+class Client:
+    """Sends requests to a service."""
+
+    def __init__(self, service: Service, token: str | None = None) -> None:
+        self._address, self._token = service.address, token or service.token
+
+    def lines(self, request: str, *, protocol: str = "v1", **body: Any) -> list[dict[str, Any]]:
+        """Return all lines of an answer; raise the error that one of them is."""
+        headers = {"Authorization": f"Bearer {self._token}"}
+        url = f"{self._address}/{protocol}/{request}"
+        try:
+            answer = urlopen(Request(url, json.dumps(body).encode(), headers, method="POST"))
+        except HTTPError as error:
+            answer = error
+        found = [json.loads(line) for line in answer.read().splitlines()]
+        for line in found:
+            if "error" in line:
+                raise ServiceError(line["error"])
+        return found
+
+    def ask(self, request: str, **body: Any) -> dict[str, Any]:
+        """Return the only line of an answer."""
+        (found,) = self.lines(request, **body)
+        return found
+
+    def begin(self, name: str, **body: Any) -> dict[str, Any]:
+        """Begin a write to a table at its latest version, as a Spark session does."""
+        if "create" not in body:
+            table = self.ask("table", namespace="default", name=name)
+            body |= {"id": table["id"], "version": table["version"]}
+        return self.ask("write_begin", namespace="default", name=name, **body)
+
+
+def write_file(begun: dict[str, Any], rows: pa.Table) -> dict[str, Any]:
+    """Write rows where a write may put them, and return the file for the commit."""
+    name = f"part-{uuid.uuid4()}.parquet"
+    folder = Path(unquote(urlsplit(begun["folder"]).path))
+    folder.mkdir(exist_ok=True)
+    pq.write_table(rows, folder / name)
+    return {"name": name}
+
+
+@contextmanager
+def losing_answers(
+    service: Service, request: str, *, times: int
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the address of a proxy that loses the first answers to a request, and what it lost."""
+    lost: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {"Authorization": self.headers["Authorization"]}
+            with urlopen(Request(f"{service.address}{self.path}", body, headers)) as answer:
+                content = answer.read()
+            self.close_connection = True
+            if self.path.endswith(f"/{request}") and len(lost) < times:
+                lost.append(request)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{proxy.server_address[1]}", lost
+        proxy.shutdown()
+        thread.join()

@@ -1,0 +1,261 @@
+"""The service: who may connect, what it answers, and that a commit happens exactly once."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from deltasql.serve import Service
+from deltasql.serve.service_file import default_service_file
+from tests.mirror.support import open_mirrored
+from tests.oracles import tables_staged
+from tests.serve.client import Client, ServiceError, write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+SCHEMA = json.dumps(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": "id", "type": "long", "nullable": True, "metadata": {}},
+            {"name": "day", "type": "date", "nullable": True, "metadata": {}},
+        ],
+    }
+)
+ROWS = pa.table({"id": [1, 2, 3]})
+
+
+@pytest.fixture
+def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
+        yield opened
+
+
+@pytest.fixture
+def service(lake: Catalog) -> Iterator[Service]:
+    with Service(lake) as served:
+        yield served
+
+
+@pytest.fixture
+def client(service: Service) -> Client:
+    return Client(service)
+
+
+@pytest.fixture
+def table(lake: Catalog) -> str:
+    with lake.begin() as tx:
+        tx.write("t", ROWS)
+    return "t"
+
+
+def test_only_clients_with_the_token_are_answered(service: Service) -> None:
+    with pytest.raises(ServiceError, match="the token is wrong"):
+        Client(service, "another").ask("hello")
+    assert Client(service).ask("hello")["catalog"].startswith("deltasql://sqlite/")
+
+
+def test_other_protocols_and_unknown_requests_are_named(client: Client) -> None:
+    with pytest.raises(ServiceError, match="this service has protocol 1, not 'v9'"):
+        client.lines("hello", protocol="v9")
+    with pytest.raises(ServiceError, match="this service has no request 'fly'"):
+        client.ask("fly")
+
+
+def test_only_the_owner_can_read_the_service_file(lake: Catalog, tmp_path: Path) -> None:
+    path = tmp_path / "run" / "lake.json"
+    served = Service(lake).start(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert json.loads(path.read_text())["token"] == served.token
+    served.stop()
+    assert not path.exists()
+
+
+def test_service_file_depends_on_catalog_and_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    first, second = default_service_file("a"), default_service_file("b")
+    assert first != second
+    assert first.parent == Path("/run/user/7/deltasql")
+
+
+def test_namespaces_and_names(client: Client, lake: Catalog, table: str) -> None:
+    client.ask("namespace_create", namespace="crm")
+    assert client.ask("namespaces") == {"namespaces": ["crm", "default"]}
+    names = {"namespace": "default", "name": table}
+    client.ask("table_rename", **names, new_namespace="crm", new_name="sales")
+    assert client.ask("tables", namespace="crm") == {"tables": ["sales"]}
+    with pytest.raises(ServiceError, match="not empty"):
+        client.ask("namespace_drop", namespace="crm")
+    client.ask("table_drop", namespace="crm", name="sales")
+    client.ask("namespace_drop", namespace="crm")
+    assert client.ask("namespaces") == {"namespaces": ["default"]}
+
+
+def test_scan_lists_only_files_that_can_match(client: Client, lake: Catalog, table: str) -> None:
+    with lake.begin() as tx:
+        tx.write("t", pa.table({"id": [10, 11]}))
+    filters = [{"op": ">", "column": ["id"], "value": {"long": 5}}]
+    lines = client.lines("scan", namespace="default", name="t", filters=filters)
+    assert [len(line["files"]) for line in lines if "files" in line] == [1]
+    assert lines[-1] == {"end": 1}
+    assert len(client.lines("scan", namespace="default", name="t", version=0)[1]["files"]) == 1
+
+
+def test_scan_sends_deleted_rows(client: Client, lake: Catalog) -> None:
+    tables_staged.deletion_vectors(lake)
+    name = next(each.name for each in lake.tables())
+    lines = client.lines("scan", namespace="default", name=name)
+    files = [file for line in lines for file in line.get("files", ())]
+    sent = sorted(
+        row for file in files for text in file[4:] for (row,) in _unpacked(base64.b64decode(text))
+    )
+    live = lake.table(name).snapshot().scan().to_read
+    vectors = [json.loads(text) for text in live["deletion_vector"].to_pylist() if text]
+    assert len(sent) == sum(each["cardinality"] for each in vectors) > 0
+
+
+def _unpacked(content: bytes) -> Iterator[tuple[Any, ...]]:
+    return struct.iter_unpack("<q", content)
+
+
+def test_append_is_committed_once_although_its_answer_is_lost(
+    client: Client, lake: Catalog, table: str
+) -> None:
+    begun = client.begin(table)
+    body = {"namespace": "default", "name": table, "txn_id": begun["txn_id"]}
+    body["files"] = [write_file(begun, pa.table({"id": [4]}))]
+    assert client.ask("write_commit", **body) == {"version": 1}
+    assert client.ask("write_commit", **body) == {"version": 1}
+    with Service(lake) as other:  # a service that was started again knows only the database
+        assert Client(other).ask("write_commit", **body) == {"version": 1}
+    rows = DeltaTable(lake.table(table).location)
+    assert rows.version() == 1
+    assert sorted(rows.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 4]
+    (info,) = lake.table(table).history(1)
+    assert info.txn_id == begun["txn_id"]
+
+
+def test_unknown_transaction_is_not_reported_as_committed(client: Client, table: str) -> None:
+    with pytest.raises(ServiceError, match="was not committed") as raised:
+        client.ask("write_commit", namespace="default", name=table, txn_id="x", files=[])
+    assert raised.value.types[0] == "TransactionClosedError"
+
+
+def test_abort_deletes_the_files(client: Client, lake: Catalog, table: str) -> None:
+    begun = client.begin(table)
+    write_file(begun, pa.table({"id": [4]}))
+    folder = Path(unquote(urlsplit(begun["folder"]).path))
+    client.ask("write_abort", txn_id=begun["txn_id"])
+    assert not list(folder.glob("*.parquet"))
+    assert lake.table(table).version() == 0
+
+
+def test_second_of_two_overwrites_gets_a_conflict(
+    client: Client, lake: Catalog, table: str
+) -> None:
+    begun = client.begin(table)
+    with lake.begin() as tx:
+        tx.write(table, pa.table({"id": [4]}), mode="overwrite")
+    body = {"namespace": "default", "name": table, "txn_id": begun["txn_id"]}
+    body |= {"files": [write_file(begun, pa.table({"id": [9]}))], "overwrite": {}}
+    with pytest.raises(ServiceError) as raised:
+        client.ask("write_commit", **body)
+    assert "CommitConflictError" in raised.value.types
+    assert lake.table(table).version() == 1
+
+
+def test_partitions_are_overwritten_by_condition_and_by_value(
+    client: Client, lake: Catalog
+) -> None:
+    create = {"mode": "create", "schema": SCHEMA, "partition_by": ["day"]}
+    begun = client.begin("p", create=create)
+
+    def commit(begun: dict[str, Any], days: list[int], **body: Any) -> None:
+        files = [
+            {**write_file(begun, pa.table({"id": [day]})), "partition": [str(day)]} for day in days
+        ]
+        body |= {"namespace": "default", "name": "p", "files": files}
+        client.ask("write_commit", txn_id=begun["txn_id"], **body)
+
+    def days() -> list[str]:
+        found = DeltaTable(lake.table("p").location).to_pyarrow_table()["day"].to_pylist()
+        return sorted(str(each) for each in found)
+
+    commit(begun, [1, 2, 3])
+    assert days() == ["1970-01-02", "1970-01-03", "1970-01-04"]
+    one = [{"op": "=", "column": ["day"], "value": {"date": 1}}]
+    commit(client.begin("p"), [1, 1], overwrite={"filters": one})
+    assert days() == ["1970-01-02", "1970-01-02", "1970-01-03", "1970-01-04"]
+    commit(client.begin("p"), [1, 2, 2], overwrite={"same_partitions": True})
+    assert days() == ["1970-01-02", "1970-01-03", "1970-01-03", "1970-01-04"]
+    with pytest.raises(ServiceError, match="do not match the condition"):
+        commit(client.begin("p"), [2], overwrite={"filters": one})
+
+
+def test_replace_keeps_the_history(client: Client, lake: Catalog, table: str) -> None:
+    with pytest.raises(ServiceError, match="already exists"):
+        client.begin(table, create={"mode": "create", "schema": SCHEMA})
+    begun = client.begin(table, create={"mode": "create_or_replace", "schema": SCHEMA})
+    client.ask("write_commit", namespace="default", name=table, txn_id=begun["txn_id"])
+    assert lake.table(table).version() == 1
+    assert lake.table(table).snapshot().schema.names == ("id", "day")
+    assert lake.table(table).snapshot(0).schema.names == ("id",)
+
+
+def test_tables_are_altered_in_one_commit(client: Client, lake: Catalog, table: str) -> None:
+    note = SCHEMA.replace('"day"', '"note"').replace('"date"', '"string"')
+    added = json.dumps({"type": "struct", "fields": json.loads(note)["fields"][1:]})
+    changes = [
+        {"change": "add column", "column": ["note"], "schema": added},
+        {"change": "rename column", "column": ["id"], "new_name": "key"},
+        {"change": "set property", "key": "comment", "value": "all of it"},
+    ]
+    answer = client.ask("table_alter", namespace="default", name=table, changes=changes)
+    assert [each["name"] for each in json.loads(answer["schema"])["fields"]] == ["key", "note"]
+    assert (answer["version"], answer["comment"]) == (1, "all of it")
+    with pytest.raises(ServiceError, match="cluster by is not supported"):
+        client.ask(
+            "table_alter", namespace="default", name=table, changes=[{"change": "cluster by"}]
+        )
+
+
+def test_constraints_that_spark_does_not_check_are_refused(
+    client: Client, lake: Catalog, table: str
+) -> None:
+    with lake.begin() as tx:
+        tx.add_constraint(table, {"positive": "id > 0"})
+    with pytest.raises(ServiceError, match="positive"):
+        client.begin(table)
+
+
+def test_service_of_another_program_ends_with_it(sqlite_uri: DeltaSqlUri) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deltasql.serve"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{sqlite_uri.to_string()}\n")
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["protocol"] == 1
+    process.stdin.close()
+    assert process.wait(30) == 0

@@ -1,0 +1,267 @@
+"""The Spark catalog of the jar: `spark.sql` and `writeTo` on tables of a deltasql catalog."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import (
+    AnalysisException,
+    IllegalArgumentException,
+    UnsupportedOperationException,
+)
+from pyspark.sql import functions
+
+import deltasql.spark
+from deltasql.serve import Service
+from deltasql.serve.service_file import write_service_file
+from tests.oracles import tables_staged
+from tests.serve.client import losing_answers
+from tests.spark.support import ODD, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
+
+CATALOG = "io.deltasql.spark.DeltaSqlCatalog"
+
+
+def add_catalog(spark: SparkSession, **options: str) -> str:
+    """Add a catalog to the session, and return its name."""
+    name = f"lake{uuid.uuid4().hex[:8]}"
+    spark.conf.set(f"spark.sql.catalog.{name}", CATALOG)
+    for key, value in options.items():
+        spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
+    return name
+
+
+@pytest.fixture
+def service(lake: Catalog, tmp_path: Path) -> Iterator[Service]:
+    deltasql.spark.jar()  # raises if the jar is not built
+    started = Service(lake).start(tmp_path / "service.json")
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def name(spark: SparkSession, service: Service, tmp_path: Path) -> str:
+    """The name of the catalog in the session."""
+    return add_catalog(spark, service=str(tmp_path / "service.json"))
+
+
+@pytest.fixture
+def sql(spark: SparkSession, name: str) -> Callable[[str], list[Any]]:
+    """Run SQL, in which `lake` is the catalog, and return the rows as tuples."""
+
+    def run(text: str) -> list[Any]:
+        return [tuple(row) for row in spark.sql(text.replace("lake.", f"{name}.")).collect()]
+
+    return run
+
+
+def mirrored(lake: Catalog, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a table as deltalake reads them from the published log."""
+    table = DeltaTable(lake.table(name).location).to_pyarrow_table()
+    return sorted(table.to_pylist(), key=str)
+
+
+def test_rows_are_inserted_and_read_by_sql(lake: Catalog, sql: Any) -> None:
+    sql(
+        "CREATE TABLE lake.default.t (id BIGINT NOT NULL, day DATE, price DECIMAL(9,2))"
+        " PARTITIONED BY (day)"
+    )
+    sql("INSERT INTO lake.default.t VALUES (1, DATE'2024-05-01', 1.5), (2, NULL, NULL)")
+    sql("INSERT INTO lake.default.t (id) VALUES (3)")
+    assert sql("SELECT id, CAST(day AS STRING) FROM lake.default.t ORDER BY id") == [
+        (1, "2024-05-01"),
+        (2, None),
+        (3, None),
+    ]
+    assert sql("SELECT price FROM lake.default.t WHERE day = DATE'2024-05-01'")[0][0] == 1.5
+    assert sql("SELECT count(*) FROM lake.default.t VERSION AS OF 1") == [(2,)]
+    assert [row["id"] for row in mirrored(lake, "t")] == [1, 2, 3]
+    assert lake.table("t").version() == 2
+
+
+def test_filters_skip_files(spark: SparkSession, lake: Catalog, sql: Any) -> None:
+    for start in (0, 100):
+        with lake.begin() as tx:
+            tx.write("t", pa.table({"id": range(start, start + 10)}))
+    assert sql("SELECT sum(id) FROM lake.default.t WHERE id >= 105") == [
+        (105 + 106 + 107 + 108 + 109,)
+    ]
+    files = "SELECT DISTINCT input_file_name() FROM lake.default.t WHERE id >"
+    assert (len(sql(f"{files} 5")), len(sql(f"{files} 50"))) == (2, 1)
+
+
+def test_create_as_select_and_replace_are_one_commit_each(lake: Catalog, sql: Any) -> None:
+    sql("CREATE TABLE lake.default.a AS SELECT id, id * 2 AS b FROM range(3)")
+    assert lake.table("a").version() == 0
+    sql("CREATE OR REPLACE TABLE lake.default.a AS SELECT b FROM lake.default.a WHERE b > 0")
+    assert lake.table("a").version() == 1
+    assert mirrored(lake, "a") == [{"b": 2}, {"b": 4}]
+    assert sql("SELECT sum(id) FROM lake.default.a VERSION AS OF 0") == [(3,)]
+    sql("REPLACE TABLE lake.default.a (c STRING)")
+    assert (lake.table("a").version(), sql("SELECT * FROM lake.default.a")) == (2, [])
+
+
+def test_failed_create_as_select_leaves_no_table(lake: Catalog, sql: Any, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        sql("CREATE TABLE lake.default.a AS SELECT 1 / (id - 1) AS x FROM range(3)")
+    assert not lake.exists("a")
+    assert not list((tmp_path / "lake").rglob("*.parquet"))
+
+
+def test_overwrites_truncate_and_delete_of_partitions(lake: Catalog, sql: Any) -> None:
+    sql("CREATE TABLE lake.default.t (id INT, p STRING) PARTITIONED BY (p)")
+    sql("INSERT INTO lake.default.t VALUES (1, 'a'), (2, 'b'), (3, 'é/ü')")
+    sql("INSERT OVERWRITE lake.default.t PARTITION (p = 'a') VALUES (10)")
+    sql("INSERT INTO lake.default.t REPLACE WHERE p = 'é/ü' SELECT 30, 'é/ü'")
+    assert sorted(row["id"] for row in mirrored(lake, "t")) == [2, 10, 30]
+    sql("DELETE FROM lake.default.t WHERE p = 'b'")
+    assert sql("SELECT p FROM lake.default.t ORDER BY p") == [("a",), ("é/ü",)]
+    with pytest.raises(UnsupportedOperationException, match="replaces whole partitions"):
+        sql("INSERT INTO lake.default.t REPLACE WHERE id = 10 SELECT 1, 'a'")
+    with pytest.raises(AnalysisException, match=r"[Dd]elete"):
+        sql("DELETE FROM lake.default.t WHERE id = 10")
+    sql("TRUNCATE TABLE lake.default.t")
+    assert mirrored(lake, "t") == []
+
+
+def test_data_frames_are_written_by_name(
+    spark: SparkSession, lake: Catalog, name: str, sql: Any
+) -> None:
+    rows = spark.sql("SELECT * FROM VALUES (1, 'a'), (2, 'b') AS t(id, p)")
+    rows.writeTo(f"{name}.default.t").partitionedBy(rows.p).create()
+    rows.select("p", "id").writeTo(f"{name}.default.t").append()
+    rows.where("id = 2").writeTo(f"{name}.default.t").overwritePartitions()
+    assert [row["p"] for row in mirrored(lake, "t")] == ["a", "a", "b"]
+    rows.write.mode("overwrite").saveAsTable(f"{name}.default.t")
+    assert mirrored(lake, "t") == [{"id": 1, "p": "a"}, {"id": 2, "p": "b"}]
+    assert spark.read.table(f"{name}.default.t").count() == 2
+    assert spark.read.option("versionAsOf", 0).table(f"{name}.default.t").count() == 2
+
+
+def test_namespaces_rename_and_drop(lake: Catalog, sql: Any) -> None:
+    sql("CREATE NAMESPACE lake.crm")
+    sql("CREATE TABLE lake.crm.t (id INT) COMMENT 'all' TBLPROPERTIES ('owner.team' = 'x')")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+        sql("CREATE TABLE lake.crm.t (id INT)")
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_EMPTY"):
+        sql("DROP NAMESPACE lake.crm")
+    sql("ALTER TABLE lake.crm.t RENAME TO crm.s")
+    assert sql("SHOW TABLES IN lake.crm")[0][1] == "s"
+    assert lake.table("crm.s").describe()["description"] == "all"
+    sql("DROP TABLE lake.crm.s")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        sql("SELECT * FROM lake.crm.s")
+    assert [row.name for row in lake.dropped()] == ["s"]
+    sql("DROP NAMESPACE lake.crm")
+
+
+def test_columns_are_added_renamed_and_dropped(lake: Catalog, sql: Any) -> None:
+    sql("CREATE TABLE lake.default.t AS SELECT 1 AS a, named_struct('x', 1) AS s")
+    sql("ALTER TABLE lake.default.t ADD COLUMNS (b STRING COMMENT 'new', s.y INT)")
+    sql("ALTER TABLE lake.default.t RENAME COLUMN a TO key")
+    sql("INSERT INTO lake.default.t VALUES (2, named_struct('x', 2, 'y', 3), 'z')")
+    assert sql("SELECT key, s.y, b FROM lake.default.t ORDER BY key") == [
+        (1, None, None),
+        (2, 3, "z"),
+    ]
+    sql("ALTER TABLE lake.default.t DROP COLUMN b")
+    assert sql("SELECT * FROM lake.default.t WHERE key = 2") == [(2, (2, 3))]
+    with pytest.raises(Exception, match="UpdateColumnType is not supported"):
+        sql("ALTER TABLE lake.default.t ALTER COLUMN key TYPE BIGINT")
+
+
+def test_deleted_rows_are_left_out(spark: SparkSession, lake: Catalog, sql: Any) -> None:
+    tables_staged.deletion_vectors(lake)
+    (table,) = lake.tables()
+    expected = spark.read.format("delta").load(table.location)
+    names = ", ".join(f"`{name}`" for name in expected.columns)
+    found = sql(f"SELECT {names} FROM lake.default.`{table.name}`")
+    assert sorted(map(str, found)) == sorted(str(tuple(row)) for row in expected.collect())
+    assert sql(f"SELECT count(*) FROM lake.default.`{table.name}`") == [(len(found),)]
+
+
+def test_concurrent_overwrite_is_a_conflict(
+    spark: SparkSession, lake: Catalog, name: str, sql: Any
+) -> None:
+    sql("CREATE TABLE lake.default.t AS SELECT 1 AS id")
+    uri = lake.uri.to_string()
+
+    def overwrite_first(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with deltasql.connect(uri) as catalog, catalog.begin() as tx:
+            tx.write("t", pa.table({"id": pa.array([5], pa.int32())}), mode="overwrite")
+        yield from batches
+
+    late = spark.sql("SELECT 9 AS id").mapInArrow(overwrite_first, "id int")
+    with pytest.raises(IllegalArgumentException, match=r"Concurrent.*Error"):
+        late.writeTo(f"{name}.default.t").overwrite(functions.lit(True))
+    assert sql("SELECT id FROM lake.default.t") == [(5,)]
+
+
+def test_commit_whose_answer_is_lost_happens_once(
+    spark: SparkSession, lake: Catalog, service: Service, tmp_path: Path, sql: Any
+) -> None:
+    sql("CREATE TABLE lake.default.t (id INT)")
+    with losing_answers(service, "write_commit", times=2) as (address, lost):
+        write_service_file(tmp_path / "proxy.json", {**service.access, "address": address})
+        name = add_catalog(spark, service=str(tmp_path / "proxy.json"))
+        spark.sql(f"INSERT INTO {name}.default.t VALUES (1)")
+    assert lost == ["write_commit", "write_commit"]
+    assert lake.table("t").version() == 1
+    assert mirrored(lake, "t") == [{"id": 1}]
+
+
+def test_writes_do_not_depend_on_settings_of_the_session(
+    spark: SparkSession, lake: Catalog, sql: Any
+) -> None:
+    with settings(spark, ODD):
+        sql(
+            "CREATE TABLE lake.default.t AS SELECT TIMESTAMP_LTZ'2024-05-01 00:00:00+00:00' AS at, "
+            "DATE'0001-01-01' AS day, 1.5BD AS d"
+        )
+        assert sql("SELECT CAST(day AS STRING) FROM lake.default.t") == [("0001-01-01",)]
+    (row,) = mirrored(lake, "t")
+    assert row["at"].isoformat() == "2024-05-01T00:00:00+00:00"
+    assert str(row["day"]) == "0001-01-01"
+    (file,) = lake.table("t").files().to_pylist()
+    assert "2024-05-01T00:00:00" in file["stats"]
+
+
+def test_dead_service_is_named(sql: Any, service: Service) -> None:
+    sql("CREATE TABLE lake.default.t (id INT)")
+    service.stop()
+    with pytest.raises(IllegalArgumentException, match=r"service at http.* does not answer: start"):
+        sql("SELECT * FROM lake.default.t")
+
+
+def test_catalog_starts_a_service_of_its_own(spark: SparkSession, lake: Catalog) -> None:
+    with lake.begin() as tx:
+        tx.write("t", pa.table({"id": [1, 2]}))
+    name = add_catalog(spark, uri=lake.uri.to_string())
+    assert spark.sql(f"SELECT sum(id) FROM {name}.default.t").first()[0] == 3
+    name = add_catalog(spark, uri="deltasql://sqlite/relative?bad=1")
+    with pytest.raises(IllegalArgumentException, match=r"did not start.*unknown parameter 'bad'"):
+        spark.sql(f"SELECT * FROM {name}.default.t")
+
+
+def test_wrong_options_are_named(spark: SparkSession) -> None:
+    for options, message in (
+        ({}, "Set spark.sql.catalog.lake.* to a catalog"),
+        ({"urii": "x"}, "urii is not an option: the options are"),
+        ({"uri": "deltasql://postgres/me:secret@host/db"}, "contains a password"),
+        ({"service": "/no/such/file"}, "/no/such/file cannot be read"),
+    ):
+        name = add_catalog(spark, **options)
+        with pytest.raises(IllegalArgumentException, match=message) as raised:
+            spark.sql(f"SELECT * FROM {name}.default.t")
+        assert "secret" not in str(raised.value)
