@@ -73,11 +73,11 @@ PAGES = {
             *("migrate.importing.report.ImportReport", "migrate.importing.report.ImportSummary"),
             *(
                 "migrate.authority.follow.FollowReport",
-                "migrate.authority.handover_report.CutoverReport",
+                "migrate.authority.cutover.CutoverReport",
             ),
             *(
-                "migrate.authority.handover_report.RollbackReport",
-                "migrate.exporting.report.ExportReport",
+                "migrate.authority.rollback.RollbackReport",
+                "migrate.exporting.export.ExportReport",
             ),
             *("migrate.rebuild.RebuildReport", "migrate.authority.foreign_commits.ForeignReport"),
             *("verify.report.VerifyReport", "verify.report.DataReport", "verify.report.Difference"),

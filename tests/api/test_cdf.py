@@ -13,7 +13,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 import deltasql
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,6 +126,13 @@ def test_invalid_arguments_raise_the_errors_of_stock(
         with pytest.raises(Exception, match=message) as found:
             ours.load_cdf(**call)
         assert isinstance(found.value, type(expected.value)), call
+
+
+def test_predicate_that_reads_a_table_is_rejected(ours: deltasql.DeltaTable) -> None:
+    with pytest.raises(TxnLogSchemaError, match="reads the table 'sales'"):
+        ours.load_cdf(predicate="id > (SELECT max(id) FROM sales)")
+    feed = ours.load_cdf(predicate="id IN (WITH few AS (SELECT 2) SELECT * FROM few)")
+    assert set(pa.table(feed)["id"].to_pylist()) == {2}
 
 
 def test_starting_timestamp_selects_versions(ours: deltasql.DeltaTable) -> None:

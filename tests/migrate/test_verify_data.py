@@ -22,6 +22,7 @@ from tests.oracles.fixed_set import TABLES
 
 if TYPE_CHECKING:
     from deltasql import Catalog
+    from deltasql.model.progress import Progress
     from deltasql.uri import DeltaSqlUri
     from deltasql.verify.report import DataReport
 
@@ -244,8 +245,13 @@ def test_transaction_can_verify_its_staged_data(published_in_sqlite: Catalog) ->
     with published_in_sqlite.begin() as tx:
         assert tx.verify_data("t", checks="rows").compared_with == "deltalake"
         tx.write("t", pa.table({"id": [5], "p": ["x"]}))
-        report = tx.verify_data("t", checks="rows")
+        reported: list[Progress] = []
+        report = tx.verify_data("t", checks="rows", on_progress=reported.append)
         assert report.ok
+        assert [*dict.fromkeys(each.phase for each in reported)] == [
+            "looking for files",
+            "reading data",
+        ]
         assert (report.rows, report.compared_with, report.version) == (4, None, None)
 
 

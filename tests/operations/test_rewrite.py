@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltasql.engine.parquet import options as parquet_options
+from deltasql.engine.parquet import file_shape
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 from tests.operations.dml import handle, make, paths, sorted_rows
 
@@ -29,7 +29,7 @@ GROUP = 4
 
 @pytest.fixture(autouse=True)
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_options, "_ROW_GROUP", GROUP)
+    monkeypatch.setattr(file_shape, "_ROW_GROUP", GROUP)
 
 
 def numbers(first: int, last: int) -> pa.Table:

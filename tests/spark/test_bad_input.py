@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,16 +121,23 @@ def test_no_table_is_created_for_unsupported_columns(spark: SparkSession, lake: 
 
 
 BROKEN = {
-    "a null where none may be": "SELECT CAST(NULL AS BIGINT) AS id, 'x' AS v, 1.00BD AS n",
-    "text that is not a number": "SELECT 'one' AS id, 'x' AS v, 1.00BD AS n",
-    "a number that is too large": "SELECT 4L AS id, 'x' AS v, 123456.78BD AS n",
+    "a null where none may be": ("SELECT CAST(NULL AS BIGINT) AS id, 'x' AS v, 1.00BD AS n", "id"),
+    "text that is not a number": ("SELECT 'one' AS id, 'x' AS v, 1.00BD AS n", "id"),
+    "a number that is too large": ("SELECT 4L AS id, 'x' AS v, 123456.78BD AS n", "n"),
+    "text in one of many rows": (
+        "SELECT IF(id = 4000, 'one', '7') AS id, 'x' AS v, 1.00BD AS n FROM range(5000)",
+        "id",
+    ),
 }
+"""Invalid rows, and the column that the error names."""
 
 
 def test_rows_with_invalid_values_are_rejected(spark: SparkSession, lake: Catalog) -> None:
     def check(name: str) -> None:
-        frame = spark.sql(BROKEN[name])
-        assert_fails(lake, TxnLogError, lambda tx: tx.write("sales", frame))
+        query, column = BROKEN[name]
+        frame = spark.sql(query)
+        error = assert_fails(lake, TxnLogError, lambda tx: tx.write("sales", frame))
+        assert re.search(rf"\b{column}\b", str(error)), error
 
     check_each(BROKEN, check)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -250,3 +251,22 @@ def _returns_rows(name: str, backend: str) -> bool:
 
 def _with_bytes(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(bytes(v) if isinstance(v, memoryview) else v for v in row)
+
+
+def test_version_bounds_do_not_read_the_whole_history() -> None:
+    def steps(versions: int) -> int:
+        """Return how many steps SQLite needs for a table with this many versions."""
+        database = sqlite3.connect(":memory:")
+        database.execute(
+            "CREATE TABLE dl_table_versions (table_id INT, version INT, "
+            "PRIMARY KEY (table_id, version)) WITHOUT ROWID"
+        )
+        rows = ((1, version) for version in range(versions))
+        database.executemany("INSERT INTO dl_table_versions VALUES (?, ?)", rows)
+        counted = []
+        database.set_progress_handler(lambda: counted.append(1), 1)
+        [found] = database.execute(statement("version_bounds", "sqlite"), {"table_id": 1})
+        assert found == (0, versions - 1)
+        return len(counted)
+
+    assert steps(5_000) < 2 * steps(5)

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltasql import telemetry
-from deltasql.engine.files.addresses import root_address
-from deltasql.engine.parquet.data_file import add_action, has_tight_bounds, partition_folder
-from deltasql.engine.parquet.file_shape import file_shape
+from deltasql.engine.parquet.file_shape import ParquetOptions, file_shape, parse_size
 from deltasql.engine.parquet.footer_stats import FooterStats, read_footer
-from deltasql.engine.parquet.options import ParquetOptions, parse_size
+from deltasql.engine.parquet.writer import add_action, has_tight_bounds, partition_folder
 from deltasql.engine.spark.errors import spark_errors
 from deltasql.engine.spark.file_columns import has_encoded_value, partition_of, stored_frame
 from deltasql.engine.spark.s3 import bucket_options
@@ -29,6 +27,7 @@ from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.storage import open_storage, parse_location
 from deltasql.storage.deletion import Deletable, delete_data
+from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

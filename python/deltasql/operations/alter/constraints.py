@@ -11,7 +11,7 @@ from sqlglot import exp
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 from deltasql.exceptions.prefixes import PLANNING_ERROR, TABLE_ERROR
 from deltasql.model.protocol import CONSTRAINT_PREFIX, upgraded_protocol
-from deltasql.operations.rules.invalid_rows import PREVIEW_ROWS, invalid_data_error
+from deltasql.operations.rules.row_checks import PREVIEW_ROWS, invalid_data_error
 from deltasql.operations.sql.datafusion import arrow_type
 from deltasql.operations.sql.expressions import scalar
 from deltasql.operations.sql.normal_form import normal_constraint
