@@ -136,7 +136,7 @@ def table_name(
     if len(parts) > 2:
         raise InvalidQueryError(
             f"{'.'.join(parts)} has too many parts",
-            help="A table is called `name` or `namespace.name`.",
+            help="Write `name` or `namespace.name`.",
         )
     namespace = parts[0] if len(parts) == 2 else DEFAULT_NAMESPACE
     name = join_table_name(namespace, parts[-1])

@@ -151,7 +151,7 @@ class StatementRunner(Generic[Result]):
             elif not statement.if_exists:
                 raise InvalidQueryError(
                     f"namespace {statement.namespace} does not exist",
-                    help="SHOW NAMESPACES lists the namespaces.",
+                    help="List the namespaces with SHOW NAMESPACES.",
                 )
         elif isinstance(statement, s.DropTable):
             name = self._name(statement.table)
