@@ -350,3 +350,13 @@ def test_target_file_size_splits_files(filled: Twins) -> None:
     many = pa.table({"id": numbers, "name": ["n"] * len(numbers)})
     deltasql.write_deltalake(filled.uri, many, mode="overwrite", target_file_size=1024 * 1024)
     assert len(deltasql.DeltaTable(filled.uri).file_uris()) >= 3
+
+
+def test_error_names_the_path_of_a_missing_struct_field(twins: Twins) -> None:
+    address = pa.struct([("city", pa.string()), ("zip", pa.string())])
+    rows = pa.table({"to": pa.array([{"city": "x", "zip": "1"}], address)})
+    deltasql.write_deltalake(twins.uri, rows)
+    other = pa.table({"to": [{"city": "x", "code": "1"}]})
+    with pytest.raises(TxnLogSchemaError) as caught:
+        deltasql.write_deltalake(twins.uri, other, mode="append")
+    assert caught.value.column == "to.code"

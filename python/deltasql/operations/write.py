@@ -12,10 +12,11 @@ from sqlglot import exp
 
 from deltasql.engine.inputs import batches, is_spark_frame
 from deltasql.engine.parquet.writer import write_batches
-from deltasql.exceptions import TxnLogConfigError
+from deltasql.engine.spark.errors import is_failed_cast
+from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.schema.convert import schema_from_any
-from deltasql.model.schema.schema import StructType
+from deltasql.model.schema.schema import StructType, type_name
 from deltasql.operations.rewrite import (
     change_type,
     count_rows_by_file,
@@ -75,7 +76,12 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
     replaced = _replaced(stage, found) if mode == "overwrite" else _Replaced()
     # If only some rows of the files are replaced, `_write` writes the change data itself.
     record_files = replaced.scan is None and bool(stage.staged.cdc)
-    adds = _write(stage, rows, found, replaced, options)
+    try:
+        adds = _write(stage, rows, found, replaced, options)
+    except TxnLogEngineError as error:
+        if is_failed_cast(error.__cause__):
+            error.help = _cast_help(stage.schema, schema_from_any(rows.schema))
+        raise
     if replaced.files is not None:
         if record_files:
             record_whole_files(stage, replaced.files, "delete", options)
@@ -95,6 +101,17 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
     }
     stage.set_commit_info("WRITE", _parameters(stage, request), metrics)
     return metrics
+
+
+def _cast_help(wanted: StructType, given: StructType) -> str:
+    """Return a help text that names the columns that a write casts."""
+    pairs = [(field, wanted.find(field.name)) for field in given.fields]
+    casts = [
+        f"{field.name} ({type_name(field.type)} to {type_name(known.type)})"
+        for field, known in pairs
+        if known is not None and known.type != field.type
+    ]
+    return f"The write casts {', '.join(casts)}: cast or clean the values before writing."
 
 
 def check_modes(mode: str, schema_mode: str | None = None) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import shutil
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from deltasql import telemetry
 from deltasql.engine.spark.s3 import bucket_options
 from deltasql.engine.spark.schema import quoted, spark_path
-from deltasql.engine.spark.session import require_pyspark
+from deltasql.engine.spark.session import is_connect, require_pyspark
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.spark.read import read_snapshot
 from deltasql.spark.session import open_catalog, set_catalog
@@ -20,11 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
     from deltasql.api.catalog.base import CatalogTable
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
+_log = logging.getLogger(__name__)
 _UNQUOTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HIVE_NAME = re.compile(r"[A-Za-z0-9_]+")
 _EXTENSION, _CATALOG = "DeltaSparkSessionExtension", "DeltaCatalog"
@@ -50,7 +57,7 @@ def register(
     from deltasql.spark.source.source import DeltaSqlSource, source_class
 
     if catalog is None:
-        spark.dataSource.register(DeltaSqlSource)
+        _register_format(spark, DeltaSqlSource)
         return {}
     opened = open_catalog(catalog)
     if views:
@@ -59,10 +66,55 @@ def register(
     # Keep variables such as ${PASSWORD} in the URI instead of replacing them by their values.
     hides = isinstance(catalog, str) and "${" in catalog
     address = str(catalog) if hides else opened.uri.to_string()
-    spark.dataSource.register(source_class(address, opened.config))
+    _register_format(spark, source_class(address, opened.config))
     if not views:
         return {}
     return mirror_spark(spark, opened, using_delta=False)
+
+
+def _register_format(spark: Any, source: type[DataSource]) -> None:
+    """Register the data source so that local workers run it with this Python, which has deltasql.
+
+    Without PYSPARK_PYTHON, Spark would start them with the first `python3` on the path. Only the
+    registered data source is changed, neither the session nor the environment.
+    """
+    if is_connect(spark) or "PYSPARK_PYTHON" in os.environ:
+        spark.dataSource.register(source)
+        return
+    context = spark.sparkContext
+    if not (context.master or "").startswith("local"):
+        _warn_of_other_python(context.pythonExec)
+        spark.dataSource.register(source)
+        return
+    from pyspark.sql.udf import _wrap_function
+
+    sent: Any = _wrap_function(context, source)
+    function = context._jvm.SimplePythonFunction(
+        sent.command(),
+        sent.envVars(),
+        sent.pythonIncludes(),
+        sys.executable,
+        sent.pythonVer(),
+        sent.broadcastVars(),
+        sent.accumulator(),
+    )
+    sources = context._jvm.org.apache.spark.sql.execution.datasources.v2.python
+    made = sources.UserDefinedPythonDataSource(function)
+    spark._jsparkSession.dataSource().registerPython(source.name(), made)
+
+
+def _warn_of_other_python(command: str) -> None:
+    """Log a warning if Spark starts workers with another Python than the driver's."""
+    found = shutil.which(command)
+    if found is None or os.path.dirname(found) != os.path.dirname(sys.executable):
+        telemetry.log(
+            _log,
+            logging.WARNING,
+            f"Spark starts its Python workers with {command!r}, which may not have deltasql: set "
+            "PYSPARK_PYTHON to a Python that has deltasql before the session starts",
+            found=found,
+            driver=sys.executable,
+        )
 
 
 def mirror_spark(

@@ -38,7 +38,7 @@ MEMORY = ":memory:"
 FORMS = {
     "sqlite": "deltasql://sqlite//abs/meta.db?table=name",
     "duckdb": "deltasql://duckdb//abs/meta.duckdb?table=name",
-    "postgres": "deltasql://postgres/user:password@host:5432/database/namespace/table",
+    "postgres": "deltasql://postgres/user:password@host:5432/database?table=name",
 }
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 # Compiled at import, so that opening a table does not compile them.
@@ -133,13 +133,12 @@ class DeltaSqlUri:
         written = {name: _write(value) for name, value in given.items() if value is not None}
         if self.backend == "postgres":
             path = _write_postgres_path(self, MASK if redacted else self.password)
-            written.pop("table", None)
             if not _is_socket(self.host):
                 written.pop("host", None)
         else:
             path = quote(self.database, safe="/:")
-            if self.table is not None:
-                written["table"] = write_table_name(self.namespace, self.table)
+        if self.table is not None:
+            written["table"] = write_table_name(self.namespace, self.table)
         query = "&".join(f"{name}={value}" for name, value in written.items())
         return f"{SCHEME}{self.backend}/{path}{'?' if query else ''}{query}"
 
@@ -241,10 +240,7 @@ def _write_postgres_path(uri: DeltaSqlUri, password: str | None) -> str:
         if host and ":" in host:
             address = f"[{quote(host, safe=':')}]"
         server = f"{login}@{address}{'' if uri.port is None else f':{uri.port}'}/"
-    names = [uri.database]
-    if uri.table is not None:
-        names += [uri.table] if uri.namespace == DEFAULT_NAMESPACE else [uri.namespace, uri.table]
-    return server + "/".join(quote(name, safe="") for name in names)
+    return server + quote(uri.database, safe="")
 
 
 def parse_uri(text: str, *, environ: Mapping[str, str] | None = None) -> DeltaSqlUri:
@@ -394,7 +390,7 @@ def _read_postgres_path(path: str) -> dict[str, Any]:
         fail(
             f"the path {'/'.join(names)!r} {what}",
             "/".join(names),
-            "Write database, database/table or database/namespace/table.",
+            "Write database?table=namespace.name, database/table or database/namespace/table.",
         )
     place["database"] = names[0]
     if len(names) > 1:

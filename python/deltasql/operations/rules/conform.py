@@ -54,7 +54,7 @@ def check_names(
     missing = [name for name in wanted.names if name not in given.names and name not in optional]
     _check_members(given, wanted, missing, optional, table)
     for field in given:
-        _check_nested(field, wanted.field(field.name).type, table)
+        _check_nested(field, wanted.field(field.name).type, table, field.name)
 
 
 def check_types(given: StructType, wanted: StructType) -> None:
@@ -212,7 +212,12 @@ def _reject_narrower(given: pa.DataType, wanted: pa.DataType, name: str) -> None
 
 
 def _check_members(
-    given: Any, wanted: Any, missing: list[str], optional: Collection[str], table: str
+    given: Any,
+    wanted: Any,
+    missing: list[str],
+    optional: Collection[str],
+    table: str,
+    parent: str | None = None,
 ) -> None:
     names = [field.name for field in given]
     known = {field.name for field in wanted}
@@ -227,26 +232,31 @@ def _check_members(
             f"Cannot cast schema, number of fields does not match: {count}"
             + (f" ({details})" if details else ""),
             table=table,
-            column=(unknown or lacking or [None])[0],
+            column=_member_path(parent, (unknown or lacking or [None])[0]),
             help="Give the data the table's columns, or write with schema_mode='merge'.",
         )
     if unknown or missing:
         raise TxnLogSchemaError(
             f"Field {(unknown or missing)[0]} not found in schema",
             table=table,
-            column=(unknown or missing)[0],
+            column=_member_path(parent, (unknown or missing)[0]),
             help="Give the data the table's columns, or write with schema_mode='merge'.",
         )
 
 
-def _check_nested(given: pa.Field, wanted: pa.DataType, table: str) -> None:
+def _member_path(parent: str | None, name: str | None) -> str | None:
+    """Return the path of a struct's field, or a column's own name."""
+    return name if parent is None or name is None else f"{parent}.{name}"
+
+
+def _check_nested(given: pa.Field, wanted: pa.DataType, table: str, path: str) -> None:
     types = pa.types
     if types.is_struct(given.type) and types.is_struct(wanted):
         names = {field.name for field in given.type}
         missing = [field.name for field in wanted if field.name not in names]
-        _check_members(given.type, wanted, missing, (), table)
+        _check_members(given.type, wanted, missing, (), table, path)
         for member in given.type:
-            _check_nested(member, wanted.field(member.name).type, table)
+            _check_nested(member, wanted.field(member.name).type, table, f"{path}.{member.name}")
     elif _is_list(given.type) and types.is_list(wanted):
         _check_inner(given, wanted, given.type.value_type, wanted.value_type)
     elif types.is_map(given.type) and types.is_map(wanted):
