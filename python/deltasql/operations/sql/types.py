@@ -73,7 +73,7 @@ def sql_type(data_type: DataType) -> exp.DataType:
     if not isinstance(data_type, str) or data_type not in _TYPES:
         raise TxnLogSchemaError(
             f"a column has the type {type_name(data_type)[:_SHOWN]}, which no engine supports",
-            help="The schema was not written by a Delta writer.",
+            help="Check which program wrote the schema: it is not a valid Delta schema.",
         )
     return exp.DataType(this=_TYPES[data_type])
 
