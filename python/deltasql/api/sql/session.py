@@ -49,6 +49,11 @@ class StatementRunner(Generic[Result]):
         """Whether a transaction is open: between BEGIN and COMMIT or ROLLBACK."""
         return self._tx is not None
 
+    @property
+    def transaction(self) -> MultiTableTransaction | None:
+        """The open transaction."""
+        return self._tx
+
     def close(self) -> None:
         """Roll back an open transaction."""
         if self._tx is not None:
