@@ -17,7 +17,8 @@ from deltasql.engine.spark.schema import quoted, spark_path
 from deltasql.engine.spark.session import is_connect, require_pyspark
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.spark.read import read_snapshot
-from deltasql.spark.session import open_catalog, set_catalog
+from deltasql.spark.session import has_delta, open_catalog, set_catalog
+from deltasql.spark.sql import replace_sql, restore_sql
 from deltasql.storage.location import root_address
 from deltasql.uri import DEFAULT_NAMESPACE
 
@@ -34,14 +35,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _UNQUOTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HIVE_NAME = re.compile(r"[A-Za-z0-9_]+")
-_EXTENSION, _CATALOG = "DeltaSparkSessionExtension", "DeltaCatalog"
 # The views that `mirror_spark` created in each session; it drops views of tables that no longer
 # exist.
 _views: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
 def register(
-    spark: SparkSession, catalog: str | DeltaSqlUri | Catalog | None = None, *, views: bool = True
+    spark: SparkSession,
+    catalog: str | DeltaSqlUri | Catalog | None = None,
+    *,
+    views: bool = True,
+    sql: bool = False,
 ) -> dict[str, str]:
     """Register the format `deltasql` in a session; returns a dict: table name → view in Spark.
 
@@ -49,6 +53,10 @@ def register(
     With `views`, each table also becomes a temporary view for `spark.sql`, at its current version.
     Call `register` again to see later commits. Views need an existing catalog; without views, the
     catalog may be created by the first write.
+
+    With `sql`, `spark.sql` of this session object runs statements about tables of the catalog as
+    `deltasql.spark.sql` does, at their current version, and BEGIN and COMMIT. It passes all other
+    statements to Spark unchanged. No views are created then.
 
         deltasql.spark.register(spark, catalog)
         spark.sql("SELECT max(id) FROM sales").show()
@@ -60,14 +68,15 @@ def register(
         _register_format(spark, DeltaSqlSource)
         return {}
     opened = open_catalog(catalog)
-    if views:
+    if views and not sql:
         opened.store.check_exists()  # before the session is changed
     set_catalog(spark, opened)
     # Keep variables such as ${PASSWORD} in the URI instead of replacing them by their values.
     hides = isinstance(catalog, str) and "${" in catalog
     address = str(catalog) if hides else opened.uri.to_string()
     _register_format(spark, source_class(address, opened.config))
-    if not views:
+    (replace_sql if sql else restore_sql)(spark)
+    if sql or not views:
         return {}
     return mirror_spark(spark, opened, using_delta=False)
 
@@ -160,13 +169,6 @@ def mirror_spark(
             spark.catalog.dropTempView(gone)
         _views[spark] = set(names.values())
     return {full_name: _sql_name(name) for full_name, name in names.items()}
-
-
-def has_delta(spark: SparkSession) -> bool:
-    """Return whether delta-spark is configured in a session."""
-    extensions = str(spark.conf.get("spark.sql.extensions", ""))
-    catalog = str(spark.conf.get("spark.sql.catalog.spark_catalog", ""))
-    return _EXTENSION in extensions and _CATALOG in catalog
 
 
 def _view_names(tables: Sequence[CatalogTable]) -> dict[str, str]:

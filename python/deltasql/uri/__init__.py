@@ -16,8 +16,8 @@ and is not `.` or `..`. In `?table=` a dot separates namespace and name; a dot i
 `%2E`. Every part may be percent-encoded; `+` is a plus sign, not a space.
 
 `${NAME}` and `${NAME:-default}` are replaced by the environment variable. Its value is used
-literally, so a password in a variable needs no percent-encoding. A variable can contain a whole URI
-only at the start.
+literally, so a password in a variable needs no percent-encoding. If a variable contains a whole
+URI, it must be at the start.
 
 >>> uri = parse_uri("deltasql://postgres/ann:s3cret@db.local/lake?table=crm.sales")
 >>> uri.host, uri.database, uri.namespace, uri.table

@@ -589,12 +589,19 @@ class MultiTableTransaction:
         return undo(self.target(table), self.snapshot(table))
 
     def verify_data(
-        self, table: str, *, checks: DataChecks = "counts", engine: str | None = None
+        self,
+        table: str,
+        *,
+        checks: DataChecks = "counts",
+        engine: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> DataReport:
         """Compare the data files of a table, and their rows, with the log; nothing is changed."""
         from deltasql.verify.verify_data import verify_data  # lazy import: needed only to read rows
 
-        return verify_data(self.target(table, engine=engine), checks=checks)
+        return verify_data(
+            self.target(table, engine=engine), checks=checks, on_progress=on_progress
+        )
 
     def repair(self, table: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Remove files from the log that are missing in storage; returns their names."""
