@@ -35,7 +35,7 @@ MORE = ROWS.slice(0, 1).set_column(0, "id", pa.array([4], pa.int64()))
 FRESH = ROWS.slice(2).set_column(0, "id", pa.array([9], pa.int64()))
 
 
-def play(open_table: Callable[[], Any], write: Callable[..., None]) -> None:
+def write_six_versions(open_table: Callable[[], Any], write: Callable[..., None]) -> None:
     """Write six versions: two appends, an update, a delete, a compaction and an overwrite."""
     write(ROWS, partition_by=["part"], configuration=ENABLED)
     write(MORE, mode="append")
@@ -54,7 +54,7 @@ def multiset(feed: Any) -> Counter[str]:
 @pytest.fixture
 def stock(tmp_path: Path) -> deltalake.DeltaTable:
     path = str(tmp_path / "stock")
-    play(
+    write_six_versions(
         lambda: deltalake.DeltaTable(path),
         lambda data, **options: deltalake.write_deltalake(path, data, **options),
     )
@@ -65,7 +65,7 @@ def stock(tmp_path: Path) -> deltalake.DeltaTable:
 def ours(catalog_uri: DeltaSqlUri, tmp_path: Path) -> deltasql.DeltaTable:
     place = str(tmp_path / "ours")
     uri = replace(catalog_uri.with_table("t"), location=place).to_string()
-    play(
+    write_six_versions(
         lambda: deltasql.DeltaTable(uri),
         lambda data, **options: deltasql.write_deltalake(uri, data, **options),
     )

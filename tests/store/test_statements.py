@@ -149,7 +149,7 @@ def parameters(name: str, backend: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def undone(catalog: Catalog) -> Iterator[Any]:
+def rolled_back_session(catalog: Catalog) -> Iterator[Any]:
     """A session in a transaction that is rolled back."""
     with catalog.store.session() as session:
         session.begin()
@@ -184,13 +184,17 @@ def test_every_statement_runs(catalog: Catalog, backend: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 200], ids=["few", "bulk"])
-def test_every_insert_takes_rows_in_column_order(undone: Any, backend: str, rows: int) -> None:
+def test_every_insert_takes_rows_in_column_order(
+    rolled_back_session: Any, backend: str, rows: int
+) -> None:
     for place, name in enumerate(INSERTS):
         table, columns = insert_shape(name, backend)
         # Different numbers for each statement: two of them may insert into one table.
         numbers = range(10 + place * 1000, 10 + place * 1000 + rows)
-        undone.insert(name, [tuple(dummy(c, i) for c in columns) for i in numbers])
-        listed = undone._connection.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()
+        rolled_back_session.insert(name, [tuple(dummy(c, i) for c in columns) for i in numbers])
+        listed = rolled_back_session._connection.execute(
+            f"SELECT {', '.join(columns)} FROM {table}"
+        ).fetchall()
         found = sorted(_with_bytes(row) for row in listed)
         wanted = sorted(tuple(dummy(c, i) for c in columns) for i in numbers)
         assert [row for row in found if row in wanted] == wanted, name

@@ -314,7 +314,7 @@ def _outside(place: Location, path: str) -> RefusedFileError:
         location=place.text,
         name=path,
         operation="data_name",
-        help="This is possible only for files below the table's own location.",
+        help="Name a file below the table's own location.",
     )
 
 

@@ -76,7 +76,7 @@ def drop_constraint(stage: TableStage, name: str, *, raise_if_not_exists: bool =
         raise TxnLogError(
             f"Constraint with name '{name}' does not exist.",
             prefix=TABLE_ERROR,
-            help="Table properties that start with delta.constraints. list the constraints.",
+            help="Look for table properties that start with delta.constraints.",
         )
     left = {k: v for k, v in stage.configuration.items() if k != key}
     stage.change_metadata(replace(stage.metadata, configuration=left))
