@@ -134,9 +134,12 @@ class Writes:
             self.abort({"txn_id": txn_id})
 
     def _forget_oldest(self) -> None:
-        ended = [txn_id for txn_id, write in list(self._writes.items()) if write.tx is None]
-        for txn_id in ended[: max(0, len(self._writes) - _REMEMBERED)]:
-            self._writes.pop(txn_id, None)
+        if len(self._writes) < _REMEMBERED:
+            return
+        ended = (txn_id for txn_id, write in list(self._writes.items()) if write.tx is None)
+        oldest = next(ended, None)
+        if oldest is not None:
+            self._writes.pop(oldest, None)
 
     def _committed_before(self, txn_id: str, table: str) -> dict[str, Any]:
         """Look up a transaction that this service does not have, or whose commit failed."""
