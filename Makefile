@@ -142,8 +142,10 @@ soak: setup  ## Run 16 writers, 4 readers, a reconciler, optimize and vacuum for
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.soak --minutes 10
 	$(BIN)/python docs/build.py
 
-compat: setup  ## Check that other releases of deltalake read and write our tables, and deltasql theirs
+compat: java setup  ## Check that other releases of deltalake read and write our tables, deltasql theirs, and every release of PySpark
 	$(BIN)/python -m tests.compat
+	$(BIN)/python -m tests.spark.releases
+	$(BIN)/python docs/build.py
 
 screenshots: setup  ## Take the screenshots of the console with Chromium
 	$(BIN)/python docs/screenshots.py

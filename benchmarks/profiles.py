@@ -106,8 +106,8 @@ def profiles(workspace: Workspace, *, quick: bool) -> list[Profile]:
         folder = workspace.new_folder("append")
         place = {
             "sqlite": f"deltasql://sqlite/{folder}/meta.db?table=t&mirror=sync",
-            "postgres": f"deltasql://postgres/{workspace.new_database()}/bench/t"
-            f"?mirror=sync&location={folder}/t",
+            "postgres": f"deltasql://postgres/{workspace.new_database()}?table=bench.t"
+            f"&mirror=sync&location={folder}/t",
         }[backend]
         table, small = DeltaRows("deltasql", backend, place), rows(0, 3)
         append = f"three rows appended by `write_deltalake`, {backend}, published synchronously"

@@ -167,7 +167,8 @@ def calls() -> dict[str, str]:
             )
             merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
-        append()
+        append()  # creates the table
+        append()  # reads its state; later appends take the short path of a blind append
         found = {}
         for name, call in (("append", append), ("scan", scan)):
             call()

@@ -22,7 +22,7 @@ _SENT = ("query", "execute", "insert", "insert_files", "insert_log", "begin", "c
 class Statements(list[str]):
     """The names of statements, in the order in which they were sent."""
 
-    def tally(self) -> dict[str, int]:
+    def counts_by_statement(self) -> dict[str, int]:
         """Return how often each statement was sent."""
         return dict(sorted(Counter(self).items()))
 

@@ -162,7 +162,7 @@ def reasons(text: str) -> list[str]:
     return [match["reason"] for match in _BLOCK.finditer(text) if match["reason"] is not None]
 
 
-def steady(text: str) -> str:
+def without_varying_values(text: str) -> str:
     """Replace values that differ between runs: times, sizes and file names."""
     for pattern, word in _VARYING:
         text = pattern.sub(word, text)

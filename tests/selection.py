@@ -56,7 +56,7 @@ def database_of(item: pytest.Item) -> str:
     return next((name for fixture, name in _FIXTURES.items() if fixture in fixtures), _OTHER)
 
 
-def reason_to_leave_out(item: pytest.Item) -> str | None:
+def reason_to_skip(item: pytest.Item) -> str | None:
     """Return why `make test` does not run a case, or None if it does."""
     mark = item.get_closest_marker("everything")
     if mark is not None:
@@ -129,7 +129,7 @@ class Selection:
             item.user_properties.append(("database", database_of(item)))
         if EVERYTHING or any("[" in each for each in config.args):  # one case, selected by name
             return
-        reasons = [(item, reason_to_leave_out(item)) for item in items]
+        reasons = [(item, reason_to_skip(item)) for item in items]
         kept = [item for item, reason in reasons if reason is None]
         _check_that_a_case_is_left(items, kept)
         config.hook.pytest_deselected(items=[item for item, reason in reasons if reason])

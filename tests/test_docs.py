@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
-ROOMS = (deltasql, deltasql.aio, deltasql.spark)
+MODULES = (deltasql, deltasql.aio, deltasql.spark)
 
 
 @pytest.fixture(scope="module")
@@ -148,17 +148,17 @@ def test_every_column_of_the_database_schema_is_documented(tmp_path: Path) -> No
 
 
 def test_every_public_name_has_a_docstring() -> None:
-    assert [name for name, thing in public_things() if not inspect.getdoc(thing)] == []
+    assert [name for name, thing in public_objects() if not inspect.getdoc(thing)] == []
 
 
-def public_things() -> Iterator[tuple[str, object]]:
+def public_objects() -> Iterator[tuple[str, object]]:
     """Yield the public names and members of deltasql with the object that has their docstring."""
-    for room in ROOMS:
-        for name in room.__all__:
-            thing = getattr(room, name)
-            if room is deltasql and name not in api.own_names():
+    for module in MODULES:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if module is deltasql and name not in api.own_names():
                 continue
-            yield f"{room.__name__}.{name}", thing
+            yield f"{module.__name__}.{name}", thing
             if not inspect.isclass(thing):
                 continue
             for member in dir(thing):
@@ -169,14 +169,14 @@ def public_things() -> Iterator[tuple[str, object]]:
                 )
                 has_doc = callable(getattr(thing, member, None)) or isinstance(found, property)
                 if not member.startswith("_") and is_deltasql and has_doc:
-                    yield f"{room.__name__}.{name}.{member}", found
+                    yield f"{module.__name__}.{name}.{member}", found
 
 
 @pytest.mark.everything("builds the whole site")
 def test_site_documents_every_public_name(site: Path) -> None:
     text = "".join(page.read_text("utf-8") for page in (site / "reference/api").glob("*.html"))
     wanted = {f"deltasql.{name}" for name in api.own_names()}
-    wanted |= {f"{room.__name__}.{name}" for room in ROOMS[1:] for name in room.__all__}
+    wanted |= {f"{module.__name__}.{name}" for module in MODULES[1:] for name in module.__all__}
     assert wanted - set(re.findall(r'id="([\w.]+)"', text)) == set()
 
 

@@ -17,7 +17,7 @@ import pytest
 import deltasql
 from deltasql.api.catalog.connect import close_all
 from tests.conftest import new_catalog_uri
-from tests.pages import steady
+from tests.pages import without_varying_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +100,8 @@ def test_pipeline_tables_match_the_raw_data(
         assert (tmp_path / "sales.png").stat().st_size > 5_000
         with deltasql.connect(uri) as catalog:
             check_rows(catalog, tmp_path / "raw")
-            check_nothing_is_left_over(catalog, batches)
-            check_batch_is_left_out_when_it_comes_again(spark, catalog, tmp_path / "raw")
+            check_rolled_back_batch(catalog, batches)
+            check_repeated_batch_is_skipped(spark, catalog, tmp_path / "raw")
 
 
 @pytest.mark.everything("the pipeline once more, with a JVM of its own")
@@ -124,7 +124,7 @@ def test_pipeline_runs_with_spark_submit(tmp_path: Path, postgres_uri: DeltaSqlU
     assert "locally checkpointed" not in done.stderr  # cached rows are released without a warning
     with deltasql.connect(postgres_uri) as catalog:
         check_rows(catalog, tmp_path / "raw")
-        check_nothing_is_left_over(catalog, 1)
+        check_rolled_back_batch(catalog, 1)
 
 
 def check_rows(catalog: deltasql.Catalog, raw: Path) -> None:
@@ -150,7 +150,7 @@ def check_rows(catalog: deltasql.Catalog, raw: Path) -> None:
             assert database.sql(f"({one}) EXCEPT ALL ({other})").fetchall() == [], name
 
 
-def check_nothing_is_left_over(catalog: deltasql.Catalog, batches: int) -> None:
+def check_rolled_back_batch(catalog: deltasql.Catalog, batches: int) -> None:
     """Check that the batch that was rolled back left no version, file or intent."""
     for name in TABLES:
         table = catalog.table(name)
@@ -162,7 +162,7 @@ def check_nothing_is_left_over(catalog: deltasql.Catalog, batches: int) -> None:
     assert catalog.store.intents_before(2**60) == []
 
 
-def check_batch_is_left_out_when_it_comes_again(
+def check_repeated_batch_is_skipped(
     spark: SparkSession, catalog: deltasql.Catalog, raw: Path
 ) -> None:
     import data
@@ -209,7 +209,10 @@ def test_script_prints_the_output_in_the_readme(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-    assert steady(capsys.readouterr().out).strip() == steady(readme_outputs()[name]).strip()
+    assert (
+        without_varying_values(capsys.readouterr().out).strip()
+        == without_varying_values(readme_outputs()[name]).strip()
+    )
 
 
 @pytest.mark.usefixtures("empty_folder")

@@ -139,10 +139,10 @@ def test_error_can_be_raised_across_processes() -> None:
 
 
 def test_every_conflict_names_table_versions_winner_and_help() -> None:
-    check_each(CONFLICTS, check_facts)
+    check_each(CONFLICTS, check_conflict_fields)
 
 
-def check_facts(cls: type[CommitConflictError]) -> None:
+def check_conflict_fields(cls: type[CommitConflictError]) -> None:
     text = str(cls(**FACTS))  # type: ignore[arg-type]
     for fact in ("crm.sales", "version 3", "version 5", "version 4", "9f2c", "DELETE", "Help: "):
         assert fact in text

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.each import check_each
-from tests.pages import REASONS, ROOT, Console, place, reasons, steady, written_pages
+from tests.pages import (
+    REASONS,
+    ROOT,
+    Console,
+    place,
+    reasons,
+    without_varying_values,
+    written_pages,
+)
 from tests.s3 import new_bucket
 from tests.selection import smoke
 
@@ -33,14 +41,18 @@ ALONE = [name for name in PAGES if name not in {*WITH_SPARK, *WITH_S3}]
 
 @pytest.mark.parametrize("name", ALONE)
 def test_page_shows_the_real_output(name: str, tmp_path: Path) -> None:
-    assert steady(Console(tmp_path).page(PAGES[name])) == steady(PAGES[name])
+    assert without_varying_values(Console(tmp_path).page(PAGES[name])) == without_varying_values(
+        PAGES[name]
+    )
 
 
 @pytest.mark.parametrize("name", WITH_S3)
 def test_page_with_s3_shows_the_real_output(name: str, tmp_path: Path, s3_server: str) -> None:
     bucket = new_bucket(s3_server)
     moved = {"http://127.0.0.1:9000": s3_server, "s3://lake": bucket}
-    assert steady(Console(tmp_path, moved).page(PAGES[name])) == steady(PAGES[name])
+    assert without_varying_values(
+        Console(tmp_path, moved).page(PAGES[name])
+    ) == without_varying_values(PAGES[name])
 
 
 @pytest.mark.parametrize(
@@ -59,7 +71,7 @@ def test_page_with_spark_shows_the_real_output(
             # Spark gives a Python worker only ten seconds to start.
             if attempt == 2 or "failed to connect back" not in str(error):
                 raise
-    assert steady(followed) == steady(PAGES[name])
+    assert without_varying_values(followed) == without_varying_values(PAGES[name])
     assert console.names["spark"] is spark
 
 

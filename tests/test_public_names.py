@@ -15,17 +15,17 @@ def test_public_names_are_sorted_and_documented() -> None:
     for name in deltasql.__all__:
         assert getattr(deltasql, name) is not None
     # Names of deltalake are documented there.
-    documented = set(deltasql.__all__) - {"__version__"} - set(_taken_over())
+    documented = set(deltasql.__all__) - {"__version__"} - set(_names_of_deltalake())
     assert [name for name in documented if not getattr(deltasql, name).__doc__] == []
 
 
 def test_deltasql_has_every_name_of_deltalake() -> None:
     assert set(deltalake.__all__) <= set(deltasql.__all__)
-    own = set(deltalake.__all__) - set(_taken_over())
+    own = set(deltalake.__all__) - set(_names_of_deltalake())
     assert own >= {"DeltaTable", "Metadata", "QueryBuilder", "__version__", "write_deltalake"}
 
 
-def _taken_over() -> list[str]:
+def _names_of_deltalake() -> list[str]:
     return [
         name for name in deltalake.__all__ if getattr(deltasql, name) is getattr(deltalake, name)
     ]

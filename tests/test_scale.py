@@ -138,7 +138,11 @@ def test_number_of_statements_does_not_depend_on_catalog_size(
     small, large = grown
     for name, (most, operate) in OPERATIONS.items():
         few, many = small.count(operate), large.count(operate)
-        assert len(few) == len(many) <= most, (name, few.tally(), many.tally())
+        assert len(few) == len(many) <= most, (
+            name,
+            few.counts_by_statement(),
+            many.counts_by_statement(),
+        )
 
 
 def test_each_table_of_a_transaction_adds_few_statements(grown: tuple[Grown, Grown]) -> None:

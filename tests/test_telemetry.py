@@ -102,11 +102,11 @@ def test_logs_hide_secrets(stream: io.StringIO) -> None:
 
 
 def test_disabled_level_formats_nothing() -> None:
-    class Loud:
+    class FailingText:
         def __str__(self) -> str:
             raise AssertionError("formatted")
 
-    telemetry.log(LOGGER, logging.DEBUG, "commit", value=Loud())
+    telemetry.log(LOGGER, logging.DEBUG, "commit", value=FailingText())
 
 
 def use_everything() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pages import steady
+from tests.pages import without_varying_values
 from tests.troubleshooting import MADE, PAGE, Trouble, entries
 
 if TYPE_CHECKING:
@@ -37,5 +37,5 @@ def test_every_message_on_the_page_is_tested() -> None:
 
 def _normalized(text: str) -> str:
     """Remove what depends on the machine: process ids, times and messages of the driver."""
-    text = re.sub(r"held in \S+ \(PID \d+\)", "held", steady(text))
+    text = re.sub(r"held in \S+ \(PID \d+\)", "held", without_varying_values(text))
     return re.sub(r"in [\d.]+(ms|µs|s) - .*", "", text)

@@ -145,6 +145,15 @@ def test_socket_directory_is_formatted_as_host_parameter() -> None:
     assert str(uri) == "deltasql://postgres/ann@:5433/lake?host=/run/postgresql"
 
 
+def test_table_is_formatted_alike_on_every_database() -> None:
+    for catalog in ("sqlite//lake/meta.db", "duckdb//lake/meta.duckdb", "postgres/ann@h/lake"):
+        table = parse_uri(f"deltasql://{catalog}").with_table("v1.2", "crm")
+        assert str(table) == f"deltasql://{catalog}?table=crm.v1%2E2"
+    assert (
+        str(parse_uri("deltasql://postgres/lake/crm/t")) == "deltasql://postgres/lake?table=crm.t"
+    )
+
+
 def test_parameters_are_typed() -> None:
     uri = parse_uri(
         "deltasql://postgres/db/t?sslmode=require&pool_size=8&connect_timeout=5&mirror=async"

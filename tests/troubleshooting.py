@@ -32,7 +32,7 @@ from tests.pages import ROOT
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
 _ENTRY = re.compile(r"^### ([^\n]+)\n\n```text\n(.*?)```\n", re.MULTILINE | re.DOTALL)
-SHUT = {
+UNREACHABLE = {
     "aws_endpoint_url": "http://127.0.0.1:1",
     "aws_allow_http": "true",
     "aws_region": "us-east-1",
@@ -70,7 +70,7 @@ class Trouble:
             return text.replace(str(self.folder), "/srv").rstrip() + "\n"
         raise AssertionError(f"nothing went wrong: {heading}")
 
-    def shut_the_mirror(self) -> None:
+    def quarantine_the_mirror(self) -> None:
         with deltasql.connect(self.uri, table={"in_commit_timestamps": False}) as loose:
             loose.create_table("inbox", ROWS.schema)
             place = loose.table("inbox").location
@@ -131,9 +131,9 @@ class Trouble:
 
     def fork_after_use(self) -> None:
         with suppress(TxnLogStorageError):
-            look_in_a_shut_store()
+            read_from_an_unreachable_store()
         with ProcessPoolExecutor(1, get_context("fork")) as forked:
-            forked.submit(look_in_a_shut_store).result()
+            forked.submit(read_from_an_unreachable_store).result()
 
     def hold_the_file(self) -> None:
         place = f"deltasql://duckdb/{self.folder}/meta.duckdb"
@@ -151,7 +151,7 @@ class Trouble:
                 other.stdin.write("\n")
                 other.stdin.close()
 
-    def come_from_later(self) -> None:
+    def use_a_newer_schema(self) -> None:
         with sqlite3.connect(self.folder / "meta.db") as database:
             database.execute(
                 "INSERT INTO dl_migrations SELECT 99, 'later', checksum, applied_at_ms "
@@ -205,13 +205,13 @@ class Trouble:
         self.catalog.import_table(place)
         deltasql.write_deltalake(f"{self.uri}?table=tracked", ROWS, mode="append")
 
-    def use_it_again(self) -> None:
+    def use_a_finished_transaction(self) -> None:
         with self.catalog.begin() as tx:
             tx.write("sales", ROWS)
         tx.write("sales", ROWS)
 
-    def write_to_a_shut_store(self) -> None:
-        settings = {"options": SHUT, "retries": 0}
+    def write_to_an_unreachable_store(self) -> None:
+        settings = {"options": UNREACHABLE, "retries": 0}
         place = {"data_root": "s3://lake/tables"}
         with (
             deltasql.connect(self.uri, storage=settings, table=place) as catalog,
@@ -220,8 +220,8 @@ class Trouble:
             tx.write("far", ROWS)
 
 
-def look_in_a_shut_store() -> None:
-    open_storage("s3://lake", StorageSettings(options=SHUT, retries=0)).exists("a")
+def read_from_an_unreachable_store() -> None:
+    open_storage("s3://lake", StorageSettings(options=UNREACHABLE, retries=0)).exists("a")
 
 
 MADE: dict[str, Callable[[Trouble], object]] = {
@@ -241,7 +241,7 @@ MADE: dict[str, Callable[[Trouble], object]] = {
     "canceling statement due to lock timeout": Trouble.hold_the_lock,
     "did not get the write lock of the SQLite database": Trouble.hold_the_queue,
     "Could not set lock on file": Trouble.hold_the_file,
-    "the catalog has schema version … this release supports": Trouble.come_from_later,
+    "the catalog has schema version … this release supports": Trouble.use_a_newer_schema,
     "table … does not exist": lambda t: deltasql.DeltaTable(f"{t.uri}?table=sale"),
     "has no version": lambda t: deltasql.DeltaTable(t.table, version=9),
     "holds a Delta table already": Trouble.create_over_a_log,
@@ -255,12 +255,12 @@ MADE: dict[str, Callable[[Trouble], object]] = {
     "MERGE matched a target row with multiple source rows": Trouble.merge_twice,
     "a concurrent transactions added new data": Trouble.lose_a_race,
     "Metadata changed since last commit": Trouble.change_the_columns,
-    "this transaction is committed": Trouble.use_it_again,
+    "this transaction is committed": Trouble.use_a_finished_transaction,
     "Unsupported table features required: [InCommitTimestamp]": lambda t: deltalake.write_deltalake(
         t.catalog.table("sales").location, ROWS, mode="append"
     ),
-    "the mirror … is quarantined: another program changed its log": Trouble.shut_the_mirror,
-    "Generic S3 error": Trouble.write_to_a_shut_store,
+    "the mirror … is quarantined: another program changed its log": Trouble.quarantine_the_mirror,
+    "Generic S3 error": Trouble.write_to_an_unreachable_store,
     "object stores cannot be used in this process": Trouble.fork_after_use,
     "Invalid retention period": lambda t: t.catalog.vacuum(
         "sales", retention_hours=1, dry_run=False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -58,11 +59,18 @@ def versions_page() -> str:
         [
             "# Supported releases",
             "*Allowed* are the releases that `pip` installs with deltasql. *Tested* is the release "
-            "that `make test` uses; other allowed releases are not tested. "
+            "that `make test` uses; of the other allowed releases, only those of PySpark below are "
+            "tested. "
             f"Python {project['requires-python'].replace('>=', '')} or newer is required, and Java "
             "17 or newer for Spark.",
             "## Packages that deltasql works with",
             table(("package", "allowed", "tested", "for"), needed),
+            "## Releases of PySpark",
+            "`make compat` runs these checks with the newest patch of each release.",
+            _pyspark(),
+            "Limits of older releases: Spark Connect needs 4.1, and the options "
+            "`maxFilesPerTrigger` and `maxBytesPerTrigger` of a stream need 4.2. A release outside "
+            "the table may work, but is not tested.",
             "## Databases that hold the log",
             table(("database", "allowed", "tested"), databases),
             "## Readers of the mirror",
@@ -95,6 +103,13 @@ def _ranges(project: dict[str, object]) -> dict[str, str]:
 def _pins() -> dict[str, str]:
     text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, flags=re.MULTILINE))
+
+
+def _pyspark() -> str:
+    found = json.loads(Path(__file__).with_name("pyspark.json").read_text(encoding="utf-8"))
+    releases = list(next(iter(found.values())))
+    rows = [(check, *(cells[each] for each in releases)) for check, cells in found.items()]
+    return table(("", *releases), rows)
 
 
 def _delta_spark() -> str:

@@ -32,7 +32,7 @@ PATIENCE_S = 30
 
 
 @pytest.fixture
-def play(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Callable[[Any], None]:
+def run_async(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Callable[[Any], None]:
     """Run a coroutine function on an open catalog with one empty table."""
 
     def run(body: Callable[[AsyncCatalog], Awaitable[None]]) -> None:
@@ -56,7 +56,7 @@ async def opened(uri: DeltaSqlUri, folder: Path) -> AsyncIterator[AsyncCatalog]:
         yield catalog
 
 
-def test_async_api_reads_writes_and_lists_history(play: Any) -> None:
+def test_async_api_reads_writes_and_lists_history(run_async: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         async with catalog.begin() as tx:
             await tx.create_table("u", ROWS.schema)
@@ -76,10 +76,10 @@ def test_async_api_reads_writes_and_lists_history(play: Any) -> None:
         assert (await table.schema()).names == ("id",)
         assert await table.run(lambda dt: dt.version()) == 2
 
-    play(body)
+    run_async(body)
 
 
-def test_transaction_sees_its_own_changes_and_commits_them_together(play: Any) -> None:
+def test_transaction_sees_its_own_changes_and_commits_them_together(run_async: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         async with catalog.begin() as tx:
             await tx.write("t", ROWS)
@@ -89,10 +89,10 @@ def test_transaction_sees_its_own_changes_and_commits_them_together(play: Any) -
             assert (await (await catalog.table("t")).to_arrow()).num_rows == 0
         assert tx.versions == {"t": 1}
 
-    play(body)
+    run_async(body)
 
 
-def test_scan_and_changes_yield_batches(play: Any) -> None:
+def test_scan_and_changes_yield_batches(run_async: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         table = await catalog.table("t")
         await table.write(ROWS)
@@ -103,10 +103,10 @@ def test_scan_and_changes_yield_batches(play: Any) -> None:
         ]
         assert kinds == ["insert"] * 3
 
-    play(body)
+    run_async(body)
 
 
-def test_async_calls_raise_the_errors_of_the_sync_catalog(play: Any) -> None:
+def test_async_calls_raise_the_errors_of_the_sync_catalog(run_async: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         assert not await catalog.exists("nope")
         with pytest.raises(TxnLogTableNotFoundError, match="nope"):
@@ -119,28 +119,28 @@ def test_async_calls_raise_the_errors_of_the_sync_catalog(play: Any) -> None:
                 raise RuntimeError("mine")
         await nothing_is_left(catalog)
 
-    play(body)
+    run_async(body)
 
 
-def test_many_readers_share_few_connections(play: Any) -> None:
+def test_many_readers_share_few_connections(run_async: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         table = await catalog.table("t")
         versions = await asyncio.gather(*(table.version() for _ in range(50)))
         assert versions == [0] * 50
 
-    play(body)
+    run_async(body)
 
 
-def test_concurrent_writers_all_commit(play: Any) -> None:
+def test_concurrent_writers_all_commit(run_async: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         table = await catalog.table("t")
         versions = await asyncio.gather(*(table.write(ROWS) for _ in range(6)))
         assert sorted(versions) == [1, 2, 3, 4, 5, 6]
 
-    play(body)
+    run_async(body)
 
 
-def test_cancel_during_write_leaves_no_file_and_no_intent(play: Any) -> None:
+def test_cancel_during_write_leaves_no_file_and_no_intent(run_async: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         half, cancelled = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -164,11 +164,11 @@ def test_cancel_during_write_leaves_no_file_and_no_intent(play: Any) -> None:
             await task
         await nothing_is_left(catalog)
 
-    play(body)
+    run_async(body)
 
 
 @pytest.mark.parametrize("phase", ["locked", "committing", "ratified"])
-def test_cancel_during_commit_commits_all_tables_or_none(play: Any, phase: str) -> None:
+def test_cancel_during_commit_commits_all_tables_or_none(run_async: Any, phase: str) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         arrived, cancelled = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -201,7 +201,7 @@ def test_cancel_during_commit_commits_all_tables_or_none(play: Any, phase: str) 
             assert (await table.to_arrow()).num_rows == ROWS.num_rows
         assert await catalog.run(lambda sync: sync.store.intents_before(FUTURE_MS)) == []
 
-    play(body)
+    run_async(body)
 
 
 def test_cancelled_queued_call_never_starts(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_cancel_during_close_still_closes_every_connection(
     asyncio.run(main())
 
 
-def test_cancel_before_queued_commit_leaves_no_file(play: Any) -> None:
+def test_cancel_before_queued_commit_leaves_no_file(run_async: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         arrived, go = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -274,10 +274,10 @@ def test_cancel_before_queued_commit_leaves_no_file(play: Any) -> None:
         assert await catalog.run(lambda sync: sync.store.intents_before(FUTURE_MS)) == []
         assert not list(Path(table.location).rglob("*.parquet"))
 
-    play(body)
+    run_async(body)
 
 
-def test_event_loop_is_not_blocked_by_writes_and_reads(play: Any) -> None:
+def test_event_loop_is_not_blocked_by_writes_and_reads(run_async: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         many = pa.table({"id": pa.array(range(1_000_000), pa.int64())})
         table = await catalog.table("t")
@@ -305,7 +305,7 @@ def test_event_loop_is_not_blocked_by_writes_and_reads(play: Any) -> None:
         assert max(stalls) < max(0.25, took / 2)
         assert len(stalls) > 5
 
-    play(body)
+    run_async(body)
 
 
 def test_call_on_closed_catalog_raises(sqlite_uri: DeltaSqlUri) -> None:

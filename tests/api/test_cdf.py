@@ -13,7 +13,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 import deltasql
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ MORE = ROWS.slice(0, 1).set_column(0, "id", pa.array([4], pa.int64()))
 FRESH = ROWS.slice(2).set_column(0, "id", pa.array([9], pa.int64()))
 
 
-def play(open_table: Callable[[], Any], write: Callable[..., None]) -> None:
+def write_six_versions(open_table: Callable[[], Any], write: Callable[..., None]) -> None:
     """Write six versions: two appends, an update, a delete, a compaction and an overwrite."""
     write(ROWS, partition_by=["part"], configuration=ENABLED)
     write(MORE, mode="append")
@@ -54,7 +54,7 @@ def multiset(feed: Any) -> Counter[str]:
 @pytest.fixture
 def stock(tmp_path: Path) -> deltalake.DeltaTable:
     path = str(tmp_path / "stock")
-    play(
+    write_six_versions(
         lambda: deltalake.DeltaTable(path),
         lambda data, **options: deltalake.write_deltalake(path, data, **options),
     )
@@ -65,7 +65,7 @@ def stock(tmp_path: Path) -> deltalake.DeltaTable:
 def ours(catalog_uri: DeltaSqlUri, tmp_path: Path) -> deltasql.DeltaTable:
     place = str(tmp_path / "ours")
     uri = replace(catalog_uri.with_table("t"), location=place).to_string()
-    play(
+    write_six_versions(
         lambda: deltasql.DeltaTable(uri),
         lambda data, **options: deltasql.write_deltalake(uri, data, **options),
     )
@@ -126,6 +126,13 @@ def test_invalid_arguments_raise_the_errors_of_stock(
         with pytest.raises(Exception, match=message) as found:
             ours.load_cdf(**call)
         assert isinstance(found.value, type(expected.value)), call
+
+
+def test_predicate_that_reads_a_table_is_rejected(ours: deltasql.DeltaTable) -> None:
+    with pytest.raises(TxnLogSchemaError, match="reads the table 'sales'"):
+        ours.load_cdf(predicate="id > (SELECT max(id) FROM sales)")
+    feed = ours.load_cdf(predicate="id IN (WITH few AS (SELECT 2) SELECT * FROM few)")
+    assert set(pa.table(feed)["id"].to_pylist()) == {2}
 
 
 def test_starting_timestamp_selects_versions(ours: deltasql.DeltaTable) -> None:

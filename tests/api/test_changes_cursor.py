@@ -30,11 +30,11 @@ def write(catalog: Catalog, ids: list[int], mode: str = "append") -> None:
 
 def state(cursor: ChangeCursor, before: Counter[Any] | None = None) -> Counter[Any]:
     """Return the rows of a consumer that applies everything the cursor returns."""
-    held = Counter(before or {})
+    rows = Counter(before or {})
     for batch in cursor:
         for row in batch.to_pylist():
-            held[row["id"]] += 1 if row["_change_type"] == "insert" else -1
-    return +held
+            rows[row["id"]] += 1 if row["_change_type"] == "insert" else -1
+    return +rows
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ def table(catalog: Catalog) -> Catalog:
 
 def test_snapshot_and_later_changes_give_the_table(table: Catalog) -> None:
     cursor = table.cursor("t")
-    held = state(cursor)
-    assert held == {1: 1, 2: 1, 3: 1}
+    rows = state(cursor)
+    assert rows == {1: 1, 2: 1, 3: 1}
     assert state(cursor) == {}
     write(table, [4])
     write(table, [1, 9], mode="overwrite")
-    assert state(cursor, held) == {1: 1, 9: 1}
+    assert state(cursor, rows) == {1: 1, 9: 1}
 
 
 def test_snapshot_rows_are_inserts_at_the_snapshot_version(table: Catalog) -> None:

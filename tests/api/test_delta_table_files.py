@@ -51,9 +51,9 @@ def partitioned(address: Address) -> str:
 
 
 @pytest.fixture(scope="module")
-def visits(tmp_path_factory: pytest.TempPathFactory) -> str:
+def table_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the same table in SQLite, for tests that only read it."""
-    uri = f"deltasql://sqlite/{tmp_path_factory.mktemp('visits')}/meta.db?table=visits"
+    uri = f"deltasql://sqlite/{tmp_path_factory.mktemp('table_uri')}/meta.db?table=visits"
     write_visits(uri)
     return uri
 
@@ -69,11 +69,11 @@ def test_files_are_in_the_order_of_deltalake(partitioned: str) -> None:
 
 
 def test_long_and_short_file_lists_have_the_same_order(
-    visits: str, monkeypatch: pytest.MonkeyPatch
+    table_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = DeltaTable(visits).file_uris()
+    few = DeltaTable(table_uri).file_uris()
     monkeypatch.setattr("deltasql.api.deltalake_compat.handle.files._FEW_FILES", 0)
-    assert DeltaTable(visits).file_uris() == few
+    assert DeltaTable(table_uri).file_uris() == few
 
 
 def test_partitions_equal_those_of_deltalake(partitioned: str) -> None:
@@ -114,16 +114,16 @@ PREDICATES: list[Any] = [
 
 
 @pytest.mark.parametrize("predicate", PREDICATES, ids=str)
-def test_predicate_prunes_the_same_files_as_deltalake(visits: str, predicate: Any) -> None:
-    own, stock = both(visits)
+def test_predicate_prunes_the_same_files_as_deltalake(table_uri: str, predicate: Any) -> None:
+    own, stock = both(table_uri)
     expected = stock.file_uris(file_pruning_predicate=predicate)
     assert own.file_uris(file_pruning_predicate=predicate) == expected
     dataset = own.to_pyarrow_dataset(file_pruning_predicate=predicate)
     assert dataset.files == stock.to_pyarrow_dataset(file_pruning_predicate=predicate).files
 
 
-def test_invalid_pruning_predicate_raises(visits: str) -> None:
-    table = DeltaTable(visits)
+def test_invalid_pruning_predicate_raises(table_uri: str) -> None:
+    table = DeltaTable(table_uri)
     wrong: list[Any] = ["nope = 1", "id +", "", [("id", "like", "1")], [("nope", "=", 1)]]
     for predicate in wrong:
         with pytest.raises(DeltaError):

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.two_databases
 
 
 @pytest.fixture(autouse=True)
-def _off_afterwards() -> Iterator[None]:
+def _disable_afterwards() -> Iterator[None]:
     yield
     telemetry.disable()
 

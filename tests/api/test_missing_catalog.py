@@ -61,6 +61,7 @@ ARGUMENTS: dict[str, object] = {
     "properties": {"delta.appendOnly": "true"},
     "source": ROWS,
     "sql": "SELECT 1",
+    "statement": "DELETE FROM t",
     "table": "t",
     "timestamp": datetime(2026, 1, 1, tzinfo=UTC),
     "to": 0,
@@ -71,7 +72,7 @@ ARGUMENTS: dict[str, object] = {
 NO_READS = {
     Catalog: {
         *("create_namespace", "create_table", "follow", "import_table", "import_tables"),
-        *("begin", "close", "exists"),
+        *("begin", "close", "exists", "spelling_of"),
     },
     Mirror: {
         *("close", "flush"),

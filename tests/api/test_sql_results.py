@@ -12,8 +12,9 @@ import sqlglot
 
 import deltasql
 from deltasql.engine.duckdb import sandbox as duckdb_confined
-from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
+from deltasql.exceptions import InvalidQueryError, MissingDataFilesError, TxnLogEngineError
 from deltasql.model.predicates.query_conditions import named_columns
+from deltasql.storage import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,3 +222,21 @@ def test_columns_that_a_query_uses_without_naming_them_are_read_from_s3(
         assert query_rows(catalog, 'SELECT s FROM "left" s WHERE id = 2') == [(row,)]
         assert query_rows(catalog, "SELECT COLUMNS('^k') FROM \"left\" WHERE price = 5") == [("a",)]
         assert query_rows(catalog, 'SELECT sum(price) AS "left" FROM "left"') == [(11,)]
+
+
+def test_query_names_a_data_file_that_is_missing_in_s3(
+    sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
+) -> None:
+    with deltasql.connect(
+        sqlite_uri,
+        mirror={"mode": "off"},
+        table={"data_root": s3_location},
+        storage={"options": s3_options},
+    ) as catalog:
+        with catalog.begin() as tx:
+            tx.write("t", pa.table({"id": [1, 2]}))
+        [path] = catalog.table("t").scan().paths()
+        open_storage(catalog.table("t").location, catalog.config.storage).delete(path)
+        with pytest.raises(MissingDataFilesError, match="is missing") as caught:
+            query_rows(catalog, "SELECT sum(id) FROM t")
+        assert caught.value.files == (path,)

@@ -51,7 +51,7 @@ class ModelTable:
         return self.versions[-1]
 
     @property
-    def dead(self) -> frozenset[str]:
+    def removed_paths(self) -> frozenset[str]:
         """Paths that were live once and are removed now."""
         ever = frozenset(path for version in self.versions for path in version.change.adds)
         return ever - self.head.live

@@ -37,7 +37,7 @@ class Proxy:
         self._guard = threading.Lock()
         self._open: list[socket.socket] = []
         self._armed: tuple[Cut, Callable[[], None]] | None = None
-        self._refusing = False
+        self._is_stopped = False
         self._spared = 0
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -67,14 +67,14 @@ class Proxy:
         """Do not cut any more connections."""
         self._armed = None
 
-    def refuse(self) -> None:
+    def stop_accepting(self) -> None:
         """Behave like a stopped server: close every connection and accept no new one."""
-        self._refusing = True
+        self._is_stopped = True
         self._close_all()
 
     def accept(self) -> None:
         """Accept connections again."""
-        self._refusing = False
+        self._is_stopped = False
 
     def _accept(self) -> None:
         while True:
@@ -82,7 +82,7 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            if self._refusing:
+            if self._is_stopped:
                 client.close()
                 continue
             server = self._connect()
@@ -143,7 +143,7 @@ class _Conversation:
                     return
             if not _send(self._server, data):
                 break
-        self._hang_up()
+        self._close_connections()
 
     def replies(self) -> None:
         """Relay the replies of the server, message by message."""
@@ -166,14 +166,14 @@ class _Conversation:
                     self._cut()
                     return
                 _send(self._client, message)
-        self._hang_up()
+        self._close_connections()
 
     def _cut(self) -> None:
         _end(self._server)
         self._proxy.fire()
         _end(self._client)
 
-    def _hang_up(self) -> None:
+    def _close_connections(self) -> None:
         _end(self._server)
         _end(self._client)
 

@@ -24,7 +24,7 @@ def rows(by: str) -> pa.Table:
     return pa.table({"by": [by]})
 
 
-def held(catalog: Catalog) -> list[str]:
+def writers_of_rows(catalog: Catalog) -> list[str]:
     with catalog.begin() as tx:
         return sorted(tx.read("t")["by"].to_pylist())
 
@@ -46,10 +46,10 @@ def test_second_create_by_write_conflicts_and_succeeds_when_repeated(
     assert raised.value.table == "default.t"
     assert (raised.value.winning_version, raised.value.winning_txn_id) == (0, early.txn_id)
     assert "Repeat the transaction" in raised.value.help
-    assert held(catalog) == ["early"]
+    assert writers_of_rows(catalog) == ["early"]
     with catalog.begin() as again:
         again.write("t", rows("late"), mode=mode)
-    assert held(catalog) == after
+    assert writers_of_rows(catalog) == after
 
 
 def test_files_of_a_write_that_lost_the_race_are_deleted(catalog: Catalog, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_write_that_requires_a_new_table_raises_table_exists(catalog: Catalog, m
         early.write("t", rows("early"), mode=mode)
         late.write("t", rows("late"), mode=mode)
         early.commit()
-    assert held(catalog) == ["early"]
+    assert writers_of_rows(catalog) == ["early"]
 
 
 @pytest.mark.parametrize("mode", ["overwrite", "ignore"])

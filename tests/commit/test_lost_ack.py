@@ -51,7 +51,7 @@ def proxy() -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def far(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
+def proxied(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
     """The same catalog through the proxy, after a first commit.
 
     From then on a blind append of one file is one statement; other commits run from BEGIN to
@@ -69,10 +69,10 @@ def two(name: str) -> list[AddFile]:
 
 
 def test_commit_with_a_lost_acknowledgement_is_applied_once_and_succeeds(
-    direct: Catalog, far: Catalog, proxy: Proxy
+    direct: Catalog, proxied: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT")
-    with far.begin() as tx:
+    with proxied.begin() as tx:
         tx.stage_table("t", file("a"))
         tx.stage_table("u", file("b"))
     assert proxy.cuts == 1
@@ -95,47 +95,47 @@ def test_lost_acknowledgement_is_looked_up_without_retries(direct: Catalog, prox
 
 @pytest.mark.parametrize("cut", ["request after BEGIN", "half of it"])
 def test_commit_is_retried_when_the_connection_fails_before_commit_is_sent(
-    direct: Catalog, far: Catalog, proxy: Proxy, cut: Cut
+    direct: Catalog, proxied: Catalog, proxy: Proxy, cut: Cut
 ) -> None:
     proxy.arm(cut)
-    assert commit(far, two("a")) == 2
+    assert commit(proxied, two("a")) == 2
     assert proxy.cuts == 1
     assert live(direct) == ["a1", "a2", "warm"]
     audit(direct)
 
 
 def test_create_table_with_a_lost_acknowledgement_succeeds(
-    direct: Catalog, far: Catalog, proxy: Proxy
+    direct: Catalog, proxied: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT")
-    far.create_table("new", SCHEMA)
+    proxied.create_table("new", SCHEMA)
     assert direct.table("new").version() == 0
     with pytest.raises(TableExistsError):
-        far.create_table("new", SCHEMA)
+        proxied.create_table("new", SCHEMA)
 
 
 def test_lost_acknowledgement_is_found_after_a_rename(
-    direct: Catalog, far: Catalog, proxy: Proxy
+    direct: Catalog, proxied: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT", then=lambda: direct.rename("t", "renamed") and None)
-    assert commit(far, two("a")) == 2
+    assert commit(proxied, two("a")) == 2
     assert live(direct, "renamed") == ["a1", "a2", "warm"]
 
 
 def test_lost_acknowledgement_is_found_after_another_commit(
-    direct: Catalog, far: Catalog, proxy: Proxy
+    direct: Catalog, proxied: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT", then=lambda: commit(direct, file("theirs")) and None)
-    assert commit(far, two("ours")) == 2
+    assert commit(proxied, two("ours")) == 2
     assert live(direct) == ["ours1", "ours2", "theirs", "warm"]
     assert direct.table("t").version() == 3
 
 
 def test_outcome_is_unknown_when_the_server_stops_after_commit_was_sent(
-    direct: Catalog, far: Catalog, proxy: Proxy
+    direct: Catalog, proxied: Catalog, proxy: Proxy
 ) -> None:
-    proxy.arm("reply to COMMIT", then=proxy.refuse)
-    tx = far.begin()
+    proxy.arm("reply to COMMIT", then=proxy.stop_accepting)
+    tx = proxied.begin()
     tx.stage_table("t", two("a"))
     began = time.monotonic()
     with pytest.raises(CommitOutcomeUnknownError) as caught:
@@ -148,7 +148,7 @@ def test_outcome_is_unknown_when_the_server_stops_after_commit_was_sent(
 
 
 @pytest.fixture
-def impatient(direct: Catalog) -> Iterator[str]:
+def short_lock_timeout_role(direct: Catalog) -> Iterator[str]:
     """A role with a very short lock timeout."""
     name = f"impatient_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as connection:
@@ -159,21 +159,23 @@ def impatient(direct: Catalog) -> Iterator[str]:
 
 
 def test_outcome_is_unknown_when_the_lookup_fails(
-    direct: Catalog, proxy: Proxy, impatient: str
+    direct: Catalog, proxy: Proxy, short_lock_timeout_role: str
 ) -> None:
     """However later attempts fail, the one with the lost acknowledgement may have committed."""
-    uri = replace(proxy.uri(direct.uri), user=impatient, password=impatient)
+    uri = replace(
+        proxy.uri(direct.uri), user=short_lock_timeout_role, password=short_lock_timeout_role
+    )
     with (
         psycopg.connect(os.environ["TEST_DATABASE_URL"]) as other,
-        open_catalog(uri, retry=QUICK) as far,
+        open_catalog(uri, retry=QUICK) as proxied,
     ):
         heads = f"{direct.uri.search_path}.dl_table_heads"
-        commit(far, file("warm"))
+        commit(proxied, file("warm"))
         proxy.arm(
             "reply to COMMIT",
             then=lambda: other.execute(f"SELECT FROM {heads} FOR UPDATE") and None,
         )
-        tx = far.begin()
+        tx = proxied.begin()
         tx.stage_table("t", two("a"))
         with pytest.raises(CommitOutcomeUnknownError) as caught:
             tx.commit()
@@ -184,27 +186,27 @@ def test_outcome_is_unknown_when_the_lookup_fails(
         # so.
         other.execute(f"SELECT FROM {heads} FOR UPDATE")
         with pytest.raises(StoreBusyError):
-            commit(far, two("b"))
+            commit(proxied, two("b"))
         with pytest.raises(StoreBusyError):
-            commit(far, file("b"))
+            commit(proxied, file("b"))
     assert live(direct) == ["a1", "a2", "warm"]
 
 
 def test_single_file_append_with_a_lost_acknowledgement_is_applied_once(
-    direct: Catalog, far: Catalog, proxy: Proxy
+    direct: Catalog, proxied: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to SELECT", then=lambda: commit(direct, file("theirs")) and None)
-    assert commit(far, file("ours")) == 2
+    assert commit(proxied, file("ours")) == 2
     assert proxy.cuts == 1
     assert live(direct) == ["ours", "theirs", "warm"]
     audit(direct)
 
 
 def test_single_file_append_outcome_is_unknown_when_the_server_stops(
-    direct: Catalog, far: Catalog, proxy: Proxy
+    direct: Catalog, proxied: Catalog, proxy: Proxy
 ) -> None:
-    proxy.arm("reply to SELECT", then=proxy.refuse)
-    tx = far.begin()
+    proxy.arm("reply to SELECT", then=proxy.stop_accepting)
+    tx = proxied.begin()
     tx.stage_table("t", file("a"))
     with pytest.raises(CommitOutcomeUnknownError) as caught:
         tx.commit()
@@ -213,20 +215,20 @@ def test_single_file_append_outcome_is_unknown_when_the_server_stops(
 
 
 def test_single_file_append_detects_new_metadata_renames_and_live_files(
-    direct: Catalog, far: Catalog
+    direct: Catalog, proxied: Catalog
 ) -> None:
-    commit(far, file("a"))
+    commit(proxied, file("a"))
     metadata = direct.table("t").snapshot().metadata
     properties = {**metadata.configuration, "delta.appendOnly": "false"}
     changed = replace(metadata, configuration=properties)
     with direct.begin() as tx:
         tx.stage_table("t", [changed])
-    assert commit(far, file("b")) == 4  # on the general path, which reads the new metadata
-    assert commit(far, file("b")) == 5  # the same path again replaces the live file
+    assert commit(proxied, file("b")) == 4  # on the general path, which reads the new metadata
+    assert commit(proxied, file("b")) == 5  # the same path again replaces the live file
     assert live(direct) == ["a", "b", "warm"]
     direct.rename("t", "renamed")
     with pytest.raises(TableChangedError):
-        commit(far, file("c"))
+        commit(proxied, file("c"))
     audit(direct)
 
 
@@ -239,21 +241,21 @@ def test_commit_succeeds_when_the_server_stops_before_it_is_published(
 
     def at(phase: str) -> None:
         if phase == "ratified":
-            proxy.refuse()
+            proxy.stop_accepting()
 
-    with open_catalog(proxy.uri(direct.uri), **settings) as far, hooked(at):
-        assert commit(far, file("a"), table="p") == 1
+    with open_catalog(proxy.uri(direct.uri), **settings) as proxied, hooked(at):
+        assert commit(proxied, file("a"), table="p") == 1
     with open_catalog(direct.uri, **settings) as near:
         assert commit(near, file("b"), table="p") == 2
     assert DeltaTable(location).version() == 2  # the next commit published both
 
 
 def test_commit_fails_when_the_server_stops_before_commit_is_sent(
-    direct: Catalog, far: Catalog, proxy: Proxy
+    direct: Catalog, proxied: Catalog, proxy: Proxy
 ) -> None:
-    tx = far.begin()
+    tx = proxied.begin()
     tx.stage_table("t", two("a"))
-    proxy.refuse()
+    proxy.stop_accepting()
     with pytest.raises((StoreUnavailableError, TxnLogTransactionError)) as caught:
         tx.commit()
     assert not isinstance(caught.value, CommitOutcomeUnknownError)

@@ -178,7 +178,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.tables)
     @rule(side=sides, data=data)
-    def give_up(self, side: int, data: st.DataObject) -> None:
+    def roll_back_or_fail(self, side: int, data: st.DataObject) -> None:
         """Roll back, or stage a valid and an invalid action: nothing changes."""
         name = data.draw(st.sampled_from(sorted(self.tables)), "table")
         tx = self.catalogs[side].begin()
@@ -238,7 +238,7 @@ class LogMachine(RuleBasedStateMachine):
         head = table.head
         kinds = ["append", "add column", "set property", "application"]
         kinds += ["remove", "rewrite", "add a live file again"] if head.live else []
-        kinds += ["restore"] if table.dead else []
+        kinds += ["restore"] if table.removed_paths else []
         kind = data.draw(st.sampled_from(kinds), "kind")
         fresh = frozenset({self._new_path()})
         some_live = st.sets(st.sampled_from(sorted(head.live) or [""]), min_size=1, max_size=2)
@@ -250,7 +250,9 @@ class LogMachine(RuleBasedStateMachine):
             app = data.draw(st.sampled_from(APPS), "application")
             return Change(adds=fresh, apps=((app, head.apps.get(app, 0) + 1),))
         if kind == "restore":
-            return Change(adds=frozenset({data.draw(st.sampled_from(sorted(table.dead)), "path")}))
+            return Change(
+                adds=frozenset({data.draw(st.sampled_from(sorted(table.removed_paths)), "path")})
+            )
         if kind == "add a live file again":
             return Change(adds=frozenset(data.draw(some_live, "paths")))
         removed = frozenset(data.draw(some_live, "paths")) if kind != "append" else frozenset()

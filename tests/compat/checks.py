@@ -26,7 +26,7 @@ READS, WRITES, IMPORTS, MOVES = (
     "Its tables are imported",
     "Cutover and rollback",
 )
-YES, REFUSED, DETECTED = "yes", "refused", "not refused, but detected"
+YES, REJECTED, DETECTED = "yes", "rejected", "not rejected, but detected"
 # Does not depend on the age of the reader: a table with so many files that it takes minutes.
 _LEFT_OUT = ("many_files",)
 
@@ -63,11 +63,13 @@ def checks() -> Iterator[Check]:
         if name not in _LEFT_OUT:
             yield Check(READS, _title(build), lambda place, name=name: _reads(place, name))
     yield Check(WRITES, "A table of deltasql with default properties", _is_rejected)
-    yield Check(WRITES, "A table without in-commit timestamps; SQL adopts the commit", _is_adopted)
+    yield Check(
+        WRITES, "A table without in-commit timestamps; the database adopts the commit", _is_adopted
+    )
     for name, maker in MAKERS.items():
         yield Check(IMPORTS, _title(maker), lambda place, name=name: _imports(place, name))
     yield Check(MOVES, "Before cutover: it writes, and the next import catches up", _catches_up)
-    yield Check(MOVES, "After cutover: it reads, and its writes are refused", _is_cut_over)
+    yield Check(MOVES, "After cutover: it reads, and its writes are rejected", _is_cut_over)
     yield Check(MOVES, "After rollback: it reads and writes", _is_rolled_back)
 
 
@@ -85,7 +87,7 @@ def _reads(place: Place, name: str) -> str:
                     ways[way] = str(error)
                     continue
                 if _rows(found) != table.states[at]:
-                    ways[way] = "other rows"
+                    ways[way] = "wrong rows"
     return _cell(ways)
 
 
@@ -94,9 +96,9 @@ def _cell(ways: Mapping[str, str | None]) -> str:
         return YES
     for way, error in ways.items():
         if error is None:
-            return f"{YES}, by {'its SQL' if way == 'sql' else 'pyarrow'}"
-    if "other rows" in ways.values():
-        return "other rows"
+            return f"{'QueryBuilder' if way == 'sql' else 'pyarrow'} only"
+    if "wrong rows" in ways.values():
+        return "wrong rows"
     return "no"
 
 
@@ -110,7 +112,7 @@ def _write_error(place: Place, name: str, location: str) -> str:
     try:
         place.release.request("append", location=location, numbers=[1])
     except ReleaseError:
-        return REFUSED
+        return REJECTED
     (report,) = place.catalog.mirror.verify(name)
     if report.first_foreign is None:
         raise Broken("the commit of the release bypassed SQL and was not detected")

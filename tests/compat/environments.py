@@ -1,4 +1,4 @@
-"""Environments of other deltalake releases, and a process to call the release in one of them."""
+"""Environments of other releases, and a process to call the deltalake release in one of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "build" / "compat"
+BUILD = ROOT / "build"
 # The last three minor releases, and the last one before 1.0.
 RELEASES = ("1.6.6", "1.5.1", "1.4.2", "0.25.5")
 
@@ -23,13 +26,17 @@ class ReleaseError(Exception):
 
 def python_of(release: str) -> Path:
     """Return the Python that has a release; install it on the first call."""
-    folder = FOLDER / release
+    return environment(Path("compat") / release, [f"deltalake=={release}", "pyarrow"])
+
+
+def environment(name: Path, packages: Sequence[str]) -> Path:
+    """Return the Python of an environment below `build/`; install it on the first call."""
+    folder = BUILD / name
     python = folder / "bin" / "python"
     done = folder / ".installed"
     if not done.exists():
         uv = shutil.which("uv") or str(ROOT / ".venv" / "uv" / "bin" / "uv")
         _run(uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder))
-        packages = (f"deltalake=={release}", "pyarrow")
         _run(uv, "pip", "install", "--quiet", "--python", str(python), *packages)
         done.touch()
     return python

@@ -16,19 +16,21 @@ Cells = Mapping[tuple[str, str, str], str]
 
 _INTRO = """\
 Each column is a release of deltalake in an environment of its own: the last three minor releases,
-and the last one before 1.0. `make compat` lets each of them read tables that deltasql published,
-write to their paths, and write tables that are then imported. Rows are compared at every version,
-or around the checkpoints of a long log.
+and the last release before 1.0. With each of them, `make compat` reads tables that deltasql
+published, writes to the paths of such tables, and writes tables that deltasql then imports. Rows
+are compared at every version, or around the checkpoints of a long log.
 
-- **yes**: the same rows at every version. *By its SQL*, *by pyarrow*: only one of its two ways
-  to read (`QueryBuilder`, `to_pyarrow_table`) returns them; the other one fails or is wrong.
-- **refused**: the release raises an error that it cannot write to the table, and changes nothing.
-- **not refused, but detected**: the release does not check the features that a writer must support.
-  Its commit bypasses SQL; `deltasql verify` reports it, and `mirror adopt` or `mirror reject`
-  resolves it. Revoke the write access of programs with such a release.
+- **yes**: the same rows at every version.
+- **QueryBuilder only**, **pyarrow only**: only one of the release's two ways to read returns these
+  rows, `QueryBuilder` or `to_pyarrow_table`. The other one raises an error or returns wrong rows.
+- **rejected**: the release raises an error that it cannot write to the table, and changes nothing.
+- **not rejected, but detected**: the release does not check the features that a writer must
+  support. Its commit bypasses the database; `deltasql verify` reports it, and `mirror adopt` or
+  `mirror reject` resolves it. Revoke the write access of programs with such a release.
 - **no**: the release raises an error that it cannot read the table, for example because it does not
   support a feature.
-- **other rows**: the release reads the table, but returns wrong rows, whoever wrote the table.
+- **wrong rows**: the release reads the table, but returns wrong rows, no matter which program wrote
+  the table.
 """
 
 

@@ -118,7 +118,7 @@ def test_job_that_must_wait_is_rejected_with_a_message(shop: Catalog) -> None:
         refused = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
         shown = site.get(refused.headers["location"]).text
         assert "Vacuum was not started" in shown
-        assert "1 of 2 parts" in shown
+        assert "1 of 2 bins" in shown
         published = site.post(
             "/mirror/orders/retry", {"target": "table"}
         )  # publishing does not wait for the running job

@@ -87,7 +87,7 @@ def nan_last(value: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
-def squeezed_decimal(value: Decimal) -> str:
+def decimal_as_double_text(value: Decimal) -> str:
     """Format a decimal as deltalake 1.6 does: a double, or a long if the double is whole."""
     double = float(value)
     if not double.is_integer():
@@ -110,7 +110,7 @@ def decimals(precision: int, scale: int) -> ColumnType:
         (
             both(lambda value: f"{value:f}"),
             both(lambda value: repr(float(value))),
-            both(squeezed_decimal),
+            both(decimal_as_double_text),
             both(lambda value: json.dumps(f"{value:f}")),
         ),
         (lambda value: f"{value:f}",),

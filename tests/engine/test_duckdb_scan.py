@@ -15,7 +15,7 @@ from sqlglot import exp, parse_one
 
 from deltasql.engine.base import FILE, ROW
 from deltasql.engine.duckdb.engine import DuckDbEngine
-from deltasql.exceptions import MissingDataFilesError, TxnLogEngineError
+from deltasql.exceptions import MissingDataFilesError
 from deltasql.model.schema.convert import schema_to_arrow
 from tests.conftest import new_catalog_uri
 from tests.engine.support import live_files, scanned
@@ -195,8 +195,9 @@ def test_missing_file_error_names_the_file(lake: Catalog, engine: DuckDbEngine) 
     written = create(lake, "t", IDS)
     add = written.file(pa.table({"id": pa.array([1], pa.int64())}), name="gone.parquet")
     written.stage([replace(add, path="lost.parquet")], [{"id": 1}])
-    with pytest.raises((MissingDataFilesError, TxnLogEngineError), match=r"lost\.parquet"):
-        engine.collect(engine.scan(live_files(written)))
+    for read in (engine.collect, engine.keep, lambda rows: engine.stream(rows).read_all()):
+        with pytest.raises(MissingDataFilesError, match=r"lost\.parquet"):
+            read(engine.scan(live_files(written)))
 
 
 def test_query_on_a_scan_can_use_any_columns(lake: Catalog, engine: DuckDbEngine) -> None:

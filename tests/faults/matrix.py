@@ -53,7 +53,7 @@ _PATIENCE_S = 300.0
 _WAITING_S = 0.05
 
 
-def run_unanswered(operation: Operation, uri: DeltaSqlUri, folder: Path) -> Checked:
+def run_without_response(operation: Operation, uri: DeltaSqlUri, folder: Path) -> Checked:
     """Kill a client after PostgreSQL has committed and before its response arrives."""
     tables = _new_tables(2)
     with open_client(uri, folder) as catalog:

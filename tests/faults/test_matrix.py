@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import new_catalog_uri
 from tests.faults.cells import BACKENDS, FAULTS, OPERATIONS, POINTS, Cell, cells
 from tests.faults.killed_clients import run_lives
-from tests.faults.matrix import run_cell, run_unanswered
+from tests.faults.matrix import run_cell, run_without_response
 from tests.faults.report import PAGE, RESULT, page
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_commit_with_a_fault_is_atomic(lake: Lake, cell: Cell) -> None:
 def test_commit_survives_a_client_that_dies_before_the_response(
     lake: Lake, operation: Operation
 ) -> None:
-    run_unanswered(operation, *lake)
+    run_without_response(operation, *lake)
 
 
 def test_acknowledged_commits_survive_a_kill_of_their_client(lake: Lake) -> None:

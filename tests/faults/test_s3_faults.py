@@ -76,7 +76,7 @@ def flaky(s3_server: str) -> Iterator[FlakyServer]:
 
 
 @pytest.fixture
-def steady(sqlite_uri: DeltaSqlUri, s3_server: str, s3_location: str) -> Iterator[Catalog]:
+def direct(sqlite_uri: DeltaSqlUri, s3_server: str, s3_location: str) -> Iterator[Catalog]:
     """A catalog that uses the S3 server directly."""
     options = {"options": options_for(s3_server)}
     with open_mirrored(sqlite_uri, s3_location, storage=options) as catalog:
@@ -113,14 +113,14 @@ def contents(catalog: Catalog, address: str) -> dict[str, list[tuple[int, int]]]
     ids=lambda change: change.__name__,
 )
 def test_fault_at_any_s3_request_is_tolerated_or_raised(
-    steady: Catalog, s3_location: str, s3_server: str, flaky: FlakyServer, change: Change
+    direct: Catalog, s3_location: str, s3_server: str, flaky: FlakyServer, change: Change
 ) -> None:
-    begin_again(steady)
-    before = contents(steady, s3_server)
-    with open_on_s3(steady.uri, s3_location, flaky.address) as far:
-        change(far)
+    begin_again(direct)
+    before = contents(direct, s3_server)
+    with open_on_s3(direct.uri, s3_location, flaky.address) as proxied:
+        change(proxied)
     requests = len(flaky.requests)
-    wanted = contents(steady, s3_server)
+    wanted = contents(direct, s3_server)
     assert wanted != before
     cases = [(number, fault) for number in range(requests) for fault in FAULTS]
     failed = 0
@@ -129,20 +129,20 @@ def test_fault_at_any_s3_request_is_tolerated_or_raised(
     for number, fault in chosen:
         for late in flaky.late:
             late.join()  # a request that is executed late must not affect the next case
-        begin_again(steady)
+        begin_again(direct)
         first = len(flaky.requests)
-        with open_on_s3(steady.uri, s3_location, flaky.address) as far:
+        with open_on_s3(direct.uri, s3_location, flaky.address) as proxied:
             flaky.faults_by_request = {len(flaky.requests) + number: fault}
             try:
-                change(far)
+                change(proxied)
             except TxnLogError:
                 failed += 1
-                assert contents(steady, s3_server) == before, f"{fault} at request {number}"
+                assert contents(direct, s3_server) == before, f"{fault} at request {number}"
                 continue
         for late in flaky.late:
             late.join()
-        assert contents(steady, s3_server) == wanted, f"{fault} at request {number}"
-        state = steady.mirror.status("t")[0]
+        assert contents(direct, s3_server) == wanted, f"{fault} at request {number}"
+        state = direct.mirror.status("t")[0]
         sent = flaky.requests[first:]
         assert state.state == "ACTIVE", f"{fault} at request {number}: {state}, {sent}"
     assert failed < len(chosen)  # some faults are handled by a retry

@@ -55,7 +55,7 @@ def test_write_of_a_killed_driver_is_atomic_and_its_files_have_intents(
             catalog.create_table(name, FIRST.schema, partition_by=["p"])
             with catalog.begin() as tx:
                 tx.write(name, FIRST)
-        kill_when_it_gets_there(sqlite_uri, tmp_path, what, point)
+        kill_at(sqlite_uri, tmp_path, what, point)
         happened = point == "ratified"
         found = ids(catalog)
         assert found == (expected(what) if happened else {"t": [*FIRST_IDS], "u": [*FIRST_IDS]})
@@ -90,7 +90,7 @@ def expected(what: str) -> dict[str, list[int]]:
     return {"t": t, "u": both}
 
 
-def kill_when_it_gets_there(uri: DeltaSqlUri, folder: Path, what: str, point: str) -> None:
+def kill_at(uri: DeltaSqlUri, folder: Path, what: str, point: str) -> None:
     """Run a driver until it reaches the point, then kill it and all processes that it started."""
     mark, log = folder / "mark", folder / "log"
     with log.open("w") as out:

@@ -54,8 +54,8 @@ def test_drop_deletes_no_files(catalog: Catalog, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", ["folder of a partition", "folder of the table"])
 def test_vacuum_does_not_follow_symbolic_links(catalog: Catalog, tmp_path: Path, link: str) -> None:
-    victim, place = tmp_path / "victim", tmp_path / "lake" / "t"
-    victim.mkdir()
+    outside_folder, place = tmp_path / "victim", tmp_path / "lake" / "t"
+    outside_folder.mkdir()
     place.parent.mkdir(exist_ok=True)
     if link == "folder of the table":
         (tmp_path / "real").mkdir()
@@ -64,18 +64,18 @@ def test_vacuum_does_not_follow_symbolic_links(catalog: Catalog, tmp_path: Path,
     with catalog.begin() as tx:
         tx.write("t", ROWS)
     for name in ("precious.parquet", "part-old.parquet"):
-        (victim / name).write_bytes(b"PAR1")
-        os.utime(victim / name, (1, 1))
-    (place / "p=evil").symlink_to(victim)
+        (outside_folder / name).write_bytes(b"PAR1")
+        os.utime(outside_folder / name, (1, 1))
+    (place / "p=evil").symlink_to(outside_folder)
     stray = place / "p=a" / "stray.parquet"
     stray.write_bytes(b"PAR1")
     os.utime(stray, (1, 1))
-    before = all_files(victim)
+    before = all_files(outside_folder)
     gone = catalog.vacuum(
         "t", dry_run=False, full=True, retention_hours=0, enforce_retention_duration=False
     )
     assert gone == ["p=a/stray.parquet"]
-    assert all_files(victim) == before
+    assert all_files(outside_folder) == before
     with catalog.begin() as tx:
         assert tx.read("t").num_rows == 3
 

@@ -159,7 +159,7 @@ def test_hostile_metadata_is_imported_or_rejected(
 
 
 @pytest.fixture
-def victim(tmp_path: Path) -> Path:
+def outside_folder(tmp_path: Path) -> Path:
     """A folder outside the table."""
     folder = tmp_path / "victim"
     folder.mkdir()
@@ -173,10 +173,10 @@ OUTSIDE = [
     "..%2Fvictim%2Fv.parquet",
     "%2e%2e/victim/v.parquet",
     "a/../../victim/v.parquet",
-    "{victim}/v.parquet",
-    "file://{victim}/v.parquet",
+    "{outside_folder}/v.parquet",
+    "file://{outside_folder}/v.parquet",
     "file://{table}/../victim/v.parquet",
-    "file://elsewhere{victim}/v.parquet",
+    "file://elsewhere{outside_folder}/v.parquet",
     "link/v.parquet",
     "link/passwd",
     "file.parquet",
@@ -195,12 +195,12 @@ OUTSIDE = [
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path[:40])
 def test_files_outside_the_table_are_never_deleted(
-    catalog: Catalog, tmp_path: Path, victim: Path, path: str
+    catalog: Catalog, tmp_path: Path, outside_folder: Path, path: str
 ) -> None:
-    named = path.format(victim=victim, table=tmp_path / "t")
+    named = path.format(outside_folder=outside_folder, table=tmp_path / "t")
     vector = {
         "storageType": "p",
-        "pathOrInlineDv": f"{victim}/passwd",
+        "pathOrInlineDv": f"{outside_folder}/passwd",
         "offset": 1,
         "sizeInBytes": 10,
         "cardinality": 2,
@@ -215,22 +215,26 @@ def test_files_outside_the_table_are_never_deleted(
     for kind, action in kinds.items():
         folder = tmp_path / kind
         folder.mkdir()
-        (folder / "link").symlink_to(victim)
-        (folder / "file.parquet").symlink_to(victim / "v.parquet")
+        (folder / "link").symlink_to(outside_folder)
+        (folder / "file.parquet").symlink_to(outside_folder / "v.parquet")
         try_all(catalog, HostileTable(folder, actions=[action]).write())
-        assert sorted(each.name for each in victim.iterdir()) == ["passwd", "v.parquet"], kind
+        assert sorted(each.name for each in outside_folder.iterdir()) == ["passwd", "v.parquet"], (
+            kind
+        )
 
 
-def test_circular_links_are_listed_once(catalog: Catalog, tmp_path: Path, victim: Path) -> None:
+def test_circular_links_are_listed_once(
+    catalog: Catalog, tmp_path: Path, outside_folder: Path
+) -> None:
     """Following each link repeatedly would never end."""
     folder = tmp_path / "t"
     for inner in ("a", "b", "c"):
         (folder / inner).mkdir(parents=True)
         for link in ("up", "over", "root", "out"):
-            target = {"up": folder, "over": folder / "a", "root": "/", "out": victim}[link]
+            target = {"up": folder, "over": folder / "a", "root": "/", "out": outside_folder}[link]
             (folder / inner / link).symlink_to(target)
-    (victim / "back").symlink_to(folder)
-    (victim / "self").symlink_to(victim)
+    (outside_folder / "back").symlink_to(folder)
+    (outside_folder / "self").symlink_to(outside_folder)
     source = HostileTable(folder, actions=[added("real.parquet")]).write()
     catalog.import_table(source, name="t")
     options: dict[str, Any] = {"dry_run": False, "enforce_retention_duration": False}
@@ -238,7 +242,7 @@ def test_circular_links_are_listed_once(catalog: Catalog, tmp_path: Path, victim
     write_rows(old)
     os.utime(old, (1, 1))
     assert catalog.vacuum("t", retention_hours=0, full=True, **options) == ["old.parquet"]
-    assert (victim / "passwd").exists()
+    assert (outside_folder / "passwd").exists()
 
 
 # Checkpoints

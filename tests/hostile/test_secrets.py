@@ -57,7 +57,7 @@ COMMANDS: list[list[str]] = [
 
 
 @pytest.fixture
-def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home_with_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home folder whose variables and files contain the secret."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -69,7 +69,7 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_failed_commands_show_no_secrets(door: Path) -> None:
+def test_failed_commands_show_no_secrets(home_with_secrets: Path) -> None:
     ran = run_all(COMMANDS)
     assert ran.count("exit code") == len(COMMANDS)
     assert SECRET not in ran
@@ -123,7 +123,7 @@ def every_command(uri: str) -> list[list[str]]:
 
 
 def test_commands_show_no_secrets_when_the_catalog_is_unreachable(
-    door: Path, monkeypatch: pytest.MonkeyPatch
+    home_with_secrets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DELTASQL_POOL__TIMEOUT_S", "0.05")
     commands = every_command(URI)
@@ -136,7 +136,7 @@ def test_commands_show_no_secrets_when_the_catalog_is_unreachable(
 
 
 def test_commands_show_no_secrets_when_the_storage_is_unreachable(
-    door: Path, sqlite_uri: DeltaSqlUri, monkeypatch: pytest.MonkeyPatch
+    home_with_secrets: Path, sqlite_uri: DeltaSqlUri, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DELTASQL_STORAGE__RETRIES", "0")
     monkeypatch.setenv("DELTASQL_STORAGE__TIMEOUT_S", "1")

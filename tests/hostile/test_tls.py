@@ -23,7 +23,7 @@ def authority() -> Authority:
     return Authority.new("Test CA")
 
 
-def by_way_of(front: TlsFront, uri: DeltaSqlUri, root: str) -> DeltaSqlUri:
+def through(front: TlsFront, uri: DeltaSqlUri, root: str) -> DeltaSqlUri:
     return replace(uri, host="localhost", port=front.port, sslmode="verify-full", sslrootcert=root)
 
 
@@ -33,7 +33,7 @@ def test_catalog_works_with_a_verified_certificate(
     root = authority.write_root(tmp_path / "root.pem")
     with TlsFront(authority.server_context(tmp_path, "localhost")) as front:
         place = {"data_root": str(tmp_path / "lake")}
-        with deltasql.connect(by_way_of(front, postgres_uri, root), table=place) as catalog:
+        with deltasql.connect(through(front, postgres_uri, root), table=place) as catalog:
             for number in range(3):
                 with catalog.begin() as tx:
                     tx.write("t", pa.table({"id": [number]}))
@@ -52,7 +52,7 @@ def test_unverified_server_gets_no_password(
     context = None if wrong == "none at all" else signer.server_context(tmp_path, host)
     root = authority.write_root(tmp_path / "root.pem")
     with TlsFront(context) as front:
-        uri = replace(by_way_of(front, postgres_uri, root), password="s3cr3t-Zx9")
+        uri = replace(through(front, postgres_uri, root), password="s3cr3t-Zx9")
         with pytest.raises(TxnLogStoreError) as failure, deltasql.connect(uri) as catalog:
             catalog.tables()
         message = str(failure.value)

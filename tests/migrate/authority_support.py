@@ -63,14 +63,14 @@ def sql_ids(catalog: Catalog, version: int | None = None) -> list[int]:
     return sorted(found)
 
 
-def is_sound(catalog: Catalog) -> bool:
+def verify_all_versions(catalog: Catalog) -> bool:
     """Assert that SQL and the log agree at every version; return True."""
     (report,) = catalog.mirror.verify(NAME, versions="all")
     assert report.ok, report.summary()
     return True
 
 
-def shut_out(place: Path | str) -> bool:
+def is_write_blocked(place: Path | str) -> bool:
     """Assert that deltalake cannot write to the table; return whether its log is unchanged."""
     log = Path(place) / LOG
     before = everything_below(log)

@@ -58,7 +58,7 @@ def published(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 @pytest.fixture
-def kept(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+def published_in_sqlite(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
     """The same in SQLite, for tests that do not depend on the database."""
     with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
         yield catalog

@@ -25,7 +25,7 @@ VECTORS = {
 
 
 @dataclass(slots=True)
-class HandMade:
+class HandwrittenTable:
     """A folder with a `_delta_log` of any content."""
 
     folder: Path
@@ -84,8 +84,8 @@ def column(
 ) -> dict[str, Any]:
     """Return a column, with its id and physical name under column mapping."""
     marks = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": physical}
-    kept = {key: value for key, value in marks.items() if value is not None}
-    return {"name": name, "type": kind, "nullable": True, "metadata": kept}
+    metadata = {key: value for key, value in marks.items() if value is not None}
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
 
 
 def struct(*columns: dict[str, Any]) -> dict[str, Any]:

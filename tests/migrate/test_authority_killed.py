@@ -19,14 +19,14 @@ from tests.migrate.authority_support import (
     IDS,
     NAME,
     cut_over_and_die,
-    is_sound,
+    is_write_blocked,
     kill_after,
     open_catalog,
     ours,
     roll_back_and_die,
-    shut_out,
     sql_ids,
     theirs,
+    verify_all_versions,
 )
 from tests.migrate.sources import HEAD, copy_of, read_ids
 
@@ -97,11 +97,11 @@ def test_killed_cutover_of_an_imported_table_can_be_repeated(
 
 
 def check_cut_over(catalog: Catalog, place: Path, expected: list[int]) -> None:
-    assert shut_out(place)
+    assert is_write_blocked(place)
     assert not catalog.table(NAME).row.properties
     ours(catalog, 40)
     assert sql_ids(catalog) == read_ids(place) == sorted([*expected, 40])
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
     assert [each.pending for each in catalog.mirror.status(NAME)] == [0]
 
 
@@ -139,7 +139,7 @@ def test_killed_rollback_can_be_repeated(catalog_uri: DeltaSqlUri, place: Path, 
         assert read_ids(place) == sorted([*expected, 21])
         catalog.follow(str(place))
         assert sql_ids(catalog) == sorted([*expected, 21])
-        assert is_sound(catalog)
+        assert verify_all_versions(catalog)
 
 
 def act_and_die(_: Any, uri: DeltaSqlUri, place: str, verb: str, transactions: int) -> None:
@@ -198,4 +198,4 @@ def check(uri: DeltaSqlUri, place: Path, verb: str) -> None:
             theirs(place, 12)
             assert read_ids(place) == [*IDS, 9, 10, 11, 12]
             return
-        assert is_sound(catalog)
+        assert verify_all_versions(catalog)

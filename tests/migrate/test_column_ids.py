@@ -17,7 +17,7 @@ from deltasql.exceptions import TxnLogEngineError, TxnLogProtocolError
 from deltasql.storage import open_storage
 from tests.migrate.handwritten import (
     MAPPED,
-    HandMade,
+    HandwrittenTable,
     array,
     column,
     metadata,
@@ -87,8 +87,8 @@ SWAPPED = {1: "col-name", 2: "col-id", 4: "part", 5: "col-y", 6: "col-x", 7: "p"
 FOREIGN = {1: "c1", 2: "c2", 4: "c4", 5: "c5", 6: "c6", 7: "c7", 8: "c8"}
 
 
-def write(folder: Path, names: dict[int, str] = SWAPPED) -> HandMade:
-    table = HandMade(folder)
+def write(folder: Path, names: dict[int, str] = SWAPPED) -> HandwrittenTable:
+    table = HandwrittenTable(folder)
 
     def stats(low: int, high: int) -> str:
         return json.dumps(
@@ -184,7 +184,7 @@ def test_duckdb_views_read_by_field_id(lake: Catalog, tmp_path: Path) -> None:
 
 
 def test_error_names_a_file_without_field_ids(lake: Catalog, tmp_path: Path) -> None:
-    table = HandMade(tmp_path / "t")
+    table = HandwrittenTable(tmp_path / "t")
     rows = pa.table({"col-id": [1]})
     ids = metadata(column("id", "long", 1, "col-id"), configuration=CONFIGURATION)
     table.commit(MAPPED, ids, table.add("bare.parquet", rows))
@@ -202,7 +202,7 @@ def test_mapped_table_without_physical_names_is_rejected(
     """At any nesting level, as deltalake does."""
     bare = column("bare", "long", 2)
     first = column("s", struct(bare), 1, "col-s") if inside else bare
-    table = HandMade(tmp_path / "t")
+    table = HandwrittenTable(tmp_path / "t")
     table.commit(MAPPED, metadata(first, configuration={"delta.columnMapping.mode": mode}))
     for dry_run in (True, False):
         with pytest.raises(TxnLogProtocolError, match="'bare' has no "):

@@ -27,13 +27,13 @@ from tests.migrate.authority_support import (
     IDS,
     NAME,
     everything_below,
-    is_sound,
+    is_write_blocked,
     once_at,
     open_catalog,
     ours,
-    shut_out,
     sql_ids,
     theirs,
+    verify_all_versions,
 )
 from tests.migrate.sources import HEAD, read_ids, rows
 from tests.mirror.support import commit_lines, commit_path
@@ -53,7 +53,7 @@ def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:
         yield opened
 
 
-def bring_in(catalog: Catalog, place: Path, way: str) -> None:
+def follow_or_import(catalog: Catalog, place: Path, way: str) -> None:
     """Follow or import a table."""
     if way == "followed":
         catalog.follow(str(place))
@@ -67,15 +67,15 @@ BOTH = pytest.mark.parametrize("way", ["followed", "imported"])
 @pytest.mark.every_database
 @BOTH
 def test_sql_is_the_authority_after_cutover(catalog: Catalog, place: Path, way: str) -> None:
-    bring_in(catalog, place, way)
+    follow_or_import(catalog, place, way)
     theirs(place, 11)
     report = catalog.cutover(NAME)
     assert (report.state, report.version, report.caught_up) == ("cut over", HEAD + 2, 1)
     assert report.ok
-    assert shut_out(place)
+    assert is_write_blocked(place)
     assert ours(catalog, 12) == HEAD + 3
     assert sql_ids(catalog) == read_ids(place) == [*IDS, 11, 12]
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
     assert [(s.state, s.pending) for s in catalog.mirror.status(NAME)] == [("ACTIVE", 0)]
     audit(catalog)
 
@@ -125,7 +125,7 @@ def test_cutover_upgrades_any_protocol_that_we_can_write(
     after = catalog.table(NAME).snapshot().protocol
     assert after.min_writer_version == 7
     assert "inCommitTimestamp" in (after.writer_features or ())
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 def test_writer_with_an_older_snapshot_is_rejected(catalog: Catalog, place: Path) -> None:
@@ -135,15 +135,15 @@ def test_writer_with_an_older_snapshot_is_rejected(catalog: Catalog, place: Path
     before = everything_below(place)
     with pytest.raises(deltalake.exceptions.CommitFailedError):
         deltalake.write_deltalake(late, rows(99), mode="append")
-    kept = {name: data for name, data in everything_below(place).items() if name in before}
-    assert kept == before
+    after = {name: data for name, data in everything_below(place).items() if name in before}
+    assert after == before
     assert read_ids(place) == IDS
     assert ours(catalog, 12) == HEAD + 2
 
 
 @BOTH
 def test_repeated_cutover_changes_nothing(catalog: Catalog, place: Path, way: str) -> None:
-    bring_in(catalog, place, way)
+    follow_or_import(catalog, place, way)
     catalog.cutover(NAME)
     before = everything_below(place)
     report = catalog.cutover(NAME)
@@ -153,7 +153,7 @@ def test_repeated_cutover_changes_nothing(catalog: Catalog, place: Path, way: st
 
 @BOTH
 def test_dry_run_reports_and_changes_nothing(catalog: Catalog, place: Path, way: str) -> None:
-    bring_in(catalog, place, way)
+    follow_or_import(catalog, place, way)
     theirs(place, 11)
     before, row = everything_below(place), catalog.table(NAME).row
     report = catalog.cutover(NAME, dry_run=True)
@@ -172,7 +172,7 @@ def test_cutover_publishes_pending_commits_first(catalog_uri: DeltaSqlUri, place
         ours(catalog, 12)
         assert catalog.cutover(NAME).version == HEAD + 3
         assert read_ids(place) == [*IDS, 11, 12]
-        assert is_sound(catalog)
+        assert verify_all_versions(catalog)
 
 
 # Concurrent writers
@@ -183,14 +183,14 @@ def test_cutover_publishes_pending_commits_first(catalog_uri: DeltaSqlUri, place
 def test_concurrent_write_outside_sql_is_not_lost(
     catalog: Catalog, place: Path, way: str, phase: str
 ) -> None:
-    bring_in(catalog, place, way)
+    follow_or_import(catalog, place, way)
     with hooked(once_at(phase, lambda: theirs(place, 11))):
         report = catalog.cutover(NAME)
     assert (report.attempts, report.caught_up, report.version) == (2, 1, HEAD + 2)
-    assert shut_out(place)
+    assert is_write_blocked(place)
     ours(catalog, 12)
     assert sql_ids(catalog) == read_ids(place) == [*IDS, 11, 12]
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 @pytest.mark.every_database
@@ -200,7 +200,7 @@ def test_concurrent_write_through_sql_is_not_lost(catalog: Catalog, place: Path)
         report = catalog.cutover(NAME)
     assert (report.attempts, report.version) == (2, HEAD + 2)
     assert sql_ids(catalog) == read_ids(place) == [*IDS, 11]
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 def test_cutover_gives_up_when_others_always_commit_first(catalog: Catalog, place: Path) -> None:
@@ -241,10 +241,10 @@ def test_cutover_loses_no_acknowledged_write(catalog: Catalog, place: Path) -> N
     with ThreadPoolExecutor(3) as pool:
         futures = [pool.submit(write, 1), pool.submit(write, 2), pool.submit(cut, 0)]
         acknowledged = [each for future in futures for each in future.result()]
-    assert shut_out(place)
+    assert is_write_blocked(place)
     assert sql_ids(catalog) == read_ids(place)
     assert set(acknowledged) <= set(read_ids(place))
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 @pytest.mark.every_database
@@ -260,7 +260,7 @@ def test_concurrent_cutovers_make_one_commit(catalog: Catalog, place: Path) -> N
         assert set(pool.map(cut, range(2))) <= {"cut over", "was cut over"}
     assert catalog.table(NAME).version() == HEAD + 1
     assert ours(catalog, 11) == HEAD + 2
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 def test_transaction_that_read_before_the_cutover_conflicts(catalog: Catalog, place: Path) -> None:
@@ -270,7 +270,7 @@ def test_transaction_that_read_before_the_cutover_conflicts(catalog: Catalog, pl
         catalog.cutover(NAME)
         tx.write(NAME, rows(11))
     assert ours(catalog, 12) == HEAD + 2
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
@@ -287,7 +287,7 @@ def test_other_catalog_object_can_write_after_the_cutover(
             tx.stage_table(NAME, {"txn": {"appId": "etl", "version": 1}})
         assert tx.versions == {NAME: HEAD + 3}
         assert sql_ids(catalog) == read_ids(place) == [*IDS, 11]
-        assert is_sound(catalog)
+        assert verify_all_versions(catalog)
 
 
 # Reasons for a refusal
@@ -336,7 +336,7 @@ def test_cutover_is_rejected_when_sql_and_log_have_diverged(
         catalog.mirror.adopt(NAME)
         catalog.cutover(NAME)
         assert sql_ids(catalog) == read_ids(place) == [*IDS, 11, 12]
-        assert is_sound(catalog)
+        assert verify_all_versions(catalog)
 
 
 def test_cutover_keeps_existing_in_commit_timestamps(catalog: Catalog, place: Path) -> None:
@@ -360,7 +360,7 @@ def test_cutover_keeps_existing_in_commit_timestamps(catalog: Catalog, place: Pa
     assert ours(catalog, 11) == HEAD + 2
     row = catalog.table(NAME).history()[0]
     assert row.committed_at_ms == 4102444800001  # later than the previous commit
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 def test_cutover_and_rollback_of_unknown_table_are_rejected(catalog: Catalog) -> None:

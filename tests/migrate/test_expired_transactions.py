@@ -14,7 +14,7 @@ import pytest
 
 from deltasql import SetTransaction
 from deltasql.model.clock import now_ms
-from tests.migrate.handwritten import PROTOCOL, HandMade, column, metadata
+from tests.migrate.handwritten import PROTOCOL, HandwrittenTable, column, metadata
 from tests.mirror.support import forget_commits_below, open_mirrored
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def txn(app_id: str, version: int, updated_ms: int | None) -> dict[str, Any]:
     return {"txn": {key: value for key, value in body.items() if value is not None}}
 
 
-def write_log(folder: Path) -> HandMade:
+def write_log(folder: Path) -> HandwrittenTable:
     """Write a log whose application `old` expired a day ago."""
-    made, now = HandMade(folder), now_ms()
+    made, now = HandwrittenTable(folder), now_ms()
     made.commit(PROTOCOL, metadata(column("id"), configuration=RETENTION))
     made.commit(txn("old", 1, now - 2 * DAY_MS), made.add("a.parquet", ROWS))
     made.commit(txn("young", 5, now), txn("timeless", 7, None), made.add("b.parquet", ROWS))

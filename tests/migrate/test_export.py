@@ -70,10 +70,12 @@ def test_every_exported_version_has_the_rows_of_the_table(
 
 @pytest.mark.parametrize(("version", "from_version"), [(None, None), (None, 5), (3, None)])
 def test_every_exported_version_has_its_checksum(
-    kept: Catalog, tmp_path: Path, version: int | None, from_version: int | None
+    published_in_sqlite: Catalog, tmp_path: Path, version: int | None, from_version: int | None
 ) -> None:
     copy = tmp_path / "copy"
-    report = kept.export_table("t", str(copy), version=version, from_version=from_version)
+    report = published_in_sqlite.export_table(
+        "t", str(copy), version=version, from_version=from_version
+    )
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/other.db") as other:
         other.import_table(str(copy), name="t")
         (found,) = other.mirror.verify("t", versions="all")
@@ -88,10 +90,12 @@ def test_export_keeps_the_history(published: Catalog, tmp_path: Path) -> None:
     assert deltalake.DeltaTable(str(tmp_path / "copy")).history() == theirs[: HEAD - 5 + 1]
 
 
-def test_export_without_data_names_files_by_url(kept: Catalog, tmp_path: Path) -> None:
-    report = kept.export_table("t", str(tmp_path / "copy"))
+def test_export_without_data_names_files_by_url(
+    published_in_sqlite: Catalog, tmp_path: Path
+) -> None:
+    report = published_in_sqlite.export_table("t", str(tmp_path / "copy"))
     assert list((tmp_path / "copy").iterdir()) == [tmp_path / "copy" / LOG]
-    root = Path(kept.table("t").location).as_uri()
+    root = Path(published_in_sqlite.table("t").location).as_uri()
     lines = [line for v in range(HEAD + 1) for line in commit_lines(tmp_path / "copy", v)]
     paths = [body["path"] for line in lines for k, body in line.items() if k in ("add", "remove")]
     assert paths
@@ -119,9 +123,11 @@ def test_long_export_gets_a_checkpoint(sqlite_uri: DeltaSqlUri, tmp_path: Path) 
     assert short.checkpoints == checkpoint_versions(tmp_path / "short") == [6]
 
 
-def test_export_reports_progress_to_the_end(kept: Catalog, tmp_path: Path) -> None:
+def test_export_reports_progress_to_the_end(published_in_sqlite: Catalog, tmp_path: Path) -> None:
     seen: list[Progress] = []
-    report = kept.export_table("t", str(tmp_path / "copy"), with_data=True, on_progress=seen.append)
+    report = published_in_sqlite.export_table(
+        "t", str(tmp_path / "copy"), with_data=True, on_progress=seen.append
+    )
     assert {each.unit for each in seen} == {"files"}
     done = [(each.done, each.files, each.bytes) for each in seen]
     assert done == sorted(done)
@@ -136,12 +142,12 @@ def test_export_reports_progress_to_the_end(kept: Catalog, tmp_path: Path) -> No
     assert json.loads(json.dumps(report.to_dict()))["last_version"] == HEAD
 
 
-def test_export_accepts_a_table_uri(kept: Catalog, tmp_path: Path) -> None:
-    uri = kept.table("t").uri
+def test_export_accepts_a_table_uri(published_in_sqlite: Catalog, tmp_path: Path) -> None:
+    uri = published_in_sqlite.table("t").uri
     assert deltasql.export_table(f"{uri}&version=3", str(tmp_path / "a")).last_version == 3
     assert deltasql.export_table(uri, str(tmp_path / "b"), version=4).last_version == 4
     with pytest.raises(TxnLogUriError, match="names no table"):
-        deltasql.export_table(kept.uri, str(tmp_path / "c"))
+        deltasql.export_table(published_in_sqlite.uri, str(tmp_path / "c"))
 
 
 # Target locations
@@ -149,36 +155,40 @@ def test_export_accepts_a_table_uri(kept: Catalog, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("version", "from_version"), [(HEAD + 1, None), (None, -1), (2, 3)])
 def test_export_of_unknown_versions_is_rejected(
-    kept: Catalog, tmp_path: Path, version: int | None, from_version: int | None
+    published_in_sqlite: Catalog, tmp_path: Path, version: int | None, from_version: int | None
 ) -> None:
     with pytest.raises(VersionNotFoundError):
-        kept.export_table("t", str(tmp_path / "copy"), version=version, from_version=from_version)
+        published_in_sqlite.export_table(
+            "t", str(tmp_path / "copy"), version=version, from_version=from_version
+        )
     assert not (tmp_path / "copy").exists()
 
 
-def test_export_to_a_nonempty_folder_is_rejected(kept: Catalog, tmp_path: Path) -> None:
+def test_export_to_a_nonempty_folder_is_rejected(
+    published_in_sqlite: Catalog, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     (copy / "deep").mkdir(parents=True)
     (copy / "deep" / "file").write_text("mine")
     with pytest.raises(TxnLogStorageError, match="not empty: it holds deep/file"):
-        kept.export_table("t", str(copy))
+        published_in_sqlite.export_table("t", str(copy))
     assert [path.name for path in copy.rglob("*")] == ["deep", "file"]
 
 
-def test_export_never_overwrites_a_table(kept: Catalog, tmp_path: Path) -> None:
+def test_export_never_overwrites_a_table(published_in_sqlite: Catalog, tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path / "copy"), pa.table({"id": [1]}))
     with pytest.raises(TableExistsError, match="A table already exists at"):
-        kept.export_table("t", str(tmp_path / "copy"), with_data=True)
-    kept.export_table("t", str(tmp_path / "other"))
+        published_in_sqlite.export_table("t", str(tmp_path / "copy"), with_data=True)
+    published_in_sqlite.export_table("t", str(tmp_path / "other"))
     with pytest.raises(TableExistsError):
-        kept.export_table("t", str(tmp_path / "other"))
+        published_in_sqlite.export_table("t", str(tmp_path / "other"))
 
 
-def test_export_into_the_table_itself_is_rejected(kept: Catalog) -> None:
-    location = kept.table("t").location
+def test_export_into_the_table_itself_is_rejected(published_in_sqlite: Catalog) -> None:
+    location = published_in_sqlite.table("t").location
     for place in (location, f"{location}/copy", f"file://{location}/copy"):
         with pytest.raises(TxnLogStorageError, match="belongs to"):
-            kept.export_table("t", place)
+            published_in_sqlite.export_table("t", place)
 
 
 # Interrupted exports
@@ -200,9 +210,12 @@ class _Dying:
 
 @pytest.mark.parametrize("from_version", smoke([None, 5], [5], "the whole table"))
 def test_interrupted_export_leaves_no_table_and_can_be_continued(
-    kept: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_version: int | None
+    published_in_sqlite: Catalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    from_version: int | None,
 ) -> None:
-    table = kept.table("t")
+    table = published_in_sqlite.table("t")
     first, lives, died = from_version or 0, 0, 0
     while True:
         copy = tmp_path / f"copy {lives}"
@@ -215,7 +228,7 @@ def test_interrupted_export_leaves_no_table_and_can_be_continued(
         with monkeypatch.context() as patch:
             patch.setattr("deltasql.migrate.exporting.export.open_storage", dying)
             try:
-                kept.export_table("t", str(copy), **options)
+                published_in_sqlite.export_table("t", str(copy), **options)
                 break
             except KeyboardInterrupt:
                 died += 1
@@ -228,7 +241,7 @@ def test_interrupted_export_leaves_no_table_and_can_be_continued(
         else:
             with pytest.raises((deltasql.exceptions.TxnLogError, FileNotFoundError)):
                 read_state(open_storage(str(copy)))
-        report = kept.export_table("t", str(copy), **options)
+        report = published_in_sqlite.export_table("t", str(copy), **options)
         assert report.continued is (lives > 0)
         for version in range(first, HEAD + 1):
             assert rows(copy, version) == rows(table.location, version)
@@ -237,18 +250,20 @@ def test_interrupted_export_leaves_no_table_and_can_be_continued(
     assert died > HEAD - first
 
 
-def test_continued_export_must_have_the_same_options(kept: Catalog, tmp_path: Path) -> None:
+def test_continued_export_must_have_the_same_options(
+    published_in_sqlite: Catalog, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
 
     def die(progress: Progress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        kept.export_table("t", str(copy), on_progress=die)
-    append(kept, 9)
+        published_in_sqlite.export_table("t", str(copy), on_progress=die)
+    append(published_in_sqlite, 9)
     with pytest.raises(TxnLogStorageError, match="not empty"):
-        kept.export_table("t", str(copy), with_data=True)
+        published_in_sqlite.export_table("t", str(copy), with_data=True)
     with pytest.raises(TxnLogStorageError, match="not empty"):
-        kept.export_table("t", str(copy), version=HEAD + 1)
-    assert kept.export_table("t", str(copy)).last_version == HEAD
+        published_in_sqlite.export_table("t", str(copy), version=HEAD + 1)
+    assert published_in_sqlite.export_table("t", str(copy)).last_version == HEAD
     assert deltalake.DeltaTable(str(copy)).version() == HEAD

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from tests.oracles.states import Rows
 
 
-def test_export_reports_missing_files_of_older_versions(kept: Catalog, tmp_path: Path) -> None:
-    table, copy = kept.table("t"), tmp_path / "copy"
+def test_export_reports_missing_files_of_older_versions(
+    published_in_sqlite: Catalog, tmp_path: Path
+) -> None:
+    table, copy = published_in_sqlite.table("t"), tmp_path / "copy"
     live = set(table.snapshot().files()["path"].to_pylist())
     removed = [
         path
@@ -44,32 +46,34 @@ def test_export_reports_missing_files_of_older_versions(kept: Catalog, tmp_path:
     ]
     for path in removed:
         path.unlink()
-    report = kept.export_table("t", str(copy), with_data=True)
+    report = published_in_sqlite.export_table("t", str(copy), with_data=True)
     assert len(report.missing_files) == len(removed) > 0
     assert f"missing: {len(removed)} files of older versions" in report.summary()
     assert rows(copy, HEAD) == rows(table.location, HEAD)
     assert (
-        kept.export_table("t", str(tmp_path / "b"), from_version=HEAD, with_data=True).missing_files
+        published_in_sqlite.export_table(
+            "t", str(tmp_path / "b"), from_version=HEAD, with_data=True
+        ).missing_files
         == []
     )
 
 
 def test_export_with_a_missing_live_file_fails_and_leaves_no_table(
-    kept: Catalog, tmp_path: Path
+    published_in_sqlite: Catalog, tmp_path: Path
 ) -> None:
-    table, copy = kept.table("t"), tmp_path / "copy"
+    table, copy = published_in_sqlite.table("t"), tmp_path / "copy"
     paths = sorted(table.snapshot().files()["path"].to_pylist())
     storage = open_storage(table.location)
     lost = [Path(table.location) / storage.data_name(path) for path in paths[:2]]
     for path in lost:
         path.rename(path.with_suffix(".away"))
     with pytest.raises(TxnLogStorageError, match="2 files of version") as raised:
-        kept.export_table("t", str(copy), with_data=True)
+        published_in_sqlite.export_table("t", str(copy), with_data=True)
     assert all(path in str(raised.value) for path in paths[:2])
     assert not is_readable(copy)
     for path in lost:
         path.with_suffix(".away").rename(path)
-    assert kept.export_table("t", str(copy), with_data=True).continued
+    assert published_in_sqlite.export_table("t", str(copy), with_data=True).continued
     assert rows(copy, HEAD) == rows(table.location, HEAD)
 
 
@@ -136,10 +140,10 @@ def test_export_of_unusual_tables_keeps_every_row(
 
 
 def test_table_that_starts_with_a_checkpoint_is_exported_from_it(
-    kept: Catalog, tmp_path: Path
+    published_in_sqlite: Catalog, tmp_path: Path
 ) -> None:
     """The first version summarizes older ones; the copy keeps what is left of its commit."""
-    location = Path(kept.table("t").location)
+    location = Path(published_in_sqlite.table("t").location)
     expected = {version: rows(location, version) for version in range(CHECKPOINT, HEAD + 1)}
     original = commit_lines(location, CHECKPOINT)
     for number, keeps_commit in enumerate((True, False)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import deltalake
 import pytest
 
-from tests.migrate.authority_support import NAME, is_sound, open_catalog, ours, sql_ids
+from tests.migrate.authority_support import NAME, open_catalog, ours, sql_ids, verify_all_versions
 from tests.migrate.sources import rows
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def test_table_in_a_bucket_can_be_followed_cut_over_and_rolled_back(
             theirs(99)
         ours(catalog, 4)
         assert sql_ids(catalog) == read() == [1, 2, 3, 4]
-        assert is_sound(catalog)
+        assert verify_all_versions(catalog)
         assert catalog.rollback(NAME).version == 5
         theirs(5)
         assert read() == [1, 2, 3, 4, 5]

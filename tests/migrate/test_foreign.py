@@ -60,7 +60,7 @@ def theirs(catalog: Catalog, *ids: int) -> int:
     return deltalake.DeltaTable(location).version()
 
 
-def seen(catalog: Catalog) -> list[int]:
+def all_ids(catalog: Catalog) -> list[int]:
     """Return the ids that deltalake reads from the published table."""
     table = deltalake.DeltaTable(catalog.table("t").location).to_pyarrow_table()
     return sorted(table["id"].to_pylist())
@@ -71,7 +71,7 @@ def state(catalog: Catalog) -> tuple[str, int, int]:
     return own.state, own.version, own.published_version
 
 
-def is_sound(catalog: Catalog) -> bool:
+def verify_all_versions(catalog: Catalog) -> bool:
     (report,) = catalog.mirror.verify("t", versions="all")
     assert report.ok, report.summary()
     return True
@@ -86,7 +86,7 @@ def test_foreign_commit_quarantines_the_mirror_and_sql_stays_usable(catalog: Cat
     assert ours(catalog, 4) == 3
     assert state(catalog) == (QUARANTINED, 3, 1)
     assert catalog.table("t").snapshot().totals().num_records == 3
-    assert seen(catalog) == [1, 2]
+    assert all_ids(catalog) == [1, 2]
 
 
 @pytest.mark.two_databases
@@ -104,8 +104,8 @@ def test_foreign_commit_on_the_head_is_adopted_unchanged(catalog: Catalog) -> No
     assert state(catalog) == (ACTIVE, 3, 3)
     assert catalog.table("t").history()[0].info.engine_info.startswith("delta-rs")
     assert ours(catalog, 4) == 4
-    assert seen(catalog) == [1, 2, 3, 4]
-    assert is_sound(catalog)
+    assert all_ids(catalog) == [1, 2, 3, 4]
+    assert verify_all_versions(catalog)
     assert catalog.mirror.verify("t")[0].foreign_bytes == [2, 3]
 
 
@@ -123,11 +123,11 @@ def test_any_foreign_operation_on_the_head_is_adopted(catalog: Catalog, operatio
         table.optimize.compact()
     else:
         table.alter.set_table_properties({"delta.logRetentionDuration": "interval 7 days"})
-    expected = seen(catalog)
+    expected = all_ids(catalog)
     assert catalog.mirror.adopt("t").adopted == {3: 3}
     assert ours(catalog, 5) == 4
-    assert seen(catalog) == sorted([*expected, 5])
-    assert is_sound(catalog)
+    assert all_ids(catalog) == sorted([*expected, 5])
+    assert verify_all_versions(catalog)
 
 
 @pytest.mark.two_databases
@@ -143,8 +143,8 @@ def test_foreign_append_is_adopted_after_the_commits_of_sql(catalog: Catalog) ->
     assert len(report.backups) == 2
     assert foreign in [(Path(location) / name).read_bytes() for name in report.backups]
     assert state(catalog) == (ACTIVE, 4, 4)
-    assert seen(catalog) == [1, 2, 3, 4]
-    assert is_sound(catalog)
+    assert all_ids(catalog) == [1, 2, 3, 4]
+    assert verify_all_versions(catalog)
 
 
 def test_foreign_delete_of_foreign_rows_is_adopted(catalog: Catalog) -> None:
@@ -153,8 +153,8 @@ def test_foreign_delete_of_foreign_rows_is_adopted(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.stage_table("t", {"txn": {"appId": "etl", "version": 1}})
     assert catalog.mirror.adopt("t").adopted == {2: 3, 3: 4}
-    assert seen(catalog) == [1]
-    assert is_sound(catalog)
+    assert all_ids(catalog) == [1]
+    assert verify_all_versions(catalog)
 
 
 @pytest.mark.two_databases
@@ -172,8 +172,8 @@ def test_conflicting_foreign_commit_can_only_be_rejected(
     report = catalog.mirror.reject("t")
     assert (report.rejected, report.released) == ([2], True)
     assert state(catalog) == (ACTIVE, 2, 2)
-    assert seen(catalog) == [8]
-    assert is_sound(catalog)
+    assert all_ids(catalog) == [8]
+    assert verify_all_versions(catalog)
 
 
 def test_reject_keeps_copies_of_commits_and_checkpoint(catalog: Catalog) -> None:
@@ -192,10 +192,10 @@ def test_reject_keeps_copies_of_commits_and_checkpoint(catalog: Catalog) -> None
         "_last_checkpoint",
     }
     assert "rejected" in report.summary()
-    assert seen(catalog) == [1]
+    assert all_ids(catalog) == [1]
     assert ours(catalog, 5) == 2
-    assert seen(catalog) == [1, 5]
-    assert is_sound(catalog)
+    assert all_ids(catalog) == [1, 5]
+    assert verify_all_versions(catalog)
 
 
 def test_adopt_and_reject_without_foreign_commits_change_nothing(catalog: Catalog) -> None:
@@ -211,7 +211,7 @@ def test_adopt_and_reject_without_foreign_commits_change_nothing(catalog: Catalo
             "released": False,
             "dry_run": False,
         }
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 def set_field(kind: str, field: str, value: object) -> Any:
@@ -246,8 +246,8 @@ def test_invalid_foreign_commit_is_not_adopted(
         catalog.mirror.adopt("t")
     assert state(catalog) == (ACTIVE, 1, 1)
     catalog.mirror.reject("t")
-    assert seen(catalog) == [1]
-    assert is_sound(catalog)
+    assert all_ids(catalog) == [1]
+    assert verify_all_versions(catalog)
 
 
 def test_foreign_commit_that_adds_a_live_file_is_not_adopted(catalog: Catalog) -> None:
@@ -286,8 +286,8 @@ def test_interrupted_adopt_is_completed_by_the_next(
     assert catalog.table("t").version() == 3
     assert catalog.mirror.adopt("t").adopted == {2: 3}
     assert state(catalog) == (ACTIVE, 3, 3)
-    assert seen(catalog) == [1, 2, 3]
-    assert is_sound(catalog)
+    assert all_ids(catalog) == [1, 2, 3]
+    assert verify_all_versions(catalog)
 
 
 def test_next_commit_completes_an_interrupted_adopt(
@@ -303,8 +303,8 @@ def test_next_commit_completes_an_interrupted_adopt(
         catalog.mirror.adopt("t")
     ours(catalog, 3)  # finds the foreign file, whose content SQL has now
     assert state(catalog) == (ACTIVE, 3, 3)
-    assert seen(catalog) == [1, 2, 3]
-    assert is_sound(catalog)
+    assert all_ids(catalog) == [1, 2, 3]
+    assert verify_all_versions(catalog)
 
 
 def test_reject_does_nothing_when_newer_foreign_commits_exist(catalog: Catalog) -> None:
@@ -314,6 +314,6 @@ def test_reject_does_nothing_when_newer_foreign_commits_exist(catalog: Catalog) 
     storage = open_storage(table.location)
     theirs(catalog, 3)
     assert reject(catalog.store, table, storage, last=newest).rejected == []
-    assert seen(catalog) == [1, 2, 3]
+    assert all_ids(catalog) == [1, 2, 3]
     assert reject(catalog.store, table, storage, last=newest + 1).rejected == [newest, newest + 1]
-    assert seen(catalog) == [1]
+    assert all_ids(catalog) == [1]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.migrate.handwritten import PROTOCOL, VECTORS, HandMade, column, metadata, struct
+from tests.migrate.handwritten import PROTOCOL, VECTORS, HandwrittenTable, column, metadata, struct
 from tests.mirror.support import forget_commits_below, open_mirrored
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> HandMade:
-    return HandMade(tmp_path / "t")
+def made(tmp_path: Path) -> HandwrittenTable:
+    return HandwrittenTable(tmp_path / "t")
 
 
 def ids(catalog: Catalog, condition: str = "true") -> list[int]:
@@ -41,7 +41,7 @@ def ids(catalog: Catalog, condition: str = "true") -> list[int]:
     return [row["id"] for row in found.to_pylist()]
 
 
-def handed_over(catalog: Catalog) -> None:
+def verify_and_cut_over(catalog: Catalog) -> None:
     """Verify a table and cut it over."""
     (report,) = catalog.mirror.verify("t", versions="all")
     assert report.ok, report.summary()
@@ -75,7 +75,7 @@ def with_parsed_stats(path: Path, form: str) -> None:
 @pytest.mark.parametrize("form", ["column gone", "column empty", "null", "null type"])
 @pytest.mark.parametrize("commits_are_there", [True, False])
 def test_statistics_can_be_columns_of_a_checkpoint(
-    lake: Catalog, made: HandMade, form: str, commits_are_there: bool
+    lake: Catalog, made: HandwrittenTable, form: str, commits_are_there: bool
 ) -> None:
     stats = [
         {
@@ -98,11 +98,11 @@ def test_statistics_can_be_columns_of_a_checkpoint(
     lake.import_table(made.path, name="t")
     assert ids(lake) == [1, 2, 3, 11, 12, 13]
     assert lake.table("t").scan("id > 10").paths() == ["b.parquet"]
-    handed_over(lake)
+    verify_and_cut_over(lake)
 
 
 def test_table_verifies_after_cleanup_leaves_statistics_as_columns(
-    lake: Catalog, made: HandMade
+    lake: Catalog, made: HandwrittenTable
 ) -> None:
     """SQL has them from the commits; after the log cleanup only the columns are left."""
     stats = {"numRecords": 3, "minValues": {"id": 1}, "maxValues": {"id": 3}}
@@ -112,7 +112,7 @@ def test_table_verifies_after_cleanup_leaves_statistics_as_columns(
     deltalake.DeltaTable(made.path).create_checkpoint()
     with_parsed_stats(made.log / f"{1:020d}.checkpoint.parquet", "column gone")
     forget_commits_below(made.folder, 1)
-    handed_over(lake)
+    verify_and_cut_over(lake)
 
 
 INLINE = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
@@ -121,7 +121,7 @@ INLINE = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
 @pytest.mark.parametrize("text", [INLINE, INLINE + "00000"])
 @pytest.mark.parametrize("size", [40, 44, 60])
 def test_inline_deletion_vectors_are_read_as_by_deltalake(
-    lake: Catalog, made: HandMade, text: str, size: int
+    lake: Catalog, made: HandwrittenTable, text: str, size: int
 ) -> None:
     """The text decides: other readers also accept a wrong size or additional text."""
     rows = pa.table({"id": pa.array(range(40), pa.int64())})
@@ -138,13 +138,13 @@ def test_inline_deletion_vectors_are_read_as_by_deltalake(
     seen = query.execute("SELECT id FROM t ORDER BY id").read_all()
     lake.import_table(made.path, name="t")
     assert ids(lake) == pa.table(seen)["id"].to_pylist()
-    handed_over(lake)
+    verify_and_cut_over(lake)
 
 
 # Booleans
 
 
-def test_wrong_bounds_of_booleans_skip_no_rows(lake: Catalog, made: HandMade) -> None:
+def test_wrong_bounds_of_booleans_skip_no_rows(lake: Catalog, made: HandwrittenTable) -> None:
     flags = struct(column("b", "boolean"))
     rows = pa.table(
         {

@@ -37,7 +37,7 @@ from tests.migrate.sources import (
     stock_paths_at,
 )
 from tests.mirror.support import LOG, commit_path, forget_commits_below
-from tests.troubleshooting import SHUT
+from tests.troubleshooting import UNREACHABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.one_database
 
 
-def nothing_is_there(catalog: Catalog) -> bool:
+def is_empty(catalog: Catalog) -> bool:
     """Assert that no table has any rows, visible or hidden; return True."""
     if catalog.store.dialect.name == "sqlite":
         with sqlite3.connect(catalog.uri.database) as connection:
             names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master")]
-            kept = {"dl_migrations", "dl_meta", "dl_namespaces"}
+            initial_tables = {"dl_migrations", "dl_meta", "dl_namespaces"}
             for name in names:
-                if name.startswith("dl_") and name not in kept and "." not in name:
+                if name.startswith("dl_") and name not in initial_tables and "." not in name:
                     found = _count(connection, name)
                     assert not found, f"{name} has {found} rows"
     return catalog.store.query("list_dropped") == [] == catalog.tables()
@@ -68,7 +68,7 @@ def _count(connection: sqlite3.Connection, name: str) -> int:
         return 0
 
 
-def refused(
+def assert_rejected(
     catalog: Catalog, source: Path, error: type[Exception], match: str, **options: Any
 ) -> Any:
     """Assert that a dry run and an import are refused; return the error."""
@@ -76,7 +76,7 @@ def refused(
         catalog.import_table(str(source), dry_run=True, **options)
     with pytest.raises(error, match=match) as failure:
         catalog.import_table(str(source), **options)
-    assert nothing_is_there(catalog)
+    assert is_empty(catalog)
     assert "\nHelp: " in str(failure.value)
     return failure.value
 
@@ -133,7 +133,7 @@ def test_rejected_import_leaves_no_rows(
             assert found.state == "failed", what
         else:
             continue
-        assert nothing_is_there(catalog), what
+        assert is_empty(catalog), what
 
 
 def test_import_interrupted_by_a_storage_failure_is_continued(
@@ -153,13 +153,13 @@ def test_import_interrupted_by_a_storage_failure_is_continued(
 def test_error_names_the_missing_version(source: Path, catalog: Catalog) -> None:
     checkpoint_file(source).unlink()
     commit_path(source, 3).unlink()
-    error = refused(catalog, source, VersionGapError, "version 3 is missing")
+    error = assert_rejected(catalog, source, VersionGapError, "version 3 is missing")
     assert (error.first_missing, error.last_missing) == (3, 3)
 
 
 def test_gap_after_the_last_checkpoint_is_rejected(source: Path, catalog: Catalog) -> None:
     commit_path(source, 5).unlink()
-    refused(catalog, source, VersionGapError, "version 5 is missing")
+    assert_rejected(catalog, source, VersionGapError, "version 5 is missing")
 
 
 @pytest.mark.parametrize("lost", [(3,), (2, 3), (CHECKPOINT,)])
@@ -168,9 +168,9 @@ def test_gap_before_a_checkpoint_needs_since(
 ) -> None:
     for version in lost:
         commit_path(source, version).unlink()
-    error = refused(catalog, source, VersionGapError, f"--since {CHECKPOINT}")
+    error = assert_rejected(catalog, source, VersionGapError, f"--since {CHECKPOINT}")
     assert (error.first_missing, error.last_missing) == (lost[0], lost[-1])
-    refused(catalog, source, VersionGapError, "has a gap", since=1)
+    assert_rejected(catalog, source, VersionGapError, "has a gap", since=1)
     report = catalog.import_table(str(source), since=CHECKPOINT)
     assert (report.first_version, report.last_version) == (CHECKPOINT, HEAD)
 
@@ -183,7 +183,7 @@ def test_error_names_a_log_file_deleted_during_the_import(source: Path, catalog:
     with pytest.raises(TxnLogStorageError, match=commit_path(source, 3).name) as failure:
         catalog.import_table(str(source), on_progress=lose)
     assert "\nHelp: " in str(failure.value)
-    assert nothing_is_there(catalog)
+    assert is_empty(catalog)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_log_without_initial_metadata_or_protocol_is_rejected(
     source: Path, catalog: Catalog, kind: str, version: int
 ) -> None:
     change_actions(source, version, lambda actions: [a for a in actions if kind not in a])
-    error = refused(catalog, source, LogParseError, f"has no {kind} action")
+    error = assert_rejected(catalog, source, LogParseError, f"has no {kind} action")
     assert error.path == f"{LOG}/{version:020d}.json"
 
 
@@ -204,20 +204,20 @@ def test_error_names_file_and_line_of_corrupt_json(
     path = commit_path(source, version)
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:1], lines[0][:-5]]))
-    error = refused(catalog, source, LogParseError, path.name)
+    error = assert_rejected(catalog, source, LogParseError, path.name)
     assert (error.line, error.path) == (2, f"{LOG}/{path.name}")
 
 
 def test_error_names_a_commit_file_without_json(source: Path, catalog: Catalog) -> None:
     commit_path(source, 1).write_bytes(b"\x00\x01 no JSON at all")
-    error = refused(catalog, source, LogParseError, commit_path(source, 1).name)
+    error = assert_rejected(catalog, source, LogParseError, commit_path(source, 1).name)
     assert error.line == 1
 
 
 def test_error_for_a_folder_of_tables_suggests_recursive(
     source: Path, tmp_path: Path, catalog: Catalog
 ) -> None:
-    error = refused(
+    error = assert_rejected(
         catalog, tmp_path, TxnLogTableNotFoundError, f"it contains tables, such as {source.name}"
     )
     assert "--recursive" in (error.help or "")
@@ -236,12 +236,14 @@ def test_empty_commit_file_is_a_warning(source: Path, catalog: Catalog) -> None:
 def test_folder_without_a_delta_table_is_rejected(tmp_path: Path, catalog: Catalog) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "part.parquet").write_bytes(b"PAR1")
-    refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "there is no Delta table at")
-    refused(
+    assert_rejected(
+        catalog, tmp_path / "plain", TxnLogTableNotFoundError, "there is no Delta table at"
+    )
+    assert_rejected(
         catalog, tmp_path / "nowhere", TxnLogTableNotFoundError, "it does not exist or is empty"
     )
     (tmp_path / "plain" / LOG).mkdir()
-    refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "holds no commit")
+    assert_rejected(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "holds no commit")
 
 
 @pytest.mark.parametrize("version", [0, 5])
@@ -257,7 +259,7 @@ def test_error_names_unknown_reader_features(source: Path, catalog: Catalog, ver
         version,
         lambda actions: [{"protocol": protocol}, *(a for a in actions if "protocol" not in a)],
     )
-    error = refused(catalog, source, UnsupportedFeatureError, "quantumColumns")
+    error = assert_rejected(catalog, source, UnsupportedFeatureError, "quantumColumns")
     assert error.features == ("quantumColumns",)
 
 
@@ -281,7 +283,7 @@ def test_missing_data_files_are_an_error_without_force(source: Path, catalog: Ca
         catalog.import_table(str(source))
     assert sorted(failure.value.files or ()) == gone
     assert gone[0] in str(failure.value)
-    assert nothing_is_there(catalog)
+    assert is_empty(catalog)
     report = catalog.import_table(str(source), force=True)
     assert (report.state, report.missing, report.ok) == ("imported", 2, True)
     assert report.to_dict()["missing_files"] == report.missing_files
@@ -298,7 +300,7 @@ def test_missing_files_of_older_versions_are_allowed(source: Path, catalog: Cata
 
 def test_force_does_not_accept_a_corrupt_log(source: Path, catalog: Catalog) -> None:
     commit_path(source, 2).write_text("{")
-    refused(catalog, source, LogParseError, commit_path(source, 2).name, force=True)
+    assert_rejected(catalog, source, LogParseError, commit_path(source, 2).name, force=True)
 
 
 @pytest.mark.parametrize("damage", ["json", "feature", "data", "gap"])
@@ -382,7 +384,7 @@ def test_damaged_checkpoint_is_replaced_by_a_later_one(source: Path, catalog: Ca
 def test_cleaned_log_without_a_valid_checkpoint_is_rejected(source: Path, catalog: Catalog) -> None:
     forget_commits_below(source, CHECKPOINT)
     corrupt(checkpoint_file(source))
-    error = refused(catalog, source, LogParseError, checkpoint_file(source).name)
+    error = assert_rejected(catalog, source, LogParseError, checkpoint_file(source).name)
     assert error.path == f"{LOG}/{checkpoint_file(source).name}"
 
 
@@ -437,7 +439,7 @@ def test_import_can_resume_after_an_outage_but_not_after_an_error(tmp_path: Path
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     storage = open_storage(str(tmp_path))
-    far = open_storage("s3://lake", StorageSettings(options=SHUT, retries=0))
+    far = open_storage("s3://lake", StorageSettings(options=UNREACHABLE, retries=0))
     refusals: dict[str, Callable[[], object]] = {
         "too large": lambda: check_length(LONGEST_READ + 1, "a", "/lake"),
         "outside the folder": lambda: storage.read("../a"),

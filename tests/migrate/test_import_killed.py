@@ -31,7 +31,7 @@ pytestmark = pytest.mark.two_databases
 MANY = 40
 
 
-class Died(BaseException):
+class ProcessEnd(BaseException):
     """Raised in place of a process that ends."""
 
 
@@ -67,7 +67,7 @@ def ending_after(transactions: int, end: Callable[[], None]) -> Iterator[None]:
 
 
 def die() -> None:
-    raise Died
+    raise ProcessEnd
 
 
 def dies(catalog: Catalog, source: Path, transactions: int, **options: Any) -> bool:
@@ -75,21 +75,21 @@ def dies(catalog: Catalog, source: Path, transactions: int, **options: Any) -> b
     try:
         with ending_after(transactions, die):
             catalog.import_table(str(source), batch_size=1, **options)
-    except Died:
+    except ProcessEnd:
         return True
     return False
 
 
-def check_half(catalog: Catalog, source: Path) -> None:
+def check_partial(catalog: Catalog, source: Path) -> None:
     """Assert that the partial table is invisible and that the next run completes it."""
     is_done = bool(catalog.tables())
     assert catalog.dropped() == []
     report = catalog.import_table(str(source))
     assert report.state == ("up to date" if is_done else "imported")
-    check_whole(catalog, source)
+    check_complete(catalog, source)
 
 
-def check_whole(catalog: Catalog, source: Path) -> None:
+def check_complete(catalog: Catalog, source: Path) -> None:
     assert catalog.table("events").version() == HEAD
     (verified,) = catalog.mirror.verify("events", versions="all")
     assert verified.ok, verified.summary()
@@ -110,7 +110,7 @@ def test_interrupted_import_is_continued_without_duplicates(
         for uri in new_catalog_uri(backend, folder):
             with deltasql.connect(uri, create=True) as catalog:
                 died = dies(catalog, source, transactions)
-                check_half(catalog, source)
+                check_partial(catalog, source)
         if not died:
             break
     commits = HEAD + 1 if kind == "pristine" else HEAD - CHECKPOINT + 1
@@ -133,7 +133,7 @@ def test_interrupted_repeated_import_is_continued_without_duplicates(
                 # Loaded commits never count as waiting to be published.
                 assert [each.pending for each in catalog.mirror.status()] == [0]
                 assert catalog.import_table(str(pristine)).commits == HEAD - seen
-                check_whole(catalog, pristine)
+                check_complete(catalog, pristine)
         if not died:
             break
     assert HEAD - 2 <= transactions < MANY - 1
@@ -184,10 +184,10 @@ def test_killed_import_is_continued_by_another_process(
     [outcome] = run(import_and_die, [(catalog_uri, str(pristine), transactions)])
     assert outcome.exitcode == -signal.SIGKILL, outcome
     with deltasql.connect(catalog_uri) as catalog:
-        check_half(catalog, pristine)
+        check_partial(catalog, pristine)
 
 
-def import_it(barrier: Any, uri: DeltaSqlUri, source: str) -> str:
+def import_table(barrier: Any, uri: DeltaSqlUri, source: str) -> str:
     with deltasql.connect(uri, create=True) as catalog:
         barrier.wait()
         return catalog.import_table(source, batch_size=1).state
@@ -197,8 +197,8 @@ def import_it(barrier: Any, uri: DeltaSqlUri, source: str) -> str:
 def test_concurrent_imports_create_one_table(
     backend: str, catalog_uri: DeltaSqlUri, pristine: Path
 ) -> None:
-    states = values(run(import_it, [(catalog_uri, str(pristine))] * 3))
+    states = values(run(import_table, [(catalog_uri, str(pristine))] * 3))
     assert set(states) <= {"imported", "up to date"}
     with deltasql.connect(catalog_uri) as catalog:
         assert [table.full_name for table in catalog.tables()] == ["events"]
-        check_whole(catalog, pristine)
+        check_complete(catalog, pristine)

@@ -61,12 +61,12 @@ def test_failed_import_keeps_the_table_of_a_concurrent_import(
     (source / stock_paths_at(source, 1)[0]).unlink()
     others: list[str] = []
 
-    def name_it(progress: Progress) -> None:
+    def take_the_name(progress: Progress) -> None:
         if progress.phase == "checking files" and not others:
             others.append("")
             others[0] = catalog.import_table(str(source), force=True).state
 
-    report = catalog.import_table(str(source), on_progress=name_it)
+    report = catalog.import_table(str(source), on_progress=take_the_name)
     assert (others, report.state) == (["imported"], "up to date")
     assert catalog.table("events").snapshot().totals().num_files == len(stock_paths_at(source, 1))
     assert len(tables_at(catalog.store.query, str(source))) == 1

@@ -13,12 +13,12 @@ from deltasql.exceptions import TableFollowsError
 from deltasql.phases import HAND_OVER_PHASES, hooked
 from tests.migrate.authority_support import (
     NAME,
-    is_sound,
+    is_write_blocked,
     open_catalog,
     ours,
-    shut_out,
     sql_ids,
     theirs,
+    verify_all_versions,
 )
 from tests.migrate.sources import read_ids
 from tests.selection import smoke
@@ -37,11 +37,11 @@ LEFT = HAND_OVER_PHASES.index("left")
 SEEDS = [int(os.environ["DELTASQL_SEED"])] if "DELTASQL_SEED" in os.environ else [1, 2, 3]
 
 
-class Accident(BaseException):
+class Interruption(BaseException):
     """The end of a run at some step."""
 
 
-class World:
+class MixedWriters:
     """A table, a catalog that may contain it, and all acknowledged rows."""
 
     def __init__(self, catalog: Catalog, place: Path, seed: int) -> None:
@@ -53,14 +53,14 @@ class World:
 
     def choices(self) -> list[str]:
         if not self.catalog.exists(NAME):
-            return ["path", "path", "follow", "import", "back"]
+            return ["path", "path", "follow", "import_table", "complete_rollback"]
         if self.catalog.table(NAME).row.is_following:
-            return ["path", "path", "refresh", "refused", "cutover", "cutover", "leave"]
-        if self.is_open_to_path():
+            return ["path", "path", "refresh", "rejected_write", "cutover", "cutover", "leave"]
+        if self.is_path_writable():
             return ["path", "catch_up", "sql", "cutover", "cutover", "leave"]
-        return ["sql", "sql", "maintain", "refused", "cutover", "leave"]
+        return ["sql", "sql", "maintain", "rejected_write", "cutover", "leave"]
 
-    def is_open_to_path(self) -> bool:
+    def is_path_writable(self) -> bool:
         features = deltalake.DeltaTable(str(self.place)).protocol().writer_features or []
         return "inCommitTimestamp" not in features
 
@@ -74,7 +74,7 @@ class World:
             assert set(self.followed) <= set(known), choice
         return choice
 
-    def know(self) -> None:
+    def remember_ids(self) -> None:
         self.followed = list(self.ids)
 
     def new_id(self) -> int:
@@ -83,7 +83,7 @@ class World:
     # Steps
 
     def path(self) -> None:
-        if self.place.exists() and not self.is_open_to_path():
+        if self.place.exists() and not self.is_path_writable():
             return  # an interrupted rollback does not allow these writes yet
         wanted = self.new_id()
         theirs(self.place, wanted)
@@ -97,36 +97,36 @@ class World:
         wanted = self.new_id()
         ours(self.catalog, wanted)
         self.ids.append(wanted)
-        self.know()
+        self.remember_ids()
 
     def maintain(self) -> None:
         self.catalog.optimize(NAME)
 
     def catch_up(self) -> None:
         self.catalog.import_table(str(self.place))
-        self.know()
+        self.remember_ids()
 
     def follow(self) -> None:
-        if self.is_open_to_path():
+        if self.is_path_writable():
             self.catalog.follow(str(self.place))
-            self.know()
+            self.remember_ids()
 
     def refresh(self) -> None:
         self.catalog.refresh(NAME)
-        self.know()
+        self.remember_ids()
 
-    def back(self) -> None:
+    def complete_rollback(self) -> None:
         """Repeat a rollback that may have been interrupted."""
         if self.catalog.dropped():
             self.catalog.rollback(NAME)
-            assert self.is_open_to_path()
+            assert self.is_path_writable()
 
-    def refused(self) -> None:
+    def rejected_write(self) -> None:
         if self.catalog.table(NAME).row.is_following:
             with pytest.raises(TableFollowsError):
                 ours(self.catalog, 0)
         else:
-            assert shut_out(self.place)
+            assert is_write_blocked(self.place)
 
     def cutover(self) -> None:
         is_following = self.catalog.table(NAME).row.is_following
@@ -135,13 +135,13 @@ class World:
             with hooked(die(phase)):
                 try:
                     self.catalog.cutover(NAME)
-                except Accident:
+                except Interruption:
                     self.catalog.mirror.publisher.forget()
             if is_following and self.chance.random() < 0.5:
                 return  # others write before it is repeated
         self.catalog.cutover(NAME)
-        self.know()
-        assert shut_out(self.place)
+        self.remember_ids()
+        assert is_write_blocked(self.place)
 
     def leave(self) -> None:
         phase = self.chance.choice(HAND_OVER_PHASES[LEFT:])
@@ -149,25 +149,22 @@ class World:
             with hooked(die(phase)):
                 try:
                     self.catalog.rollback(NAME)
-                except Accident:
+                except Interruption:
                     return
         else:
             self.catalog.rollback(NAME)
-            assert self.is_open_to_path()
+            assert self.is_path_writable()
 
-    def import_(self) -> None:
-        if self.is_open_to_path():
+    def import_table(self) -> None:
+        if self.is_path_writable():
             self.catalog.import_table(str(self.place))
-            self.know()
-
-
-setattr(World, "import", World.import_)
+            self.remember_ids()
 
 
 def die(phase: str) -> Callable[[str], None]:
     def hook(reached: str) -> None:
         if reached == phase:
-            raise Accident
+            raise Interruption
 
     return hook
 
@@ -177,13 +174,13 @@ def test_mixed_writers_lose_and_duplicate_no_row(
     catalog_uri: DeltaSqlUri, tmp_path: Path, seed: int
 ) -> None:
     with open_catalog(catalog_uri) as catalog:
-        world = World(catalog, tmp_path / NAME, seed)
-        seen = {world.step() for _ in range(STEPS)}
+        writers = MixedWriters(catalog, tmp_path / NAME, seed)
+        seen = {writers.step() for _ in range(STEPS)}
         assert len(seen) > 6
         if catalog.exists(NAME):
-            world.refresh() if catalog.table(NAME).row.is_following else world.catch_up()
+            writers.refresh() if catalog.table(NAME).row.is_following else writers.catch_up()
         else:
-            world.back()
-            world.follow()
-        assert sql_ids(catalog) == read_ids(world.place) == sorted(world.ids)
-        assert is_sound(catalog)
+            writers.complete_rollback()
+            writers.follow()
+        assert sql_ids(catalog) == read_ids(writers.place) == sorted(writers.ids)
+        assert verify_all_versions(catalog)

@@ -8,7 +8,14 @@ import deltalake
 import pytest
 
 from deltasql.exceptions import TableFollowsError
-from tests.migrate.authority_support import NAME, is_sound, open_catalog, ours, shut_out, sql_ids
+from tests.migrate.authority_support import (
+    NAME,
+    is_write_blocked,
+    open_catalog,
+    ours,
+    sql_ids,
+    verify_all_versions,
+)
 from tests.migrate.sources import read_ids, rows
 from tests.mirror.support import commit_lines
 
@@ -56,14 +63,14 @@ def test_delta_spark_table_can_be_followed_cut_over_and_rolled_back(
         spark.sql(change)
         catalog.refresh(NAME)
         assert sql_ids(catalog) == spark_ids(spark, place), change
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
     with pytest.raises(TableFollowsError):
         ours(catalog, 5)
 
     assert catalog.cutover(NAME).state == "cut over"
     version = ours(catalog, 5)
     assert spark_ids(spark, place) == sql_ids(catalog) == [1, 2, 4, 5, 8, 30]
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
     # delta-spark supports in-commit timestamps: its foreign commits are adopted.
     spark_append(spark, place, 7)
@@ -88,7 +95,7 @@ def test_delta_spark_table_can_be_followed_cut_over_and_rolled_back(
 
     catalog.follow(str(place))
     assert sql_ids(catalog) == spark_ids(spark, place)
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 @pytest.mark.everything("delta-spark writes by path, beyond the smoke set")
@@ -104,7 +111,7 @@ def test_table_replaced_by_delta_spark_is_followed(
     replacing.partitionBy("day").save(str(place))
     assert catalog.refresh(NAME).commits == 1
     assert sql_ids(catalog) == spark_ids(spark, place) == [5]
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
     catalog.cutover(NAME)
     assert spark_ids(spark, place) == [5]
     assert sql_ids(catalog, 0) == [1, 2]
@@ -119,7 +126,7 @@ def test_deltalake_and_delta_spark_can_write_after_a_rollback(
     spark_append(spark, place, 2)
     catalog.import_table(str(place))
     catalog.cutover(NAME)
-    assert shut_out(place)
+    assert is_write_blocked(place)
     ours(catalog, 3)
     catalog.mirror.checkpoint(NAME)
     catalog.rollback(NAME)

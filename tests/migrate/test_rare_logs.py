@@ -15,7 +15,7 @@ from deltasql.exceptions import LogParseError, TxnLogStorageError, VersionGapErr
 from deltasql.mirror.log.encode import commits_between
 from deltasql.model.clock import now_ms
 from deltasql.storage.base import LONGEST_READ
-from tests.migrate.handwritten import PROTOCOL, HandMade, added, column, metadata, removed
+from tests.migrate.handwritten import PROTOCOL, HandwrittenTable, added, column, metadata, removed
 from tests.mirror.support import forget_commits_below, open_mirrored
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> HandMade:
-    return HandMade(tmp_path / "t")
+def made(tmp_path: Path) -> HandwrittenTable:
+    return HandwrittenTable(tmp_path / "t")
 
 
 def ids(catalog: Catalog, name: str = "t") -> list[int]:
@@ -69,9 +69,9 @@ SPELLINGS = ["{}", "file:{}", "file://{}", "file://localhost{}"]
 
 
 def test_every_form_of_an_absolute_path_is_the_same_file(
-    lake: Catalog, made: HandMade, tmp_path: Path
+    lake: Catalog, made: HandwrittenTable, tmp_path: Path
 ) -> None:
-    kept = made.add("kept.parquet", ROWS.slice(0, 1))
+    first_file = made.add("kept.parquet", ROWS.slice(0, 1))
     outside = str(tmp_path / "outside")
     os.mkdir(outside)
     adds, removes = [], []
@@ -81,7 +81,7 @@ def test_every_form_of_an_absolute_path_is_the_same_file(
             adds.append({"add": {**made.add("x", ROWS)["add"], "path": add.format(place)}})
             os.replace(made.folder / "x", place)
             removes.append(removed(remove.format(place)))
-    made.commit(PROTOCOL, IDS, kept, *adds)
+    made.commit(PROTOCOL, IDS, first_file, *adds)
     made.commit(*removes)
     report = lake.import_table(made.path, name="t")
     assert report.verification is not None
@@ -90,7 +90,9 @@ def test_every_form_of_an_absolute_path_is_the_same_file(
     assert lake.table("t").files()["path"].to_pylist() == ["kept.parquet"]
 
 
-def test_live_file_is_removed_by_any_form_of_its_path(lake: Catalog, made: HandMade) -> None:
+def test_live_file_is_removed_by_any_form_of_its_path(
+    lake: Catalog, made: HandwrittenTable
+) -> None:
     """Also by a later commit that a repeated import loads."""
     place = made.folder / "x.parquet"
     add = made.add("x.parquet", ROWS)
@@ -108,7 +110,7 @@ def test_live_file_is_removed_by_any_form_of_its_path(lake: Catalog, made: HandM
 
 
 def test_commit_removes_a_file_of_a_checkpoint_with_another_path_form(
-    lake: Catalog, made: HandMade
+    lake: Catalog, made: HandwrittenTable
 ) -> None:
     place = made.folder / "x.parquet"
     add = made.add("x.parquet", ROWS)
@@ -121,7 +123,9 @@ def test_commit_removes_a_file_of_a_checkpoint_with_another_path_form(
     assert ids(lake) == []
 
 
-def test_removals_find_files_stored_by_an_earlier_release(lake: Catalog, made: HandMade) -> None:
+def test_removals_find_files_stored_by_an_earlier_release(
+    lake: Catalog, made: HandwrittenTable
+) -> None:
     """It computed path keys from the paths as written."""
     import hashlib
 
@@ -147,7 +151,7 @@ def _blob(catalog: Catalog, key: bytes) -> str:
 
 
 def test_delta_spark_agrees_on_path_forms(
-    spark: SparkSession, sqlite_uri: DeltaSqlUri, made: HandMade, tmp_path: Path
+    spark: SparkSession, sqlite_uri: DeltaSqlUri, made: HandwrittenTable, tmp_path: Path
 ) -> None:
     place = str(made.folder / "x.parquet")
     add = made.add("x.parquet", ROWS)
@@ -175,7 +179,9 @@ def info(txn_id: object) -> dict[str, Any]:
     return {"commitInfo": {"timestamp": 1, "operation": "WRITE", "txnId": txn_id}}
 
 
-def test_log_with_repeated_transaction_ids_is_imported(lake: Catalog, made: HandMade) -> None:
+def test_log_with_repeated_transaction_ids_is_imported(
+    lake: Catalog, made: HandwrittenTable
+) -> None:
     texts: list[object] = ["same", "same", "", "x" * 10_000, 7, {"a": 1}, "NUL \0", "same"]
     made.commit(info(texts[0]), PROTOCOL, IDS, made.add("0.parquet", ROWS.slice(0, 1)))
     for number, text in enumerate(texts[1:], 1):
@@ -194,7 +200,9 @@ def test_log_with_repeated_transaction_ids_is_imported(lake: Catalog, made: Hand
     assert ids(lake) == [1] * 9
 
 
-def test_log_with_repeated_transaction_ids_is_followed(lake: Catalog, made: HandMade) -> None:
+def test_log_with_repeated_transaction_ids_is_followed(
+    lake: Catalog, made: HandwrittenTable
+) -> None:
     made.commit(info("same"), PROTOCOL, IDS, made.add("0.parquet", ROWS.slice(0, 1)))
     lake.follow(made.path, name="t")
     for number in (1, 2):
@@ -211,7 +219,7 @@ def test_log_with_repeated_transaction_ids_is_followed(lake: Catalog, made: Hand
 
 
 def test_table_is_imported_from_the_first_version_with_a_schema(
-    lake: Catalog, made: HandMade
+    lake: Catalog, made: HandwrittenTable
 ) -> None:
     made.commit({"commitInfo": {"timestamp": 1}}, PROTOCOL, metadata(schemaString=None))
     made.commit({"commitInfo": {"timestamp": 2, "operation": "DLT SETUP"}})
@@ -238,7 +246,7 @@ def test_table_is_imported_from_the_first_version_with_a_schema(
 
 
 @pytest.mark.one_database
-def test_table_without_a_schema_is_rejected(lake: Catalog, made: HandMade) -> None:
+def test_table_without_a_schema_is_rejected(lake: Catalog, made: HandwrittenTable) -> None:
     made.commit(PROTOCOL, metadata(schemaString=None))
     made.commit({"commitInfo": {"timestamp": 2}})
     for dry_run in (True, False):
@@ -248,7 +256,9 @@ def test_table_without_a_schema_is_rejected(lake: Catalog, made: HandMade) -> No
 
 
 @pytest.mark.one_database
-def test_metadata_that_removes_the_schema_is_rejected(lake: Catalog, made: HandMade) -> None:
+def test_metadata_that_removes_the_schema_is_rejected(
+    lake: Catalog, made: HandwrittenTable
+) -> None:
     made.commit(PROTOCOL, IDS)
     made.commit(metadata(schemaString=None))
     for dry_run in (True, False):
@@ -263,7 +273,7 @@ BESIDE: dict[str, Any] = {"futureThing": {"a": [1, 2.5, None]}, "note": "text", 
 
 
 def test_unknown_keys_next_to_an_action_are_ignored_and_kept(
-    lake: Catalog, made: HandMade, tmp_path: Path
+    lake: Catalog, made: HandwrittenTable, tmp_path: Path
 ) -> None:
     made.commit(
         {"commitInfo": {"timestamp": 1, "operation": "WRITE"}, **BESIDE},
@@ -297,14 +307,16 @@ def test_unknown_keys_next_to_an_action_are_ignored_and_kept(
 
 
 @pytest.mark.one_database
-def test_two_actions_in_one_line_are_rejected(lake: Catalog, made: HandMade) -> None:
+def test_two_actions_in_one_line_are_rejected(lake: Catalog, made: HandwrittenTable) -> None:
     made.commit(PROTOCOL, IDS, {**added("a"), **removed("b")})
     with pytest.raises(LogParseError, match="one line holds two actions"):
         lake.import_table(made.path, name="t")
 
 
 @pytest.mark.one_database
-def test_key_inside_an_action_never_becomes_an_action(lake: Catalog, made: HandMade) -> None:
+def test_key_inside_an_action_never_becomes_an_action(
+    lake: Catalog, made: HandwrittenTable
+) -> None:
     """Even if it has the name of the field that stores keys next to an action."""
     hidden = {"deltasql.beside": removed("a.parquet")}
     add = made.add("a.parquet", ROWS)
@@ -315,7 +327,9 @@ def test_key_inside_an_action_never_becomes_an_action(lake: Catalog, made: HandM
 
 
 @pytest.mark.one_database
-def test_log_file_with_an_impossible_version_is_ignored(lake: Catalog, made: HandMade) -> None:
+def test_log_file_with_an_impossible_version_is_ignored(
+    lake: Catalog, made: HandwrittenTable
+) -> None:
     made.commit(PROTOCOL, IDS, made.add("a.parquet", ROWS))
     for name in ("9" * 20 + ".json", "9" * 20 + ".checkpoint.parquet", "9" * 20 + ".crc"):
         (made.log / name).write_text("{}")
@@ -327,7 +341,7 @@ def test_log_file_with_an_impossible_version_is_ignored(lake: Catalog, made: Han
 
 
 @pytest.mark.one_database
-def test_huge_version_gap_is_found_quickly(lake: Catalog, made: HandMade) -> None:
+def test_huge_version_gap_is_found_quickly(lake: Catalog, made: HandwrittenTable) -> None:
     made.commit(PROTOCOL, IDS)
     (made.log / f"{10**15:020d}.json").write_text('{"commitInfo":{}}')
     begun = time.monotonic()
@@ -339,7 +353,7 @@ def test_huge_version_gap_is_found_quickly(lake: Catalog, made: HandMade) -> Non
 @pytest.mark.one_database
 @pytest.mark.parametrize("name", ["commit", "checkpoint", "_last_checkpoint", "device"])
 def test_pipe_or_device_in_a_log_is_rejected_quickly(
-    lake: Catalog, made: HandMade, name: str
+    lake: Catalog, made: HandwrittenTable, name: str
 ) -> None:
     made.commit(PROTOCOL, IDS)
     names = {
@@ -363,7 +377,7 @@ def test_pipe_or_device_in_a_log_is_rejected_quickly(
 
 
 @pytest.mark.one_database
-def test_oversized_log_lines_and_files_are_rejected(lake: Catalog, made: HandMade) -> None:
+def test_oversized_log_lines_and_files_are_rejected(lake: Catalog, made: HandwrittenTable) -> None:
     made.commit(PROTOCOL, IDS)
     place = made.log / f"{1:020d}.json"
     place.write_text('{"commitInfo":{"note":"' + "x" * (64 << 20) + '"}}')

@@ -20,12 +20,12 @@ from tests.migrate.authority_support import (
     NAME,
     cut_over,
     everything_below,
-    is_sound,
+    is_write_blocked,
     open_catalog,
     ours,
-    shut_out,
     sql_ids,
     theirs,
+    verify_all_versions,
 )
 from tests.migrate.sources import HEAD, SCHEMA, read_ids, rows
 from tests.mirror.support import commit_lines, commit_path
@@ -49,7 +49,7 @@ def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 @pytest.mark.every_database
 def test_other_writers_continue_after_rollback(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
-    assert shut_out(place)
+    assert is_write_blocked(place)
     report = catalog.rollback(NAME)
     assert (report.state, report.version, report.timestamps_dropped) == (
         "rolled back",
@@ -128,7 +128,7 @@ def test_table_created_in_sql_can_be_rolled_back(catalog: Catalog) -> None:
     catalog.create_table(NAME, SCHEMA)
     ours(catalog, 1)
     place = Path(catalog.table(NAME).location)
-    assert shut_out(place)
+    assert is_write_blocked(place)
     report = catalog.rollback(NAME)
     assert (report.version, report.timestamps_dropped) == (2, True)
     deltalake.write_deltalake(str(place), rows(2), mode="append")
@@ -164,7 +164,7 @@ def test_rollback_of_a_follower_does_not_release_another_catalogs_log(
         before = everything_below(place)
         catalog.rollback(NAME)
         assert everything_below(place) == before
-        assert shut_out(place)
+        assert is_write_blocked(place)
         assert ours(other, 11) == HEAD + 2
 
 
@@ -223,14 +223,14 @@ def test_repeated_cutover_and_rollback_lose_no_row(catalog: Catalog, place: Path
         assert catalog.follow(str(place)).state == "followed"
         catalog.cutover(NAME)
         ours(catalog, 100 + number)
-        assert is_sound(catalog)
+        assert verify_all_versions(catalog)
         catalog.rollback(NAME)
         theirs(place, 200 + number)
         expected += [100 + number, 200 + number]
     assert read_ids(place) == sorted(expected)
     catalog.import_table(str(place))
     assert sql_ids(catalog) == sorted(expected)
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 def test_undrop_is_rejected_after_others_committed(catalog: Catalog, place: Path) -> None:
@@ -243,7 +243,7 @@ def test_undrop_is_rejected_after_others_committed(catalog: Catalog, place: Path
     catalog.import_table(str(place))
     assert sql_ids(catalog) == read_ids(place) == [*IDS, 11, 12]
     assert catalog.cutover(NAME).state == "cut over"
-    assert is_sound(catalog)
+    assert verify_all_versions(catalog)
 
 
 def test_undrop_is_rejected_when_another_table_has_the_location(

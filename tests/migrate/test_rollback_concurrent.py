@@ -28,10 +28,10 @@ from tests.migrate.authority_support import (
     NAME,
     cut_over,
     everything_below,
+    is_write_blocked,
     once_at,
     open_catalog,
     ours,
-    shut_out,
     theirs,
 )
 from tests.migrate.sources import HEAD, SCHEMA, checkpoint_file, read_ids
@@ -101,7 +101,7 @@ def test_rollback_loses_no_acknowledged_write(catalog: Catalog, place: Path) -> 
 def test_rollback_keeps_a_foreign_commit(catalog: Catalog, place: Path) -> None:
     """A writer that supports in-commit timestamps can commit outside SQL after a cutover."""
     cut_over(catalog, place)
-    past_sql(place, HEAD + 3)
+    commit_outside_sql(place, HEAD + 3)
     report = catalog.rollback(NAME)
     assert report.version == HEAD + 4
     assert any("are foreign commits" in note for note in report.notes)
@@ -109,7 +109,7 @@ def test_rollback_keeps_a_foreign_commit(catalog: Catalog, place: Path) -> None:
     theirs(place, 12)
 
 
-def past_sql(place: Path, version: int) -> None:
+def commit_outside_sql(place: Path, version: int) -> None:
     """Commit outside SQL as a writer that supports in-commit timestamps."""
     lines = [
         {"commitInfo": {"inCommitTimestamp": 4102444800000, "engineInfo": "other"}},
@@ -120,7 +120,7 @@ def past_sql(place: Path, version: int) -> None:
 
 def test_rollback_keeps_a_concurrent_foreign_commit(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
-    with hooked(once_at("giving back", lambda: past_sql(place, HEAD + 3))):
+    with hooked(once_at("giving back", lambda: commit_outside_sql(place, HEAD + 3))):
         report = catalog.rollback(NAME)
     assert (report.version, report.timestamps_dropped) == (HEAD + 4, True)
     assert deltalake.DeltaTable(str(place)).transaction_version("etl") == 7
@@ -135,7 +135,7 @@ def test_rollback_is_rejected_when_the_log_has_diverged(
 ) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
         cut_over(catalog, place)
-        past_sql(place, HEAD + 2)
+        commit_outside_sql(place, HEAD + 2)
         before = everything_below(place)
         with pytest.raises(MirrorDivergedError):
             catalog.rollback(NAME)
@@ -169,8 +169,8 @@ def test_rollback_is_rejected_until_a_wrong_checkpoint_is_repaired(
     written = checkpoint_file(place, HEAD + 2)
     content = pq.read_table(written)
     paths = pc.struct_field(content["add"], "path")
-    kept = pc.fill_null(pc.not_equal(paths, pc.max(paths)), fill_value=True)
-    pq.write_table(content.filter(kept), written)
+    other_rows = pc.fill_null(pc.not_equal(paths, pc.max(paths)), fill_value=True)
+    pq.write_table(content.filter(other_rows), written)
     before = everything_below(place)
     assert not catalog.rollback(NAME, dry_run=True).ok
     with pytest.raises(TxnLogMirrorError, match="mirror repair"):
@@ -228,4 +228,4 @@ def test_rollback_is_rejected_when_another_table_has_the_location(
     assert everything_below(place) == before
     with catalog.begin() as tx:
         tx.write("again", pa.table({"id": [12], "p": ["a"]}, schema=SCHEMA))
-    assert shut_out(place)
+    assert is_write_blocked(place)

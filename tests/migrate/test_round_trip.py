@@ -51,7 +51,7 @@ def test_exported_log_equals_the_imported_one(
 def check(catalog: Catalog, folder: Path, last: int, from_version: int | None) -> None:
     """Import a log, export it both ways, and compare the states."""
     source, name = folder / "source", folder.name
-    bring_in(catalog, source, name)
+    import_and_verify(catalog, source, name)
     first = from_version or 0
     catalog.export_table(name, str(folder / "urls"), from_version=from_version)
     catalog.export_table(name, str(folder / "data"), from_version=from_version, with_data=True)
@@ -74,10 +74,10 @@ def check(catalog: Catalog, folder: Path, last: int, from_version: int | None) -
         ) == state(expected, lambda path: content_of(source, path), Content(source))
     # The exports can be imported again.
     for kind in ("urls", "data"):
-        bring_in(catalog, folder / kind, f"{name}-{kind}")
+        import_and_verify(catalog, folder / kind, f"{name}-{kind}")
 
 
-def bring_in(catalog: Catalog, source: Path, name: str) -> None:
+def import_and_verify(catalog: Catalog, source: Path, name: str) -> None:
     """Import a log and verify every version, without deltalake: it cannot read all statistics."""
     catalog.import_table(str(source), name=name, verify=False)
     (report,) = catalog.mirror.verify(name, versions="all", with_deltalake=False)
@@ -106,8 +106,8 @@ def files(
 ) -> list[str]:
     """Return files as strings, without fields that a checkpoint does not store."""
     texts = []
-    kept = [name for name in found.column_names if name not in _NOT_RESTORED]
-    for row in found.select(kept).to_pylist():
+    restored_columns = [name for name in found.column_names if name not in _NOT_RESTORED]
+    for row in found.select(restored_columns).to_pylist():
         text = row.pop("deletion_vector")
         means = None if text is None else vector(DeletionVector.from_body(json.loads(text)))
         comparable = {**row, "path": named(row["path"]), "vector": means}

@@ -25,7 +25,7 @@ from tests.migrate.handwritten import (
     MAPPED,
     PROTOCOL,
     VECTORS,
-    HandMade,
+    HandwrittenTable,
     column,
     metadata,
     numbered,
@@ -51,8 +51,8 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> HandMade:
-    return HandMade(tmp_path / "t")
+def made(tmp_path: Path) -> HandwrittenTable:
+    return HandwrittenTable(tmp_path / "t")
 
 
 def handle(catalog: Catalog, version: int | None = None) -> deltasql.DeltaTable:
@@ -104,7 +104,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_error_names_a_damaged_file(lake: Catalog, made: HandMade, name: str) -> None:
+def test_error_names_a_damaged_file(lake: Catalog, made: HandwrittenTable, name: str) -> None:
     made.commit(PROTOCOL, IDS, made.add("a.parquet", ROWS), made.add("b.parquet", ROWS))
     lake.import_table(made.path, name="t")
     place = made.folder / "b.parquet"
@@ -113,7 +113,9 @@ def test_error_names_a_damaged_file(lake: Catalog, made: HandMade, name: str) ->
         assert_error_contains(read, "b.parquet", "Restore the file", kind=TxnLogEngineError)
 
 
-def test_error_names_a_missing_or_damaged_file_mapped_by_id(lake: Catalog, made: HandMade) -> None:
+def test_error_names_a_missing_or_damaged_file_mapped_by_id(
+    lake: Catalog, made: HandwrittenTable
+) -> None:
     """Its footers are read first."""
     fields = pa.schema([numbered("c", pa.int64(), 1)])
     rows = pa.Table.from_arrays([ROWS["id"].combine_chunks()], schema=fields)
@@ -129,7 +131,7 @@ def test_error_names_a_missing_or_damaged_file_mapped_by_id(lake: Catalog, made:
         assert_error_contains(read, "b.parquet", "is missing", kind=MissingDataFilesError)
 
 
-def test_error_names_a_missing_deletion_vector(lake: Catalog, made: HandMade) -> None:
+def test_error_names_a_missing_deletion_vector(lake: Catalog, made: HandwrittenTable) -> None:
     vector = {
         "storageType": "u",
         "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
@@ -144,7 +146,7 @@ def test_error_names_a_missing_deletion_vector(lake: Catalog, made: HandMade) ->
 
 
 def test_int96_timestamps_outside_the_nanosecond_range_are_read(
-    lake: Catalog, made: HandMade
+    lake: Catalog, made: HandwrittenTable
 ) -> None:
     """They fit into INT96, but not into 64-bit nanoseconds."""
     timestamps = [datetime(1600, 1, 1), datetime(2400, 1, 1)]
@@ -158,14 +160,14 @@ def test_int96_timestamps_outside_the_nanosecond_range_are_read(
         assert pa.table(read())["at"].to_pylist() == wanted
 
 
-def test_error_names_an_unknown_type(lake: Catalog, made: HandMade) -> None:
+def test_error_names_an_unknown_type(lake: Catalog, made: HandwrittenTable) -> None:
     made.commit(PROTOCOL, metadata(column("id"), column("x", "hologram")), made.add("a", ROWS))
     lake.import_table(made.path, name="t")
     read = ways(lake)["transaction"]
     assert_error_contains(read, "hologram", "'x'", kind=UnsupportedFeatureError)
 
 
-def test_error_names_a_missing_sidecar(lake: Catalog, made: HandMade) -> None:
+def test_error_names_a_missing_sidecar(lake: Catalog, made: HandwrittenTable) -> None:
     features = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
     protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
     made.commit(protocol, IDS, made.add("a.parquet", ROWS))
@@ -183,7 +185,7 @@ def test_error_names_a_missing_sidecar(lake: Catalog, made: HandMade) -> None:
     )
 
 
-def test_error_names_an_incomplete_checkpoint(lake: Catalog, made: HandMade) -> None:
+def test_error_names_an_incomplete_checkpoint(lake: Catalog, made: HandwrittenTable) -> None:
     made.commit(PROTOCOL, IDS, made.add("a.parquet", ROWS))
     deltalake.DeltaTable(made.path).create_checkpoint()
     made.commit({"commitInfo": {}})

@@ -22,6 +22,7 @@ from tests.oracles.fixed_set import TABLES
 
 if TYPE_CHECKING:
     from deltasql import Catalog
+    from deltasql.model.progress import Progress
     from deltasql.uri import DeltaSqlUri
     from deltasql.verify.report import DataReport
 
@@ -77,25 +78,25 @@ def test_every_version_of_every_table_verifies(
                 assert found.rows == len(written.states[found.version].rows)  # type: ignore[attr-defined]
 
 
-def test_listed_versions_are_verified(kept: Catalog) -> None:
-    (report,) = kept.mirror.verify("t", data="rows", data_versions=[1, 4, 99])
+def test_listed_versions_are_verified(published_in_sqlite: Catalog) -> None:
+    (report,) = published_in_sqlite.mirror.verify("t", data="rows", data_versions=[1, 4, 99])
     assert [each.version for each in report.data] == [1, 4]  # type: ignore[attr-defined]
     assert report.ok, report.summary()
-    (report,) = kept.mirror.verify("t", data="files", data_versions="all")
+    (report,) = published_in_sqlite.mirror.verify("t", data="files", data_versions="all")
     assert len(report.data) == HEAD + 1
 
 
-def test_each_bad_file_is_reported_and_the_others_are_checked(kept: Catalog) -> None:
-    with kept.begin() as tx:
+def test_each_bad_file_is_reported_and_the_others_are_checked(published_in_sqlite: Catalog) -> None:
+    with published_in_sqlite.begin() as tx:
         for number in range(6):
             tx.write("t", pa.table({"id": [number], "p": ["x"]}))
-    paths = live_files(kept)
+    paths = live_files(published_in_sqlite)
     gone, short, noise, empty, *_ = paths
     paths[gone].unlink()
     paths[short].write_bytes(paths[short].read_bytes()[:-20])
     paths[noise].write_bytes(b"\0" * paths[noise].stat().st_size)
     paths[empty].write_bytes(b"")
-    report = verify_data(kept)
+    report = verify_data(published_in_sqlite)
     assert kinds(report) == {
         (gone, "missing"),
         (short, "size"),
@@ -107,62 +108,62 @@ def test_each_bad_file_is_reported_and_the_others_are_checked(kept: Catalog) -> 
     assert report.rows == len(paths) - 4
     assert report.compared_with is None
     assert "rows not compared, because not all files can be read" in report.summary()
-    quick = verify_data(kept, data="files")
+    quick = verify_data(published_in_sqlite, data="files")
     assert kinds(quick) == {(gone, "missing"), (short, "size"), (empty, "size")}
     assert quick.rows is None
 
 
 def test_verification_stops_after_many_unreadable_files(
-    kept: Catalog, monkeypatch: pytest.MonkeyPatch
+    published_in_sqlite: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measure, "_MOST_UNREADABLE", 3)
-    with kept.begin() as tx:
+    with published_in_sqlite.begin() as tx:
         for number in range(20):
             tx.write("t", pa.table({"id": [number], "p": ["x"]}))
-    paths = live_files(kept)
+    paths = live_files(published_in_sqlite)
     for path in paths.values():
         path.write_bytes(b"\0" * path.stat().st_size)
-    report = verify_data(kept, data="counts")
+    report = verify_data(published_in_sqlite, data="counts")
     assert 3 <= report.counts["unreadable"] < 10
     assert report.counts["unreadable"] + report.counts["unchecked"] == len(paths)
 
 
-def test_wrong_statistics_are_found(kept: Catalog) -> None:
-    with kept.begin() as tx:
+def test_wrong_statistics_are_found(published_in_sqlite: Catalog) -> None:
+    with published_in_sqlite.begin() as tx:
         tx.write("t", pa.table({"id": [5, 6, None], "p": ["x"] * 3}))
         adds = tx.target("t").staged.adds
         stats = {"numRecords": 4, "minValues": {"id": 6}, "maxValues": {"id": 5}}
         adds[0] = replace(adds[0], stats=json.dumps({**stats, "nullCount": {"id": 2}}))
     path = adds[0].path
-    report = verify_data(kept, data="counts")
+    report = verify_data(published_in_sqlite, data="counts")
     assert kinds(report) == {(path, kind) for kind in ("rows", "min", "max", "nulls")}
     assert "the log has 4, the file has 3" in report.summary()
 
 
-def test_invalid_statistics_are_ignored(kept: Catalog) -> None:
+def test_invalid_statistics_are_ignored(published_in_sqlite: Catalog) -> None:
     for stats in ("not json", '{"minValues":{"id":"x"},"nullCount":7}', "[]"):
-        with kept.begin() as tx:
+        with published_in_sqlite.begin() as tx:
             tx.write("t", pa.table({"id": [5], "p": ["x"]}))
             adds = tx.target("t").staged.adds
             adds[0] = replace(adds[0], stats=stats)
-    assert verify_data(kept, data="counts").ok
+    assert verify_data(published_in_sqlite, data="counts").ok
 
 
-def test_float32_bounds_are_compared_as_float32(kept: Catalog) -> None:
+def test_float32_bounds_are_compared_as_float32(published_in_sqlite: Catalog) -> None:
     """Other writers write the shortest decimal text of the number."""
     data = pa.table({"x": pa.array([1.1, 2.7, float("nan")], pa.float32())})
-    with kept.begin() as tx:
+    with published_in_sqlite.begin() as tx:
         tx.write("floats", data)
         adds = tx.target("floats").staged.adds
         stats = '{"numRecords":3,"minValues":{"x":1.1},"maxValues":{"x":2.7},"nullCount":{"x":0}}'
         adds[0] = replace(adds[0], stats=stats)
-    report = verify_data(kept, "floats", with_deltalake=False)
+    report = verify_data(published_in_sqlite, "floats", with_deltalake=False)
     assert report.ok, report.summary()
 
 
-def test_differing_rows_are_shown(kept: Catalog) -> None:
+def test_differing_rows_are_shown(published_in_sqlite: Catalog) -> None:
     """The same files, but the published log has another partition value for one of them."""
-    location = kept.table("t").location
+    location = published_in_sqlite.table("t").location
 
     def move(action: dict[str, Any]) -> None:
         if action.get("add", {}).get("partitionValues", {}).get("p") == "a b":
@@ -170,7 +171,7 @@ def test_differing_rows_are_shown(kept: Catalog) -> None:
 
     change_commit(location, HEAD, move)
     forget_derived(location)
-    report = verify_data(kept, with_deltalake=False)
+    report = verify_data(published_in_sqlite, with_deltalake=False)
     assert report.counts == {"row": 2}
     shown = {(each.field, each.log, each.data) for each in report.differences}
     assert shown == {("id=8, p='a b'", 0, 1), ("id=8, p='b a'", 1, 0)}
@@ -179,10 +180,10 @@ def test_differing_rows_are_shown(kept: Catalog) -> None:
     )
 
 
-def test_old_names_of_a_difference_are_deprecated(kept: Catalog) -> None:
-    (file, *_) = live_files(kept).values()
+def test_old_names_of_a_difference_are_deprecated(published_in_sqlite: Catalog) -> None:
+    (file, *_) = live_files(published_in_sqlite).values()
     file.unlink()
-    (difference,) = verify_data(kept, data="files").differences
+    (difference,) = verify_data(published_in_sqlite, data="files").differences
     new = {"field": None, "log": None, "data": None}
     for (name, value), old in zip(new.items(), ("column", "told", "found"), strict=True):
         with pytest.warns(DeprecationWarning, match=f"use {name} instead"):
@@ -190,17 +191,17 @@ def test_old_names_of_a_difference_are_deprecated(kept: Catalog) -> None:
         assert difference.to_dict()[old] == difference.to_dict()[name]
 
 
-def test_duplicate_rows_are_counted(kept: Catalog) -> None:
-    with kept.begin() as tx:
+def test_duplicate_rows_are_counted(published_in_sqlite: Catalog) -> None:
+    with published_in_sqlite.begin() as tx:
         for _ in range(3):
             tx.write("t", pa.table({"id": [7], "p": ["x"]}))
-    location = kept.table("t").location
+    location = published_in_sqlite.table("t").location
     path = Path(location) / "_delta_log" / f"{HEAD + 1:020d}.json"
     lines = path.read_text().splitlines()
     adds = [line for line in lines if line.startswith('{"add"')]
     path.write_text("\n".join(line for line in lines if line != adds[0]))
     forget_derived(location)
-    report = verify_data(kept, with_deltalake=False)
+    report = verify_data(published_in_sqlite, with_deltalake=False)
     assert [(e.log, e.data) for e in report.differences] == [(2, 3)]
 
 
@@ -240,23 +241,30 @@ def test_table_that_deltalake_cannot_read_is_compared_with_a_replay(
         assert "deltalake does not support vacuumProtocolCheck" in report.summary()
 
 
-def test_transaction_can_verify_its_staged_data(kept: Catalog) -> None:
-    with kept.begin() as tx:
+def test_transaction_can_verify_its_staged_data(published_in_sqlite: Catalog) -> None:
+    with published_in_sqlite.begin() as tx:
         assert tx.verify_data("t", checks="rows").compared_with == "deltalake"
         tx.write("t", pa.table({"id": [5], "p": ["x"]}))
-        report = tx.verify_data("t", checks="rows")
+        reported: list[Progress] = []
+        report = tx.verify_data("t", checks="rows", on_progress=reported.append)
         assert report.ok
+        assert [*dict.fromkeys(each.phase for each in reported)] == [
+            "looking for files",
+            "reading data",
+        ]
         assert (report.rows, report.compared_with, report.version) == (4, None, None)
 
 
-def test_data_of_a_replica_is_verified(kept: Catalog, tmp_path: Path) -> None:
-    kept.mirror.add_target("t", "replica", str(tmp_path / "replica"))
-    kept.mirror.publish("t")
-    assert verify_data(kept, target="replica").ok
+def test_data_of_a_replica_is_verified(published_in_sqlite: Catalog, tmp_path: Path) -> None:
+    published_in_sqlite.mirror.add_target("t", "replica", str(tmp_path / "replica"))
+    published_in_sqlite.mirror.publish("t")
+    assert verify_data(published_in_sqlite, target="replica").ok
     for path in (tmp_path / "replica").rglob("p=*/*.parquet"):
         path.unlink()
-    assert {kind for _, kind in kinds(verify_data(kept, target="replica"))} == {"missing"}
-    assert verify_data(kept).ok
+    assert {kind for _, kind in kinds(verify_data(published_in_sqlite, target="replica"))} == {
+        "missing"
+    }
+    assert verify_data(published_in_sqlite).ok
 
 
 def test_data_on_s3_is_verified(

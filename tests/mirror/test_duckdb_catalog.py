@@ -17,7 +17,7 @@ from tests.mirror.duckdb_support import IDS, elsewhere, opened, view_rows
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
 from tests.oracles.fixed_set import SMALL
-from tests.oracles.foreign import bring_in
+from tests.oracles.foreign import stage_all_commits
 from tests.oracles.states import arrow_rows
 from tests.oracles.writing import Written, create
 
@@ -51,11 +51,11 @@ def test_view_has_the_rows_of_every_commit(
     deltasql.mirror_duckdb(lake, path)
     became = Written.became
 
-    def became_and_shown(written: Written, rows: Any) -> None:
+    def expect_in_view(written: Written, rows: Any) -> None:
         became(written, rows)
         assert view_rows(path, written.name) == written.states[-1]
 
-    monkeypatch.setattr(Written, "became", became_and_shown)
+    monkeypatch.setattr(Written, "became", expect_in_view)
     for written in make(lake):
         with opened(path) as db:
             shown = db.execute("SELECT version, error FROM deltasql.tables").fetchall()
@@ -86,7 +86,7 @@ def test_view_reads_a_table_of_delta_spark(
         "DELETE FROM {0} WHERE id % 3 = 0 OR id BETWEEN 70000 AND 150000",
     ):
         spark.sql(statement.format(f"delta.`{source}`", timestamp))
-    written = bring_in(lake, spark, source, tmp_path / "foreign")
+    written = stage_all_commits(lake, spark, source, tmp_path / "foreign")
     deltasql.mirror_duckdb(lake, path)
     with opened(path, "Asia/Tokyo") as db:
         found = db.execute(

@@ -48,7 +48,7 @@ def test_another_reconciler_completes_the_log_of_a_killed_one(
         fill(catalog)
         [outcome] = run(reconcile_and_die, [(catalog_uri, tmp_path, point, times)])
         assert outcome.exitcode == -signal.SIGKILL
-        let_leases_end(catalog)
+        expire_leases(catalog)
         catalog.mirror.run(once=True)
         check(catalog)
 
@@ -74,7 +74,7 @@ def test_killed_copy_to_a_replica_is_completed(
         catalog.mirror.add_target("t", "second", str(replica))
         [outcome] = run(reconcile_and_die, [(catalog_uri, tmp_path, point, times)])
         assert outcome.exitcode == -signal.SIGKILL
-        let_leases_end(catalog)
+        expire_leases(catalog)
         catalog.mirror.run(once=True)
         assert all(status.pending == 0 for status in catalog.mirror.status("t"))
         here, there = (commits(log_bytes(p)) for p in (catalog.table("t").location, replica))
@@ -97,7 +97,7 @@ def fill(catalog: Catalog) -> None:
     add_missing_targets(catalog.store)
 
 
-def let_leases_end(catalog: Catalog) -> None:
+def expire_leases(catalog: Catalog) -> None:
     with catalog.store.relaxed() as session:
         session.script("UPDATE dl_mirror_targets SET claimed_until_ms = 0")
 

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.two_databases
 
 
-def mend(catalog: Catalog, **options: Any) -> RepairReport:
+def repair_table(catalog: Catalog, **options: Any) -> RepairReport:
     table = catalog.table("t")
     return repair(catalog.store, table.row, storage_of(table), **options)
 
 
-def is_sound(catalog: Catalog) -> bool:
+def is_verified(catalog: Catalog) -> bool:
     table = catalog.table("t")
     report = verify_table(catalog.store, table.row, storage_of(table), versions="all")
     assert report.ok, report.summary()
@@ -62,7 +62,7 @@ def state_of(catalog: Catalog) -> str:
 def test_repair_does_not_change_a_correct_log(published: Catalog) -> None:
     location = published.table("t").location
     before = files(location)
-    report = mend(published)
+    report = repair_table(published)
     assert report.ok, report.summary()
     assert "nothing to repair" in report.summary()
     assert files(location) == before
@@ -79,18 +79,18 @@ def test_repair_publishes_missing_commits(
         before = commits(location)
         for version in gone:
             commit_path(location, version).unlink()
-        report = mend(catalog)
+        report = repair_table(catalog)
         assert report.ok, report.summary()
         assert report.published == gone
         assert commits(location) == before
-        assert is_sound(catalog)
+        assert is_verified(catalog)
 
 
 def test_repair_does_not_restore_cleaned_commits(published: Catalog) -> None:
     location = published.table("t").location
     forget_commits_below(Path(location), CHECKPOINT)
     before = commits(location)
-    assert mend(published).ok
+    assert repair_table(published).ok
     assert commits(location) == before
 
 
@@ -99,12 +99,12 @@ def test_repair_rewrites_a_damaged_checkpoint(published: Catalog, damage: bytes)
     location = published.table("t").location
     path = Path(location) / LOG / f"{CHECKPOINT:020d}.checkpoint.parquet"
     path.write_bytes(damage)
-    report = mend(published)
+    report = repair_table(published)
     assert report.ok, report.summary()
     assert report.checkpoints == [CHECKPOINT]
     (kept,) = report.backups
     assert (Path(location) / kept).read_bytes() == damage
-    assert is_sound(published)
+    assert is_verified(published)
 
 
 def test_repair_rewrites_the_checkpoint_that_a_cleaned_log_needs(
@@ -119,7 +119,7 @@ def test_repair_rewrites_the_checkpoint_that_a_cleaned_log_needs(
         forget_commits_below(Path(table.location), CHECKPOINT)
         for name in (f"{CHECKPOINT:020d}.checkpoint.parquet", "_last_checkpoint"):
             (Path(table.location) / LOG / name).unlink()
-        report = mend(catalog)
+        report = repair_table(catalog)
         assert report.ok, report.summary()
         assert (report.checkpoints, report.published) == ([CHECKPOINT], [])
         assert deltalake.DeltaTable(table.location).version() == HEAD + 1
@@ -131,7 +131,7 @@ def test_repair_rewrites_a_wrong_hint(published: Catalog, text: str | None) -> N
     hint.unlink()
     if text is not None:
         hint.write_text(text)
-    assert mend(published).ok
+    assert repair_table(published).ok
     assert json.loads(hint.read_text())["version"] == CHECKPOINT
 
 
@@ -142,7 +142,7 @@ def test_repair_rewrites_wrong_checksums(published: Catalog) -> None:
     crc[5].write_bytes(before[5].replace(b'"numFiles":', b'"numFiles":9'))
     crc[6].unlink()
     crc[HEAD].write_text("{")
-    report = mend(published)
+    report = repair_table(published)
     assert report.ok, report.summary()
     assert report.checksums == [5, 6, HEAD]
     found = {version: json.loads(path.read_bytes()) for version, path in crc.items()}
@@ -158,7 +158,7 @@ def test_repair_without_force_keeps_a_foreign_commit(published: Catalog) -> None
     location = published.table("t").location
     change_commit(location, 7, change_size)
     before = files(location)
-    report = mend(published)
+    report = repair_table(published)
     assert not report.ok
     assert report.backups == []
     assert files(location) == before
@@ -174,12 +174,12 @@ def test_repair_with_force_keeps_a_copy_of_the_foreign_commit(
         change_commit(location, 2, change_size)
         change_commit(location, 7, change_size)
         theirs = commit_path(location, 7).read_bytes()
-        report = mend(catalog, force=True)
+        report = repair_table(catalog, force=True)
         assert report.ok, report.summary()
         assert report.replaced == [2, 7]
         assert commits(location) == before
         assert {(Path(location) / name).read_bytes() for name in report.backups} >= {theirs}
-        assert is_sound(catalog)
+        assert is_verified(catalog)
 
 
 def test_repair_with_force_moves_versions_after_the_head_away(published: Catalog) -> None:
@@ -188,13 +188,13 @@ def test_repair_with_force_moves_versions_after_the_head_away(published: Catalog
     for version in (HEAD + 1, HEAD + 2):
         commit_path(location, version).write_bytes(head)
     deltalake.DeltaTable(location).create_checkpoint()
-    assert not mend(published).ok
-    report = mend(published, force=True)
+    assert not repair_table(published).ok
+    report = repair_table(published, force=True)
     assert report.ok, report.summary()
     assert len(report.backups) == 4  # two commits, a checkpoint and its hint
     assert deltalake.DeltaTable(location).version() == HEAD
     assert append(published, 9) == HEAD + 1
-    assert is_sound(published)
+    assert is_verified(published)
 
 
 def test_repair_with_force_keeps_a_concurrent_commit(published: Catalog) -> None:
@@ -208,13 +208,13 @@ def test_repair_with_force_keeps_a_concurrent_commit(published: Catalog) -> None
             assert append(published, 9) == HEAD + 1
 
     with hooked(commit_once):
-        report = mend(published, force=True)
+        report = repair_table(published, force=True)
     assert landed
     assert report.replaced == [7]
     published.mirror.publish("t")
     assert state_of(published) == ACTIVE
     assert deltalake.DeltaTable(location).version() == HEAD + 1
-    assert is_sound(published)
+    assert is_verified(published)
 
 
 def test_repair_releases_a_quarantined_mirror(published: Catalog) -> None:
@@ -222,11 +222,11 @@ def test_repair_releases_a_quarantined_mirror(published: Catalog) -> None:
     commit_path(location, HEAD + 1).write_bytes(commit_path(location, HEAD).read_bytes())
     append(published, 9)
     assert state_of(published) == QUARANTINED
-    assert not mend(published).released
-    report = mend(published, force=True)
+    assert not repair_table(published).released
+    report = repair_table(published, force=True)
     assert report.released, report.summary()
     published.mirror.publish("t")
-    assert is_sound(published)
+    assert is_verified(published)
     assert deltalake.DeltaTable(location).version() == HEAD + 1
 
 

@@ -22,6 +22,7 @@ SOURCE = Path(deltasql.__file__).parent
 PARSERS = {
     "model/predicates/parser.py",
     "model/predicates/query_text.py",
+    "model/statements/tables_in_query.py",
     "model/statements/tokens.py",
     "api/deltalake_compat/query_builder.py",
 }

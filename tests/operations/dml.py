@@ -42,7 +42,7 @@ def opened(catalog: Catalog, name: str = "t") -> Iterator[TableStage]:
         tx.rollback()
 
 
-def held(catalog: Catalog, name: str = "t") -> list[dict[str, Any]]:
+def sorted_rows(catalog: Catalog, name: str = "t") -> list[dict[str, Any]]:
     """Return the rows of a table, sorted."""
     with opened(catalog, name) as target:
         return read(target)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from deltasql.exceptions import TxnLogTransactionError
-from tests.operations.dml import changes, held, make
+from tests.operations.dml import changes, make, sorted_rows
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
@@ -54,7 +54,7 @@ def test_change_data_of_write_merge_and_delete_adds_up_to_the_rows(catalog: Cata
         rows[key] = rows.get(key, 0) + (1 if added else -1)
     left = {key: count for key, count in rows.items() if count}
     assert left == {(1, 0): 1, (2, 0): 1, (3, 1): 1, (9, 9): 1}
-    assert {(row["id"], row["v"]) for row in held(catalog)} == set(left)
+    assert {(row["id"], row["v"]) for row in sorted_rows(catalog)} == set(left)
 
 
 def test_delete_after_optimize_in_one_transaction_is_a_data_change(catalog: Catalog) -> None:
@@ -68,4 +68,4 @@ def test_delete_after_optimize_in_one_transaction_is_a_data_change(catalog: Cata
         assert all(each.data_change for each in (*staged.adds, *staged.removes))
         with pytest.raises(TxnLogTransactionError, match="append"):
             tx.commit()
-    assert len(held(catalog)) == 4
+    assert len(sorted_rows(catalog)) == 4

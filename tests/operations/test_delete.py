@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deltasql.exceptions import TxnLogSchemaError, TxnLogTransactionError
-from tests.operations.dml import changes, handle, held, make, opened, paths, read
+from tests.operations.dml import changes, handle, make, opened, paths, read, sorted_rows
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
@@ -29,7 +29,7 @@ def test_only_files_with_matching_rows_change(catalog: Catalog) -> None:
     assert len(before & paths(catalog)) == 2
     assert metrics["num_removed_files"] == metrics["num_added_files"] == 1
     assert (metrics["num_deleted_rows"], metrics["num_copied_rows"]) == (1, 9)
-    assert {row["id"] for row in held(catalog)} == set(range(30)) - {11}
+    assert {row["id"] for row in sorted_rows(catalog)} == set(range(30)) - {11}
 
 
 def test_file_whose_rows_all_match_is_not_rewritten(catalog: Catalog) -> None:
@@ -53,14 +53,14 @@ def test_delete_by_partition_reads_no_file(catalog: Catalog) -> None:
 def test_row_with_null_condition_is_not_deleted(catalog: Catalog) -> None:
     table = make(catalog, pa.table({"id": [1, None, 3]}))
     table.delete("id > 0")
-    assert held(catalog) == [{"id": None}]
+    assert sorted_rows(catalog) == [{"id": None}]
 
 
 @pytest.mark.parametrize("condition", ["null", "even = null"])
 def test_comparison_with_null_deletes_no_partition(catalog: Catalog, condition: str) -> None:
     table = make(catalog, numbers(0, 10), partition_by=["even"])
     assert json.loads(table.delete(condition))["num_removed_files"] == 0
-    assert len(held(catalog)) == 10
+    assert len(sorted_rows(catalog)) == 10
 
 
 def test_delete_without_matches_commits_nothing(catalog: Catalog) -> None:
@@ -74,7 +74,7 @@ def test_delete_without_condition_empties_the_table(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 3), numbers(3, 5))
     metrics = json.loads(table.delete())
     assert (metrics["num_removed_files"], metrics["num_deleted_rows"]) == (2, 5)
-    assert held(catalog) == []
+    assert sorted_rows(catalog) == []
     assert json.loads(table.delete())["num_removed_files"] == 0
 
 
@@ -88,7 +88,7 @@ def test_delete_from_append_only_table_is_rejected(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 3), properties={"delta.appendOnly": "true"})
     with pytest.raises(TxnLogTransactionError, match="append-only"):
         table.delete("id = 1")
-    assert len(held(catalog)) == 3
+    assert len(sorted_rows(catalog)) == 3
 
 
 def test_deletions_of_one_transaction_see_each_other(catalog: Catalog) -> None:
@@ -97,7 +97,7 @@ def test_deletions_of_one_transaction_see_each_other(catalog: Catalog) -> None:
         assert tx.delete("t", "id < 2")["num_deleted_rows"] == 2
         assert tx.delete("t", "id < 3")["num_deleted_rows"] == 1
         assert [row["id"] for row in read(tx.target("t"))] == [3, 4, 5]
-    assert [row["id"] for row in held(catalog)] == [3, 4, 5]
+    assert [row["id"] for row in sorted_rows(catalog)] == [3, 4, 5]
     assert len(paths(catalog)) == 1
 
 

@@ -12,7 +12,7 @@ from deltasql.exceptions import (
     ConcurrentAppendError,
     ConcurrentDeleteReadError,
 )
-from tests.operations.dml import handle, held, make
+from tests.operations.dml import handle, make, sorted_rows
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
@@ -44,14 +44,14 @@ def test_deletes_from_one_file_conflict(catalog: Catalog) -> None:
     theirs.delete("id = 1")
     with pytest.raises(CommitConflictError):
         mine.delete("id = 2")
-    assert {row["id"] for row in held(catalog)} == {2, 11, 12}
+    assert {row["id"] for row in sorted_rows(catalog)} == {2, 11, 12}
 
 
 def test_changes_to_different_files_do_not_conflict(catalog: Catalog) -> None:
     mine, theirs = two_files(catalog), handle(catalog)
     theirs.delete("id < 5")
     mine.update({"v": "1"}, "id > 10")
-    assert {(row["id"], row["v"]) for row in held(catalog)} == {(11, 1), (12, 1)}
+    assert {(row["id"], row["v"]) for row in sorted_rows(catalog)} == {(11, 1), (12, 1)}
 
 
 def test_concurrent_delete_of_a_file_that_was_read_conflicts(catalog: Catalog) -> None:
@@ -72,14 +72,14 @@ def test_append_outside_the_predicate_does_not_conflict(catalog: Catalog) -> Non
     mine = two_files(catalog, properties=SERIALIZABLE)
     append(catalog, 5)
     mine.delete("id > 11")
-    assert {row["id"] for row in held(catalog)} == {1, 2, 5, 11}
+    assert {row["id"] for row in sorted_rows(catalog)} == {1, 2, 5, 11}
 
 
 def test_blind_append_does_not_conflict_when_write_serializable(catalog: Catalog) -> None:
     mine = two_files(catalog, properties=WEAKER)
     append(catalog, 12)
     mine.delete("id > 11")
-    assert sorted(row["id"] for row in held(catalog)) == [1, 2, 11, 12]
+    assert sorted(row["id"] for row in sorted_rows(catalog)) == [1, 2, 11, 12]
 
 
 @pytest.mark.parametrize(("added", "conflicts"), [(12, True), (30, False)])
@@ -97,7 +97,7 @@ def test_merge_conflicts_with_appends_in_the_range_of_its_keys(
                 tx.commit()
         else:
             tx.commit()
-    assert len(held(catalog)) == (5 if conflicts else 6)
+    assert len(sorted_rows(catalog)) == (5 if conflicts else 6)
 
 
 def test_two_merges_that_insert_the_same_key_conflict(catalog: Catalog) -> None:
@@ -121,7 +121,7 @@ def test_insert_only_merges_of_the_same_key_conflict(catalog: Catalog) -> None:
         first.commit()
         with pytest.raises(ConcurrentAppendError):
             second.commit()
-    assert sorted(row["id"] for row in held(catalog)) == [1, 2, 11, 12, 15]
+    assert sorted(row["id"] for row in sorted_rows(catalog)) == [1, 2, 11, 12, 15]
 
 
 def test_delete_of_everything_conflicts_with_any_change(catalog: Catalog) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from deltasql.store.records import add_from_row
-from tests.operations.dml import handle, held, make, opened
+from tests.operations.dml import handle, make, opened, sorted_rows
 from tests.oracles.deletion_vectors import inline_vector
 
 if TYPE_CHECKING:
@@ -44,20 +44,25 @@ def vectors(catalog: Catalog) -> int:
 def test_delete_counts_and_copies_live_rows_only(catalog: Catalog, table: RawTable) -> None:
     metrics = json.loads(table.delete("id <= 1"))
     assert (metrics["num_deleted_rows"], metrics["num_copied_rows"]) == (1, 3)
-    assert [row["id"] for row in held(catalog)] == [2, 4, 5]
+    assert [row["id"] for row in sorted_rows(catalog)] == [2, 4, 5]
     assert vectors(catalog) == 0
 
 
 def test_file_whose_live_rows_all_match_is_removed(catalog: Catalog, table: RawTable) -> None:
     metrics = json.loads(table.delete("id >= 0"))
     assert (metrics["num_deleted_rows"], metrics["num_added_files"]) == (4, 0)
-    assert held(catalog) == []
+    assert sorted_rows(catalog) == []
 
 
 def test_update_does_not_restore_deleted_rows(catalog: Catalog, table: RawTable) -> None:
     metrics = json.loads(table.update({"v": "1"}, "id < 4"))
     assert (metrics["num_updated_rows"], metrics["num_copied_rows"]) == (2, 2)
-    assert [(row["id"], row["v"]) for row in held(catalog)] == [(1, 1), (2, 1), (4, 0), (5, 0)]
+    assert [(row["id"], row["v"]) for row in sorted_rows(catalog)] == [
+        (1, 1),
+        (2, 1),
+        (4, 0),
+        (5, 0),
+    ]
 
 
 def test_merge_inserts_rows_that_a_deletion_vector_deleted(
@@ -67,5 +72,5 @@ def test_merge_inserts_rows_that_a_deletion_vector_deleted(
         merger = tx.merge("t", pa.table({"id": [3, 4], "v": [9, 9]}), "target.id = source.id")
         metrics = merger.when_matched_update_all().when_not_matched_insert_all().execute()
     assert (metrics["num_target_rows_updated"], metrics["num_target_rows_inserted"]) == (1, 1)
-    assert [row["id"] for row in held(catalog)] == [1, 2, 3, 4, 5]
+    assert [row["id"] for row in sorted_rows(catalog)] == [1, 2, 3, 4, 5]
     assert vectors(catalog) == 0

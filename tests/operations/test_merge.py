@@ -9,7 +9,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 
 from deltasql.exceptions import MergeAmbiguityError, TxnLogError, TxnLogSchemaError
-from tests.operations.dml import changes, handle, held, make, paths, read
+from tests.operations.dml import changes, handle, make, paths, read, sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def shown(rows: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
 def test_upsert_updates_matches_and_inserts_the_rest(catalog: Catalog) -> None:
     make(catalog, TARGET)
     metrics = merge(catalog, upsert)
-    assert shown(held(catalog)) == {
+    assert shown(sorted_rows(catalog)) == {
         (1, "a", 1.0),
         (2, "B", 20.0),
         (3, "c", 3.0),
@@ -83,7 +83,7 @@ def test_first_clause_whose_condition_holds_applies(catalog: Catalog) -> None:
         ),
         source,
     )
-    assert shown(held(catalog)) == {
+    assert shown(sorted_rows(catalog)) == {
         (1, "a", 10.0),
         (3, "last", 3.0),
         (None, "d!", 4.0),
@@ -123,7 +123,7 @@ def test_partitions_without_source_rows_are_skipped(catalog: Catalog) -> None:
     source = pa.table({"p": ["a", "d"], "id": [1, 9]})
     metrics = merge(catalog, upsert, source, "t.p = s.p AND t.id = s.id")
     assert metrics["num_target_files_scanned"] == 2
-    assert shown(held(catalog)) == {("a", 1), ("b", 2), ("c", 3), ("d", 4), ("d", 9)}
+    assert shown(sorted_rows(catalog)) == {("a", 1), ("b", 2), ("c", 3), ("d", 4), ("d", 9)}
 
 
 def test_insert_only_merge_rewrites_no_file(catalog: Catalog) -> None:
@@ -162,8 +162,8 @@ def test_second_source_row_that_changes_nothing_is_allowed(catalog: Catalog) -> 
     make(catalog, TARGET)
     twice = pa.table({"id": [2, 2], "v": [1.0, 20.0]})
     merge(catalog, lambda m: m.when_matched_update({"v": "s.v"}, "s.v > 10"), twice)
-    assert (2, "b", 20.0) in shown(held(catalog))
-    assert len(held(catalog)) == 4
+    assert (2, "b", 20.0) in shown(sorted_rows(catalog))
+    assert len(sorted_rows(catalog)) == 4
 
 
 def test_unconditional_delete_allows_several_source_rows(catalog: Catalog) -> None:
@@ -171,7 +171,7 @@ def test_unconditional_delete_allows_several_source_rows(catalog: Catalog) -> No
     twice = pa.table({"id": [2, 2, 9]})
     metrics = merge(catalog, lambda m: m.when_matched_delete(), twice)
     assert metrics["num_target_rows_deleted"] == 1
-    assert len(held(catalog)) == 3
+    assert len(sorted_rows(catalog)) == 3
 
 
 def test_unmatched_duplicates_are_all_inserted(catalog: Catalog) -> None:
@@ -184,17 +184,17 @@ def test_new_source_column_is_ignored_without_merge_schema(catalog: Catalog) -> 
     make(catalog, TARGET)
     source = SOURCE.append_column("extra", pa.array([7, 8, 9]))
     merge(catalog, upsert, source)
-    assert list(held(catalog)[0]) == ["id", "s", "v"]
+    assert list(sorted_rows(catalog)[0]) == ["id", "s", "v"]
     merge(catalog, upsert, source.slice(0, 1), merge_schema=True)
-    assert (2, "B", 20.0, 7) in shown(held(catalog))
-    assert (1, "a", 1.0, None) in shown(held(catalog))
+    assert (2, "B", 20.0, 7) in shown(sorted_rows(catalog))
+    assert (1, "a", 1.0, None) in shown(sorted_rows(catalog))
 
 
 def test_merge_schema_adds_struct_fields(catalog: Catalog) -> None:
     make(catalog, pa.table({"id": [1, 2], "p": [{"x": 1}, {"x": 2}]}))
     source = pa.table({"id": [2, 3], "p": [{"y": "b", "x": 20}, {"y": "c", "x": 30}]})
     merge(catalog, upsert, source, merge_schema=True)
-    assert held(catalog) == [
+    assert sorted_rows(catalog) == [
         {"id": 1, "p": {"x": 1, "y": None}},
         {"id": 2, "p": {"x": 20, "y": "b"}},
         {"id": 3, "p": {"x": 30, "y": "c"}},
@@ -209,8 +209,8 @@ def test_except_cols_are_not_written(catalog: Catalog) -> None:
             predicate="s.id IS NOT NULL", except_cols=["v"]
         ),
     )
-    assert {(2, "b", 20.0), (5, "E", None)} < shown(held(catalog))
-    assert len(held(catalog)) == 5
+    assert {(2, "b", 20.0), (5, "E", None)} < shown(sorted_rows(catalog))
+    assert len(sorted_rows(catalog)) == 5
 
 
 def test_unqualified_name_resolves_when_only_one_side_has_it(catalog: Catalog) -> None:
@@ -218,7 +218,7 @@ def test_unqualified_name_resolves_when_only_one_side_has_it(catalog: Catalog) -
     with catalog.begin() as tx:
         merger = tx.merge("t", pa.table({"key": [2], "w": [9.0]}), "id = key")
         merger.when_matched_update({"v": "w + target.v"}).execute()
-    assert (2, "b", 11.0) in shown(held(catalog))
+    assert (2, "b", 11.0) in shown(sorted_rows(catalog))
 
 
 def test_unknown_names_are_rejected(catalog: Catalog) -> None:
@@ -238,7 +238,7 @@ def test_failed_cast_is_an_error_or_null(catalog: Catalog) -> None:
     ):
         merge(catalog, lambda m: m.when_matched_update({"v": "s.s"}))
     merge(catalog, lambda m: m.when_matched_update({"v": "s.s"}), error_on_type_mismatch=False)
-    assert (2, "b", None) in shown(held(catalog))
+    assert (2, "b", None) in shown(sorted_rows(catalog))
 
 
 def test_constraints_are_enforced_on_new_rows(catalog: Catalog) -> None:
@@ -246,14 +246,14 @@ def test_constraints_are_enforced_on_new_rows(catalog: Catalog) -> None:
     with pytest.raises(TxnLogError, match="Invalid data found: 1 rows failed validation check"):
         merge(catalog, upsert)
     merge(catalog, upsert, SOURCE.slice(0, 2))
-    assert (5, "E", 50.0) in shown(held(catalog))
+    assert (5, "E", 50.0) in shown(sorted_rows(catalog))
 
 
 def test_merge_source_can_be_a_stream(catalog: Catalog) -> None:
     make(catalog, TARGET)
     reader = pa.RecordBatchReader.from_batches(SOURCE.schema, SOURCE.to_batches(max_chunksize=1))
     assert merge(catalog, upsert, reader)["num_source_rows"] == 3
-    assert len(held(catalog)) == 6
+    assert len(sorted_rows(catalog)) == 6
 
 
 def test_merges_of_one_transaction_see_each_other(catalog: Catalog) -> None:
@@ -264,7 +264,7 @@ def test_merges_of_one_transaction_see_each_other(catalog: Catalog) -> None:
             upsert(tx.merge("t", source, "target.id = source.id")).execute()
         tx.update("t", {"s": "'changed'"}, predicate="id = 50")
         assert (50, "changed", 2.0) in shown(read(tx.target("t")))
-    assert len(held(catalog)) == 5
+    assert len(sorted_rows(catalog)) == 5
 
 
 def test_change_data_has_rows_of_every_clause(catalog: Catalog) -> None:
@@ -300,7 +300,7 @@ def test_merge_condition_can_be_any_expression(catalog: Catalog) -> None:
         spans,
         "t.at BETWEEN s.low AND s.high",
     )
-    assert shown(held(catalog)) == {(1, "early"), (5, "mid"), (9, "")}
+    assert shown(sorted_rows(catalog)) == {(1, "early"), (5, "mid"), (9, "")}
 
 
 def test_source_values_are_cast_to_table_types(catalog: Catalog) -> None:
@@ -314,7 +314,7 @@ def test_source_values_are_cast_to_table_types(catalog: Catalog) -> None:
         }
     )
     merge(catalog, upsert, source)
-    assert [(row["id"], row["at"].timestamp(), row["s"]) for row in held(catalog)] == [
+    assert [(row["id"], row["at"].timestamp(), row["s"]) for row in sorted_rows(catalog)] == [
         (1, 1.0, "x"),
         (2, 2.0, "y"),
     ]
@@ -326,16 +326,16 @@ def test_generated_columns_are_recomputed(catalog: Catalog) -> None:
     catalog.create_table("t", schema)
     make(catalog, pa.table({"id": [1, 2], "n": [1, 2]}))
     merge(catalog, upsert, pa.table({"id": [2, 3], "n": [20, 30]}))
-    assert shown(held(catalog)) == {(1, 1, 2), (2, 20, 40), (3, 30, 60)}
+    assert shown(sorted_rows(catalog)) == {(1, 1, 2), (2, 20, 40), (3, 30, 60)}
     with catalog.begin() as tx:
         tx.update("t", {"n": "n + 1"}, predicate="id = 1")
-    assert (1, 2, 4) in shown(held(catalog))
+    assert (1, 2, 4) in shown(sorted_rows(catalog))
 
 
 def test_merge_works_with_column_mapping(catalog: Catalog) -> None:
     make(catalog, TARGET, properties={"delta.columnMapping.mode": "name"})
     merge(catalog, upsert, SOURCE.append_column("more", pa.array([1, 2, 3])), merge_schema=True)
-    assert {(2, "B", 20.0, 1), (1, "a", 1.0, None)} < shown(held(catalog))
+    assert {(2, "B", 20.0, 1), (1, "a", 1.0, None)} < shown(sorted_rows(catalog))
 
 
 def test_error_for_column_of_neither_side_lists_valid_fields(catalog: Catalog) -> None:

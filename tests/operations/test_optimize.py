@@ -242,10 +242,10 @@ def test_nulls_and_any_ordered_type_can_be_z_ordered(
         with lake.begin() as tx:
             tx.write("t", rows)
         opened(lake).optimize.z_order(["flag", "day", "number", "box.a"])
-        assert Counter(map(str, agree_loosely(lake))) == Counter(map(str, rows.to_pylist()))
+        assert Counter(map(str, rows_in_deltalake(lake))) == Counter(map(str, rows.to_pylist()))
 
 
-def agree_loosely(lake: Catalog) -> list[Any]:
+def rows_in_deltalake(lake: Catalog) -> list[Any]:
     """Return the rows that deltalake reads."""
     return list(pa.table(published(lake).scan()).to_pylist())
 

@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction
 from deltasql.exceptions import CommitConflictError, ConcurrentAppendError
 from deltasql.operations.add_actions import stage_actions
 from deltasql.operations.create import record_create, replace_table
-from tests.operations.dml import held
+from tests.operations.dml import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +160,7 @@ def test_overwrites_and_changes_of_the_same_rows_conflict(
 def test_two_overwrites_of_an_empty_table_conflict(catalog: Catalog, level: str) -> None:
     empty(catalog, "t", level)
     assert second_conflicts(catalog, "t", overwrite, overwrite)
-    assert [row["by"] for row in held(catalog)] == ["first"]
+    assert [row["by"] for row in sorted_rows(catalog)] == ["first"]
 
 
 @pytest.mark.two_databases
@@ -170,7 +170,7 @@ def test_merge_after_an_overwrite_of_an_empty_table_does_not_duplicate_a_key(
 ) -> None:
     empty(catalog, "t", level)
     assert second_conflicts(catalog, "t", overwrite, merge_insert)
-    assert [row["id"] for row in held(catalog)] == [1]
+    assert [row["id"] for row in sorted_rows(catalog)] == [1]
 
 
 @pytest.mark.two_databases
@@ -252,7 +252,7 @@ def test_overwrite_does_not_conflict_with_append_that_no_commit_read(catalog: Ca
         append(tx, "t", "appended")
     other.commit()
     late.commit()
-    assert {row["by"] for row in held(catalog)} == {"late", "other", "appended"}
+    assert {row["by"] for row in sorted_rows(catalog)} == {"late", "other", "appended"}
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -261,7 +261,7 @@ def test_overwrites_of_different_partitions_do_not_conflict(catalog: Catalog, le
     with catalog.begin() as first, catalog.begin() as second:
         overwrite_partition(first, "t", "first")
         second.write("t", rows("second", 9, p="b"), mode="overwrite", predicate="p = 'b'")
-    assert {row["by"] for row in held(catalog)} == {"first", "second"}
+    assert {row["by"] for row in sorted_rows(catalog)} == {"first", "second"}
 
 
 def test_overwrite_is_never_a_blind_append(catalog: Catalog) -> None:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltasql.engine.parquet import options as parquet_options
+from deltasql.engine.parquet import file_shape
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
-from tests.operations.dml import handle, held, make, paths
+from tests.operations.dml import handle, make, paths, sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ GROUP = 4
 
 @pytest.fixture(autouse=True)
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_options, "_ROW_GROUP", GROUP)
+    monkeypatch.setattr(file_shape, "_ROW_GROUP", GROUP)
 
 
 def numbers(first: int, last: int) -> pa.Table:
@@ -56,7 +56,7 @@ def test_delete_rewrites_only_files_with_matches(catalog: Catalog) -> None:
     assert len(before.keys() & after.keys()) == 1
     new = [groups for path, groups in after.items() if path not in before]
     assert sum(map(sum, new)) == metrics["num_copied_rows"] == 18
-    assert {row["id"] for row in held(catalog)} == set(range(30)) - {11, 25}
+    assert {row["id"] for row in sorted_rows(catalog)} == set(range(30)) - {11, 25}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_merge_updates_deletes_and_inserts_in_one_commit(catalog: Catalog) -> No
     assert metrics["num_target_files_removed"] == 2
     assert (metrics["num_target_rows_updated"], metrics["num_target_rows_deleted"]) == (1, 1)
     assert (metrics["num_target_rows_copied"], metrics["num_target_rows_inserted"]) == (18, 1)
-    rows = {row["id"]: row for row in held(catalog)}
+    rows = {row["id"]: row for row in sorted_rows(catalog)}
     assert rows[3] == {"id": 3, "v": 0.5, "s": "n3"}
     assert rows[99] == {"id": 99, "v": -3.0, "s": "c"}
     assert rows.keys() == {*range(20), 99} - {12}
@@ -144,7 +144,7 @@ def test_constraints_apply_to_new_values(catalog: Catalog) -> None:
         tx.merge("t", source, "t.id = s.id", "s", "t").when_matched_update_all().execute()
     assert paths(catalog) == before
     handle(catalog).update({"v": "v + 1"}, "id = 3")
-    assert {"id": 3, "v": 2.5, "s": "n3"} in held(catalog)
+    assert {"id": 3, "v": 2.5, "s": "n3"} in sorted_rows(catalog)
 
 
 def test_random_values_are_checked_as_written(catalog: Catalog) -> None:
@@ -157,8 +157,8 @@ def test_random_values_are_checked_as_written(catalog: Catalog) -> None:
         with suppress(TxnLogError), catalog.begin() as tx:
             merger = tx.merge("t", source, "t.id = s.id", "s", "t")
             merger.when_matched_update({"v": flip}).execute()
-        assert all(row["v"] < 10 for row in held(catalog))
-    assert {"id": 0, "v": 0.0, "s": "n0"} not in held(catalog)
+        assert all(row["v"] < 10 for row in sorted_rows(catalog))
+    assert {"id": 0, "v": 0.0, "s": "n0"} not in sorted_rows(catalog)
 
 
 def test_merge_does_not_check_constraints_of_deleted_rows(catalog: Catalog) -> None:
@@ -167,7 +167,7 @@ def test_merge_does_not_check_constraints_of_deleted_rows(catalog: Catalog) -> N
     with catalog.begin() as tx:
         merger = tx.merge("t", source, "t.id = s.id", "s", "t")
         merger.when_matched_delete("s.id = 4").when_matched_update({"v": "s.v"}).execute()
-    rows = {row["id"]: row for row in held(catalog)}
+    rows = {row["id"]: row for row in sorted_rows(catalog)}
     assert rows.keys() == set(range(10)) - {4}
     assert [rows[3], rows[5], rows[6]] == [
         {"id": 3, "v": 1.0, "s": "n3"},
@@ -190,10 +190,10 @@ def test_rewritten_file_of_older_schema_gets_new_column(catalog: Catalog) -> Non
     table = handle(catalog)
     metrics = json.loads(table.update({"w": "7"}, "id % 10 = 3"))
     assert metrics["num_updated_rows"] == 2
-    rows = {row["id"]: row["w"] for row in held(catalog)}
+    rows = {row["id"]: row["w"] for row in sorted_rows(catalog)}
     assert (rows[3], rows[13], rows[4], rows[14]) == (7, 7, None, 1)
     assert json.loads(handle(catalog).delete("id = 4 OR id = 14"))["num_deleted_rows"] == 2
-    assert len(held(catalog)) == 18
+    assert len(sorted_rows(catalog)) == 18
 
 
 def test_rewrite_writes_change_data(catalog: Catalog) -> None:
@@ -221,7 +221,7 @@ def test_nan_in_a_merge_source_is_greater_than_any_number(catalog: Catalog) -> N
         )
         merger.when_matched_update_all(predicate="s.v > 1")
         merger.when_not_matched_insert_all(predicate="s.v > 1").execute()
-    changed = {row["id"]: row["v"] for row in held(catalog) if row["s"] == "n"}
+    changed = {row["id"]: row["v"] for row in sorted_rows(catalog) if row["s"] == "n"}
     assert sorted(changed) == [2, 3, 9]
     assert changed[3] == 7.0
     assert math.isnan(changed[2])

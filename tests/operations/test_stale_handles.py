@@ -11,7 +11,7 @@ from deltalake import CommitProperties, Transaction
 from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 from deltasql.exceptions import CommitConflictError, TableChangedError
 from deltasql.operations.create import replace_table
-from tests.operations.dml import held, make
+from tests.operations.dml import make, sorted_rows
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
@@ -38,7 +38,7 @@ def test_handle_of_a_dropped_table_does_not_change_its_successor(catalog: Catalo
     ):
         with pytest.raises(TableChangedError):
             change()
-    assert [row["id"] for row in held(catalog)] == ["a", "b"]
+    assert [row["id"] for row in sorted_rows(catalog)] == ["a", "b"]
 
 
 def test_schema_overwrite_conflicts_with_concurrent_append(catalog: Catalog) -> None:
@@ -47,7 +47,7 @@ def test_schema_overwrite_conflicts_with_concurrent_append(catalog: Catalog) -> 
     theirs.write(pa.table({"id": [3], "v": [3]}), mode="append")
     with pytest.raises(CommitConflictError):
         mine.write(pa.table({"id": ["a"]}), mode="overwrite", schema_mode="overwrite")
-    assert [row["id"] for row in held(catalog)] == [1, 2, 3]
+    assert [row["id"] for row in sorted_rows(catalog)] == [1, 2, 3]
 
 
 def test_table_replacement_conflicts_with_concurrent_append(catalog: Catalog) -> None:

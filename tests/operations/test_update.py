@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
-from tests.operations.dml import changes, handle, held, make, paths, read
+from tests.operations.dml import changes, handle, make, paths, read, sorted_rows
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
@@ -24,14 +24,14 @@ def test_only_files_with_matching_rows_change(catalog: Catalog) -> None:
     metrics = json.loads(table.update({"v": "v * 10", "S": "concat(s, '!')"}, "id = 2"))
     assert len(before & paths(catalog)) == 1
     assert (metrics["num_updated_rows"], metrics["num_copied_rows"]) == (1, 2)
-    assert {"id": 2, "s": "b!", "v": 25.0} in held(catalog)
-    assert {"id": None, "s": "c", "v": 3.5} in held(catalog)
+    assert {"id": 2, "s": "b!", "v": 25.0} in sorted_rows(catalog)
+    assert {"id": None, "s": "c", "v": 3.5} in sorted_rows(catalog)
 
 
 def test_values_are_computed_from_the_old_row(catalog: Catalog) -> None:
     table = make(catalog, pa.table({"a": [1], "b": [2]}))
     table.update({"a": "b", "b": "a"})
-    assert held(catalog) == [{"a": 2, "b": 1}]
+    assert sorted_rows(catalog) == [{"a": 2, "b": 1}]
 
 
 def test_update_without_matches_commits_nothing(catalog: Catalog) -> None:
@@ -43,7 +43,10 @@ def test_update_without_matches_commits_nothing(catalog: Catalog) -> None:
 def test_struct_field_can_be_updated(catalog: Catalog) -> None:
     table = make(catalog, pa.table({"id": [1, 2], "p": [{"x": 1, "y": 2}, {"x": 3, "y": 4}]}))
     table.update({"p.x": "p.y * 10"}, "id = 2")
-    assert held(catalog) == [{"id": 1, "p": {"x": 1, "y": 2}}, {"id": 2, "p": {"x": 40, "y": 4}}]
+    assert sorted_rows(catalog) == [
+        {"id": 1, "p": {"x": 1, "y": 2}},
+        {"id": 2, "p": {"x": 40, "y": 4}},
+    ]
 
 
 def test_error_names_value_that_cannot_be_cast(catalog: Catalog) -> None:
@@ -58,7 +61,7 @@ def test_error_names_value_that_cannot_be_cast(catalog: Catalog) -> None:
 def test_safe_cast_sets_null_for_value_that_cannot_be_cast(catalog: Catalog) -> None:
     table = make(catalog, ROWS)
     table.update({"v": "s"}, "id = 2", safe_cast=True)
-    assert {"id": 2, "s": "b", "v": None} in held(catalog)
+    assert {"id": 2, "s": "b", "v": None} in sorted_rows(catalog)
 
 
 def test_error_names_integer_that_overflows_its_column(catalog: Catalog) -> None:
@@ -92,13 +95,13 @@ def test_new_values_accept_python_values(
     make(catalog, pa.table({"x": pa.nulls(1, kind)}))
     with catalog.begin() as tx:
         tx.update("t", new_values={"x": value})
-    assert held(catalog) == [{"x": stored}]
+    assert sorted_rows(catalog) == [{"x": stored}]
 
 
 def test_update_of_partition_column_moves_the_row(catalog: Catalog) -> None:
     table = make(catalog, pa.table({"p": ["a", "b"], "x": [1, 2]}), partition_by=["p"])
     table.update({"p": "'c'"}, "x = 1")
-    assert held(catalog) == [{"p": "b", "x": 2}, {"p": "c", "x": 1}]
+    assert sorted_rows(catalog) == [{"p": "b", "x": 2}, {"p": "c", "x": 1}]
     assert sorted(path.partition("/")[0] for path in paths(catalog)) == ["p=b", "p=c"]
 
 
@@ -107,7 +110,7 @@ def test_constraint_is_enforced_on_updated_rows(catalog: Catalog) -> None:
     with pytest.raises(TxnLogError, match="Invalid data found: 1 rows failed validation check"):
         table.update({"v": "-v"}, "id = 1")
     table.update({"v": "v + 1"}, "id = 1")
-    assert {"id": 1, "s": "a", "v": 2.5} in held(catalog)
+    assert {"id": 1, "s": "a", "v": 2.5} in sorted_rows(catalog)
 
 
 def test_not_null_is_enforced_on_updated_rows(catalog: Catalog) -> None:
@@ -136,7 +139,7 @@ def test_updates_of_one_transaction_see_each_other(catalog: Catalog) -> None:
         tx.update("t", {"v": "v * 2"}, predicate="id = 1")
         tx.delete("t", "v = 5.0")
         assert len(read(tx.target("t"))) == 2
-    assert sorted(row["v"] for row in held(catalog)) == [3.5, 4.5]
+    assert sorted(row["v"] for row in sorted_rows(catalog)) == [3.5, 4.5]
 
 
 def test_change_data_has_preimage_and_postimage(catalog: Catalog) -> None:

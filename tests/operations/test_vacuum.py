@@ -65,7 +65,7 @@ def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 def test_vacuum_queries_publish_targets_once(lake: Catalog) -> None:
     with counting() as sent:
         lake.vacuum("t", dry_run=False, **NOW)
-    assert sent.tally()["target_locations"] == 1
+    assert sent.counts_by_statement()["target_locations"] == 1
 
 
 def write(catalog: Catalog, first: int, part: str = "a", mode: str = "append") -> None:

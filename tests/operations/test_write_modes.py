@@ -22,6 +22,7 @@ from deltasql.exceptions import (
     TxnLogTransactionError,
     VersionTakenError,
 )
+from deltasql.operations.write_request import WriteRequest
 from tests.operations.deltalake_comparison import Twins, properties, rows
 
 if TYPE_CHECKING:
@@ -170,6 +171,23 @@ def test_overwrite_with_predicate_replaces_matching_rows(
     assert twins.write(MORE, mode="append") is None
     assert twins.write(data, mode="overwrite", predicate=predicate) is None
     twins.assert_alike()
+
+
+def test_predicate_of_an_overwrite_is_evaluated_in_its_flavour(catalog_uri: DeltaSqlUri) -> None:
+    # Spark divides integers to a fraction and unescapes a backslash; DataFusion does neither.
+    predicate = r"id / 2 = 0.5 AND name = 'C:\\x'"
+    given = pa.table({"id": [1, 0], "name": ["C:\\x", "C:\\x"]})
+    new = given.slice(0, 1)
+    with deltasql.connect(catalog_uri) as catalog:
+        with catalog.begin() as tx:
+            tx.write("t", given)
+        request = WriteRequest("overwrite", predicate=predicate, flavour="spark")
+        with catalog.begin() as tx:
+            assert tx.write_rows("t", new, request)["num_removed_files"] == 1
+        with pytest.raises(InvalidDataError), catalog.begin() as tx:
+            tx.write_rows("t", new, replace(request, flavour="datafusion"))
+        recorded = [row.info.operation_parameters for row in catalog.table("t").history()]
+    assert recorded[0]["predicate"] == r"id / 2 = 0.5 AND name = 'C:\x'"
 
 
 def test_overwrite_with_predicate_rewrites_only_files_with_matches(filled: Twins) -> None:
@@ -332,3 +350,13 @@ def test_target_file_size_splits_files(filled: Twins) -> None:
     many = pa.table({"id": numbers, "name": ["n"] * len(numbers)})
     deltasql.write_deltalake(filled.uri, many, mode="overwrite", target_file_size=1024 * 1024)
     assert len(deltasql.DeltaTable(filled.uri).file_uris()) >= 3
+
+
+def test_error_names_the_path_of_a_missing_struct_field(twins: Twins) -> None:
+    address = pa.struct([("city", pa.string()), ("zip", pa.string())])
+    rows = pa.table({"to": pa.array([{"city": "x", "zip": "1"}], address)})
+    deltasql.write_deltalake(twins.uri, rows)
+    other = pa.table({"to": [{"city": "x", "code": "1"}]})
+    with pytest.raises(TxnLogSchemaError) as caught:
+        deltasql.write_deltalake(twins.uri, other, mode="append")
+    assert caught.value.column == "to.code"

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltasql.exceptions import InvalidDataError
-from deltasql.operations.rules.invalid_rows import preview
 from deltasql.operations.rules.not_null import not_null_paths, null_rows
-from deltasql.operations.rules.row_checks import checked
+from deltasql.operations.rules.row_checks import checked, preview
 from tests.selection import examples
 
 if TYPE_CHECKING:

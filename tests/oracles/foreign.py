@@ -49,7 +49,7 @@ def write_foreign(spark: SparkSession, place: Path) -> None:
         spark.sql(statement.format(place=place))
 
 
-def bring_in(catalog: Catalog, spark: SparkSession, source: Path, root: Path) -> Written:
+def stage_all_commits(catalog: Catalog, spark: SparkSession, source: Path, root: Path) -> Written:
     """Stage every commit of a foreign table in a table of the catalog, with the same files."""
     copy_table(source, root)
     shutil.rmtree(root / LOG)

@@ -48,7 +48,7 @@ class Random:
         with self.catalog.begin() as tx:
             changes = {name: self._change(tx, name) for name in chosen}
         for name, (removed, added) in changes.items():
-            self._note(name, removed, added)
+            self._record_rows(name, removed, added)
 
     # Each change stages something, and returns the removed paths and the added rows
 
@@ -139,7 +139,7 @@ class Random:
 
     # Helpers of the changes
 
-    def _note(self, name: str, removed: set[str], added: list[Row]) -> None:
+    def _record_rows(self, name: str, removed: set[str], added: list[Row]) -> None:
         """Record the rows of each new file: those with its partition value."""
         table, contents = self.written[name], self.contents[name]
         for path in removed:

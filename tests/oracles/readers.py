@@ -76,7 +76,7 @@ class DuckDb:
         self._secrets: set[str] = set()
 
     def rows(self, place: Place, version: int) -> Rows:
-        self._let_in(place)
+        self._create_secret(place)
         found = self._connection.execute(
             "SELECT * FROM delta_scan($place, version = $version)",
             {"place": place.location, "version": version},
@@ -87,7 +87,7 @@ class DuckDb:
         """Run another query."""
         return self._connection.execute(sql, values).fetchall()
 
-    def _let_in(self, place: Place) -> None:
+    def _create_secret(self, place: Place) -> None:
         if not place.options or place.location in self._secrets:
             return
         options = {name.lower(): value for name, value in place.options.items()}

@@ -110,7 +110,7 @@ def rules(catalog: Catalog) -> list[Written]:
 
 
 def deletion_vectors(catalog: Catalog) -> list[Written]:
-    """Rows deleted by inline vectors and by vectors in files, deleted further, and compacted."""
+    """Rows deleted by inline vectors and by vectors in files, in several steps, and compacted."""
     schema = pa.schema([("id", pa.int64())])
     properties = {"delta.enableDeletionVectors": "true"}
     table = create(catalog, "deletion_vectors", schema, properties=properties)

@@ -11,7 +11,7 @@ from tests.conftest import new_catalog_uri
 from tests.mirror.support import open_mirrored
 from tests.oracles.deltasql_reader import own_log, own_rows, own_state
 from tests.oracles.fixed_set import READERS, TABLES, Lake, checked_versions
-from tests.oracles.foreign import bring_in, write_foreign
+from tests.oracles.foreign import stage_all_commits, write_foreign
 from tests.oracles.readers import DeltaSpark, Place, stock_log
 from tests.oracles.test_fixed_tables import checkpoint_alone
 from tests.selection import smoke
@@ -104,7 +104,7 @@ def foreign(
     write_foreign(spark, folder / "source")
     for uri in new_catalog_uri("sqlite", folder):
         with open_mirrored(uri, folder / "lake") as catalog:
-            yield bring_in(catalog, spark, folder / "source", folder / "lake" / "foreign")
+            yield stage_all_commits(catalog, spark, folder / "source", folder / "lake" / "foreign")
 
 
 @pytest.mark.everything(BEYOND)

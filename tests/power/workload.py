@@ -101,7 +101,7 @@ def log(catalog: Catalog) -> Path:
     return Path(catalog.table("t").location) / "_delta_log"
 
 
-def in_sync(lake: Lake) -> None:
+def write_synchronously(lake: Lake) -> None:
     with lake.filled("sync") as catalog:
         catalog.mirror.compact_log("t", 1, 3)
         catalog.mirror.write_manifests(catalog.table("t").snapshot())
@@ -225,7 +225,7 @@ def rolled_back(lake: Lake) -> None:
 
 
 WORK: tuple[Callable[[Lake], None], ...] = (
-    in_sync,
+    write_synchronously,
     in_the_background,
     by_reconciler,
     on_a_disk_without_unnamed_files,

@@ -236,7 +236,7 @@ def fresh(catalog: Catalog, version: int | None = None, name: str = "t") -> Snap
     return open_snapshot(catalog.store, row, FileCache(2**30, 10), version=version)
 
 
-def held(cache: FileCache) -> list[tuple[int, int]]:
+def cached_versions(cache: FileCache) -> list[tuple[int, int]]:
     return [(key[0], entry.version) for key, entry in cache._entries.items()]
 
 
@@ -252,7 +252,7 @@ def test_new_head_refreshes_the_cache_entry(catalog: Catalog, table: str) -> Non
     commit(catalog, add_file("c"))
     after = handle.files()
     assert (before["path"].to_pylist(), after["path"].to_pylist()) == (["b"], ["b", "c"])
-    assert [version for _, version in held(catalog.cache)] == [4]
+    assert [version for _, version in cached_versions(catalog.cache)] == [4]
 
 
 def test_cached_files_serve_partial_listings(catalog: Catalog, table: str) -> None:
@@ -262,7 +262,7 @@ def test_cached_files_serve_partial_listings(catalog: Catalog, table: str) -> No
     snapshot.files()
     assert snapshot.file_paths().equals(brief)
     assert snapshot.files_to_read().equals(to_read)
-    assert len(held(catalog.cache)) == 1
+    assert len(cached_versions(catalog.cache)) == 1
 
 
 def test_older_version_does_not_evict_a_newer_one(catalog: Catalog, table: str) -> None:
@@ -278,7 +278,10 @@ def test_cache_evicts_the_least_recently_used_table(catalog: Catalog) -> None:
     x, y, z = (open_snapshot(catalog.store, row, cache) for row in rows)
     for snapshot in (x, y, x, z):
         snapshot.files()
-    assert [table_id for table_id, _ in held(cache)] == [x.table.table_id, z.table.table_id]
+    assert [table_id for table_id, _ in cached_versions(cache)] == [
+        x.table.table_id,
+        z.table.table_id,
+    ]
 
 
 def test_cache_stays_within_its_size_limit(catalog: Catalog, table: str) -> None:
@@ -287,7 +290,7 @@ def test_cache_stays_within_its_size_limit(catalog: Catalog, table: str) -> None
     row = catalog.table(table).row
     for cache in (none, enough):
         assert open_snapshot(catalog.store, row, cache).files().num_rows == 1
-    assert (len(held(none)), len(held(enough))) == (0, 1)
+    assert (len(cached_versions(none)), len(cached_versions(enough))) == (0, 1)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

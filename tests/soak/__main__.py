@@ -73,8 +73,8 @@ def _write(page: Path, about: dict[str, object], found: list[dict[str, object]])
     before, _, rest = text.partition(_FROM)
     details = (
         f"{about['date']}, {about['cpus']} CPUs, Python {about['python']}: {about['writers']} "
-        f"writers, {about['readers']} readers, a reconciler, an optimizer and a vacuum that keeps "
-        f"{about['retention_s']:g} s.\n"
+        f"writers, {about['readers']} readers, a reconciler, an optimizer and a vacuum with "
+        f"a retention of {about['retention_s']:g} s.\n"
     )
     parts = [_FROM, "", details, *(tables(each) for each in found), _TO]
     page.write_text(before + "\n".join(parts) + rest.partition(_TO)[2])

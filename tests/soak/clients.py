@@ -72,7 +72,7 @@ def _order(
 def _correct(
     tx: MultiTableTransaction, done: Operation, rng: random.Random, writer: int, seq: int
 ) -> None:
-    _see(tx, done, "orders", "payments")
+    _record_versions(tx, done, "orders", "payments")
     own = f"writer = {writer} AND seq = {seq}"
     tx.update("orders", {"amount": "amount + 1"}, predicate=f"{own} AND line = 0")
     tx.update("payments", {"amount": "amount + 1"}, predicate=own)
@@ -81,7 +81,7 @@ def _correct(
 def _cancel(
     tx: MultiTableTransaction, done: Operation, rng: random.Random, writer: int, seq: int
 ) -> None:
-    _see(tx, done, "orders", "payments")
+    _record_versions(tx, done, "orders", "payments")
     own = f"writer = {writer} AND seq = {seq}"
     tx.delete("orders", own)
     tx.delete("payments", own)
@@ -90,7 +90,7 @@ def _cancel(
 def _take(
     tx: MultiTableTransaction, done: Operation, rng: random.Random, writer: int, seq: int
 ) -> None:
-    _see(tx, done, "stock")
+    _record_versions(tx, done, "stock")
     sku = rng.randrange(SKUS)
     which = f"shelf = {sku % SHELVES} AND sku = {sku}"
     tx.update("stock", {"left": '"left" - 1'}, predicate=which)
@@ -100,7 +100,7 @@ def _take(
 def _restock(
     tx: MultiTableTransaction, done: Operation, rng: random.Random, writer: int, seq: int
 ) -> None:
-    _see(tx, done, "stock")
+    _record_versions(tx, done, "stock")
     shelf = rng.randrange(SHELVES)
     skus = [sku for sku in range(SKUS) if sku % SHELVES == shelf][:3]
     more = pa.table({"sku": skus, "more": [2] * len(skus)})
@@ -139,7 +139,7 @@ def _sums(catalog: Catalog, done: Operation, rng: random.Random) -> None:
     with catalog.begin() as tx:
         rows = {}
         for name in rng.sample(TABLES, len(TABLES)):
-            _see(tx, done, name)
+            _record_versions(tx, done, name)
             rows[name] = tx.read(name)
             reported = tx.snapshot(name).totals().num_records
             if rows[name].num_rows != reported:
@@ -153,7 +153,7 @@ def _sums(catalog: Catalog, done: Operation, rng: random.Random) -> None:
 def _look_up(catalog: Catalog, done: Operation, rng: random.Random) -> None:
     with catalog.begin() as tx:
         own = f"writer = {rng.randrange(16)} AND seq = {rng.randrange(1000)}"
-        _see(tx, done, "orders", "payments")
+        _record_versions(tx, done, "orders", "payments")
         lines = tx.read("orders", predicate=own)
         paid = tx.read("payments", predicate=own)
         if lines.num_rows != LINES * paid.num_rows or paid.num_rows > 1:
@@ -203,6 +203,6 @@ def _opened(location: str, done: Operation) -> deltalake.DeltaTable:
 _READS = {"sums": _sums, "look-up": _look_up, "outside": _outside}
 
 
-def _see(tx: MultiTableTransaction, done: Operation, *names: str) -> None:
+def _record_versions(tx: MultiTableTransaction, done: Operation, *names: str) -> None:
     for name in names:
         done.versions[name] = tx.snapshot(name).version

@@ -64,14 +64,14 @@ class Recorder:
         except CommitOutcomeUnknownError as error:
             done.outcome, done.error = UNKNOWN, str(error)
         except Exception as error:
-            done.outcome = OUTLIVED if self._has_outlived(done, error) else ERROR
+            done.outcome = OUTLIVED if self._is_past_retention(done, error) else ERROR
             done.error = f"{type(error).__name__}: {error}"
         done.seconds = time.perf_counter() - start
         line = {name: getattr(done, name) for name in Operation.__slots__}
         self._out.write(json.dumps(line) + "\n")
         self._out.flush()
 
-    def _has_outlived(self, done: Operation, error: Exception) -> bool:
+    def _is_past_retention(self, done: Operation, error: Exception) -> bool:
         """Return whether a version that it read was replaced longer ago than the retention."""
         if not isinstance(error, TxnLogError | OSError):
             return False

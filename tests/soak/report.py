@@ -130,7 +130,7 @@ def tables(found: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        "| processes | number | MB, early | MB, late | MB, most | files open, early and late |",
+        "| processes | number | MB, early | MB, late | MB, peak | files open, early and late |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     for role, each in found["processes"].items():

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from deltasql.engine.spark.schema import spark_schema
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.spark.source.source import DeltaSqlSource
+from deltasql.spark.source.stream import UnlimitedStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,12 +75,21 @@ class Stream:
 
     def batch(self, limit: object = None) -> list[dict[str, Any]] | None:
         """Return the rows of the next batch, or None if there are no new rows."""
-        chosen: Any = limit or self.reader.getDefaultReadLimit()
-        end = self.reader.latestOffset(self.offset, chosen)
+        reader: Any = self.reader
+        if isinstance(reader, UnlimitedStream):
+            end = reader.latestOffset()
+        else:
+            end = reader.latestOffset(self.offset, limit or reader.getDefaultReadLimit())
         if end == self.offset:
             return None
         start, self.offset = self.offset, end
         return self.between(start, end)
+
+    def older(self) -> Stream:
+        """Use the reader for PySpark 4.0 and 4.1 instead."""
+        reader = self.reader
+        self.reader = UnlimitedStream(reader.options, reader.reading, reader.version)
+        return self
 
     def between(self, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
         worker = moved(self.reader)

@@ -168,7 +168,7 @@ def test_two_table_commit_succeeds_after_a_lost_executor(
 
 
 @contextmanager
-def telling(lake: Catalog) -> Iterator[None]:
+def checks_error(lake: Catalog) -> Iterator[None]:
     """Check that an error names the table and the remedy, and that no intents remain."""
     try:
         yield
@@ -196,7 +196,10 @@ def test_merge_that_loses_an_executor_is_atomic(
             merger = tx.merge("t", bad, "t.id = s.id", "s", "t")
             merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
-    with suppress(TxnLogEngineError), telling(lake):  # the computed rows are lost with the executor
+    with (
+        suppress(TxnLogEngineError),
+        checks_error(lake),
+    ):  # the computed rows are lost with the executor
         merge()
     if lake.table("t").version() == 0:
         merge()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import deltasql.spark
@@ -14,12 +16,14 @@ from deltasql.config import Config
 from deltasql.engine.spark.engine import SparkEngine
 from deltasql.exceptions import TxnLogError
 from tests.conftest import JARS
+from tests.each import check_each
 from tests.engine.protocol import EngineProtocol
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
 from tests.oracles.readers import Deltalake, Place
 from tests.oracles.states import arrow_rows
 from tests.spark.support import ODD, settings
+from tests.sql.cases import CASES, T, run_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Engine
     from deltasql.uri import DeltaSqlUri
     from tests.oracles.writing import Written
+    from tests.sql.cases import Case
 
 
 @pytest.fixture(scope="session")
@@ -252,3 +257,47 @@ def test_connect_uses_the_storage_options_of_the_client(
             tx.delete("t", "id = 3", engine="spark")
             found = deltasql.spark.read(spark, "t", transaction=tx).collect()
     assert sorted(tuple(row) for row in found) == [(0, 0), (1, 1), (2, 0)]
+
+
+def run_statements(
+    spark: SparkSession, sqlite_uri: DeltaSqlUri, folder: Path, cases: list[Case]
+) -> None:
+    """Run the scripts of SQL cases, each in an empty catalog."""
+
+    def check(case: Case) -> None:
+        place = folder / str(cases.index(case))
+        (place / "files").mkdir(parents=True)
+        pq.write_table(pa.table({"x": [1]}), place / "files" / "a.parquet")
+        uri = replace(sqlite_uri, database=str(place / "meta.db"))
+        with open_mirrored(uri, place / "lake") as lake:
+
+            def sql(text: str) -> list[dict[str, Any]]:
+                found = deltasql.spark.sql(spark, text, catalog=lake)
+                return [row.asDict(recursive=True) for row in found.collect()]
+
+            assert run_case(case, sql, str(place / "files")) == case.rows
+
+    check_each(cases, check, name=lambda case: case.shown)
+
+
+def test_chosen_statements_give_the_documented_rows(
+    spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    chosen = ("UPDATE t SET … WHERE …", "BEGIN … COMMIT", "DESCRIBE HISTORY t")
+    run_statements(spark, sqlite_uri, tmp_path, [each for each in CASES if each.shown in chosen])
+
+
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
+def test_statements_give_the_documented_rows(
+    spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    run_statements(spark, sqlite_uri, tmp_path, CASES)
+
+
+def test_registered_session_runs_statements(spark: SparkSession, lake: Catalog) -> None:
+    deltasql.sql(lake, T)
+    deltasql.spark.register(spark, lake, sql=True)
+    spark.sql("INSERT INTO t VALUES (1, :name)", {"name": "it's {x}"})
+    assert spark.sql("SELECT name FROM t WHERE id = ?", [1]).collect() == [("it's {x}",)]
+    assert spark.sql("SELECT 1 AS x").collect() == [(1,)]
+    deltasql.spark.register(spark, lake, views=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def state(catalog: Catalog) -> tuple[object, ...]:
     return version, rows, files, catalog.store.intents_before(2**60)
 
 
-def refused(
+def assert_fails(
     catalog: Catalog, kind: type[TxnLogError], act: Callable[[deltasql.MultiTableTransaction], Any]
 ) -> TxnLogError:
     """Run something that must fail; return its error, which names the table and a remedy."""
@@ -96,7 +97,7 @@ MISFITS = {
 def test_rows_with_another_schema_are_rejected(spark: SparkSession, lake: Catalog) -> None:
     def check(name: str) -> None:
         frame = spark.sql(MISFITS[name])
-        refused(lake, TxnLogSchemaError, lambda tx: tx.write("sales", frame))
+        assert_fails(lake, TxnLogSchemaError, lambda tx: tx.write("sales", frame))
 
     check_each(MISFITS, check)
 
@@ -120,16 +121,23 @@ def test_no_table_is_created_for_unsupported_columns(spark: SparkSession, lake: 
 
 
 BROKEN = {
-    "a null where none may be": "SELECT CAST(NULL AS BIGINT) AS id, 'x' AS v, 1.00BD AS n",
-    "text that is not a number": "SELECT 'one' AS id, 'x' AS v, 1.00BD AS n",
-    "a number that is too large": "SELECT 4L AS id, 'x' AS v, 123456.78BD AS n",
+    "a null where none may be": ("SELECT CAST(NULL AS BIGINT) AS id, 'x' AS v, 1.00BD AS n", "id"),
+    "text that is not a number": ("SELECT 'one' AS id, 'x' AS v, 1.00BD AS n", "id"),
+    "a number that is too large": ("SELECT 4L AS id, 'x' AS v, 123456.78BD AS n", "n"),
+    "text in one of many rows": (
+        "SELECT IF(id = 4000, 'one', '7') AS id, 'x' AS v, 1.00BD AS n FROM range(5000)",
+        "id",
+    ),
 }
+"""Invalid rows, and the column that the error names."""
 
 
 def test_rows_with_invalid_values_are_rejected(spark: SparkSession, lake: Catalog) -> None:
     def check(name: str) -> None:
-        frame = spark.sql(BROKEN[name])
-        refused(lake, TxnLogError, lambda tx: tx.write("sales", frame))
+        query, column = BROKEN[name]
+        frame = spark.sql(query)
+        error = assert_fails(lake, TxnLogError, lambda tx: tx.write("sales", frame))
+        assert re.search(rf"\b{column}\b", str(error)), error
 
     check_each(BROKEN, check)
 
@@ -142,7 +150,7 @@ def test_merge_source_with_duplicate_keys_is_ambiguous(spark: SparkSession, lake
         merger = tx.merge("sales", source, "t.id = s.id", "s", "t")
         merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
-    refused(lake, MergeAmbiguityError, merge)
+    assert_fails(lake, MergeAmbiguityError, merge)
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
@@ -154,7 +162,7 @@ def test_unknown_column_is_named_in_the_error(spark: SparkSession, lake: Catalog
             tx.merge("sales", source, "t.idd = s.id", "s", "t").when_matched_delete().execute()
         ),
     ):
-        assert "idd" in str(refused(lake, TxnLogError, act))
+        assert "idd" in str(assert_fails(lake, TxnLogError, act))
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
@@ -165,13 +173,13 @@ def test_frame_of_another_session_is_rejected(spark: SparkSession, lake: Catalog
         tx.write("sales", sales(spark, 4, 5))
         tx.write("sales", other)
 
-    refused(lake, TxnLogEngineError, both)
+    assert_fails(lake, TxnLogEngineError, both)
 
     def merge(tx: deltasql.MultiTableTransaction) -> None:
         tx.write("sales", sales(spark, 4, 5))
         tx.merge("sales", other, "t.id = s.id", "s", "t").when_matched_delete().execute()
 
-    refused(lake, TxnLogEngineError, merge)
+    assert_fails(lake, TxnLogEngineError, merge)
 
 
 def dies(frame: DataFrame) -> DataFrame:
@@ -197,13 +205,13 @@ def test_failed_task_leaves_no_files(
     spark: SparkSession, lake: Catalog, broken: Callable[[DataFrame], DataFrame]
 ) -> None:
     frame = broken(sales(spark, 10, 40))
-    refused(lake, TxnLogEngineError, lambda tx: tx.write("sales", frame))
+    assert_fails(lake, TxnLogEngineError, lambda tx: tx.write("sales", frame))
 
     def merge(tx: deltasql.MultiTableTransaction) -> None:
         merger = tx.merge("sales", frame, "t.id = s.id", "s", "t")
         merger.when_not_matched_insert_all().execute()
 
-    refused(lake, TxnLogEngineError, merge)
+    assert_fails(lake, TxnLogEngineError, merge)
     before = state(lake)
     # The session and the table still work.
     with lake.begin() as tx:

@@ -73,12 +73,12 @@ class TestOnSpark(EngineProtocol):
 def test_stored_rows_are_released_when_the_engine_closes(spark: SparkSession) -> None:
     context: Any = spark.sparkContext
 
-    def held() -> set[int]:
+    def stored_rdds() -> set[int]:
         return {each.id() for each in context._jsc.sc().getRDDStorageInfo()}
 
-    before = held()
+    before = stored_rdds()
     with SparkEngine(Config(), spark) as engine:
         ids = engine.rows(pa.table({"id": [1, 2, 3]}))
         engine.keep(engine.query(sql("SELECT id FROM r"), r=ids))
-        assert held() - before
-    assert held() <= before
+        assert stored_rdds() - before
+    assert stored_rdds() <= before

@@ -309,7 +309,12 @@ def test_query_succeeds_when_data_skipping_fails(
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("_COMPILER", "org.elsewhere.SimpleCompiler"), ("_CLASS", "deltasql.AnotherClass")],
+    [
+        ("_COMPILER", "org.elsewhere.SimpleCompiler"),
+        ("_CLASS", "deltasql.AnotherClass"),
+        # It exists, but has another constructor.
+        ("_RELATION", "org.apache.spark.sql.execution.datasources.LogicalRelation"),
+    ],
 )
 def test_without_a_compiler_files_are_listed_by_name(
     spark: SparkSession,

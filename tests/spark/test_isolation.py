@@ -29,7 +29,7 @@ SELECT current_timezone(), CAST(TIMESTAMP '2024-05-01T23:00:00Z' AS STRING), CAS
 
 
 @pytest.fixture
-def mine(spark: SparkSession, lake: Catalog) -> SparkSession:
+def other_session(spark: SparkSession, lake: Catalog) -> SparkSession:
     """A session whose settings all differ from those that deltasql uses."""
     session = spark.newSession()
     for name, value in ODD.items():
@@ -38,7 +38,7 @@ def mine(spark: SparkSession, lake: Catalog) -> SparkSession:
     return session
 
 
-class Watch:
+class SessionWatch:
     """Queries a session repeatedly in a thread and counts differences from the start."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -87,20 +87,20 @@ class Watch:
 
 
 def test_concurrent_queries_see_the_session_unchanged_by_every_operation(
-    mine: SparkSession, lake: Catalog
+    other_session: SparkSession, lake: Catalog
 ) -> None:
     def rows(first: int, end: int) -> Any:
-        return mine.range(first, end, 1, 2).selectExpr(
+        return other_session.range(first, end, 1, 2).selectExpr(
             "id", "id % 2 AS p", "TIMESTAMP '2024-05-01 08:00:00' AS at"
         )
 
     uri = lake.uri.with_table("t").to_string()
     write = deltasql.spark.write
     stream = deltasql.spark.stream_writer("t", app_id="s", catalog=lake)
-    watch = Watch(mine)
+    watch = SessionWatch(other_session)
     with watch.running():
         watch.beside(lambda: write(rows(0, 2_000), uri, partition_by="p"))
-        table = DeltaTable.forName(mine, "t")
+        table = DeltaTable.forName(other_session, "t")
         merger = table.alias("t").merge(rows(1_990, 2_010).alias("s"), "t.id = s.id")
         verbs: list[Callable[[], object]] = [
             lambda: write(rows(2_000, 2_005), uri),
@@ -108,7 +108,7 @@ def test_concurrent_queries_see_the_session_unchanged_by_every_operation(
             merger.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute,
             lambda: table.update("id = 7", {"id": "-id"}),
             lambda: table.delete("id = 8"),
-            lambda: deltasql.spark.read(mine, uri, predicate="at > '2024-04-30'").count(),
+            lambda: deltasql.spark.read(other_session, uri, predicate="at > '2024-04-30'").count(),
             lambda: stream(rows(3_000, 3_005), 0),
             table.optimize().executeCompaction,
             lambda: table.optimize().executeZOrderBy("id"),
@@ -122,12 +122,16 @@ def test_concurrent_queries_see_the_session_unchanged_by_every_operation(
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
-def test_merge_keeps_its_source_cached(mine: SparkSession, lake: Catalog) -> None:
-    deltasql.spark.write(mine.range(4), lake.uri.with_table("t").to_string())
-    source = mine.range(2, 6).selectExpr("id").persist()
+def test_merge_keeps_its_source_cached(other_session: SparkSession, lake: Catalog) -> None:
+    deltasql.spark.write(other_session.range(4), lake.uri.with_table("t").to_string())
+    source = other_session.range(2, 6).selectExpr("id").persist()
     try:
         assert source.count() == 4
-        merger = DeltaTable.forName(mine, "t").alias("t").merge(source.alias("s"), "t.id = s.id")
+        merger = (
+            DeltaTable.forName(other_session, "t")
+            .alias("t")
+            .merge(source.alias("s"), "t.id = s.id")
+        )
         merger.whenNotMatchedInsertAll().execute()
         assert source.storageLevel.useMemory
     finally:

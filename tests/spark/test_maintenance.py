@@ -168,7 +168,7 @@ def test_full_vacuum_finds_unreferenced_files_of_spark(spark: SparkSession, lake
 
 
 @pytest.fixture
-def crowded(lake: Catalog) -> Path:
+def table_with_many_folders(lake: Catalog) -> Path:
     """The folder of a table with many subfolders, unreferenced files and a nested table."""
     parts = pa.table({"id": range(40), "p": range(40)})
     for mode in ("append", "overwrite"):
@@ -189,7 +189,7 @@ def crowded(lake: Catalog) -> Path:
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_full_vacuum_lists_the_same_files_on_executors_and_driver(
-    spark: SparkSession, lake: Catalog, crowded: Path
+    spark: SparkSession, lake: Catalog, table_with_many_folders: Path
 ) -> None:
     reports: list[Progress] = []
     options = {"retention_hours": 0, "enforce_retention_duration": False, "full": True}
@@ -206,14 +206,18 @@ def test_full_vacuum_lists_the_same_files_on_executors_and_driver(
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_vacuum_on_executors_deletes_files_and_reports_progress(
-    spark: SparkSession, lake: Catalog, crowded: Path
+    spark: SparkSession, lake: Catalog, table_with_many_folders: Path
 ) -> None:
     live = set(lake.table("t").snapshot().files()["path"].to_pylist())
     reports: list[Progress] = []
     set_catalog(spark, lake)
     with settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
         DeltaTable.forName(spark, "t").vacuum(0, on_progress=reports.append)
-    left = {str(each.relative_to(crowded)) for each in crowded.rglob("*") if each.is_file()}
+    left = {
+        str(each.relative_to(table_with_many_folders))
+        for each in table_with_many_folders.rglob("*")
+        if each.is_file()
+    }
     hidden = {"_hidden/f", "p=9/.f"}
     inner = {"p=3/inner/p=1/f", "p=3/inner/_delta_log/00000000000000000000.json"}
     assert left == {*live, *hidden, *inner}
@@ -225,7 +229,7 @@ def test_vacuum_on_executors_deletes_files_and_reports_progress(
 def test_driver_lists_files_when_executors_cannot(
     spark: SparkSession,
     lake: Catalog,
-    crowded: Path,
+    table_with_many_folders: Path,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

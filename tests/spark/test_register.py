@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import deltasql.spark
-from deltasql.exceptions import CatalogNotFoundError
+from deltasql.exceptions import CatalogNotFoundError, TxnLogConfigError
 from deltasql.spark import DeltaTable
 from deltasql.spark.exceptions import ConcurrentWriteException
 from deltasql.spark.session import catalog_of
@@ -41,6 +44,31 @@ def test_register_creates_views_and_refreshes_them(spark: SparkSession, lake: Ca
     lake.drop("crm.j_clients")
     assert deltasql.spark.register(spark, lake) == {"j_sales": "j_sales"}
     assert spark.table("j_sales").count() == 3
+
+
+def test_read_and_write_find_tables_of_the_registered_catalog_by_name(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    deltasql.spark.register(spark, lake, views=False)
+    assert deltasql.spark.write(spark.range(3), "crm.by_name") == 0
+    assert deltasql.spark.write(spark.range(3, 5), "crm.by_name") == 1
+    for name, version in (("crm.by_name", None), ("CRM.By_Name", None), ("crm.by_name", 0)):
+        rows = deltasql.spark.read(spark, name, version=version).count()
+        assert rows == (5 if version is None else 3)
+    assert deltasql.spark.read(spark, lake.table("crm.by_name").location).count() == 5
+
+
+def test_name_without_a_registered_catalog_is_rejected_with_a_solution(
+    spark: SparkSession,
+) -> None:
+    other = spark.newSession()
+    for call in (
+        lambda: deltasql.spark.read(other, "sales"),
+        lambda: deltasql.spark.write(other.range(1), "sales"),
+    ):
+        with pytest.raises(TxnLogConfigError, match="'sales': no catalog is registered") as caught:
+            call()
+        assert "deltasql.spark.register(spark, catalog_uri)" in caught.value.help
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
@@ -136,6 +164,37 @@ def test_reads_of_a_missing_catalog_raise_and_create_nothing(
     assert [*tmp_path.iterdir()] == []
     DeltaTable.create(spark).tableName("t").addColumn("id", "BIGINT").execute()
     assert deltasql.spark.register(spark, uri) == {"t": "t"}
+
+
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+import deltasql.spark
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+before = (spark.sparkContext.pythonExec, spark.conf.getAll)
+deltasql.spark.register(spark, sys.argv[1], views=False)
+spark.range(3).write.format("deltasql").mode("append").save("t")
+print(spark.read.format("deltasql").load("t").count())
+print((spark.sparkContext.pythonExec, spark.conf.getAll) == before)
+"""
+
+
+@pytest.mark.everything("starts a JVM of its own")
+def test_data_source_runs_with_the_python_of_the_driver(sqlite_uri: Any, tmp_path: Path) -> None:
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho this is another Python >&2\nexit 1\n")
+    other.chmod(0o755)
+    known = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    answer = subprocess.run(
+        [sys.executable, "-c", JOB, sqlite_uri.to_string()],
+        env={**known, "PATH": f"{other.parent}:{known['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert answer.stdout.split()[-2:] == ["3", "True"], answer.stderr[-3000:]
 
 
 def test_create_or_replace_conflicts_with_a_concurrent_create(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from deltasql.engine.parquet import options as parquet_options
+from deltasql.engine.parquet import file_shape
 from tests.oracles.fixed_set import READERS
 from tests.oracles.readers import DeltaSpark, Place
 from tests.oracles.states import arrow_rows
@@ -51,7 +51,7 @@ def table(rows: range) -> pa.Table:
 
 @pytest.fixture
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_options, "_ROW_GROUP", GROUP)
+    monkeypatch.setattr(file_shape, "_ROW_GROUP", GROUP)
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")

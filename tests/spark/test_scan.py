@@ -23,7 +23,7 @@ from deltasql.spark.read import read_snapshot
 from tests.conftest import add_file
 from tests.oracles import tables, tables_staged
 from tests.oracles.fixed_set import SMALL
-from tests.oracles.foreign import bring_in
+from tests.oracles.foreign import stage_all_commits
 from tests.oracles.states import Rows, arrow_rows
 from tests.oracles.writing import Written, create
 from tests.selection import smoke
@@ -114,7 +114,7 @@ def test_imported_delta_spark_table_reads_the_same_as_in_delta_spark(
         "ALTER TABLE {0} RENAME COLUMN l.element.x TO `new x`",
     ):
         spark.sql(statement.format(f"delta.`{source}`"))
-    written = bring_in(lake, spark, source, tmp_path / "foreign")
+    written = stage_all_commits(lake, spark, source, tmp_path / "foreign")
     ours = read_snapshot(spark, written.table.snapshot(), lake.config)
     theirs = spark.read.format("delta").load(str(source))
     assert ours.schema == theirs.schema

@@ -230,6 +230,8 @@ def test_change_data_feed_of_versions_is_read(lake: Catalog) -> None:
     rows = load(uri(lake, "t"), readChangeFeed=True, startingVersion=1).to_pylist()
     changes = sorted((row["_commit_version"], row["_change_type"], row["id"]) for row in rows)
     assert changes == [(1, "insert", 3), (2, "delete", 1)]
+    older_name = load(uri(lake, "t"), readChangeData=True, startingVersion=1).to_pylist()
+    assert sorted(map(str, older_name)) == sorted(map(str, rows))
     until = load(uri(lake, "t"), readChangeFeed=True, startingVersion=0, endingVersion=0)
     assert sorted(until["id"].to_pylist()) == [1, 2]
 
@@ -242,6 +244,7 @@ def test_change_data_feed_of_versions_is_read(lake: Catalog) -> None:
         ({"versionAsOf": 0, "timestampAsOf": "2024-01-01"}, TxnLogConfigError, "used together"),
         ({"readChangeFeed": True}, TxnLogConfigError, "startingVersion"),
         ({"path": "sales"}, TxnLogUriError, "register"),
+        ({"provider": "deltasql", "owner": "ann"}, TxnLogConfigError, "saveAsTable"),
     ],
 )
 def test_invalid_options_are_rejected(

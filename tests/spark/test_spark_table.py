@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from deltasql import Catalog
 
 
+# Without this feature, a new table has protocol versions 1 and 2.
+NUMBERED = {"delta.enableInCommitTimestamps": "false"}
+
+
 @pytest.fixture
 def lake(spark: SparkSession, lake: Catalog) -> Catalog:
     """The catalog, registered in the session."""
@@ -284,6 +288,21 @@ def test_manifest_protocol_and_feature_methods_change_the_table(
     assert "deletionVectors" in row["tableFeatures"]
     with pytest.raises(TxnLogError, match="Cannot drop"):
         table.dropFeatureSupport("deletionVectors")
+
+
+def test_adding_a_feature_that_the_versions_include_keeps_the_protocol(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    lake.create_table("older", pa.schema([("id", pa.int64())]), properties=NUMBERED)
+    older = DeltaTable.forName(spark, "older")
+    assert older.detail().collect()[0]["minWriterVersion"] == 2
+    for feature in ("appendOnly", "invariants"):
+        older.addFeatureSupport(feature)
+        assert older.detail().collect()[0]["minWriterVersion"] == 2
+    older.addFeatureSupport("changeDataFeed")
+    [row] = older.detail().collect()
+    assert row["minWriterVersion"] == 7
+    assert sorted(row["tableFeatures"]) == ["appendOnly", "changeDataFeed", "invariants"]
 
 
 # Builders

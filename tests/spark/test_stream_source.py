@@ -231,6 +231,50 @@ def test_schema_change_after_versions_without_rows_stops_a_stream(lake: Catalog)
         stream.batch()
 
 
+def test_stream_for_older_pyspark_returns_every_row_once(lake: Catalog) -> None:
+    append(lake, 1, 2)
+    stream = Stream(uri(lake)).older()
+    assert stream.ids() == [[1, 2]]
+    append(lake, 3)
+    append(lake, 4, 5)
+    assert stream.ids() == [[3, 4, 5]]
+    restarted = Stream(uri(lake), stream.offset).older()
+    assert restarted.batch() is None
+    append(lake, 6)
+    assert restarted.ids() == [[6]]
+
+
+def test_stream_for_older_pyspark_stops_at_a_schema_change(lake: Catalog) -> None:
+    append(lake, 1)
+    idle, stream = Stream(uri(lake)).older(), Stream(uri(lake)).older()
+    assert idle.batch() is not None
+    append(lake, 2)
+    assert idle.ids() == [[2]]
+    with lake.begin() as tx:
+        more = SCHEMA.append(pa.field("more", pa.int64()))
+        tx.write("t", pa.table({"id": [3], "part": [1], "more": [0]}, more), schema_mode="merge")
+    batch = stream.batch()
+    assert batch is not None
+    assert sorted(row["id"] for row in batch) == [1, 2]
+    assert idle.batch() is None
+    for each in (stream, idle):
+        with pytest.raises(TxnLogSchemaError, match="changed the columns"):
+            each.batch()
+    assert Stream(uri(lake), stream.offset).older().ids() == [[3]]
+
+
+def test_stream_for_older_pyspark_rejects_batch_limits_and_other_tables(lake: Catalog) -> None:
+    append(lake, 1)
+    for limit in ("maxFilesPerTrigger", "maxBytesPerTrigger"):
+        with pytest.raises(TxnLogConfigError, match=r"needs PySpark 4\.2"):
+            Stream(uri(lake), **{limit: 5}).older()
+    offset = Stream(uri(lake)).offset
+    lake.drop("t")
+    lake.create_table("t", SCHEMA, location=f"{lake.config.table.data_root}/other")
+    with pytest.raises(TableChangedError, match="an earlier table"):
+        Stream(uri(lake), offset).older().batch()
+
+
 def test_checkpoint_of_another_table_is_rejected(lake: Catalog) -> None:
     append(lake, 1)
     offset = Stream(uri(lake)).offset

@@ -303,8 +303,8 @@ CASES = [
         "Reports",
         "DESCRIBE DETAIL t",
         (T, TWO, "DESCRIBE DETAIL t"),
-        [("delta", 1)],
-        ("format", "numFiles"),
+        [("delta", [])],
+        ("format", "partitionColumns"),
     ),
     Case(
         "Reports",

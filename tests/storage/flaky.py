@@ -45,10 +45,10 @@ class FlakyServer:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def answer(self) -> None:
+            def handle(self) -> None:
                 owner._handle(self)
 
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle
 
             def log_message(self, format: str, *arguments: object) -> None:
                 pass

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SCHEMA = pa.schema([("id", pa.int64())])
 
 
-class Thing:
+class FakeConnection:
     """A fake connection."""
 
     def __init__(self) -> None:
@@ -46,12 +46,12 @@ class Thing:
         self.closed = True
 
 
-def pool_of(made: list[Thing], **options: float) -> Pool[Thing]:
-    def connect() -> Thing:
-        made.append(Thing())
+def pool_of(made: list[FakeConnection], **options: float) -> Pool[FakeConnection]:
+    def connect() -> FakeConnection:
+        made.append(FakeConnection())
         return made[-1]
 
-    return Pool(connect, Thing.close, lambda thing: not thing.closed, **options)  # type: ignore[arg-type]
+    return Pool(connect, FakeConnection.close, lambda thing: not thing.closed, **options)  # type: ignore[arg-type]
 
 
 def test_interrupt_never_blocks_other_threads_of_the_pool() -> None:
@@ -76,7 +76,7 @@ def test_interrupt_never_blocks_other_threads_of_the_pool() -> None:
 
 
 def test_connection_is_reused() -> None:
-    made: list[Thing] = []
+    made: list[FakeConnection] = []
     pool = pool_of(made)
     for _ in range(3):
         with pool.connection():
@@ -85,7 +85,7 @@ def test_connection_is_reused() -> None:
 
 
 def test_closed_idle_connection_is_replaced() -> None:
-    made: list[Thing] = []
+    made: list[FakeConnection] = []
     pool = pool_of(made)
     with pool.connection() as first:
         pass
@@ -96,7 +96,7 @@ def test_closed_idle_connection_is_replaced() -> None:
 
 
 def test_connection_that_breaks_in_use_is_not_reused() -> None:
-    made: list[Thing] = []
+    made: list[FakeConnection] = []
     pool = pool_of(made)
     with pytest.raises(OSError, match="cut"), pool.connection() as thing:
         thing.close()
@@ -105,7 +105,7 @@ def test_connection_that_breaks_in_use_is_not_reused() -> None:
 
 
 def test_connection_is_kept_after_a_failed_statement() -> None:
-    made: list[Thing] = []
+    made: list[FakeConnection] = []
     pool = pool_of(made)
     with pytest.raises(ValueError, match="wrong"), pool.connection():
         raise ValueError("wrong")
@@ -113,7 +113,7 @@ def test_connection_is_kept_after_a_failed_statement() -> None:
 
 
 def test_connection_past_its_lifetime_is_replaced() -> None:
-    made: list[Thing] = []
+    made: list[FakeConnection] = []
     pool = pool_of(made, max_lifetime_s=0.0)
     for _ in range(2):
         with pool.connection():
@@ -128,17 +128,17 @@ def test_exhausted_pool_raises_store_busy_after_its_timeout() -> None:
 
 
 def test_failed_connect_frees_its_slot() -> None:
-    def refuse() -> Thing:
+    def fail() -> FakeConnection:
         raise OSError("refused")
 
-    pool = Pool(refuse, Thing.close, lambda _: True, max_size=1, timeout_s=0.05)
+    pool = Pool(fail, FakeConnection.close, lambda _: True, max_size=1, timeout_s=0.05)
     for _ in range(2):
         with pytest.raises(OSError, match="refused"), pool.connection():
             pass
 
 
 def test_threads_never_use_more_than_the_maximum() -> None:
-    made: list[Thing] = []
+    made: list[FakeConnection] = []
     pool = pool_of(made, max_size=3)
     inside, most = 0, 0
     guard = threading.Lock()
@@ -163,7 +163,7 @@ def test_threads_never_use_more_than_the_maximum() -> None:
 
 
 def test_close_closes_idle_connections_now_and_used_ones_on_return() -> None:
-    made: list[Thing] = []
+    made: list[FakeConnection] = []
     pool = pool_of(made)
     with pool.connection() as lent:
         with pool.connection():

@@ -54,7 +54,7 @@ def session_on(path: Path, timeout_ms: int) -> Iterator[SqliteSession]:
 
 
 @contextmanager
-def taken(path: Path, what: str) -> Iterator[sqlite3.Connection]:
+def locked(path: Path, what: str) -> Iterator[sqlite3.Connection]:
     """Give another program the write lock, or an exclusive lock on the whole file."""
     with closing(connected(path)) as other:
         if what == "all":
@@ -65,8 +65,8 @@ def taken(path: Path, what: str) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def taken_briefly(path: Path, what: str) -> Iterator[None]:
-    with taken(path, what) as other:
+def locked_briefly(path: Path, what: str) -> Iterator[None]:
+    with locked(path, what) as other:
         giving_back = threading.Timer(0.3, other.close)
         giving_back.start()
         yield
@@ -112,7 +112,7 @@ STATEMENTS = [
 def test_statement_waits_for_the_lock_of_another_program(
     path: Path, what: str, use: Callable[[SqliteSession], int]
 ) -> None:
-    with session_on(path, LONG_MS) as session, taken_briefly(path, what):
+    with session_on(path, LONG_MS) as session, locked_briefly(path, what):
         assert use(session) == 0
 
 
@@ -122,7 +122,7 @@ def test_statement_fails_with_sqlites_error_after_the_timeout(
 ) -> None:
     with (
         session_on(path, SHORT_MS) as session,
-        taken(path, what),
+        locked(path, what),
         pytest.raises(sqlite3.OperationalError, match="locked"),
     ):
         use(session)
@@ -133,7 +133,7 @@ def test_transaction_timeout_names_the_process_that_holds_the_lock(
 ) -> None:
     with (
         session_on(path, SHORT_MS) as session,
-        taken(path, "write"),
+        locked(path, "write"),
         pytest.raises(
             StoreBusyError, match=rf"within {SHORT_MS} ms: process {os.getpid()} holds it"
         ),
@@ -149,7 +149,7 @@ def test_waits_for_the_queue_and_for_sqlites_lock_share_one_timeout(path: Path) 
     # Another thread may not release the locks, so it closes the files instead.
     freeing = threading.Timer(turn_s, turn._close_files)
     freeing.start()
-    with session_on(path, timeout_ms) as session, taken(path, "write"):
+    with session_on(path, timeout_ms) as session, locked(path, "write"):
         began = time.monotonic()
         with pytest.raises(StoreBusyError):
             begin(session)
@@ -171,7 +171,7 @@ def test_commit_does_not_wait_for_the_timeout_twice(
         store={"busy_timeout_ms": 2_000},
     ) as catalog:
         catalog.create_table("t", pa.schema([("id", pa.int64())]))
-        with taken(Path(sqlite_uri.database), "write"):
+        with locked(Path(sqlite_uri.database), "write"):
             began = time.monotonic()
             with pytest.raises(StoreBusyError, match="holds it"), catalog.begin() as tx:
                 tx.stage_table("t", [add_file("a")])
@@ -183,7 +183,7 @@ def test_commit_does_not_wait_for_the_timeout_twice(
 
 def test_insert_that_waited_for_a_lock_writes_each_row_once(path: Path) -> None:
     """Outside a transaction each row commits by itself: a retry could insert one twice."""
-    with session_on(path, LONG_MS) as session, taken_briefly(path, "write"):
+    with session_on(path, LONG_MS) as session, locked_briefly(path, "write"):
         insert_many(session)
         found = session._connection.execute("SELECT path FROM dl_staged_files ORDER BY path")
         assert found.fetchall() == [("a",), ("b",)]
@@ -200,7 +200,7 @@ def test_opening_a_locked_catalog_raises_store_busy(
 ) -> None:
     deltasql.connect(sqlite_uri, create=True).close()
     with (
-        taken(Path(sqlite_uri.database), "all"),
+        locked(Path(sqlite_uri.database), "all"),
         pytest.raises(StoreBusyError, match=f"another program .* for {timeout_ms} ms"),
     ):
         deltasql.connect(sqlite_uri, store={"busy_timeout_ms": timeout_ms})
@@ -210,7 +210,7 @@ def test_bulk_read_through_the_sqlite3_module_waits_for_a_lock(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_connection, "_library", lambda: None)
-    with closing(connected(path, LONG_MS)) as connection, taken_briefly(path, "all"):
+    with closing(connected(path, LONG_MS)) as connection, locked_briefly(path, "all"):
         found = sqlite_connection.read_arrow(
             connection, path, "SELECT path FROM dl_staged_files", busy_timeout_ms=LONG_MS
         )

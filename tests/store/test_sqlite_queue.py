@@ -45,7 +45,7 @@ def queue_on(database: str, timeout_s: float = LONG_S) -> WriteQueue:
 
 
 @contextmanager
-def turn(queue: WriteQueue) -> Iterator[None]:
+def write_lock(queue: WriteQueue) -> Iterator[None]:
     try:
         queue.acquire()
         yield
@@ -68,7 +68,7 @@ def wait_until_locked(path: str) -> None:
 
 
 def _hold(database: str, has_turn: Any, may_go: Any) -> None:
-    with turn(queue_on(database)):
+    with write_lock(queue_on(database)):
         has_turn.set()
         may_go.wait(LONG_S)
 
@@ -100,11 +100,11 @@ def test_writer_does_not_overtake_a_waiting_writer(database: str, others: str) -
     second = first if others == "thread" else queue_on(database)
 
     def write() -> None:
-        with turn(second):
+        with write_lock(second):
             order.append("waiting")
 
     for _ in range(5):
-        with turn(first):
+        with write_lock(first):
             waiting = threading.Thread(target=write)
             waiting.start()
             if others == "process":
@@ -112,14 +112,14 @@ def test_writer_does_not_overtake_a_waiting_writer(database: str, others: str) -
             else:
                 while second._next_thread.acquire(blocking=False):
                     second._next_thread.release()
-        with turn(first):
+        with write_lock(first):
             order.append("again")
         waiting.join()
     assert order == ["waiting", "again"] * 5
 
 
 def test_writer_leaves_the_queue_when_it_gets_the_writer_lock(database: str) -> None:
-    with turn(queue_on(database)):
+    with write_lock(queue_on(database)):
         assert is_locked(f"{database}-writer")
         assert not is_locked(f"{database}-queue")
     assert not is_locked(f"{database}-writer")
@@ -127,14 +127,14 @@ def test_writer_leaves_the_queue_when_it_gets_the_writer_lock(database: str) -> 
 
 def test_suspended_waiter_does_not_block_other_writers(database: str) -> None:
     mine = queue_on(database)
-    with turn(mine):
+    with write_lock(mine):
         process = FORK.Process(target=_hold, args=(database, FORK.Event(), FORK.Event()))
         process.start()
         wait_until_locked(f"{database}-queue")
         assert process.pid is not None
         suspend(process.pid)
     try:
-        with turn(mine):
+        with write_lock(mine):
             assert is_locked(
                 f"{database}-queue"
             )  # the suspended process keeps its place in the queue
@@ -147,19 +147,19 @@ def test_timeout_error_names_the_process_that_holds_the_writer_lock(database: st
     with lock_in_process(database) as (pid, may_go):
         suspend(pid)
         named = rf"within 50 ms: process {pid} on {os.uname().nodename} holds it"
-        with pytest.raises(StoreBusyError, match=named), turn(queue_on(database, SHORT_S)):
+        with pytest.raises(StoreBusyError, match=named), write_lock(queue_on(database, SHORT_S)):
             pass
         assert not is_locked(f"{database}-queue")
         os.kill(pid, signal.SIGCONT)
         may_go.set()
-        with turn(queue_on(database)):
+        with write_lock(queue_on(database)):
             pass
 
 
 def test_killed_writer_does_not_block_other_writers(database: str) -> None:
     with lock_in_process(database) as (pid, _):
         os.kill(pid, signal.SIGKILL)
-        with turn(queue_on(database)):
+        with write_lock(queue_on(database)):
             pass
 
 
@@ -167,11 +167,11 @@ def test_thread_that_waits_too_long_for_another_thread_gets_store_busy(database:
     queue = queue_on(database, SHORT_S)
 
     def wait() -> None:
-        with turn(queue):
+        with write_lock(queue):
             pass
 
     named = f"process {os.getpid()} on"
-    with ThreadPoolExecutor(1) as other, turn(queue):
+    with ThreadPoolExecutor(1) as other, write_lock(queue):
         with pytest.raises(StoreBusyError, match=named):
             other.submit(wait).result()
         assert is_locked(f"{database}-writer")  # this thread still holds the lock
@@ -184,11 +184,11 @@ def test_thread_waits_until_the_transaction_of_another_thread_ends(database: str
 
     def write() -> None:
         starting.wait(LONG_S)
-        with turn(queue):
+        with write_lock(queue):
             order.append("second")
 
     with ThreadPoolExecutor(1) as other:
-        with turn(queue):
+        with write_lock(queue):
             waiting = other.submit(write)
             starting.wait(LONG_S)
             order.append("first")
@@ -198,7 +198,7 @@ def test_thread_waits_until_the_transaction_of_another_thread_ends(database: str
 
 def test_forked_process_does_not_share_the_writer_lock_of_its_parent(database: str) -> None:
     queue = queue_on(database, SHORT_S)
-    with turn(queue):
+    with write_lock(queue):
         assert _exit_code(_expect_timeout, queue, os.getpid()) == 0
         assert is_locked(f"{database}-writer")
     assert _exit_code(_take_turn, queue) == 0
@@ -212,24 +212,24 @@ def _exit_code(work: Any, *args: Any) -> int | None:
 
 
 def _expect_timeout(queue: WriteQueue, holder: int) -> None:
-    with pytest.raises(StoreBusyError, match=f"process {holder} on"), turn(queue):
+    with pytest.raises(StoreBusyError, match=f"process {holder} on"), write_lock(queue):
         pass
 
 
 def _take_turn(queue: WriteQueue) -> None:
-    with turn(queue):
+    with write_lock(queue):
         pass
 
 
 def test_close_keeps_the_lock_files_open_while_a_thread_writes(database: str) -> None:
     """Another file could reuse the descriptor of a closed one."""
     queue = queue_on(database)
-    with ThreadPoolExecutor(1) as other, turn(queue):
+    with ThreadPoolExecutor(1) as other, write_lock(queue):
         other.submit(queue.close).result()
         assert queue._writer is not None
     queue.close()
     assert queue._writer is None
-    with turn(queue):
+    with write_lock(queue):
         assert is_locked(f"{database}-writer")
 
 
@@ -239,7 +239,10 @@ def test_unreadable_holder_name_still_raises_store_busy(database: str, content: 
     path.write_bytes(content)
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(StoreBusyError, match="process"), turn(queue_on(database, SHORT_S)):
+        with (
+            pytest.raises(StoreBusyError, match="process"),
+            write_lock(queue_on(database, SHORT_S)),
+        ):
             pass
 
 
@@ -254,14 +257,14 @@ def test_commit_succeeds_when_queue_file_cannot_be_created(sqlite_uri: DeltaSqlU
 
 
 def test_commit_succeeds_when_the_holder_name_cannot_be_written(database: str) -> None:
-    assert _exit_code(_take_turn_without_room, database) == 0
+    assert _exit_code(_lock_without_free_space, database) == 0
 
 
-def _take_turn_without_room(database: str) -> None:
+def _lock_without_free_space(database: str) -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    with turn(queue_on(database)):
+    with write_lock(queue_on(database)):
         assert is_locked(f"{database}-writer")
 
 

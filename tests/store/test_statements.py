@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,7 +149,7 @@ def parameters(name: str, backend: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def undone(catalog: Catalog) -> Iterator[Any]:
+def rolled_back_session(catalog: Catalog) -> Iterator[Any]:
     """A session in a transaction that is rolled back."""
     with catalog.store.session() as session:
         session.begin()
@@ -183,13 +184,17 @@ def test_every_statement_runs(catalog: Catalog, backend: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 200], ids=["few", "bulk"])
-def test_every_insert_takes_rows_in_column_order(undone: Any, backend: str, rows: int) -> None:
+def test_every_insert_takes_rows_in_column_order(
+    rolled_back_session: Any, backend: str, rows: int
+) -> None:
     for place, name in enumerate(INSERTS):
         table, columns = insert_shape(name, backend)
         # Different numbers for each statement: two of them may insert into one table.
         numbers = range(10 + place * 1000, 10 + place * 1000 + rows)
-        undone.insert(name, [tuple(dummy(c, i) for c in columns) for i in numbers])
-        listed = undone._connection.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()
+        rolled_back_session.insert(name, [tuple(dummy(c, i) for c in columns) for i in numbers])
+        listed = rolled_back_session._connection.execute(
+            f"SELECT {', '.join(columns)} FROM {table}"
+        ).fetchall()
         found = sorted(_with_bytes(row) for row in listed)
         wanted = sorted(tuple(dummy(c, i) for c in columns) for i in numbers)
         assert [row for row in found if row in wanted] == wanted, name
@@ -246,3 +251,22 @@ def _returns_rows(name: str, backend: str) -> bool:
 
 def _with_bytes(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(bytes(v) if isinstance(v, memoryview) else v for v in row)
+
+
+def test_version_bounds_do_not_read_the_whole_history() -> None:
+    def steps(versions: int) -> int:
+        """Return how many steps SQLite needs for a table with this many versions."""
+        database = sqlite3.connect(":memory:")
+        database.execute(
+            "CREATE TABLE dl_table_versions (table_id INT, version INT, "
+            "PRIMARY KEY (table_id, version)) WITHOUT ROWID"
+        )
+        rows = ((1, version) for version in range(versions))
+        database.executemany("INSERT INTO dl_table_versions VALUES (?, ?)", rows)
+        counted = []
+        database.set_progress_handler(lambda: counted.append(1), 1)
+        [found] = database.execute(statement("version_bounds", "sqlite"), {"table_id": 1})
+        assert found == (0, versions - 1)
+        return len(counted)
+
+    assert steps(5_000) < 2 * steps(5)

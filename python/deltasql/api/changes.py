@@ -70,7 +70,7 @@ def _check_from(feed: ChangeFeed, from_version: int, last: int) -> None:
             f"Invalid version. Start version {from_version} is greater than end version {last}",
             table=feed.log.table.full_name,
             version=from_version,
-            help=f"The latest version is {last}.",
+            help=f"Start at version {last}, the latest, or at an earlier version.",
         )
 
 

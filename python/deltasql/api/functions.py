@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.api.inspect.doctor import DoctorReport
-    from deltasql.migrate.exporting.report import ExportReport
+    from deltasql.migrate.exporting.export import ExportReport
     from deltasql.migrate.importing.report import ImportReport, ImportSummary
     from deltasql.migrate.rebuild import RebuildReport
     from deltasql.model.progress import OnProgress

@@ -324,7 +324,7 @@ def _reject(
     problem: str,
     paths: Iterable[str],
     *,
-    help: str = "Each file, application and domain appears once in a commit.",
+    help: str = "Stage each file, application and domain only once.",
 ) -> None:
     shown = sorted(paths)
     if shown:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.engine.files.addresses import is_absolute
 from deltasql.exceptions import (
     FilesTakenError,
     TableChangedError,
@@ -18,6 +17,7 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.storage import open_storage
+from deltasql.storage.location import is_absolute
 from deltasql.store.locations import reject_nested_location, shared_location, tables_at
 from deltasql.store.records import TableRow, VersionRow
 

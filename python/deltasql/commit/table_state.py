@@ -135,7 +135,7 @@ def physical_partition_columns(metadata: Metadata, schema: StructType) -> tuple[
         raise TxnLogSchemaError(
             f"the table is partitioned by {unknown!r}, which is not one of its columns",
             column=unknown,
-            help="The program that wrote this metadata must write it again with that column.",
+            help="Write the metadata again, with this column in the schema.",
         )
     return tuple(fields[name].physical_name(mode) for name in metadata.partition_columns)
 

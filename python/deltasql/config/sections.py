@@ -56,8 +56,8 @@ class StoreSettings(Section):
         ge=0,
         le=86_400_000,
         description="PostgreSQL: how long a statement waits for a lock; 0 means no limit. A commit "
-        "tries three times. If this setting or one of the next two is not set, a limit that the "
-        "server, the database or the role has replaces the default.",
+        "tries three times. The default of this setting and of the next two applies only if the "
+        "server, the database and the role set no limit.",
     )
     statement_timeout_ms: int = Field(
         default=300_000,

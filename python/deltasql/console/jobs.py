@@ -29,8 +29,7 @@ class Job:
     """The URL path of the page that started the job."""
     started_at: datetime
     ended_at: datetime | None = None
-    done: int = 0
-    total: int = 0
+    progress: Progress | None = None
     outcome: list[tuple[str, str]] = field(default_factory=list)
     error: str | None = None
 
@@ -97,7 +96,7 @@ class Jobs:
 
     def _run(self, job: Job, work: Work) -> None:
         def report(progress: Progress) -> None:
-            job.done, job.total = progress.done, progress.total
+            job.progress = progress
 
         try:
             job.outcome = work(report)

@@ -1,4 +1,4 @@
-"""Recognise a user's data and convert it to Arrow batches; convert Arrow values to Python."""
+"""Recognise a user's data and convert it to Arrow batches; convert Arrow types and values."""
 
 from __future__ import annotations
 
@@ -64,6 +64,36 @@ def is_stream(data: object) -> bool:
     return not (hasattr(data, "__len__") or hasattr(data, "num_rows"))
 
 
+def nanosecond_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns that are or contain timestamps with nanoseconds.
+
+    >>> nanosecond_columns(pa.schema([("a", pa.date32()), ("b", pa.list_(pa.timestamp("ns")))]))
+    ['b']
+    """
+    return [field.name for field in schema if has_unit(field.type, "ns")]
+
+
+def has_unit(kind: pa.DataType, unit: str) -> bool:
+    """Return whether a type is or contains a timestamp with this unit."""
+    if pa.types.is_timestamp(kind):
+        return bool(kind.unit == unit)
+    return any(has_unit(kind.field(index).type, unit) for index in range(kind.num_fields))
+
+
+def duckdb_types(schema: pa.Schema) -> pa.Schema:
+    """Return a schema of types that DuckDB imports without loss.
+
+    Timestamps with nanoseconds become timestamps without a zone, in UTC, because DuckDB truncates
+    timestamps with a zone to microseconds.
+
+    >>> duckdb_types(pa.schema([("at", pa.timestamp("ns", "UTC"))])).field("at").type
+    TimestampType(timestamp[ns])
+    """
+    return pa.schema(
+        [field.with_type(map_leaf_types(field.type, _duckdb_type)) for field in schema]
+    )
+
+
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Return the values of a column; all as strings if Python cannot represent one of them.
 
@@ -104,6 +134,11 @@ def map_leaf_types(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataTyp
     if types.is_fixed_size_list(kind):
         return pa.list_(changed(kind.value_field), kind.list_size)
     return change(kind)
+
+
+def _duckdb_type(kind: pa.DataType) -> pa.DataType:
+    is_nanoseconds = pa.types.is_timestamp(kind) and kind.unit == "ns"
+    return pa.timestamp("ns") if is_nanoseconds else kind
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType:

@@ -94,7 +94,7 @@ class TxnLogUriError(TxnLogError, ValueError):
     default_message = "this is not a deltasql URI"
     default_help = (
         "Write deltasql://sqlite//abs/meta.db?table=t, deltasql://duckdb//abs/meta.duckdb?table=t "
-        "or deltasql://postgres/user:pass@host:5432/db/namespace/table."
+        "or deltasql://postgres/user:pass@host:5432/db?table=t."
     )
 
     part: str | None = None

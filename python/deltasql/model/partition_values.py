@@ -36,7 +36,7 @@ def parse_partition_value(text: str | None, data_type: DataType) -> Any:
     if parse is None:
         raise TxnLogProtocolError(
             f"a column of type {type_name(data_type)} cannot partition a table",
-            help="Partition columns have primitive types.",
+            help="Partition by columns with primitive types.",
         )
     try:
         return parse(text)

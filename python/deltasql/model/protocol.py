@@ -313,7 +313,8 @@ def check_readable(protocol: Protocol) -> None:
             f"cannot read this table: it needs reader version {protocol.min_reader_version}"
             + (f" with {', '.join(unknown)}" if unknown else ""),
             features=tuple(unknown),
-            help="deltasql reads versions 1 to 3 with: " + ", ".join(sorted(READABLE)) + ".",
+            help="Drop the feature with the engine that enabled it. deltasql reads versions 1 to 3 "
+            f"with: {', '.join(sorted(READABLE))}.",
         )
 
 
@@ -340,7 +341,8 @@ def check_writable(
             f"cannot write this table: it needs writer version {protocol.min_writer_version}"
             + (f" with {', '.join(unknown)}" if unknown else ""),
             features=tuple(unknown),
-            help="deltasql writes versions 1 to 7 with: " + ", ".join(sorted(WRITABLE)) + ".",
+            help="Drop the feature with the engine that enabled it. deltasql writes versions 1 to "
+            f"7 with: {', '.join(sorted(WRITABLE))}.",
         )
 
 
@@ -363,7 +365,7 @@ def check_valid(protocol: Protocol) -> None:
     if problem is not None:
         raise TxnLogProtocolError(
             f"invalid protocol action: {problem}",
-            help="Let protocol_for or upgraded_protocol choose the versions and features.",
+            help="Leave the protocol action out: deltasql chooses the versions and features.",
         )
 
 

@@ -16,12 +16,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.engine.parquet.data_file import add_action, has_tight_bounds, partition_folder
 from deltasql.engine.parquet.file_shape import file_shape
 from deltasql.engine.parquet.footer_stats import read_footer
+from deltasql.engine.parquet.writer import add_action, has_tight_bounds, partition_folder
 from deltasql.exceptions import TxnLogEngineError, TxnLogTransactionError, UnsupportedFeatureError
 from deltasql.model.schema.schema import column_mapping_mode
-from deltasql.operations.affected_files import in_partitions
+from deltasql.operations.rewrite import in_partitions
 from deltasql.operations.rules.row_checks import reject_append_only, rules_of
 from deltasql.operations.table_stage import adds_table_to_errors
 

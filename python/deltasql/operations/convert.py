@@ -69,7 +69,7 @@ def convert_files(
         raise TxnLogError(
             "No parquet file is found in the given location",
             prefix=GENERIC_ERROR,
-            help=f"{location} has no file that ends with .parquet.",
+            help=f"Give a folder with Parquet files: {location} has no *.parquet file.",
         )
     values = [_partition_values(file.name, partitions, strategy) for file in files]
     schema, footers = StructType(), []

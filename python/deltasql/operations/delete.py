@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.model.clock import Stopwatch
-from deltasql.operations.affected_files import (
+from deltasql.operations.rewrite import (
+    change_type,
     count_rows_by_file,
     files_at,
     in_partitions,
+    keeps_change_data,
     live_row_counts,
     logged_row_counts,
-)
-from deltasql.operations.changes.changed_rows import (
-    change_type,
-    keeps_change_data,
     record_whole_files,
     write_change_data,
 )

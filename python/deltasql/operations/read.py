@@ -30,10 +30,10 @@ def read_rows(
     whole = arrow_schema(stage.metadata.schema_string)
     names = list(whole.names) if columns is None else list(columns)
     wanted = pa.schema([whole.field(name) for name in names])
-    conform = conformer(found.schema, wanted)
-    if conform is None:
+    if found.schema.equals(wanted):
         return found
-    return pa.RecordBatchReader.from_batches(wanted, map(conform, found))
+    cast = map(conformer(found.schema, wanted), found)
+    return pa.RecordBatchReader.from_batches(wanted, cast)
 
 
 def read_relation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,10 +12,12 @@ from deltasql.engine.files.file_sizes import missing_files
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import AddFile, logical_file
+from deltasql.model.clock import to_ms
 from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.alter.cluster_by import restore_clustering
-from deltasql.operations.changes.changed_rows import record_whole_files
+from deltasql.operations.rewrite import record_whole_files
+from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.store.records import load, load_dv
 
 if TYPE_CHECKING:
@@ -34,6 +37,32 @@ _OF_THE_LOG = (
 
 
 def restore(
+    stage: TableStage,
+    now: Snapshot,
+    to: int | str | datetime,
+    *,
+    ignore_missing_files: bool = False,
+    protocol_downgrade_allowed: bool = False,
+) -> dict[str, int]:
+    """Restore a table to an older version, or as of a timestamp; return metrics."""
+    older, parameters = _older_snapshot(now, to)
+    return _restore(
+        stage,
+        older,
+        parameters=parameters,
+        ignore_missing_files=ignore_missing_files,
+        protocol_downgrade_allowed=protocol_downgrade_allowed,
+    )
+
+
+def undo(stage: TableStage, now: Snapshot) -> dict[str, int]:
+    """Undo the latest commit by restoring the version before it; return metrics."""
+    before = _at_version(now, _version_before(now))
+    parameters = {"version": str(now.version), "restored": str(before.version)}
+    return _restore(stage, before, parameters=parameters, operation="UNDO")
+
+
+def _restore(
     stage: TableStage,
     to: Snapshot,
     *,
@@ -81,14 +110,7 @@ def restore(
     return metrics
 
 
-def undo(stage: TableStage, before: Snapshot) -> dict[str, int]:
-    """Undo the latest commit by restoring the version before it."""
-    assert stage.snapshot is not None
-    parameters = {"version": str(stage.snapshot.version), "restored": str(before.version)}
-    return restore(stage, before, parameters=parameters, operation="UNDO")
-
-
-def version_before(snapshot: Snapshot) -> int:
+def _version_before(snapshot: Snapshot) -> int:
     """Return the version before that of a snapshot; raise if there is none."""
     rows = list(snapshot.history(2))
     if len(rows) < 2:
@@ -99,6 +121,42 @@ def version_before(snapshot: Snapshot) -> int:
             help="The first commit of a table cannot be undone: drop the table.",
         )
     return rows[1].version
+
+
+def _older_snapshot(now: Snapshot, to: int | str | datetime) -> tuple[Snapshot, dict[str, str]]:
+    """Return the snapshot to restore, and the operation parameters for the history."""
+    is_version = isinstance(to, int) and to >= 0
+    if not (is_version or isinstance(to, str | datetime)):
+        raise TxnLogError(
+            "Either the version or datetime should be provided for restore",
+            prefix=GENERIC_ERROR,
+            help="Give a version (0 or higher), a datetime, or a string such as "
+            "2024-05-01T00:00:00Z.",
+        )
+    if isinstance(to, int):
+        return _at_version(now, to), {"version": str(to)}
+    timestamp = _timestamp(to)
+    try:
+        older = open_snapshot(now.store, now.table, now.cache, timestamp=timestamp)
+    except VersionNotFoundError:  # the timestamp is before the first commit
+        first = now.store.query("version_bounds", table_id=now.table.table_id)[0][0]
+        older = _at_version(now, first)
+    return older, {"datetime": str(to_ms(timestamp))}
+
+
+def _at_version(now: Snapshot, version: int) -> Snapshot:
+    return open_snapshot(now.store, now.table, now.cache, version=version)
+
+
+def _timestamp(to: str | datetime) -> datetime:
+    if isinstance(to, str):
+        try:
+            parsed = datetime.fromisoformat(to)
+        except ValueError as error:
+            raise ValueError(f"Failed to parse datetime string: {error}") from error
+    else:
+        parsed = to
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 
 
 def add_file(row: Mapping[str, Any]) -> AddFile:

@@ -8,15 +8,17 @@ from sqlglot import exp
 
 from deltasql.model.clock import Stopwatch
 from deltasql.model.predicates.parser import Flavour, Scope
-from deltasql.operations.affected_files import count_rows_by_file, files_at, live_row_counts
-from deltasql.operations.changes.changed_rows import (
+from deltasql.operations.rewrite import (
     ACTION,
     COPIED,
     UPDATED,
     action_of,
     checked_rows,
+    count_rows_by_file,
+    files_at,
     has_action,
     keeps_change_data,
+    live_row_counts,
     write_changed_rows,
 )
 from deltasql.operations.rules.row_checks import rules_of

@@ -12,19 +12,18 @@ from sqlglot import exp
 
 from deltasql.engine.inputs import batches, is_spark_frame
 from deltasql.engine.parquet.writer import write_batches
-from deltasql.exceptions import TxnLogConfigError
+from deltasql.engine.spark.errors import is_failed_cast
+from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.schema.convert import schema_from_any
-from deltasql.model.schema.schema import StructType
-from deltasql.operations.affected_files import (
+from deltasql.model.schema.schema import StructType, type_name
+from deltasql.operations.rewrite import (
+    change_type,
     count_rows_by_file,
     files_at,
     in_partitions,
-    live_row_counts,
-)
-from deltasql.operations.changes.changed_rows import (
-    change_type,
     keeps_change_data,
+    live_row_counts,
     record_whole_files,
     write_change_data,
 )
@@ -46,7 +45,7 @@ from deltasql.operations.sql.types import cast_to
 from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from deltasql.engine.base import Engine, Relation, WriteOptions
     from deltasql.model.actions import AddFile
@@ -68,24 +67,21 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
     rows if there is no predicate.
     """
     started = time.perf_counter()
-    mode, schema_mode, predicate = request.mode, request.schema_mode, request.predicate
-    partition_by, options = request.partition_by, request.options
-    check_modes(mode, schema_mode)
+    mode, predicate, options = request.mode, request.predicate, request.options
+    check_modes(mode, request.schema_mode)
     rows = _Rows.of(stage, data)
-    check_partitioning(stage, mode, predicate, schema_mode, partition_by)
-    check_or_change_schema(
-        stage,
-        rows.schema,
-        predicate,
-        schema_mode,
-        partition_by,
-        cast_by_engine=rows.relation is not None,
-    )
-    found = None if predicate is None else stage.predicate(predicate, flavour="datafusion")
+    check_partitioning(stage, request)
+    check_or_change_schema(stage, rows.schema, request, cast_by_engine=rows.relation is not None)
+    found = None if predicate is None else stage.predicate(predicate, flavour=request.flavour)
     replaced = _replaced(stage, found) if mode == "overwrite" else _Replaced()
     # If only some rows of the files are replaced, `_write` writes the change data itself.
     record_files = replaced.scan is None and bool(stage.staged.cdc)
-    adds = _write(stage, rows, found, replaced, options)
+    try:
+        adds = _write(stage, rows, found, replaced, options)
+    except TxnLogEngineError as error:
+        if is_failed_cast(error.__cause__):
+            error.help = _cast_help(stage.schema, schema_from_any(rows.schema))
+        raise
     if replaced.files is not None:
         if record_files:
             record_whole_files(stage, replaced.files, "delete", options)
@@ -103,8 +99,19 @@ def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[
         "execution_time_ms": int((time.perf_counter() - started) * 1000),
         "num_retries": 0,
     }
-    stage.set_commit_info("WRITE", _parameters(stage, mode, predicate), metrics)
+    stage.set_commit_info("WRITE", _parameters(stage, request), metrics)
     return metrics
+
+
+def _cast_help(wanted: StructType, given: StructType) -> str:
+    """Return a help text that names the columns that a write casts."""
+    pairs = [(field, wanted.find(field.name)) for field in given.fields]
+    casts = [
+        f"{field.name} ({type_name(field.type)} to {type_name(known.type)})"
+        for field, known in pairs
+        if known is not None and known.type != field.type
+    ]
+    return f"The write casts {', '.join(casts)}: cast or clean the values before writing."
 
 
 def check_modes(mode: str, schema_mode: str | None = None) -> None:
@@ -268,9 +275,9 @@ def _conformed_batches(
     stage: TableStage, rows: _Rows, wanted: pa.Schema, condition: exp.Expr | None
 ) -> Iterator[pa.RecordBatch]:
     assert rows.reader is not None
-    conform = conformer(rows.reader.schema, wanted)
-    given: Iterable[pa.RecordBatch] = _counted(rows)
-    stream = given if conform is None else map(conform, given)
+    stream = _counted(rows)
+    if not rows.reader.schema.equals(wanted):
+        stream = map(conformer(rows.reader.schema, wanted), stream)
     missing = [name for name in generated_columns(stage) if name not in rows.names]
     if condition is None and not rules_of(stage):
         yield from stream
@@ -291,8 +298,8 @@ def _chained(
     yield from first
     # Start the second stream only now, because the checks of the first rows use the same engine.
     second = engine.stream(kept)
-    conform = conformer(second.schema, wanted)
-    yield from second if conform is None else map(conform, second)
+    is_same = second.schema.equals(wanted)
+    yield from second if is_same else map(conformer(second.schema, wanted), second)
 
 
 def _conformed(stage: TableStage, rows: _Rows, condition: exp.Expr | None) -> Relation:
@@ -330,19 +337,20 @@ def _as_relation(stage: TableStage, rows: _Rows) -> Relation:
     generated = [name for name in generated_columns(stage) if name not in rows.names]
     whole = arrow_schema(stage.metadata.schema_string)
     wanted = pa.schema([field for field in whole if field.name not in generated])
-    conform = conformer(rows.reader.schema, wanted)
-    stream = rows.reader if conform is None else map(conform, rows.reader)
+    is_same = rows.reader.schema.equals(wanted)
+    stream = rows.reader if is_same else map(conformer(rows.reader.schema, wanted), rows.reader)
     return stage.engine.rows(pa.RecordBatchReader.from_batches(wanted, stream))
 
 
-def _parameters(stage: TableStage, mode: str, predicate: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"mode": MODES[mode]}
+def _parameters(stage: TableStage, request: WriteRequest) -> dict[str, Any]:
+    found: dict[str, Any] = {"mode": MODES[request.mode]}
     if stage.partition_columns:
         found["partitionBy"] = json.dumps(
             list(stage.partition_columns), separators=(",", ":"), ensure_ascii=False
         )
-    if predicate is not None:
-        found["predicate"] = normal(predicate, stage.schema)
+    if request.predicate is not None:
+        escapes = request.flavour == "spark"
+        found["predicate"] = normal(request.predicate, stage.schema, escapes=escapes)
     return found
 
 

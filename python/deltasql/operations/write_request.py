@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deltasql.engine.base import WriteOptions
+    from deltasql.model.predicates.parser import Flavour
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class WriteRequest:
     schema_mode: str | None = None
     predicate: str | None = None
     """A condition for the rows that the mode `overwrite` replaces; None for all rows."""
+    flavour: Flavour = "datafusion"
+    """The SQL in which the predicate is written."""
     partition_by: Sequence[str] | str | None = None
     options: WriteOptions | None = None
     """How the Parquet files are written."""

@@ -6,13 +6,13 @@ import base64
 import sys
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.files.addresses import address_url
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.file_index import encoded_values
 from deltasql.engine.spark.schema import plain_field
 from deltasql.model.schema.schema import StructType
 from deltasql.serve.filters import skipping_condition
 from deltasql.serve.names import snapshot_of
+from deltasql.storage.location import address_url
 
 if TYPE_CHECKING:
     from array import array

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.files.addresses import address_url, root_address
 from deltasql.engine.spark.schema import reject_nanoseconds
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.schema.convert import schema_from_spark
@@ -12,6 +11,7 @@ from deltasql.model.schema.schema import StructField, StructType, has_void, with
 from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.serve.filters import condition_of
 from deltasql.serve.names import snapshot_of, table_name
+from deltasql.storage.location import address_url, root_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.files.addresses import address_url, root_address
-from deltasql.engine.parquet.data_file import escape_name
 from deltasql.engine.parquet.file_shape import file_shape
 from deltasql.engine.parquet.partitions import partition_text
+from deltasql.engine.parquet.writer import escape_name
 from deltasql.engine.spark.file_columns import stored_field
 from deltasql.engine.spark.write import parquet_options
 from deltasql.exceptions import (
@@ -39,6 +38,7 @@ from deltasql.serve.filters import condition_of
 from deltasql.serve.names import snapshot_of, table_name
 from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
 from deltasql.storage import absolute_location
+from deltasql.storage.location import address_url, root_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

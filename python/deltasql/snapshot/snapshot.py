@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from deltasql.store.records import SkippingColumn
     from deltasql.store.store import Store
 
-
 HISTORY_PAGE = 1000
 _TABLE_COLUMNS = 8  # the columns of TableRow, which come first in a row
 # If more than this share of all files is needed, one sequential read is faster than index lookups.

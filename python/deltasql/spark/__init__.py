@@ -23,6 +23,7 @@ from deltasql.engine.spark.session import require_pyspark
 from deltasql.spark.catalog import catalog_options, jar
 from deltasql.spark.read import read
 from deltasql.spark.register import mirror_spark, register
+from deltasql.spark.sql import sql
 from deltasql.spark.streaming import stream_writer
 from deltasql.spark.write import write
 
@@ -36,6 +37,7 @@ __all__ = [
     "mirror_spark",
     "read",
     "register",
+    "sql",
     "stream_writer",
     "write",
 ]

@@ -9,8 +9,8 @@ from deltasql.engine.spark.scan import scan
 from deltasql.engine.spark.schema import quoted
 from deltasql.operations.read import read_relation
 from deltasql.spark.conditions import spark_condition
-from deltasql.spark.session import resolve_uri
-from deltasql.uri import DeltaSqlUri, parse_uri
+from deltasql.spark.session import resolve
+from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,8 @@ def read(
     `predicate` is SQL or a filter list of deltalake. It is also used for data skipping with the
     statistics in the database, so that fewer files are read than with a filter on the result.
 
+    Instead of a URI, pass the name or the location of a table in the session's catalog.
+
     With a transaction, pass a table name instead of a URI. The result has the rows that the
     transaction sees, including its own changes, and can be used until the transaction ends.
 
@@ -51,10 +53,10 @@ def read(
     """
     if transaction is not None:
         return _read_staged(spark, transaction, str(uri), columns, predicate)
-    parsed = parse_uri(uri) if isinstance(uri, str) else uri
-    if version is None and timestamp is None:
+    if version is None and timestamp is None and is_deltasql_uri(uri):
+        parsed = parse_uri(uri) if isinstance(uri, str) else uri
         version, timestamp = parsed.version, parsed.timestamp
-    catalog, name = resolve_uri(parsed)
+    catalog, name = resolve(spark, uri)
     snapshot = catalog.table(name).snapshot(version, timestamp=timestamp)
     frame = read_snapshot(spark, snapshot, catalog.config, predicate)
     return frame if columns is None else frame.select(*[quoted(name) for name in columns])

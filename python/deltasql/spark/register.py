@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import shutil
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from deltasql.engine.files.addresses import root_address
+from deltasql import telemetry
 from deltasql.engine.spark.s3 import bucket_options
 from deltasql.engine.spark.schema import quoted, spark_path
-from deltasql.engine.spark.session import require_pyspark
+from deltasql.engine.spark.session import is_connect, require_pyspark
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.spark.read import read_snapshot
-from deltasql.spark.session import open_catalog, set_catalog
+from deltasql.spark.session import has_delta, open_catalog, set_catalog
+from deltasql.spark.sql import replace_sql, restore_sql
+from deltasql.storage.location import root_address
 from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
     from deltasql.api.catalog.base import CatalogTable
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
+_log = logging.getLogger(__name__)
 _UNQUOTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HIVE_NAME = re.compile(r"[A-Za-z0-9_]+")
-_EXTENSION, _CATALOG = "DeltaSparkSessionExtension", "DeltaCatalog"
 # The views that `mirror_spark` created in each session; it drops views of tables that no longer
 # exist.
 _views: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
 def register(
-    spark: SparkSession, catalog: str | DeltaSqlUri | Catalog | None = None, *, views: bool = True
+    spark: SparkSession,
+    catalog: str | DeltaSqlUri | Catalog | None = None,
+    *,
+    views: bool = True,
+    sql: bool = False,
 ) -> dict[str, str]:
     """Register the format `deltasql` in a session; returns a dict: table name → view in Spark.
 
@@ -43,6 +54,10 @@ def register(
     Call `register` again to see later commits. Views need an existing catalog; without views, the
     catalog may be created by the first write.
 
+    With `sql`, `spark.sql` of this session object runs statements about tables of the catalog as
+    `deltasql.spark.sql` does, at their current version, and BEGIN and COMMIT. It passes all other
+    statements to Spark unchanged. No views are created then.
+
         deltasql.spark.register(spark, catalog)
         spark.sql("SELECT max(id) FROM sales").show()
     """
@@ -50,19 +65,65 @@ def register(
     from deltasql.spark.source.source import DeltaSqlSource, source_class
 
     if catalog is None:
-        spark.dataSource.register(DeltaSqlSource)
+        _register_format(spark, DeltaSqlSource)
         return {}
     opened = open_catalog(catalog)
-    if views:
+    if views and not sql:
         opened.store.check_exists()  # before the session is changed
     set_catalog(spark, opened)
     # Keep variables such as ${PASSWORD} in the URI instead of replacing them by their values.
     hides = isinstance(catalog, str) and "${" in catalog
     address = str(catalog) if hides else opened.uri.to_string()
-    spark.dataSource.register(source_class(address, opened.config))
-    if not views:
+    _register_format(spark, source_class(address, opened.config))
+    (replace_sql if sql else restore_sql)(spark)
+    if sql or not views:
         return {}
     return mirror_spark(spark, opened, using_delta=False)
+
+
+def _register_format(spark: Any, source: type[DataSource]) -> None:
+    """Register the data source so that local workers run it with this Python, which has deltasql.
+
+    Without PYSPARK_PYTHON, Spark would start them with the first `python3` on the path. Only the
+    registered data source is changed, neither the session nor the environment.
+    """
+    if is_connect(spark) or "PYSPARK_PYTHON" in os.environ:
+        spark.dataSource.register(source)
+        return
+    context = spark.sparkContext
+    if not (context.master or "").startswith("local"):
+        _warn_of_other_python(context.pythonExec)
+        spark.dataSource.register(source)
+        return
+    from pyspark.sql.udf import _wrap_function
+
+    sent: Any = _wrap_function(context, source)
+    function = context._jvm.SimplePythonFunction(
+        sent.command(),
+        sent.envVars(),
+        sent.pythonIncludes(),
+        sys.executable,
+        sent.pythonVer(),
+        sent.broadcastVars(),
+        sent.accumulator(),
+    )
+    sources = context._jvm.org.apache.spark.sql.execution.datasources.v2.python
+    made = sources.UserDefinedPythonDataSource(function)
+    spark._jsparkSession.dataSource().registerPython(source.name(), made)
+
+
+def _warn_of_other_python(command: str) -> None:
+    """Log a warning if Spark starts workers with another Python than the driver's."""
+    found = shutil.which(command)
+    if found is None or os.path.dirname(found) != os.path.dirname(sys.executable):
+        telemetry.log(
+            _log,
+            logging.WARNING,
+            f"Spark starts its Python workers with {command!r}, which may not have deltasql: set "
+            "PYSPARK_PYTHON to a Python that has deltasql before the session starts",
+            found=found,
+            driver=sys.executable,
+        )
 
 
 def mirror_spark(
@@ -79,10 +140,11 @@ def mirror_spark(
     `mirror_spark` again to see later commits. A view has the name of its table. Outside the default
     namespace it is called `crm__sales`, because temporary views have no database.
 
-    If delta-spark is configured in the session, or with `using_delta=True`, they become tables
-    `USING delta` over the published logs instead, named `crm.sales` or placed in `database`. Such
-    a table always shows the latest published version. Only in this case, settings of the session
-    are changed: for tables in S3, missing options of their buckets (`fs.s3a.bucket.…`) are set.
+    If delta-spark is configured in the session, or with `using_delta=True`, they become views of
+    the published logs in Spark's catalog instead, named `crm.sales` or placed in `database`. Such a
+    view always shows the latest published version, and Spark refuses to write to it. Only in this
+    case, settings of the session are changed: for tables in S3, missing options of their buckets
+    (`fs.s3a.bucket.…`) are set.
     """
     opened = open_catalog(catalog)
     chosen = opened.tables() if tables is None else [opened.table(name) for name in tables]
@@ -109,13 +171,6 @@ def mirror_spark(
     return {full_name: _sql_name(name) for full_name, name in names.items()}
 
 
-def has_delta(spark: SparkSession) -> bool:
-    """Return whether delta-spark is configured in a session."""
-    extensions = str(spark.conf.get("spark.sql.extensions", ""))
-    catalog = str(spark.conf.get("spark.sql.catalog.spark_catalog", ""))
-    return _EXTENSION in extensions and _CATALOG in catalog
-
-
 def _view_names(tables: Sequence[CatalogTable]) -> dict[str, str]:
     names: dict[str, str] = {}
     taken: dict[str, str] = {}
@@ -137,23 +192,30 @@ def _define(spark: SparkSession, table: CatalogTable, database: str | None) -> s
     place = database or table.namespace
     if not (_HIVE_NAME.fullmatch(place) and _HIVE_NAME.fullmatch(table.name)):
         raise TxnLogEngineError(
-            f"{place}.{table.name} cannot be a table in Spark's catalog",
+            f"{place}.{table.name} cannot be a view in Spark's catalog",
             engine="spark",
-            help="Names in Spark's catalog have only letters, digits and _. Use views "
+            help="Names in Spark's catalog have only letters, digits and _. Use temporary views "
             "(using_delta=False), or leave this table out with tables=[…].",
         )
     name = _sql_name(place, table.name)
     location = spark_path(spark, root_address(table.location))
+    query = f"SELECT * FROM delta.{quoted(location)}"  # noqa: S608 - quoted
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {_sql_name(place)}")
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {_literal(location)}")
-    # IF NOT EXISTS keeps an existing table with this name, which may be a different table.
-    found = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").first()
-    if found is None or _plain(unquote(found["data_type"])) != _plain(location):
-        raise TxnLogEngineError(
-            f"{name} is already a different table in this session's catalog",
-            engine="spark",
-            help="Drop that table with Spark, or choose another database=.",
-        )
+    if spark.catalog.tableExists(name):
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+        known = {row["col_name"]: row["data_type"] for row in rows}
+        is_table = known.get("Type") == "EXTERNAL" and known.get("Provider") == "delta"
+        if is_table and _plain(unquote(known.get("Location", ""))) == _plain(location):
+            # delta-spark could write to such a table without the database. Its files are kept.
+            spark.sql(f"DROP TABLE {name}")
+        elif known.get("View Text") != query:
+            raise TxnLogEngineError(
+                f"{name} is already a different table in this session's catalog",
+                engine="spark",
+                help="Drop that table with Spark, or choose another database=.",
+            )
+    # With schema evolution, the view also shows columns that are added later.
+    spark.sql(f"CREATE OR REPLACE VIEW {name} WITH SCHEMA EVOLUTION AS {query}")
     return name
 
 
@@ -163,7 +225,3 @@ def _plain(location: str) -> str:
 
 def _sql_name(*parts: str) -> str:
     return ".".join(part if _UNQUOTED.fullmatch(part) else quoted(part) for part in parts)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

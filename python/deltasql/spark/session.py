@@ -25,11 +25,21 @@ from deltasql.uri import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from deltasql.api.catalog.base import BaseCatalog
+
 CATALOG = "spark.deltasql.catalog"
 """Session setting with the URI of the catalog, for jobs that do not call `register`."""
+_EXTENSION, _CATALOG = "DeltaSparkSessionExtension", "DeltaCatalog"
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _FORMAT = re.compile(r"(?:delta|deltasql|parquet)\.`(.+)`", re.DOTALL | re.IGNORECASE)
 _catalogs: weakref.WeakKeyDictionary[Any, Catalog] = weakref.WeakKeyDictionary()
+
+
+def has_delta(spark: SparkSession) -> bool:
+    """Return whether delta-spark is configured in a session."""
+    extensions = str(spark.conf.get("spark.sql.extensions", ""))
+    catalog = str(spark.conf.get("spark.sql.catalog.spark_catalog", ""))
+    return _EXTENSION in extensions and _CATALOG in catalog
 
 
 def open_catalog(catalog: str | DeltaSqlUri | Catalog) -> Catalog:
@@ -118,7 +128,7 @@ def resolve_name(spark: SparkSession, name: str) -> tuple[Catalog, str]:
     return catalog, full_name
 
 
-def known_name(spark: SparkSession, catalog: Catalog, name: str) -> str:
+def known_name(spark: SparkSession, catalog: BaseCatalog, name: str) -> str:
     """Return a name in the catalog's spelling, because Spark ignores case by default.
 
     If several tables have the name in different spellings, the name is returned unchanged.

@@ -8,8 +8,9 @@ from deltasql.api.catalog.connect import open_for_writing
 from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.engine.inputs import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
-from deltasql.model.predicates.rewrite import to_datafusion
 from deltasql.operations.write_request import WriteRequest
+from deltasql.spark.session import new_table_target
+from deltasql.uri import is_deltasql_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +39,8 @@ def write(
 ) -> int | None:
     """Write rows and return the version of the commit, or None if nothing was committed.
 
+    Instead of a URI, pass the name of a table in the session's catalog.
+
     `mode` is append, overwrite, error or ignore. A table that does not exist is created with
     `properties`. `schema_mode` is merge or overwrite. With the mode overwrite, `replace_where`
     selects the rows to replace. With `app_id` and `app_version`, a write that was already
@@ -55,7 +58,11 @@ def write(
             engine="spark",
             help="Use deltasql.write_deltalake for Arrow, pandas and polars.",
         )
-    parsed, catalog, table = open_for_writing(uri, None)
+    if isinstance(uri, str) and not is_deltasql_uri(uri):
+        catalog, table, location = new_table_target(df.sparkSession, uri)
+    else:
+        parsed, catalog, table = open_for_writing(uri, None)
+        location = parsed.location
     with catalog.begin() as tx:
         exists = tx.has_table(table)
         if app_id is not None and app_version is not None and exists:
@@ -65,10 +72,11 @@ def write(
         request = WriteRequest(
             mode=mode,
             schema_mode=schema_mode,
-            predicate=None if replace_where is None else to_datafusion(replace_where),
+            predicate=replace_where,
+            flavour="spark",
             partition_by=partition_by,
             options=options,
-            location=parsed.location,
+            location=location,
             properties=None if exists else table_properties(properties, strict=False),
             description=description,
         )

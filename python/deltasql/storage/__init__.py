@@ -29,9 +29,12 @@ from deltasql.storage.local import LocalStorage
 from deltasql.storage.location import (
     Location,
     absolute_location,
+    data_name,
+    is_absolute,
     join_location,
     local_path,
     parse_location,
+    resolve_path,
 )
 from deltasql.storage.object_store import ObjectStorage
 
@@ -45,6 +48,7 @@ __all__ = [
     "local_path",
     "open_storage",
     "parse_location",
+    "storage_of",
 ]
 
 _DEFAULTS = StorageSettings()
@@ -60,3 +64,16 @@ def open_storage(location: str, settings: StorageSettings | None = None) -> Stor
     if place.is_local:
         return LocalStorage(place)
     return ObjectStorage.open(place, settings or _DEFAULTS)
+
+
+def storage_of(location: str, path: str, settings: StorageSettings) -> tuple[Storage, str]:
+    """Return the storage of a file in the log, and the file's name in that storage.
+
+    The file may be outside the table's location.
+    """
+    if not is_absolute(path):
+        return open_storage(location, settings), data_name(parse_location(location), path)
+    resolved = resolve_path(location, path)
+    folder, _, name = resolved.path.rpartition("/")
+    root = resolved.root or "file://"
+    return open_storage(join_location(root, *folder.strip("/").split("/")), settings), name

@@ -1,18 +1,23 @@
-"""Locations (the path or URL of the files of a table), and names of files below a location.
+"""Locations (the path or URL of the files of a table), and names and addresses of files.
 
-Paths are used unchanged. URLs are percent-decoded, as in deltalake.
+The name of a file is relative to a location. Its address is the decoded path or URL. Paths are used
+unchanged. URLs are percent-decoded, as in deltalake.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from deltasql.exceptions import RefusedFileError, TxnLogConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Azure and Google use the same code as S3, but are not tested.
 _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "az", "azure", "adl", "abfs", "abfss")
@@ -24,6 +29,8 @@ _URL_SAFE = "/=-_.~!$&'()*+,;@:"
 # A path with a part that is empty, "." or "..", or with a NUL character, at which the operating
 # system would end the name.
 _NOT_INSIDE = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")
+# Relative paths that need no decoding: no percent sign, no scheme, no `..`.
+_UNENCODED = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9_=. -]*/)*[A-Za-z0-9_=-][A-Za-z0-9_=. -]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +180,65 @@ def data_name(place: Location, path: str) -> str:
     return name
 
 
+def data_address(location: str, path: str) -> str:
+    """Return the decoded path or URL of the file that an action's `path` refers to.
+
+    >>> data_address("/lake/sales", "day=2024-05-01/part%201.parquet")
+    '/lake/sales/day=2024-05-01/part 1.parquet'
+    >>> data_address("s3a://lake/sales", "s3://old/part%201.parquet")
+    's3://old/part 1.parquet'
+    """
+    return _address(resolve_path(location, path))
+
+
+def data_addresses(location: str, paths: Sequence[str]) -> list[str]:
+    """Return the decoded path or URL of each file, faster than `data_address` for plain paths.
+
+    >>> data_addresses("/lake/sales", ["part-1.parquet", "part%202.parquet"])
+    ['/lake/sales/part-1.parquet', '/lake/sales/part 2.parquet']
+    """
+    root = root_address(location).rstrip("/")
+    return [
+        f"{root}/{path}" if _UNENCODED.fullmatch(path) else data_address(location, path)
+        for path in paths
+    ]
+
+
+def address_url(address: str) -> str:
+    """Return a decoded path or URL as a percent-encoded URL.
+
+    >>> address_url("/lake/day=1%2F2/a b.parquet"), address_url("s3://lake/a b")
+    ('file:///lake/day=1%252F2/a%20b.parquet', 's3://lake/a%20b')
+    """
+    if address.startswith("/"):
+        return f"file://{quote(address, safe=_URL_SAFE)}"
+    scheme, _, rest = address.partition("://")
+    return f"{scheme}://{quote(rest, safe=_URL_SAFE)}"
+
+
+def root_address(location: str) -> str:
+    """Return the path or URL of a table's folder.
+
+    >>> root_address("file:///lake/sales%20eu/")
+    '/lake/sales eu'
+    """
+    return _address(parse_location(location))
+
+
+def is_absolute(path: str) -> bool:
+    """Return whether the path of an action is absolute, not relative to its table."""
+    return path.startswith("/") or _URL.match(path) is not None
+
+
+def resolve_path(location: str, path: str) -> Location:
+    """Return the location of the file to which the `path` of an action refers."""
+    table = parse_location(location)
+    if not is_absolute(path):
+        return replace(table, path=f"{table.path}/{data_name(table, path)}".removeprefix("//"))
+    # A shallow clone refers to files of another table.
+    return parse_location(path if _URL.match(path) else unquote(path))
+
+
 def is_inside(name: str) -> bool:
     """Return whether a name is a normalized relative path below the root.
 
@@ -199,6 +265,11 @@ def folder_of(location: str, prefix: str) -> str:
     """Return the folder of a listing without a slash at the end; empty for the root."""
     folder = prefix.removesuffix("/")
     return checked(location, folder, "list") if folder else ""
+
+
+def _address(resolved: Location) -> str:
+    path = resolved.path
+    return path if resolved.is_local else f"{resolved.root}/{path}".rstrip("/")
 
 
 @lru_cache(maxsize=4096)
@@ -243,7 +314,7 @@ def _outside(place: Location, path: str) -> RefusedFileError:
         location=place.text,
         name=path,
         operation="data_name",
-        help="This is possible only for files below the table's own location.",
+        help="Name a file below the table's own location.",
     )
 
 

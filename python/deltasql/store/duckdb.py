@@ -240,7 +240,7 @@ class DuckdbDialect:
     def write_turn(self) -> Iterator[None]:
         if not self._write_lock.acquire(timeout=self._busy_timeout_ms / 1000):
             raise StoreBusyError(
-                f"did not get the write lock of the DuckDB file in {self._busy_timeout_ms} ms: "
+                f"did not get the write lock of the DuckDB file within {self._busy_timeout_ms} ms: "
                 "another thread of this process holds it",
             )
         try:

@@ -156,9 +156,10 @@ class DataReport(_Comparison):
     """The result of a check of a table's data."""
 
     KEYS: ClassVar[tuple[str, ...]] = (
-        *("table", "version", "ok", "checks", "engine", "files", "size_bytes", "rows"),
+        *("table", "version", "ok", "checks", "engine", "files", "bytes", "rows"),
         *("compared_with", "notes", "total", "counts", "differences"),
     )
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"size_bytes": "bytes"}
 
     table: str
     files: int
@@ -167,7 +168,7 @@ class DataReport(_Comparison):
     version: int | None = None
     checks: DataChecks = "counts"
     engine: str | None = None
-    size_bytes: int = 0
+    bytes: int = 0
     compared_with: str | None = None
     """The reader of the log in the comparison of rows: `deltalake`, `delta-spark` or `replay`."""
     notes: tuple[str, ...] = ()
@@ -184,7 +185,7 @@ class DataReport(_Comparison):
         seen = (
             "" if self.compared_with is None else f", every row compared with {self.compared_with}"
         )
-        what = f"{many(self.files, 'file')} of {many(self.size_bytes, 'byte')}"
+        what = f"{many(self.files, 'file')} of {many(self.bytes, 'byte')}"
         head = f"{self.table}: data{at}: {what}{rows}{seen}"
         state = "ok" if self.ok else many(self.total, "difference")
         return "\n  ".join([f"{head}: {state}", *self.notes, *self.found.lines()])

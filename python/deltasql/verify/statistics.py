@@ -22,7 +22,7 @@ from deltasql.model.schema.schema import (
     has_order,
 )
 from deltasql.model.typed_stats import primitive_type, typed_value
-from deltasql.operations.affected_files import logged_row_counts
+from deltasql.operations.rewrite import logged_row_counts
 from deltasql.operations.sql.queries import column, identifier
 from deltasql.verify.report import Difference
 

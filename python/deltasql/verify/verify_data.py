@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.engine.files.file_sizes import FileSizes
+from deltasql.model.progress import Meter
 from deltasql.operations.table_stage import adds_table_to_errors
 from deltasql.verify.report import DataReport, Difference, Differences
 from deltasql.verify.rows import compare_rows, read_rows_from_log
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from deltasql.config import Config
     from deltasql.engine.base import Engine
-    from deltasql.model.progress import Meter
+    from deltasql.model.progress import OnProgress
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.verify.report import DataChecks
@@ -37,14 +38,20 @@ _MAX_PER_KIND = 1000  # differences of each kind in a report
 
 
 @adds_table_to_errors
-def verify_data(stage: TableStage, *, checks: DataChecks = "counts") -> DataReport:
+def verify_data(
+    stage: TableStage,
+    *,
+    checks: DataChecks = "counts",
+    on_progress: OnProgress | None = None,
+) -> DataReport:
     """Compare the files of a transaction's table, including staged files, with the log.
 
     Rows are compared with the published log only if nothing is staged.
     """
     metadata, files = stage.metadata, stage.files()
     data = DataToVerify(stage.name, stage.location, metadata, files, stage.config, stage.engine)
-    return _verify(data, checks, stage.snapshot if stage.staged.is_empty else None)
+    snapshot = stage.snapshot if stage.staged.is_empty else None
+    return _verify(data, checks, snapshot, Meter(stage.name, on_progress))
 
 
 def verify_snapshot(
@@ -95,7 +102,7 @@ def _verify(
         version=None if snapshot is None else snapshot.version,
         checks=checks,
         engine=data.engine.name,
-        size_bytes=pc.sum(files["size"]).as_py() or 0,
+        bytes=pc.sum(files["size"]).as_py() or 0,
         compared_with=compared_with,
         notes=tuple(notes),
     )

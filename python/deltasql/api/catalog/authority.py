@@ -15,8 +15,9 @@ from deltasql.uri import join_table_name, split_table_name
 if TYPE_CHECKING:
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.catalog.mirror import Mirror
+    from deltasql.migrate.authority.cutover import CutoverReport
     from deltasql.migrate.authority.follow import FollowReport
-    from deltasql.migrate.authority.handover_report import CutoverReport, RollbackReport
+    from deltasql.migrate.authority.rollback import RollbackReport
     from deltasql.model.progress import OnProgress
 
 

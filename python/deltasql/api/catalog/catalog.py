@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from deltasql.api.changes import ChangeCursor
     from deltasql.api.inspect.inspector import Inspect
     from deltasql.config import Config
+    from deltasql.migrate.authority.cutover import CutoverReport
     from deltasql.migrate.authority.follow import FollowReport
-    from deltasql.migrate.authority.handover_report import CutoverReport, RollbackReport
-    from deltasql.migrate.exporting.report import ExportReport
+    from deltasql.migrate.authority.rollback import RollbackReport
+    from deltasql.migrate.exporting.export import ExportReport
     from deltasql.migrate.importing.report import ImportReport, ImportSummary
     from deltasql.model.progress import OnProgress
     from deltasql.model.statements.parameters import Parameters

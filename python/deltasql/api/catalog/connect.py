@@ -215,9 +215,7 @@ def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
         )
     uri = table_uri if isinstance(table_uri, DeltaSqlUri) else parse_uri(table_uri)
     if uri.table_name is None:
-        raise TxnLogUriError(
-            f"{uri} names a catalog, not a table", help="Add ?table=name, or /table for PostgreSQL."
-        )
+        raise TxnLogUriError(f"{uri} names a catalog, not a table", help="Add ?table=name.")
     return uri
 
 

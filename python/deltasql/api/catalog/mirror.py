@@ -412,7 +412,7 @@ class Mirror:
             raise TxnLogMirrorError(
                 f"{table} has no mirror target {target!r} that is a Delta log",
                 table=table,
-                help="catalog.mirror.targets() lists the targets of a table.",
+                help="List the targets of a table with catalog.mirror.targets().",
             )
         return [each for each in found if each.table.dropped_at_ms is None]
 

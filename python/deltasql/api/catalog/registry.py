@@ -90,7 +90,7 @@ def _last_dropped(catalog: BaseCatalog, name: str) -> TableRow:
     raise TxnLogTableNotFoundError(
         f"no dropped table is called {name}",
         table=name,
-        help="catalog.dropped(), or `deltasql table list --dropped`, lists them.",
+        help="List them with catalog.dropped() or `deltasql table list --dropped`.",
     )
 
 

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from deltasql.api.catalog.connect import find_table, is_deltasql, parse_table_uri
-from deltasql.engine.files.addresses import root_address
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage import parse_location
+from deltasql.storage.location import root_address
 
 # Without fsspec, no code uses the class.
 _Local: Any = (

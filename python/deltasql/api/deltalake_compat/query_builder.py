@@ -21,10 +21,9 @@ from deltasql.api.arguments import check_text
 from deltasql.api.catalog.query import closing_reader
 from deltasql.api.deltalake_compat.handle.raw_table import RawTable
 from deltasql.engine.choose import open_engine
-from deltasql.engine.files.addresses import address_url, data_addresses
 from deltasql.exceptions import TxnLogEngineError, TxnLogMirrorError
 from deltasql.model.predicates.query_conditions import condition_on
-from deltasql.storage.location import parse_location
+from deltasql.storage.location import address_url, data_addresses, parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

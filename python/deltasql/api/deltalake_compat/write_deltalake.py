@@ -13,11 +13,11 @@ from deltasql.api.arguments import (
     check_names,
     check_text,
     check_texts,
+    write_options,
 )
 from deltasql.api.catalog.connect import is_deltasql, leaves_existing, open_for_writing
 from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.api.deltalake_compat.handle.open_table import OpenTable
-from deltasql.api.deltalake_compat.handle.writer_properties import write_options
 from deltasql.operations.rules.write_schema import move_partition_columns_last
 from deltasql.operations.write_request import WriteRequest
 

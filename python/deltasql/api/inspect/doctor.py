@@ -23,7 +23,7 @@ from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
 from deltasql.model.report import Report
-from deltasql.operations.optimize.optimize import wanted_file_size
+from deltasql.operations.optimize.compaction import wanted_file_size
 from deltasql.operations.vacuum.vacuum import INTENT_GRACE_MS
 from deltasql.storage import open_storage
 from deltasql.uri import join_table_name

@@ -26,7 +26,7 @@ from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.report import Report
 from deltasql.model.row_changes import row_changes
 from deltasql.operations.changes.log import physical_partitioning
-from deltasql.operations.optimize.optimize import wanted_file_size
+from deltasql.operations.optimize.compaction import wanted_file_size
 from deltasql.store.records import load
 
 if TYPE_CHECKING:

@@ -114,11 +114,19 @@ def is_path(parts: Sequence[str]) -> bool:
 
 
 def table_name(
-    catalog: BaseCatalog, parts: Sequence[str], is_staged: Callable[[str], bool] = lambda _: False
+    catalog: BaseCatalog,
+    parts: Sequence[str],
+    is_staged: Callable[[str], bool] = lambda _: False,
+    *,
+    location: Callable[[str], str] = absolute_location,
+    spelling: Callable[[str], str] | None = None,
 ) -> str:
-    """Return the catalog's name of a table that a statement names."""
+    """Return the catalog's name of a table that a statement names.
+
+    `location` converts a path of the statement, and `spelling` finds a name in another case.
+    """
     if is_path(parts):
-        for row in tables_at(catalog.store.query, absolute_location(parts[1])):
+        for row in tables_at(catalog.store.query, location(parts[1])):
             if row.dropped_at_ms is None:
                 return join_table_name(row.namespace, row.name)
         raise InvalidQueryError(
@@ -128,11 +136,11 @@ def table_name(
     if len(parts) > 2:
         raise InvalidQueryError(
             f"{'.'.join(parts)} has too many parts",
-            help="A table is called `name` or `namespace.name`.",
+            help="Write `name` or `namespace.name`.",
         )
     namespace = parts[0] if len(parts) == 2 else DEFAULT_NAMESPACE
     name = join_table_name(namespace, parts[-1])
-    return name if is_staged(name) else catalog.spelling_of(name)
+    return name if is_staged(name) else (spelling or catalog.spelling_of)(name)
 
 
 def _parsed(catalog: BaseCatalog, query: str, values: Mapping[str, Any]) -> QueryText:

@@ -49,6 +49,11 @@ class StatementRunner(Generic[Result]):
         """Whether a transaction is open: between BEGIN and COMMIT or ROLLBACK."""
         return self._tx is not None
 
+    @property
+    def transaction(self) -> MultiTableTransaction | None:
+        """The open transaction."""
+        return self._tx
+
     def close(self) -> None:
         """Roll back an open transaction."""
         if self._tx is not None:
@@ -146,7 +151,7 @@ class StatementRunner(Generic[Result]):
             elif not statement.if_exists:
                 raise InvalidQueryError(
                     f"namespace {statement.namespace} does not exist",
-                    help="SHOW NAMESPACES lists the namespaces.",
+                    help="List the namespaces with SHOW NAMESPACES.",
                 )
         elif isinstance(statement, s.DropTable):
             name = self._name(statement.table)

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]  # namespace and name
 
-
 _log = logging.getLogger(__name__)
 
 

@@ -520,9 +520,11 @@ class MultiTableTransaction:
         rewritten together. With `dry_run`, nothing is staged, and the result is what would be
         rewritten.
         """
-        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
+        from deltasql.operations.optimize.optimize import (
+            optimize,  # lazy import: loads the SQL parser
+        )
 
-        return maintenance.optimize(
+        return optimize(
             self.target(table, engine=engine),
             partition_filters=partition_filters,
             target_size=target_size,
@@ -547,9 +549,11 @@ class MultiTableTransaction:
 
         Returns metrics. `on_progress` and `dry_run` are those of `optimize`.
         """
-        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
+        from deltasql.operations.optimize.optimize import (
+            optimize,  # lazy import: loads the SQL parser
+        )
 
-        return maintenance.optimize(
+        return optimize(
             self.target(table, engine=engine),
             z_order=columns,
             partition_filters=partition_filters,
@@ -568,9 +572,9 @@ class MultiTableTransaction:
         protocol_downgrade_allowed: bool = False,
     ) -> dict[str, int]:
         """Restore a table to a version or a timestamp; returns metrics."""
-        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
+        from deltasql.operations.restore import restore  # lazy import: loads the SQL parser
 
-        return maintenance.restore(
+        return restore(
             self.target(table),
             self.snapshot(table),
             to,
@@ -580,17 +584,24 @@ class MultiTableTransaction:
 
     def undo(self, table: str) -> dict[str, int]:
         """Undo the last commit of a table; a second undo reverts the first."""
-        from deltasql.api.transaction import maintenance  # lazy import: loads the SQL parser
+        from deltasql.operations.restore import undo  # lazy import: loads the SQL parser
 
-        return maintenance.undo(self.target(table), self.snapshot(table))
+        return undo(self.target(table), self.snapshot(table))
 
     def verify_data(
-        self, table: str, *, checks: DataChecks = "counts", engine: str | None = None
+        self,
+        table: str,
+        *,
+        checks: DataChecks = "counts",
+        engine: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> DataReport:
         """Compare the data files of a table, and their rows, with the log; nothing is changed."""
         from deltasql.verify.verify_data import verify_data  # lazy import: needed only to read rows
 
-        return verify_data(self.target(table, engine=engine), checks=checks)
+        return verify_data(
+            self.target(table, engine=engine), checks=checks, on_progress=on_progress
+        )
 
     def repair(self, table: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Remove files from the log that are missing in storage; returns their names."""

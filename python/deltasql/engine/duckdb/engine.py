@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,9 +21,8 @@ from deltasql.engine.duckdb.scan import (
     identifier,
     literal,
 )
-from deltasql.engine.duckdb.types import delta_types, duckdb_types
 from deltasql.engine.files.arrow_scan import ArrowScan
-from deltasql.engine.inputs import batches, is_stream
+from deltasql.engine.inputs import batches, duckdb_types, is_stream
 from deltasql.engine.parquet.writer import write_batches
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.predicates.query_conditions import named_columns
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WritePlan
     from deltasql.engine.files.live_files import LiveFile, LiveFiles
     from deltasql.model.actions import AddFile
-
 
 BATCH_ROWS = 122_880  # a row group of DuckDB
 _FEW_FILES = 100
@@ -202,7 +200,7 @@ class DuckDbEngine:
     def keep(self, relation: Relation) -> Relation:
         """Compute the rows now and store them in a table; large results spill to disk."""
         own = own_relation(relation)
-        return own if own.table is not None else self._materialize(own.sql, own.columns)
+        return own if own.table is not None else self._materialize(own.sql, own.columns, own.needs)
 
     def numbered(self, relation: Relation, name: str) -> Relation:
         """Add a column with a unique number for every row: the `rowid` of a table in DuckDB."""
@@ -220,8 +218,9 @@ class DuckDbEngine:
 
     def collect(self, relation: Relation) -> pa.Table:
         """Return all rows as an Arrow table; for small results."""
-        with duckdb_errors():
-            found = self._connection.execute(own_relation(relation).sql).to_arrow_table()
+        own = own_relation(relation)
+        with scan_errors(own.needs), duckdb_errors():
+            found = self._connection.execute(own.sql).to_arrow_table()
         return found.cast(delta_types(found.schema))
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
@@ -295,11 +294,13 @@ class DuckDbEngine:
         wanted = [name for name in relation.columns if name.casefold() in named]
         return self._arrow_relation(relation.scan.narrowed(wanted))
 
-    def _materialize(self, query: str, columns: tuple[str, ...]) -> DuckDbRelation:
+    def _materialize(
+        self, query: str, columns: tuple[str, ...], needs: Sequence[NamedObject] = ()
+    ) -> DuckDbRelation:
         """Store the result of a query in a table."""
         self._drop_unused()
         name = f"stored_{next(self._numbers)}"
-        with duckdb_errors():
+        with scan_errors(needs), duckdb_errors():
             self._connection.execute(f"CREATE TABLE {name} AS {query}")
         table = NamedObject(name, self._unused, drop=f"DROP TABLE {name}")
         self._objects[name] = table.drop
@@ -382,19 +383,43 @@ class DuckDbEngine:
         return cursor
 
 
+@contextmanager
+def scan_errors(needs: Sequence[NamedObject]) -> Iterator[None]:
+    """If a query failed because an Arrow scan failed, raise the error of the scan.
+
+    DuckDB's own error has only the text of the scan's error, not its type.
+    """
+    try:
+        yield
+    except TxnLogEngineError as error:
+        for need in needs:
+            if isinstance(need.value, ArrowScan) and need.value.failure is not None:
+                raise need.value.failure from error
+        raise
+
+
+def delta_types(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with Delta's names for the inner fields of lists and maps.
+
+    >>> delta_types(pa.schema([("a", pa.list_(pa.field("l", pa.int64())))])).field("a").type
+    ListType(list<element: int64>)
+    """
+    return pa.schema([field.with_type(_delta_type(field.type)) for field in schema])
+
+
 def _stream(
     connection: duckdb.DuckDBPyConnection,
     relation: DuckDbRelation,
     close_after: AbstractContextManager[object] | None = None,
 ) -> pa.RecordBatchReader:
     """Return rows as Arrow batches; `close_after` is closed after the last batch."""
-    with duckdb_errors():
+    with scan_errors(relation.needs), duckdb_errors():
         reader = connection.execute(relation.sql).to_arrow_reader(BATCH_ROWS)
     schema = delta_types(reader.schema)
 
     def read(_: Relation = relation) -> Iterator[pa.RecordBatch]:
         same = schema.equals(reader.schema)
-        with close_after or nullcontext(), duckdb_errors():
+        with close_after or nullcontext(), scan_errors(relation.needs), duckdb_errors():
             for batch in reader:
                 yield batch if same else batch.cast(schema)
 
@@ -407,6 +432,22 @@ def _with_duckdb_types(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     if schema.equals(reader.schema):
         return reader
     return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in reader))
+
+
+def _delta_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(
+            kind.value_field.with_name("element").with_type(_delta_type(kind.value_type))
+        )
+    if pa.types.is_struct(kind):
+        return pa.struct([member.with_type(_delta_type(member.type)) for member in kind])
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(
+            key.with_name("key").with_type(_delta_type(key.type)),
+            item.with_name("value").with_type(_delta_type(item.type)),
+        )
+    return kind
 
 
 def _define(connection: duckdb.DuckDBPyConnection, named: NamedObject) -> None:

@@ -23,11 +23,16 @@ from deltasql.engine.duckdb.connection import (
     open_sandbox,
     require_duckdb,
 )
-from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine, own_relation
+from deltasql.engine.duckdb.engine import (
+    BATCH_ROWS,
+    DuckDbEngine,
+    delta_types,
+    own_relation,
+    scan_errors,
+)
 from deltasql.engine.duckdb.scan import as_pattern
-from deltasql.engine.duckdb.types import delta_types
-from deltasql.engine.files.addresses import root_address
 from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
+from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,18 +84,19 @@ class DuckDbSandbox(DuckDbEngine):
         names = {name: f"relation_{next(self._numbers)}" for name in used}
         renamed = sql.transform(lambda node: _renamed(node, names))
         text = _FORMS[kind].format(sql=renamed.sql(dialect=self.dialect, identify=True))
-        cursor = self._cursor([need for each in used.values() for need in each.needs])
+        needs = [need for each in used.values() for need in each.needs]
+        cursor = self._cursor(needs)
         with duckdb_errors():
             for name, relation in used.items():
                 cursor.execute(f"CREATE TEMP VIEW {names[name]} AS {relation.sql}")
-        with deadline.interrupts(cursor), _short_errors():
+        with deadline.interrupts(cursor), scan_errors(needs), _short_errors():
             reader = cursor.execute(text).to_arrow_reader(batch_rows or BATCH_ROWS)
         schema = delta_types(reader.schema)
 
         def read(_: object = used) -> Iterator[pa.RecordBatch]:
             with cursor:
                 while True:
-                    with deadline.interrupts(cursor), _short_errors():
+                    with deadline.interrupts(cursor), scan_errors(needs), _short_errors():
                         batch = next(reader, None)
                     if batch is None:
                         return

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.duckdb.types import duckdb_types
-from deltasql.engine.files.addresses import storage_of
+from deltasql.engine.inputs import duckdb_types
 from deltasql.engine.parquet.arrow_casts import as_void, list_offsets
 from deltasql.engine.parquet.file_errors import convert_read_errors
 from deltasql.engine.parquet.footers import named_as_in_file
-from deltasql.exceptions import TxnLogEngineError
+from deltasql.exceptions import TxnLogEngineError, TxnLogError
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import (
     ArrayType,
@@ -31,6 +30,7 @@ from deltasql.model.schema.schema import (
     StructType,
     has_nanoseconds,
 )
+from deltasql.storage import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -76,6 +76,8 @@ class ArrowScan:
             columns += [pa.field(name, pa.int64()) for name in (FILE, ROW)]
         self._read = pa.schema(columns)
         self.schema = duckdb_types(self._read)
+        self.failure: TxnLogError | None = None
+        """The error that ended the last stream. The consumer of a C stream gets only its text."""
         self._positions = positions
         self._numbered = [
             (number, file)
@@ -98,6 +100,13 @@ class ArrowScan:
         return reader.__arrow_c_stream__(requested_schema)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._read_files()
+        except TxnLogError as error:
+            self.failure = error
+            raise
+
+    def _read_files(self) -> Iterator[pa.RecordBatch]:
         values = self._files.partition_values([file for _, file in self._numbered])
         constants = {field.name: array for field, array in values}
         reads = [

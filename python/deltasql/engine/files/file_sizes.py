@@ -8,11 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from deltasql.engine.files.addresses import is_absolute, storage_of
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import vector_file
 from deltasql.model.progress import Meter
-from deltasql.storage import open_storage, parse_location
+from deltasql.storage import open_storage, parse_location, storage_of
+from deltasql.storage.location import is_absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.files.addresses import data_addresses, storage_of
 from deltasql.engine.parquet.file_errors import convert_read_errors, missing_file
 from deltasql.engine.parquet.footers import named_as_in_file
 from deltasql.model.actions import DeletionVector
@@ -19,6 +18,8 @@ from deltasql.model.deletion_vector import deleted_rows, vector_file
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import StructType, column_mapping_mode, schema_of
+from deltasql.storage import storage_of
+from deltasql.storage.location import data_addresses
 
 if TYPE_CHECKING:
     from array import array

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from sqlglot import exp
 
 from deltasql import telemetry
-from deltasql.engine.files.addresses import root_address
 from deltasql.engine.inputs import batches, is_spark_frame
 from deltasql.engine.parquet.arrow_casts import cast_rows, has_void
 from deltasql.engine.parquet.writer import write_batches
@@ -34,6 +33,7 @@ from deltasql.engine.spark.write import target_file_count, write_files
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.counts import size_text
 from deltasql.model.schema.convert import schema_from_any, schema_to_arrow
+from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -365,7 +365,7 @@ def _release(frame: Any) -> None:
     """Free the memory and disk of checkpointed rows.
 
     `RDD.unpersist` does the same, but logs a warning that the rows cannot be computed again. The
-    warning would be misleading, because nobody reads the rows any more.
+    warning would be misleading, because the rows are not read any more.
     """
     rows = _checkpointed_rdd(frame)
     if rows is not None:

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 # Names of Spark's error conditions.
 _FILE_NOT_READ = "FAILED_READ_FILE"  # followed by a subclass that says why
 _FILE_MISSING = f"{_FILE_NOT_READ}.FILE_NOT_EXIST"
+_FAILED_CASTS = ("CAST_", "NUMERIC_VALUE_OUT_OF_RANGE")  # followed by the kind of the failure
 _BLOCK_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 _BLOCK_LOST_HELP = (
-    "An executor was lost, and with it rows that are computed only once. Run the operation again."
+    "An executor was lost, with rows that cannot be computed again. Run the operation again."
 )
 
 
@@ -72,6 +73,13 @@ def is_result_too_large(error: Any) -> bool:
     causes = _causes(getattr(error, "java_exception", None))
     kinds = {str(cause.getClass().getName()) for cause in causes}
     return kinds == {"org.apache.spark.SparkException"} and not any(_conditions(error))
+
+
+def is_failed_cast(error: BaseException | None) -> bool:
+    """Return whether Spark could not cast a value."""
+    return isinstance(error, spark_exceptions()) and any(
+        name is not None and name.startswith(_FAILED_CASTS) for name in _conditions(error)
+    )
 
 
 def _unread_file(error: Any) -> tuple[str | None, str]:

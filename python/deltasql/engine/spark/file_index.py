@@ -32,12 +32,12 @@ import pyarrow.compute as pc
 
 from deltasql import telemetry
 from deltasql.engine.base import FILE
-from deltasql.engine.files.addresses import data_addresses, root_address
 from deltasql.engine.spark.errors import root_message, spark_exceptions
 from deltasql.engine.spark.filters import pruning_sql
 from deltasql.engine.spark.schema import spark_paths, spark_schema
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema.schema import StructField, StructType
+from deltasql.storage.location import data_addresses, root_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 _Part: TypeAlias = bytes | memoryview
 _log = logging.getLogger(__name__)
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
+_RELATION = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _SOURCE, _CLASS = "SnapshotFiles.java", "deltasql.SnapshotFiles"
 _PARTITION = "__deltasql_p"
 # Relative paths that are valid URIs: plain or encoded characters, no scheme, no `..`.
@@ -90,22 +91,28 @@ def indexed_frame(
     `has_index` must be true for the session.
     """
     from pyspark.sql import DataFrame
-    from pyspark.sql.utils import to_scala_map
 
     session: Any = spark
-    jvm = session._sc._jvm
     index = _index(session, scan)
+    return DataFrame(_relation_rows(session, index, schema.json(), options), spark)
+
+
+def _relation_rows(session: Any, index: Any, schema: str, options: Mapping[str, str]) -> Any:
+    """Return the rows of Spark's Parquet scan over an index, as a JVM object."""
+    from pyspark.sql.utils import to_scala_map
+
+    jvm = session._sc._jvm
     sources = jvm.org.apache.spark.sql.execution.datasources
-    relation = sources.HadoopFsRelation(
+    relation = reduce(getattr, _RELATION.split("."), jvm)(
         index,
         index.partitionSchema(),
-        jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json()),
+        jvm.org.apache.spark.sql.types.DataType.fromJson(schema),
         jvm.scala.Option.empty(),
         sources.parquet.ParquetFileFormat(),
         to_scala_map(jvm, dict(options)),
         session._jsparkSession,
     )
-    return DataFrame(session._jsparkSession.baseRelationToDataFrame(relation), spark)
+    return session._jsparkSession.baseRelationToDataFrame(relation)
 
 
 def partition_name(number: int) -> str:
@@ -321,7 +328,8 @@ def _as_uris(session: Any, addresses: Sequence[str]) -> list[str]:
 def has_index(session: Any) -> bool:
     """Return whether this JVM supports our index. The first call compiles the class.
 
-    A vendor's Spark may have the compiler in another package or a different `FileIndex` interface.
+    A vendor's Spark may have the compiler in another package, a different `FileIndex` interface or
+    a different constructor of the relation that uses the index.
     """
     gateway = session._sc._gateway
     # For a class that does not exist, py4j returns a package; calling it raises a TypeError.
@@ -346,7 +354,12 @@ def _compiled(session: Any) -> Any:
     compiler.setParentClassLoader(session._jsparkSession.getClass().getClassLoader())
     compiler.cook(resources(__package__).joinpath(_SOURCE).read_text("utf-8"))
     found = compiler.getClassLoader().loadClass(_CLASS)
-    found.newInstance()  # the JVM resolves referenced classes only now
+    # The JVM resolves referenced classes only when they are used, so read an index without files.
+    empty = StructType(()).to_json()
+    index = found.newInstance()
+    index.take(bytearray(struct.pack("<ii", 0, 0)))
+    opened = index.open("check", "file:/", empty, "", 0, None)
+    _relation_rows(session, opened, empty, {})
     return found
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from deltasql._core import parse_commit
 from deltasql.commit.committer import ENGINE_INFO
@@ -33,6 +33,8 @@ from deltasql.migrate.authority.foreign_commits import first_foreign, reject
 from deltasql.migrate.authority.handover import (
     CUTOVER,
     ENABLED,
+    HandoverReport,
+    differences_from_log,
     enabled_by,
     is_published,
     properties_of,
@@ -40,7 +42,6 @@ from deltasql.migrate.authority.handover import (
     try_commit,
     unblocked_writers_warning,
 )
-from deltasql.migrate.authority.handover_report import CutoverReport, differences_from_log
 from deltasql.migrate.authority.log_owner import find_owner, other_owner
 from deltasql.migrate.importing.import_table import import_table
 from deltasql.migrate.importing.load_log import LogLoader
@@ -51,6 +52,7 @@ from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import LogCommit
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
+from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.schema import StructType
@@ -74,6 +76,33 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 20
 _PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverReport(HandoverReport):
+    """The result of a cutover, which makes the database the authority of a table.
+
+    `version` is the commit that blocks writers that bypass the catalog. `caught_up` is the number
+    of commits of the log that the database lacked.
+    """
+
+    KEYS: ClassVar[tuple[str, ...]] = (*HandoverReport.KEYS, "caught_up", "attempts")
+
+    state: Literal["cut over", "was cut over", "would cut over"] = "cut over"
+    caught_up: int = 0
+    attempts: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the database and the log agree."""
+        return self.verification is None or not differences_from_log(self.verification)
+
+    def _lines(self) -> list[str]:
+        rest = "to append" if self.state == "would cut over" else "appended"
+        lines = [f"{self.state}, {many(self.caught_up, 'commit')} of the log {rest}"]
+        if self.version is not None:
+            lines.append(f"version {self.version} enables in-commit timestamps")
+        return lines
 
 
 def cutover(

@@ -1,21 +1,26 @@
-"""Steps that cutover and rollback share: table properties, timestamps and single commits."""
+"""What cutover and rollback share: their report, table properties, timestamps, single commits."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 from deltasql.mirror.log.encode import commit_file, version_row
 from deltasql.mirror.log.same_commit import has_commit
 from deltasql.mirror.publish.targets import OWN, PublishTarget
+from deltasql.model.report import Report
 from deltasql.store.records import TableRow, VersionRow
+from deltasql.verify.report import split_by_cause
 
 if TYPE_CHECKING:
     from deltasql.model.actions import Metadata
     from deltasql.storage import Storage
     from deltasql.store.dialect import Session
     from deltasql.store.store import Store
+    from deltasql.verify.report import Difference, VerifyReport
 
 CUTOVER = "deltasql.cutover"
 """The table property with the transaction id of the commit of an unfinished cutover."""
@@ -25,6 +30,67 @@ _NOT_BLOCKED = re.compile(r"Apache-Spark/|delta-rs[:.](py-)?0\.")
 ENABLED = "delta.enableInCommitTimestamps"
 ENABLED_SINCE = "delta.inCommitTimestampEnablementVersion"
 ENABLED_AT = "delta.inCommitTimestampEnablementTimestamp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverReport(Report, ABC):
+    """Common fields: the table, its version, and the comparison of the database with the log."""
+
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("ok", "table", "location", "state", "version", "verification", "notes", "warnings"),
+    )
+
+    table: str
+    location: str
+    state: str
+    version: int | None = None
+    verification: VerifyReport | None = None
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    @abstractmethod
+    def ok(self) -> bool:
+        """Whether the database and the log agree."""
+
+    def summary(self) -> str:
+        """Return the report as text."""
+        lines = self._lines()
+        if self.verification is not None:
+            lines.append(f"verified: {self.verification.summary().partition(': ')[2]}")
+        lines += [*self.notes, *(f"warning: {each}" for each in self.warnings)]
+        return "\n  ".join([f"{self.table}: {lines[0]}", *lines[1:]])
+
+    @abstractmethod
+    def _lines(self) -> list[str]:
+        """Return lines that describe the result."""
+
+
+def differences_from_log(found: VerifyReport) -> list[Difference]:
+    """Return the differences between the database and the commits of the log.
+
+    Commits of other writers after the latest version in the database are ignored. A checkpoint that
+    contradicts its log is ignored too.
+    """
+    in_sql, _ = split_by_cause(found.differences)
+    return [each for each in in_sql if each.kind != "foreign-version"]
+
+
+def differences_for_readers(found: VerifyReport) -> list[Difference]:
+    """Return the differences that a reader of the log would see after a rollback.
+
+    Readers start from checkpoints, so differences in checkpoints are included. Commits of other
+    writers after the latest version in the database are ignored, and so are tables that deltalake
+    cannot read at all.
+    """
+
+    def is_ignored(each: Difference) -> bool:
+        if each.kind == "last-checkpoint":
+            return isinstance(each.log, int) and each.log > found.sql_version
+        by_deltalake = each.source == "deltalake" and each.kind == "unreadable"
+        return by_deltalake or each.kind == "foreign-version"
+
+    return [each for each in found.differences if not is_ignored(each)]
 
 
 def properties_of(session: Session, table: TableRow) -> dict[str, str]:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from deltasql import _core
 from deltasql.commit.committer import ENGINE_INFO
@@ -34,11 +34,12 @@ from deltasql.migrate.authority.handover import (
     ENABLED,
     ENABLED_AT,
     ENABLED_SINCE,
+    HandoverReport,
+    differences_for_readers,
     enabled_by,
     is_published,
     try_commit,
 )
-from deltasql.migrate.authority.handover_report import RollbackReport, differences_for_readers
 from deltasql.migrate.authority.log_owner import record_released
 from deltasql.migrate.importing.load_table import set_published_version
 from deltasql.mirror.log.encode import commit_file
@@ -48,6 +49,7 @@ from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named, targets_of
 from deltasql.model.actions import CommitInfo, Metadata, Protocol
 from deltasql.model.clock import now_ms
+from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import without_feature, writer_features
@@ -71,6 +73,39 @@ FEATURE = "inCommitTimestamp"
 _ATTEMPTS = 20
 _PAUSE_S = 0.05
 _BATCH = 100  # the number of versions published between two progress reports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackReport(HandoverReport):
+    """The result of a rollback, which makes the log the authority of a table.
+
+    `version` is the latest version of the log. `published` is the number of versions that the log
+    lacked. `timestamps_dropped` is whether the latest commit dropped in-commit timestamps, so that
+    other writers can commit again.
+    """
+
+    KEYS: ClassVar[tuple[str, ...]] = (*HandoverReport.KEYS, "published", "timestamps_dropped")
+
+    state: Literal["rolled back", "was rolled back", "would roll back"] = "rolled back"
+    published: int = 0
+    timestamps_dropped: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the log has everything that the database has."""
+        return self.verification is None or not differences_for_readers(self.verification)
+
+    def _lines(self) -> list[str]:
+        has, published = "has", "published"
+        if self.state == "would roll back":
+            has, published = "would have", "to publish"
+        lines = [
+            f"{self.state}, the log at {self.location} {has} version {self.version}, "
+            f"{many(self.published, 'version')} {published}"
+        ]
+        if self.timestamps_dropped:
+            lines.append(f"version {self.version} drops in-commit timestamps")
+        return lines
 
 
 def rollback(

@@ -87,7 +87,7 @@ def choose_span(
             table=table.full_name,
             version=first,
             latest=last,
-            help="from_version must not be after version.",
+            help="Give a from_version that is not after version.",
         )
     return ExportSpan(table.table_uuid, table.location, first, last, with_data)
 

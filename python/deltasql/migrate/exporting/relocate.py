@@ -16,13 +16,18 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from deltasql.engine.files.addresses import address_url, data_address, is_absolute, storage_of
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.mirror.checkpoint.source import CheckpointSource
 from deltasql.model.actions import AddCdcFile, AddFile, RemoveFile
 from deltasql.model.deletion_vector import named_vector, vector_file
-from deltasql.storage import parse_location
-from deltasql.storage.location import data_name, location_url
+from deltasql.storage import parse_location, storage_of
+from deltasql.storage.location import (
+    address_url,
+    data_address,
+    data_name,
+    is_absolute,
+    location_url,
+)
 from deltasql.store.records import dump_dv, load_dv
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from deltasql.engine.duckdb.scan import (
     files_query,
     literal,
 )
-from deltasql.engine.files.addresses import storage_of
 from deltasql.engine.files.live_files import LiveFile, LiveFiles
 from deltasql.engine.parquet.footers import has_timestamps, naive_timestamps
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.schema.schema import has_nanoseconds
+from deltasql.storage import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set

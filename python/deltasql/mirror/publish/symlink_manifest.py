@@ -6,10 +6,10 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from deltasql.engine.files.addresses import data_address
-from deltasql.engine.parquet.data_file import partition_folder
+from deltasql.engine.parquet.writer import partition_folder
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.schema.schema import column_mapping_mode
+from deltasql.storage.location import data_address
 
 if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-
 _log = logging.getLogger(__name__)
 _DELTALAKE_INTERVAL = 100  # deltalake's default number of commits between checkpoints
 

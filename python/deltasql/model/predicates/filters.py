@@ -155,7 +155,7 @@ def _literal(value: Any, name: str) -> exp.Expr:
     raise TxnLogSchemaError(
         f"cannot compare column {name!r} with a {type(value).__name__}",
         column=name,
-        help="Values may be strings, numbers, booleans, dates, datetimes and None.",
+        help="Give a string, number, boolean, date, datetime or None.",
     )
 
 

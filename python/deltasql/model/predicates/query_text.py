@@ -315,7 +315,7 @@ def _place(table: exp.Table, place: str) -> QueriedTable:
     if table.catalog:
         raise InvalidQueryError(
             f"{table.sql(dialect=DIALECT)} has too many parts",
-            help="A table is called `name` or `namespace.name`.",
+            help="Write `name` or `namespace.name`.",
         )
     version, timestamp = version_or_timestamp(table)
     found = QueriedTable(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -36,7 +37,11 @@ def bind(tree: exp.Expr, values: Mapping[str, Any]) -> exp.Expr:
     """Replace the parameters of a tree by literals."""
 
     def bound(node: exp.Expr) -> exp.Expr:
-        return literal(_value(node, values)) if isinstance(node, exp.Placeholder) else node
+        return (
+            literal(parameter_value(node.name, values))
+            if isinstance(node, exp.Placeholder)
+            else node
+        )
 
     return tree.transform(bound)
 
@@ -80,12 +85,29 @@ def literal(value: Any) -> exp.Expr:
     )
 
 
+def spark_literal(value: Any) -> str:
+    """Return the literal of a Python value in Spark's SQL.
+
+    It has the same meaning whether or not backslashes are escape characters in the session.
+
+    >>> spark_literal("plain"), spark_literal("it's"), spark_literal([1, None])
+    ("'plain'", "CAST(X'69742773' AS STRING)", 'array(1, NULL)')
+    """
+    if isinstance(value, str):
+        if re.fullmatch(r"[\w .,:/-]*", value):
+            return f"'{value}'"
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"
+    if isinstance(value, list | tuple):
+        return f"array({', '.join(spark_literal(each) for each in value)})"
+    return str(literal(value).sql(dialect="spark"))
+
+
 def _are_known(values: Sequence[Any]) -> bool:
     return all(literal(each) is not None for each in values)
 
 
-def _value(node: exp.Placeholder, values: Mapping[str, Any]) -> Any:
-    name = node.name
+def parameter_value(name: str, values: Mapping[str, Any]) -> Any:
+    """Return the value of a parameter; raise InvalidQueryError if it has none."""
     if name in values:
         return values[name]
     number = name.removeprefix("_")

@@ -72,7 +72,7 @@ def drop_column_not_null(stage: TableStage, column: str) -> None:
         raise TxnLogError(
             f"Column '{column}' is already nullable",
             prefix=TABLE_ERROR,
-            help="There is no NOT NULL constraint to drop.",
+            help="Nothing to do: the column has no NOT NULL constraint.",
         )
     changed = replace(found, nullable=True)
     _stage_schema(stage, _changed(stage.schema, path, lambda _: changed))
@@ -150,7 +150,7 @@ def drop_columns(stage: TableStage, columns: Sequence[str]) -> None:
             raise TxnLogSchemaError(
                 f"column {'.'.join(path)!r} is the only one left and cannot be dropped",
                 column=".".join(path),
-                help="A table or a struct needs at least one field.",
+                help="Keep at least one field, or drop the table.",
             )
         schema = _changed(schema, path, lambda _: None)
         configuration = _stats_columns(configuration, path, None)
@@ -264,7 +264,7 @@ def _merged(present: StructType, new: StructType, path: tuple[str, ...]) -> Stru
             raise TxnLogSchemaError(
                 f"Duplicate field name (case-insensitive): '{member.name}'",
                 column=".".join((*path, member.name)),
-                help="Delta compares column names case-insensitively.",
+                help="Rename one of them: Delta compares column names case-insensitively.",
             )
         else:
             fields[member.name] = member

@@ -11,7 +11,7 @@ from sqlglot import exp
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 from deltasql.exceptions.prefixes import PLANNING_ERROR, TABLE_ERROR
 from deltasql.model.protocol import CONSTRAINT_PREFIX, upgraded_protocol
-from deltasql.operations.rules.invalid_rows import PREVIEW_ROWS, invalid_data_error
+from deltasql.operations.rules.row_checks import PREVIEW_ROWS, invalid_data_error
 from deltasql.operations.sql.datafusion import arrow_type
 from deltasql.operations.sql.expressions import scalar
 from deltasql.operations.sql.normal_form import normal_constraint
@@ -76,7 +76,7 @@ def drop_constraint(stage: TableStage, name: str, *, raise_if_not_exists: bool =
         raise TxnLogError(
             f"Constraint with name '{name}' does not exist.",
             prefix=TABLE_ERROR,
-            help="Table properties that start with delta.constraints. list the constraints.",
+            help="Look for table properties that start with delta.constraints.",
         )
     left = {k: v for k, v in stage.configuration.items() if k != key}
     stage.change_metadata(replace(stage.metadata, configuration=left))

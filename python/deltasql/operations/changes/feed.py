@@ -307,7 +307,22 @@ class ChangeFeed:
             return None
         metadata = self.snapshot.metadata
         mode = column_mapping_mode(metadata.configuration)
-        return parse_predicate(predicate, self._fields, metadata.partition_columns, mode)
+        found = parse_predicate(predicate, self._fields, metadata.partition_columns, mode)
+        _reject_tables(found)
+        return found
+
+
+def _reject_tables(predicate: Predicate) -> None:
+    """Raise if a subquery of the predicate reads a table: only the feed itself can be read."""
+    parsed = predicate.expression
+    defined = {each.alias for each in parsed.find_all(exp.CTE)}
+    for table in parsed.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and table.name not in defined:
+            raise TxnLogSchemaError(
+                f"the predicate {predicate.sql!r} reads the table {table.name!r}, but a predicate "
+                "of the change data feed can only read the feed",
+                help="Run the query first, and list its values in the predicate.",
+            )
 
 
 def _nullable(field: pa.Field) -> pa.Field:

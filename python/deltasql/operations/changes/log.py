@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from deltasql.engine.files.addresses import storage_of
 from deltasql.exceptions import VersionNotFoundError
 from deltasql.model.schema.schema import StructType, column_mapping_mode
+from deltasql.storage import storage_of
 from deltasql.store.records import metadata_from_row
 
 if TYPE_CHECKING:

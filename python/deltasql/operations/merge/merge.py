@@ -16,19 +16,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.inputs import batches, is_rows, is_spark_frame, is_stream
+from deltasql.engine.inputs import batches, is_rows, is_spark_frame, is_stream, nanosecond_columns
 from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.model.clock import Stopwatch
 from deltasql.model.schema.convert import nanoseconds_enabled
 from deltasql.model.schema.schema import has_nanoseconds
-from deltasql.operations.affected_files import files_at, live_row_counts
-from deltasql.operations.changes.changed_rows import (
-    checked_rows,
-    keeps_change_data,
-    write_changed_rows,
-    write_new_rows,
-)
 from deltasql.operations.merge.plan import (
     MergePlan,
     MergeSpec,
@@ -54,7 +47,15 @@ from deltasql.operations.merge.queries import (
     unchanged,
     unchanged_by_key,
 )
-from deltasql.operations.rules.conform import in_microseconds, nanosecond_columns
+from deltasql.operations.rewrite import (
+    checked_rows,
+    files_at,
+    keeps_change_data,
+    live_row_counts,
+    write_changed_rows,
+    write_new_rows,
+)
+from deltasql.operations.rules.conform import in_microseconds
 from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, explained_casts
 from deltasql.operations.sql.queries import column, number, select, subquery, union

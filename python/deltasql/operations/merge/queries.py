@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.operations.changes.changed_rows import (
+from deltasql.operations.merge.plan import SOURCE, TARGET, Branch, MergePlan
+from deltasql.operations.rewrite import (
     ACTION,
     COPIED,
     DELETED,
@@ -15,7 +16,6 @@ from deltasql.operations.changes.changed_rows import (
     UPDATED,
     action_of,
 )
-from deltasql.operations.merge.plan import SOURCE, TARGET, Branch, MergePlan
 from deltasql.operations.sql.assignments import row_values
 from deltasql.operations.sql.queries import (
     alias,

@@ -15,7 +15,7 @@ from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.predicates.parser import Scope, field_of
 from deltasql.model.schema.schema import nearest
-from deltasql.operations.optimize.optimize import plan_rewrite
+from deltasql.operations.optimize.compaction import plan_rewrite
 from deltasql.operations.sql.queries import column
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
-    from deltasql.operations.optimize.optimize import Compaction
+    from deltasql.operations.optimize.compaction import Compaction
     from deltasql.operations.table_stage import TableStage
 
 # Maximum bits of all columns together. They must fit in a signed 64-bit integer.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltasql.engine.inputs import has_unit, nanosecond_columns
 from deltasql.engine.parquet.arrow_casts import as_void, has_void
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import ARROW_ERROR
@@ -53,7 +54,7 @@ def check_names(
     missing = [name for name in wanted.names if name not in given.names and name not in optional]
     _check_members(given, wanted, missing, optional, table)
     for field in given:
-        _check_nested(field, wanted.field(field.name).type, table)
+        _check_nested(field, wanted.field(field.name).type, table, field.name)
 
 
 def check_types(given: StructType, wanted: StructType) -> None:
@@ -75,15 +76,8 @@ def check_types(given: StructType, wanted: StructType) -> None:
             )
 
 
-def conformer(
-    given: pa.Schema, wanted: pa.Schema
-) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-    """Return a function that casts batches to the wanted schema; None if no cast is needed.
-
-    The function adds missing columns as nulls.
-    """
-    if given.equals(wanted):
-        return None
+def conformer(given: pa.Schema, wanted: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Return a function that casts batches to the wanted schema, with missing columns as nulls."""
     indexes = {name: index for index, name in enumerate(given.names)}
 
     def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -122,25 +116,14 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         ) from error
 
 
-def nanosecond_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns that are or contain timestamps with nanoseconds.
-
-    >>> nanosecond_columns(pa.schema([("a", pa.date32()), ("b", pa.list_(pa.timestamp("ns")))]))
-    ['b']
-    """
-    return [field.name for field in schema if _has_unit(field.type, "ns")]
-
-
 def in_microseconds(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Return rows with timestamps truncated to microseconds."""
     names = set(nanosecond_columns(rows.schema))
     wanted = pa.schema(
         [f.with_type(_to_microseconds(f.type)) if f.name in names else f for f in rows.schema]
     )
-    conform = conformer(rows.schema, wanted)
-    return (
-        rows if conform is None else pa.RecordBatchReader.from_batches(wanted, map(conform, rows))
-    )
+    cast = map(conformer(rows.schema, wanted), rows)
+    return pa.RecordBatchReader.from_batches(wanted, cast)
 
 
 def _to_microseconds(kind: pa.DataType) -> pa.DataType:
@@ -212,17 +195,10 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         except pa.ArrowInvalid:
             return column.cast(pa.timestamp(wanted.unit)).cast(wanted)  # no zone means UTC
     # If nanoseconds are enabled in this process, do not truncate them.
-    loses_nanoseconds = _has_unit(column.type, "ns") and _has_unit(wanted, "us")
+    loses_nanoseconds = has_unit(column.type, "ns") and has_unit(wanted, "us")
     truncates = not (loses_nanoseconds and nanoseconds_enabled())
     options = pc.CastOptions(target_type=wanted, allow_time_truncate=truncates)
     return pc.cast(column, options=options)
-
-
-def _has_unit(kind: pa.DataType, unit: str) -> bool:
-    """Return whether a type is or contains a timestamp with this unit."""
-    if pa.types.is_timestamp(kind):
-        return bool(kind.unit == unit)
-    return any(_has_unit(kind.field(index).type, unit) for index in range(kind.num_fields))
 
 
 def _reject_narrower(given: pa.DataType, wanted: pa.DataType, name: str) -> None:
@@ -236,7 +212,12 @@ def _reject_narrower(given: pa.DataType, wanted: pa.DataType, name: str) -> None
 
 
 def _check_members(
-    given: Any, wanted: Any, missing: list[str], optional: Collection[str], table: str
+    given: Any,
+    wanted: Any,
+    missing: list[str],
+    optional: Collection[str],
+    table: str,
+    parent: str | None = None,
 ) -> None:
     names = [field.name for field in given]
     known = {field.name for field in wanted}
@@ -251,26 +232,31 @@ def _check_members(
             f"Cannot cast schema, number of fields does not match: {count}"
             + (f" ({details})" if details else ""),
             table=table,
-            column=(unknown or lacking or [None])[0],
+            column=_member_path(parent, (unknown or lacking or [None])[0]),
             help="Give the data the table's columns, or write with schema_mode='merge'.",
         )
     if unknown or missing:
         raise TxnLogSchemaError(
             f"Field {(unknown or missing)[0]} not found in schema",
             table=table,
-            column=(unknown or missing)[0],
+            column=_member_path(parent, (unknown or missing)[0]),
             help="Give the data the table's columns, or write with schema_mode='merge'.",
         )
 
 
-def _check_nested(given: pa.Field, wanted: pa.DataType, table: str) -> None:
+def _member_path(parent: str | None, name: str | None) -> str | None:
+    """Return the path of a struct's field, or a column's own name."""
+    return name if parent is None or name is None else f"{parent}.{name}"
+
+
+def _check_nested(given: pa.Field, wanted: pa.DataType, table: str, path: str) -> None:
     types = pa.types
     if types.is_struct(given.type) and types.is_struct(wanted):
         names = {field.name for field in given.type}
         missing = [field.name for field in wanted if field.name not in names]
-        _check_members(given.type, wanted, missing, (), table)
+        _check_members(given.type, wanted, missing, (), table, path)
         for member in given.type:
-            _check_nested(member, wanted.field(member.name).type, table)
+            _check_nested(member, wanted.field(member.name).type, table, f"{path}.{member.name}")
     elif _is_list(given.type) and types.is_list(wanted):
         _check_inner(given, wanted, given.type.value_type, wanted.value_type)
     elif types.is_map(given.type) and types.is_map(wanted):

@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
 from deltasql.engine.choose import open_engine
-from deltasql.exceptions import TxnLogSchemaError, TxnLogTransactionError
+from deltasql.engine.inputs import python_values
+from deltasql.exceptions import InvalidDataError, TxnLogSchemaError, TxnLogTransactionError
 from deltasql.model.properties import TableProperties
 from deltasql.model.schema.schema import StructType
-from deltasql.operations.rules.invalid_rows import PREVIEW_ROWS, invalid_data_error
 from deltasql.operations.rules.not_null import NotNull, not_null_paths, null_condition, null_rows
 from deltasql.operations.rules.schema_merge import GENERATED
 from deltasql.operations.sql.expressions import scalar
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deltasql.engine.base import Engine, Relation
-    from deltasql.exceptions import InvalidDataError
     from deltasql.operations.table_stage import TableStage
 
 INVARIANTS = "delta.invariants"
+PREVIEW_ROWS = 5
+_WIDTH = 60
 _ROWS = 100_000
 """Minimum rows that one query checks; a query for each small batch would be slower."""
 
@@ -253,3 +254,57 @@ def _invariant(text: object) -> str:
             f"not an invariant: {text!r}",
             help='An invariant has the form {"expression": {"expression": "a > 3"}}.',
         ) from error
+
+
+def invalid_data_error(table: str, count: int, rows: pa.Table, advice: str) -> InvalidDataError:
+    """Return the error for `count` invalid rows; `rows` are all or the first of these rows."""
+    return InvalidDataError(
+        f"Invalid data found: {count} rows failed validation check.\n"
+        f"Preview of invalid data:\n\n{preview(rows.slice(0, PREVIEW_ROWS))}",
+        table=table,
+        help=advice,
+    )
+
+
+def preview(rows: pa.Table) -> str:
+    """Format rows as an ASCII table.
+
+    >>> import pyarrow as pa
+    >>> print(preview(pa.table({"a": [-1, None], "b": ["x", "y"]})))
+    +----+---+
+    | a  | b |
+    +----+---+
+    | -1 | x |
+    |    | y |
+    +----+---+
+    """
+    lines = [rows.column_names]
+    columns = [python_values(column) for column in rows.columns]
+    lines += [[_text(value) for value in row] for row in zip(*columns, strict=True)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    frame = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
+    head, *body = [
+        "| " + " | ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    ]
+    return "\n".join([frame, head, frame, *body, frame])
+
+
+def _text(value: Any) -> str:
+    return _shown(value).replace("\n", " ")[:_WIDTH]
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.hex()
+        case dict():
+            return "{" + ", ".join(f"{k}: {_shown(v)}" for k, v in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(_shown(v) for v in value) + "]"
+        case _:
+            return str(value)

@@ -20,9 +20,8 @@ from deltasql.operations.rules.row_checks import generated_columns
 from deltasql.operations.rules.schema_merge import merge_schemas, nullable, reject_generated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from deltasql.operations.table_stage import TableStage
+    from deltasql.operations.write_request import WriteRequest
 
 
 _TIMESTAMP_FEATURES = {
@@ -31,18 +30,14 @@ _TIMESTAMP_FEATURES = {
 }
 
 
-def check_partitioning(
-    stage: TableStage,
-    mode: str,
-    predicate: str | None,
-    schema_mode: str | None,
-    partition_by: Sequence[str] | str | None,
-) -> None:
+def check_partitioning(stage: TableStage, request: WriteRequest) -> None:
     """Raise if `partition_by` differs from the table's, unless the whole table is replaced."""
+    partition_by = request.partition_by
     if partition_by is None:
         return
     wanted = [partition_by] if isinstance(partition_by, str) else list(partition_by)
-    changes_all = mode == "overwrite" and schema_mode == "overwrite" and predicate is None
+    replaces_schema = request.mode == request.schema_mode == "overwrite"
+    changes_all = replaces_schema and request.predicate is None
     if wanted != list(stage.partition_columns) and not changes_all:
         raise TxnLogSchemaError(
             "Specified table partitioning does not match table partitioning: "
@@ -58,9 +53,7 @@ def check_partitioning(
 def check_or_change_schema(
     stage: TableStage,
     rows: pa.Schema | StructType,
-    predicate: str | None,
-    schema_mode: str | None,
-    partition_by: Sequence[str] | str | None,
+    request: WriteRequest,
     *,
     cast_by_engine: bool,
 ) -> None:
@@ -68,6 +61,7 @@ def check_or_change_schema(
 
     `cast_by_engine` adds checks for types that an engine would cast without an error.
     """
+    schema_mode, partition_by = request.schema_mode, request.partition_by
     present = arrow_schema(stage.metadata.schema_string)
     is_same = isinstance(rows, pa.Schema) and rows.equals(present)
     if partition_by is None and is_same and schema_mode != "overwrite":
@@ -81,7 +75,7 @@ def check_or_change_schema(
             check_types(given, stage.schema)
         return
     partitions = stage.partition_columns
-    if schema_mode == "overwrite" and predicate is None:
+    if schema_mode == "overwrite" and request.predicate is None:
         wanted = _overwritten(stage.schema, given)
         if partition_by is not None:
             partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)

@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from deltasql.engine.files.addresses import is_absolute
 from deltasql.exceptions import TxnLogConfigError, TxnLogStorageError, VersionNotFoundError
 from deltasql.exceptions.prefixes import GENERIC_ERROR, KERNEL_ERROR
 from deltasql.model.clock import now_ms
@@ -24,7 +23,7 @@ from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.operations.vacuum.unreferenced import VacuumRule
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import parse_location
-from deltasql.storage.location import data_name, location_key
+from deltasql.storage.location import data_name, is_absolute, location_key
 from deltasql.store.locations import tables_around, tables_at
 from deltasql.store.records import load, load_dv
 

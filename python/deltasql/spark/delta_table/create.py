@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import DataType, StructType
 
 from deltasql.api.transaction.definition import convert_folder, create_or_replace
-from deltasql.engine.files.addresses import address_url, data_address
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.operations.restore import add_file
 from deltasql.spark.exceptions import analysis_error
 from deltasql.spark.read import read_snapshot
 from deltasql.spark.session import new_table_target, path_in, table_at
+from deltasql.storage.location import address_url, data_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

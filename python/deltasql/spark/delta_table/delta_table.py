@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from deltasql.engine.spark.session import active_session
 from deltasql.exceptions import TxnLogError, TxnLogTableNotFoundError
 from deltasql.model.predicates.rewrite import without_alias
+from deltasql.model.protocol import reader_features, writer_features
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.operations.alter.features import raise_versions
 from deltasql.operations.delete import stage_delete
@@ -399,9 +400,15 @@ class DeltaTable:
 
     @as_spark_exceptions()
     def addFeatureSupport(self, featureName: str) -> None:
-        """Add a feature to the table's protocol, and raise the protocol versions if needed."""
+        """Add a feature to the table's protocol, and raise the protocol versions if needed.
+
+        If the protocol versions already include the feature, the protocol does not change.
+        """
         require(featureName, str, "featureName", "a string")
         check_feature(featureName)
+        protocol = self._snapshot().protocol
+        if featureName in reader_features(protocol) | writer_features(protocol):
+            return
         with self._catalog.begin() as tx:
             tx.add_feature(self._name, featureName, allow_protocol_versions_increase=True)
 

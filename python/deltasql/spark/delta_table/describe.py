@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect.delta_rows import detail_row, history_row
-from deltasql.engine.files.addresses import root_address
 from deltasql.spark.session import spark_location
+from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

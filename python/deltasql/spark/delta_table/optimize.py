@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deltasql.engine.files.addresses import root_address
 from deltasql.model.clock import now_ms
 from deltasql.model.clustering import column_names
 from deltasql.model.predicates.parser import Scope, parse_expression
-from deltasql.operations.optimize.clustering import plan_optimize
-from deltasql.operations.optimize.optimize import stage_bins
+from deltasql.operations.optimize.compaction import stage_bins
+from deltasql.operations.optimize.optimize import plan_optimize
 from deltasql.operations.optimize.zorder import plan_z_order
 from deltasql.spark.delta_table.arguments import text_list
 from deltasql.spark.exceptions import analysis_error, argument_error, as_spark_exceptions
 from deltasql.spark.session import spark_location
+from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from deltasql.model.progress import OnProgress
-    from deltasql.operations.optimize.clustering import Rewrite
-    from deltasql.operations.optimize.optimize import Compaction
+    from deltasql.operations.optimize.compaction import Compaction
+    from deltasql.operations.optimize.optimize import Rewrite
     from deltasql.operations.table_stage import TableStage
 
 _FILES = "struct<min:bigint,max:bigint,avg:double,totalFiles:bigint,totalSize:bigint>"

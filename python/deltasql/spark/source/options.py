@@ -34,7 +34,10 @@ WRITING = (
     "txnVersion",
     "userMetadata",
 )
+_ALIASES = {"readChangeFeed": "readChangeData"}
+"""Older names of options that delta-spark also accepts."""
 _KNOWN = {name.lower(): name for name in (*READING, *STREAMING, *WRITING, "path")}
+_ACCEPTED = {*_KNOWN, *(name.lower() for name in _ALIASES.values())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,15 @@ class SourceOptions:
 
     def check(self) -> None:
         """Raise if an option is unknown, because it would be ignored silently."""
+        if "provider" in self.given or "owner" in self.given:
+            raise TxnLogConfigError(
+                "CREATE TABLE … USING deltasql and saveAsTable cannot create a table of the "
+                "catalog: Spark would only add it to its own catalog",
+                key="provider",
+                help="Create it with deltasql.spark.write(df, uri) or DeltaTable.create(spark).",
+            )
         for name in self.given:
-            if name.lower() not in _KNOWN and not name.startswith("__"):
+            if name.lower() not in _ACCEPTED and not name.startswith("__"):
                 known = sorted(_KNOWN.values())
                 raise TxnLogConfigError(
                     f"format('deltasql') has no option {name!r}",
@@ -74,12 +84,16 @@ class SourceOptions:
         if uri.table is None:
             raise TxnLogUriError(
                 f"{uri} names a catalog, not a table",
-                help="Add ?table=name, or /table for PostgreSQL.",
+                help="Add ?table=name.",
             )
         return uri
 
     def text(self, name: str) -> str | None:
-        return self.given.get(name.lower())
+        """Return an option as a string, or None."""
+        found = self.given.get(name.lower())
+        if found is None and name in _ALIASES:
+            return self.given.get(_ALIASES[name].lower())
+        return found
 
     def flag(self, name: str) -> bool:
         """Return an option that is true or false; the default is false."""

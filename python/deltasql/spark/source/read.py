@@ -8,6 +8,7 @@ because a worker here cannot skip columns that the query does not use.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -37,6 +38,9 @@ _LISTED = ["path", "partition", "deletion_vector", "size", "num_records"]
 _PART_BYTES = 128 * 1024 * 1024
 _LEAST_BYTES = 4 * 1024 * 1024
 _PARTS = 16
+# Since PySpark 4.2 the time zone is an argument; before, it is always UTC.
+_HAS_ZONE = "timezone" in signature(to_arrow_schema).parameters
+_ZONE: dict[str, Any] = {"timezone": "UTC"} if _HAS_ZONE else {}
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Reading:
 
     def read(self, part: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of an input partition with the columns and types of the schema."""
-        wanted = to_arrow_schema(self.schema, timezone="UTC")
+        wanted = to_arrow_schema(self.schema, **_ZONE)
         with DuckDbEngine(self.config) as engine:
             for batch in self._batches(engine, part):
                 table = pa.Table.from_batches([batch]).select(wanted.names)

@@ -24,7 +24,7 @@ from deltasql.spark.source.read import (
     file_parts,
     source_schema,
 )
-from deltasql.spark.source.stream import TableStream
+from deltasql.spark.source.stream import stream_of
 from deltasql.spark.source.write import Plan, TableWriter, WriteSpec
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.spark.source.stream import TableStream
 
 FORMAT = "deltasql"
 
@@ -86,7 +87,7 @@ class DeltaSqlSource(DataSource):
         check_columns(schema, state, with_feed=options.flag("readChangeFeed"))
         reading = Reading(state, self._settings(), schema)
         self._forget()
-        return TableStream(options, reading, snapshot.version)
+        return stream_of(options, reading, snapshot.version)
 
     def streamWriter(self, schema: SparkStruct, overwrite: bool) -> DataSourceStreamWriter:
         """Raise an error: `stream_writer` writes streams, to one or several tables."""

@@ -12,16 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxFiles,
-    SupportsTriggerAvailableNow,
-)
 
 from deltasql.api.catalog.connect import connect
-from deltasql.exceptions import TableChangedError, TxnLogSchemaError, VersionNotFoundError
+from deltasql.exceptions import (
+    TableChangedError,
+    TxnLogConfigError,
+    TxnLogSchemaError,
+    VersionNotFoundError,
+)
 from deltasql.model.clock import to_ms
 from deltasql.model.schema.schema import StructType
 from deltasql.operations.changes.log import (
@@ -45,26 +43,32 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.spark.source.options import SourceOptions
 
-_MAX_FILES = 1000
 _QUIET_VERSIONS = 100
+_LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
+
+
+def stream_of(options: SourceOptions, reading: Reading, version: int) -> TableStream:
+    """Return the stream that this release of PySpark can run.
+
+    `version` is the version that defines the columns of the stream.
+    """
+    try:
+        # PySpark has this module since 4.2.
+        from deltasql.spark.source.limited_stream import LimitedStream
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("pyspark."):
+            raise
+        return UnlimitedStream(options, reading, version)
+    return LimitedStream(options, reading, version)
 
 
 @dataclass(slots=True)
-class _Budget:
+class Budget:
     """The size limits of one batch; a batch contains at least one group of files."""
 
     files: int | None
     size: int | None
     taken: int = 0
-
-    @classmethod
-    def of(cls, limit: ReadLimit, options: SourceOptions) -> _Budget:
-        if isinstance(limit, ReadAllAvailable):
-            return cls(None, None)
-        size = options.number("maxBytesPerTrigger")
-        if isinstance(limit, ReadMaxFiles):
-            return cls(limit.max_files, size)
-        return cls(None, limit.max_bytes if isinstance(limit, ReadMaxBytes) else size)
 
     def takes(self, files: int, size: int) -> bool:
         """Add a group of files if it fits or the batch is empty; return whether it was added."""
@@ -79,14 +83,12 @@ class _Budget:
         return True
 
 
-class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TableStream(DataSourceStreamReader):
     """Plans batches on the driver; workers read them with `reading`."""
 
     def __init__(self, options: SourceOptions, reading: Reading, version: int) -> None:
-        """`version` is the version that defines the columns of the stream."""
         self.options, self.reading, self.version = options, reading, version
         self.rules = StreamRules.of(options)
-        self._last: int | None = None
         self._opened: Catalog | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,27 +111,24 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return asdict(start or Offset(head.table.table_uuid, head.version, 0, initial=True))
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxFiles(self.options.number("maxFilesPerTrigger") or _MAX_FILES)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._last = self._snapshot().version
-
-    def reportLatestOffset(self) -> dict[str, Any]:
+    def _after_head(self) -> dict[str, Any]:
+        """Return the offset after the latest version."""
         head = self._snapshot()
         return asdict(Offset(head.table.table_uuid, head.version).after())
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def _next_offset(
+        self, start: dict[str, Any], budget: Budget, last: int | None
+    ) -> dict[str, Any]:
+        """Return the end of the batch that begins at `start`, up to the version `last`."""
         at, head = Offset(**start), self._snapshot()
         self._check_table(at, head)
-        budget = _Budget.of(limit, self.options)
         if at.initial:
             for file in self._snapshot_files(at.version)[at.index :]:
                 if not budget.takes(1, file.size):
                     return asdict(at)
                 at = replace(at, index=at.index + 1)
             at = at.after()
-        last = head.version if self._last is None else min(head.version, self._last)
+        last = head.version if last is None else min(head.version, last)
         changed = self._columns_change(at.version, last)
         until = last if changed is None else changed - 1
         for changes in self._log().versions(at.version, until):
@@ -148,7 +147,8 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begins, ends = Offset(**start), Offset(**end)
-        self._check_table(ends, self._snapshot())
+        for offset in (begins, ends):
+            self._check_table(offset, self._snapshot())
         versions = list(self._between(begins, ends))
         self._log().require(versions, ends.version)
         return change_parts(versions)
@@ -245,3 +245,32 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             table=table,
             help="Load the stream again with the same checkpoint to continue with the new columns.",
         )
+
+
+class UnlimitedStream(TableStream):
+    """A stream for PySpark 4.0 and 4.1, which do not tell a source where a batch begins.
+
+    A batch therefore contains everything up to the latest version.
+    """
+
+    def __init__(self, options: SourceOptions, reading: Reading, version: int) -> None:
+        super().__init__(options, reading, version)
+        self._stopped_at: int | None = None
+        given = next((name for name in _LIMITS if options.text(name) is not None), None)
+        if given is not None:
+            raise TxnLogConfigError(
+                f"the option {given} needs PySpark 4.2 or newer",
+                key=given,
+                help=f"Leave out {given}: a batch then contains all new rows.",
+            )
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        found = self._after_head()
+        changed = self._columns_change(self.version + 1, found["version"] - 1)
+        if changed is None:
+            return found
+        # Spark asks again only after it has read everything before the change.
+        if self._stopped_at == changed:
+            raise self._other_columns(changed)
+        self._stopped_at = changed
+        return {**found, "version": changed}

@@ -34,7 +34,6 @@ from deltasql.exceptions import (
 )
 from deltasql.model.actions import SetTransaction
 from deltasql.model.clock import now_ms
-from deltasql.model.predicates.rewrite import to_datafusion
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
 from deltasql.operations.rules.schema_merge import nullable
@@ -97,7 +96,7 @@ class WriteSpec:
             # Spark marks computed columns as not nullable, which the user did not ask for.
             schema=nullable(schema_from_any(schema), StructType()),
             schema_mode="overwrite" if replaces_schema else schema_mode,
-            predicate=None if predicate is None else to_datafusion(predicate),
+            predicate=predicate,
             partition_by=tuple(partition_by) if partition_by else None,
             txn=None if app_id is None or version is None else (app_id, version),
             user_metadata=options.text("userMetadata"),
@@ -149,14 +148,14 @@ class Plan:
                 catalog.writable(spec.table)  # raises before a worker writes a file
             # Stage a write without rows, so that columns that do not fit raise an error now.
             replaces_schema = spec.schema_mode == "overwrite" and spec.predicate is None
-            tx.write(
-                spec.table,
-                spec.rows(),
+            request = WriteRequest(
                 mode="overwrite" if replaces_schema else "append",
                 schema_mode="overwrite" if replaces_schema else spec.task_schema_mode,
                 predicate=spec.predicate,
+                flavour="spark",
                 partition_by=spec.partition_by,
             )
+            tx.write_rows(spec.table, spec.rows(), request)
             target = tx.target(spec.table)
             reject_nanoseconds(target.schema)
             snapshot = tx.snapshot(spec.table) if exists else None
@@ -210,7 +209,9 @@ class TableWriter(DataSourceArrowWriter):
             target = TableStage(
                 staged, None, config=self.config, engine=lambda: engine, intend=_skip_intents
             )
-            request = WriteRequest(predicate=spec.predicate, schema_mode=spec.task_schema_mode)
+            request = WriteRequest(
+                predicate=spec.predicate, flavour="spark", schema_mode=spec.task_schema_mode
+            )
             metrics = stage_write(target, reader, request)
         if staged.metadata != plan.metadata:
             raise TxnLogSchemaError(
@@ -266,7 +267,8 @@ class TableWriter(DataSourceArrowWriter):
             target.change_metadata(plan.metadata, plan.protocol)
         nothing = pa.RecordBatchReader.from_batches(arrow_of(target.schema), [])
         mode = "overwrite" if spec.overwrite else "append"
-        metrics = tx.write(spec.table, nothing, mode=mode, predicate=spec.predicate)
+        request = WriteRequest(mode=mode, predicate=spec.predicate, flavour="spark")
+        metrics = tx.write_rows(spec.table, nothing, request)
         if target.staged.cdc:
             raise TxnLogEngineError(
                 f"replaceWhere would replace only some rows of a file of {spec.table}, and this "

@@ -25,7 +25,10 @@ WHERE v.table_id = $table_id AND v.version <= $last AND v.version >= $first
 ORDER BY v.version DESC LIMIT $limit;
 
 -- name: version_bounds
-SELECT min(version), max(version) FROM dl_table_versions WHERE table_id = $table_id;
+-- Two subqueries, because SQLite reads every version for min and max in one.
+SELECT
+  (SELECT min(version) FROM dl_table_versions WHERE table_id = $table_id),
+  (SELECT max(version) FROM dl_table_versions WHERE table_id = $table_id);
 
 -- name: operation_until
 SELECT version FROM dl_table_versions

@@ -13,8 +13,8 @@ from deltasql.api.arguments import (
     check_text,
     check_texts,
     check_unsigned,
+    write_options,
 )
-from deltasql.api.deltalake_compat.handle.writer_properties import write_options
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.operations.write_request import WriteRequest
 

@@ -11,9 +11,9 @@ from arro3.core import RecordBatchReader, Table
 
 from deltasql.api.arguments import check_flags
 from deltasql.api.deltalake_compat.handle.open_table import in_log_order
-from deltasql.engine.files.addresses import address_url, data_addresses
 from deltasql.model.properties import TableProperties
 from deltasql.model.schema.schema import column_mapping_mode
+from deltasql.storage.location import address_url, data_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

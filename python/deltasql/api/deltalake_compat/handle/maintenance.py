@@ -12,9 +12,9 @@ from deltasql.api.arguments import (
     check_unsigned,
     parse_timestamp,
     unsigned,
+    write_options,
 )
 from deltasql.api.deltalake_compat.handle.open_table import end_version_error
-from deltasql.api.deltalake_compat.handle.writer_properties import write_options
 from deltasql.exceptions import VersionNotFoundError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
-    from deltasql.operations.optimize.optimize import Compaction
+    from deltasql.operations.optimize.compaction import Compaction
     from deltasql.operations.table_stage import TableStage
 
     Rewrite = Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]]
@@ -51,7 +51,7 @@ def compact_optimize(
     Concurrency and spilling depend on the engine's settings, not on the arguments.
     """
     # lazy import: needed only to rewrite files
-    from deltasql.operations.optimize.clustering import plan_optimize
+    from deltasql.operations.optimize.optimize import plan_optimize
 
     check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
     return _rewrite(
@@ -109,7 +109,7 @@ def _rewrite(
 ) -> str:
     """Rewrite groups of files, in one commit or in one commit per interval; returns metrics."""
     # lazy import: needed only to rewrite files
-    from deltasql.operations.optimize.optimize import stage_bins
+    from deltasql.operations.optimize.compaction import stage_bins
 
     check_unsigned(interval_s)
     first = table.snapshot
