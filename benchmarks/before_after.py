@@ -127,20 +127,20 @@ def open_and_list(job: Job) -> Figures:
                 contender.commit(0, native)
             contender.close()
             made.touch()
-    answer = measure(Request(contender.unconnected(), "list"))
-    if answer.files != files:
-        raise RuntimeError(f"{job.system} lists {answer.files} of {files} files")
+    measurement = measure(Request(contender.unconnected(), "list"))
+    if measurement.files != files:
+        raise RuntimeError(f"{job.system} lists {measurement.files} of {files} files")
     return {
-        "open ms": answer.open_seconds * 1000,
-        "open and list ms": answer.total_seconds * 1000,
-        "MB": answer.peak_mb,
+        "open ms": measurement.open_seconds * 1000,
+        "open and list ms": measurement.total_seconds * 1000,
+        "MB": measurement.peak_mb,
     }
 
 
 def million_rows(job: Job) -> Figures:
     """Milliseconds of changes to a table of 5,000,000 rows in 16 files; memory of a merge."""
-    from benchmarks.apart import Work, measure
     from benchmarks.rows import rows
+    from benchmarks.rows_process import Work, measure
     from benchmarks.scenarios.api import FILES, ROWS, SOURCE, _dml_steps
 
     system = _rows(job)
@@ -274,7 +274,7 @@ def _compare(
             if case.keeps_data:
                 kept[side] = job
             workspace.settle()
-            for figure, value in _ask(job, site if side == BEFORE else None).items():
+            for figure, value in _run_request(job, site if side == BEFORE else None).items():
                 samples[side].setdefault(figure, []).append(value)
     return [
         {
@@ -288,7 +288,7 @@ def _compare(
     ]
 
 
-def _ask(job: Job, path: str | None) -> Figures:
+def _run_request(job: Job, path: str | None) -> Figures:
     """Run a job in a process that imports deltasql from `path`, or from this tree."""
     tree = path or str(ROOT / "python")
     done = subprocess.run(

@@ -46,7 +46,7 @@ def measure(request: Request) -> Measurement:
     return Measurement(**run_request("benchmarks.cold", request))
 
 
-def _answer(request: Request) -> dict[str, Any]:
+def _measure(request: Request) -> dict[str, Any]:
     contender = request.contender
     contender.prepare_to(request.action)
     imports_mb = memory_mb("VmRSS")
@@ -84,4 +84,4 @@ if __name__ == "__main__":
     # Imported by its module name, which pickled objects refer to.
     from benchmarks import cold
 
-    print(json.dumps(cold._answer(pickle.load(sys.stdin.buffer))))
+    print(json.dumps(cold._measure(pickle.load(sys.stdin.buffer))))

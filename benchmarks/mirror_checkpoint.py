@@ -41,10 +41,12 @@ def checkpoints(workspace: Workspace, *, quick: bool) -> list[Result]:
         for contender in everyone:
             print_progress(f"  {size:,} files: checkpoint by {contender.name}")
             rounds = 1 if quick or size >= 1_000_000 else 3
-            answers = [_measure(contender) for _ in range(rounds)]
-            results.append(_result(contender, size, "latency", [s * 1000 for s, _ in answers]))
+            measurements = [_measure(contender) for _ in range(rounds)]
+            results.append(_result(contender, size, "latency", [s * 1000 for s, _ in measurements]))
             if quick or size >= 1_000_000:  # for fewer files, most of the memory is libraries
-                results.append(_result(contender, size, "memory", [peak for _, peak in answers]))
+                results.append(
+                    _result(contender, size, "memory", [peak for _, peak in measurements])
+                )
     return results
 
 
@@ -81,7 +83,7 @@ def _measure(contender: Contender) -> tuple[float, float]:
     return seconds, peak_mb
 
 
-def _answer(contender: Contender) -> tuple[float, float]:
+def _write_checkpoint(contender: Contender) -> tuple[float, float]:
     contender.prepare_to("checkpoint")
     importlib.import_module("pandas")  # pyarrow imports it for the first array
     start = time.perf_counter()
@@ -98,4 +100,4 @@ if __name__ == "__main__":
     # Imported by its module name, which pickled objects refer to.
     from benchmarks import mirror_checkpoint
 
-    print(json.dumps(mirror_checkpoint._answer(pickle.load(sys.stdin.buffer))))
+    print(json.dumps(mirror_checkpoint._write_checkpoint(pickle.load(sys.stdin.buffer))))

@@ -23,7 +23,7 @@ stock_after = pa.table({"sku": ["pen", "ink"], "left": [93, 46]})
 def main(folder: Path) -> None:
     uri = f"deltasql://sqlite/{folder}/catalog.db"
 
-    say("1. One commit creates two tables")
+    heading("1. One commit creates two tables")
     with deltasql.begin(uri) as tx:
         tx.create_table("orders", orders.schema)
         tx.create_table("stock", stock.schema)
@@ -31,13 +31,13 @@ def main(folder: Path) -> None:
         tx.write("stock", stock)
     print("   versions:", tx.versions)
 
-    say("2. One commit adds an order and changes the stock")
+    heading("2. One commit adds an order and changes the stock")
     with deltasql.begin(uri) as tx:
         tx.write("orders", more_orders)
         tx.write("stock", stock_after, mode="overwrite")
     print("   versions:", tx.versions)
 
-    say("3. A transaction that fails changes neither table")
+    heading("3. A transaction that fails changes neither table")
     try:
         with deltasql.begin(uri) as tx:
             tx.write("orders", more_orders)
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         print("   rolled back:", error)
 
     with deltasql.connect(uri) as catalog:
-        say("4. Two writers change the same rows: the second commit fails and changes nothing")
+        heading("4. Two writers change the same rows: the second commit fails and changes nothing")
         first, second = catalog.begin(), catalog.begin()
         for tx in (first, second):
             tx.write("stock", stock, mode="overwrite")
@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
         except CommitConflictError as error:
             print("  ", str(error).replace("\n", "\n   "))
 
-        say("5. The history of a table, and its rows at two versions")
+        heading("5. The history of a table, and its rows at two versions")
         table = catalog.table("orders")
         for commit in table.history():
             print(
@@ -66,14 +66,14 @@ def main(folder: Path) -> None:
             totals = table.snapshot(version).totals()
             print(f"   orders@{version}: files {totals.num_files}, rows {totals.num_records}")
 
-        say("6. Stock deltalake reads the same rows from the published log")
+        heading("6. Stock deltalake reads the same rows from the published log")
         for name, key in (("orders", "order_id"), ("stock", "sku")):
             mirrored = deltalake.DeltaTable(catalog.table(name).location)
             rows = mirrored.to_pyarrow_table().sort_by(key).to_pylist()
             print(f"   {name}@{mirrored.version()}: {rows}")
 
 
-def say(text: str) -> None:
+def heading(text: str) -> None:
     print(f"\n{text}")
 
 

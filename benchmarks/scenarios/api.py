@@ -9,10 +9,10 @@ import pyarrow as pa
 
 import deltasql
 from benchmarks import contenders
-from benchmarks.apart import Work, measure
 from benchmarks.harness import interleave, print_progress, result, timed
 from benchmarks.many_files import scanners
 from benchmarks.rows import DeltaRows, DuckLakeRows, merge_source, rows
+from benchmarks.rows_process import Work, measure
 from benchmarks.scenarios.commit import Runner
 from benchmarks.workload import SCHEMA
 from deltasql.api.catalog.connect import close_all
@@ -120,9 +120,9 @@ def _large_appends(workspace: Workspace, *, quick: bool) -> list[Result]:
     for number in range(1 if quick else 3):
         print_progress(f"  append of {count:,} rows, round {number + 1}")
         for system in (_ours(workspace), _stock(workspace), _lake(workspace)):
-            answer = measure(Work(system, {"append": (count,)}))
-            _check(system.name, answer.sums["append"][0], count)
-            rates.setdefault(system.name, []).append(count / answer.seconds["append"])
+            measurement = measure(Work(system, {"append": (count,)}))
+            _check(system.name, measurement.sums["append"][0], count)
+            rates.setdefault(system.name, []).append(count / measurement.seconds["append"])
             backends[system.name] = system.backend
     return [
         result(
@@ -159,8 +159,8 @@ def _changes(workspace: Workspace, *, quick: bool) -> list[Result]:
                 Work(system, {"merge": (count, QUICK_SOURCE if quick else SOURCE)}, FILES - 1)
             )
             others = measure(Work(system, _dml_steps(count), FILES - 1))
-            for answer in (merged, others):
-                for case, seconds in answer.seconds.items():
+            for measurement in (merged, others):
+                for case, seconds in measurement.seconds.items():
                     samples.setdefault((system.name, case), []).append(seconds)
             peaks[system.name].append(merged.peak_mb)
             found[system.name] = merged.sums | others.sums

@@ -49,8 +49,8 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
         opens: dict[str, list[float]] = {r.contender.name: [] for r in openers}
         for _ in range(1 if quick else 5):
             for runner in openers:
-                answer = measure(Request(runner.contender.unconnected(), "open"))
-                opens[runner.contender.name].append(answer.open_seconds * 1000)
+                measurement = measure(Request(runner.contender.unconnected(), "open"))
+                opens[runner.contender.name].append(measurement.open_seconds * 1000)
         for runner in openers:
             millis = opens[runner.contender.name]
             results.append(_latency(runner.contender, millis, "open", size))

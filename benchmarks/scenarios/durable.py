@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.power.disk import compile_recorder
 
 from benchmarks.contenders import deltalake, deltasql
-from benchmarks.durable_apart import WARM, Request, count_flushes, measure
+from benchmarks.durable_process import WARM, Request, count_flushes, measure
 from benchmarks.harness import result
 from benchmarks.scenarios.commit import Runner
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks import cold, import_apart
+from benchmarks import cold, import_process
 from benchmarks.contenders import BACKENDS, deltasql
 from benchmarks.harness import print_progress, result
 from benchmarks.import_logs import many_commits, one_checkpoint
@@ -34,7 +34,7 @@ def _measure(
     workspace: Workspace, case: str, stock: Deltalake, size: int, rounds: int
 ) -> list[Result]:
     opened: list[cold.Measurement] = []
-    loaded: dict[str, list[import_apart.Measurement]] = {name: [] for name in BACKENDS}
+    loaded: dict[str, list[import_process.Measurement]] = {name: [] for name in BACKENDS}
     for _ in range(rounds):
         opened.append(cold.measure(cold.Request(stock.unconnected(), "open")))
         for backend in BACKENDS:
@@ -47,9 +47,9 @@ def _measure(
         [each.open_seconds for each in opened],
         [each.peak_mb for each in opened],
     )
-    for backend, answers in loaded.items():
-        seconds = [each.seconds for each in answers]
-        peaks = [each.peak_mb for each in answers]
+    for backend, measurements in loaded.items():
+        seconds = [each.seconds for each in measurements]
+        peaks = [each.peak_mb for each in measurements]
         results += _results(f"deltasql-{backend}", backend, case, size, seconds, peaks)
     return results
 
@@ -68,12 +68,12 @@ def _results(
 
 def _import(
     workspace: Workspace, backend: str, stock: Deltalake, size: int
-) -> import_apart.Measurement:
+) -> import_process.Measurement:
     catalog = deltasql(workspace, backend)
     print_progress(f"  {size:,} files into {catalog.name}")
     workspace.settle()
     source = str(stock.folder / "t0")
-    answer = import_apart.measure(import_apart.Request(source, catalog.uri))
-    if answer.files != size:
-        raise RuntimeError(f"{catalog.name}: {size} files in the log, {answer.files} in SQL")
-    return answer
+    measurement = import_process.measure(import_process.Request(source, catalog.uri))
+    if measurement.files != size:
+        raise RuntimeError(f"{catalog.name}: {size} files in the log, {measurement.files} in SQL")
+    return measurement

@@ -64,10 +64,12 @@ class Tables:
     def list_all(self) -> None:
         for contender in self.listing:
             request = Request(contender.unconnected(), "list", warm_rounds=3)
-            answer = measure(request)
-            if answer.files != self.size:
-                raise RuntimeError(f"{contender.name} lists {answer.files} of {self.size} files")
-            self.lists.setdefault(contender.name, []).append(answer)
+            measurement = measure(request)
+            if measurement.files != self.size:
+                raise RuntimeError(
+                    f"{contender.name} lists {measurement.files} of {self.size} files"
+                )
+            self.lists.setdefault(contender.name, []).append(measurement)
 
     def results(self) -> Iterator[Result]:
         for contender in self.opening:
@@ -76,9 +78,9 @@ class Tables:
             yield from _listed(contender, self.size, self.lists[contender.name])
 
 
-def _opened(contender: Contender, size: int, answers: Sequence[Measurement]) -> list[Result]:
-    cold = [a.open_seconds * 1000 for a in answers]
-    warm = [s * 1000 for a in answers for s in a.warm_seconds]
+def _opened(contender: Contender, size: int, measurements: Sequence[Measurement]) -> list[Result]:
+    cold = [a.open_seconds * 1000 for a in measurements]
+    warm = [s * 1000 for a in measurements for s in a.warm_seconds]
     name, backend = contender.name, contender.backend
     return [
         result(name, backend, cold, case="open", size=size, metric="latency", unit="ms"),
@@ -86,12 +88,12 @@ def _opened(contender: Contender, size: int, answers: Sequence[Measurement]) -> 
     ]
 
 
-def _listed(contender: Contender, size: int, answers: Sequence[Measurement]) -> list[Result]:
-    cold = [a.total_seconds * 1000 for a in answers]
-    warm = [s * 1000 for a in answers for s in a.warm_seconds]
-    peak = [a.peak_mb for a in answers]
+def _listed(contender: Contender, size: int, measurements: Sequence[Measurement]) -> list[Result]:
+    cold = [a.total_seconds * 1000 for a in measurements]
+    warm = [s * 1000 for a in measurements for s in a.warm_seconds]
+    peak = [a.peak_mb for a in measurements]
     name, backend = contender.name, contender.backend
-    imports = max(a.imports_mb for a in answers)
+    imports = max(a.imports_mb for a in measurements)
     return [
         result(name, backend, cold, case="list cold", size=size, metric="latency", unit="ms"),
         result(name, backend, warm, case="list warm", size=size, metric="latency", unit="ms"),

@@ -34,9 +34,9 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
         for _ in range(1 if quick else 3):
             for contender in everyone:
                 print_progress(f"  {predicate.name}: {contender.name}")
-                answer = measure(Request(contender.unconnected(), "plan", predicate.sql))
-                samples[contender.name].append(answer.total_seconds * 1000)
-                files[contender.name] = answer.files
+                measurement = measure(Request(contender.unconnected(), "plan", predicate.sql))
+                samples[contender.name].append(measurement.total_seconds * 1000)
+                files[contender.name] = measurement.files
         for contender in everyone:
             # DuckLake reads one row; its plan was checked when the table was created.
             expected = 1 if contender.name.startswith("ducklake") else len(predicate.files)

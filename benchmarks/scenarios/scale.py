@@ -8,7 +8,7 @@ import deltasql
 from benchmarks.contenders import deltasql as ours
 from benchmarks.datasets import FILES_PER_COMMIT
 from benchmarks.harness import print_progress, result
-from benchmarks.scale_apart import Request, Step, measure
+from benchmarks.scale_process import Request, Step, measure
 from benchmarks.workload import ROWS_PER_FILE, SCHEMA, batch, facts
 
 if TYPE_CHECKING:
@@ -187,19 +187,19 @@ def _measured(
     contender: Deltasql, direction: str, size: int, steps: Sequence[Step]
 ) -> Iterator[Result]:
     print_progress(f"  {contender.name}: measuring at {size:,} {direction}")
-    answers = measure(Request(contender.unconnected(), steps))
-    for step, answer in zip(steps, answers, strict=True):
+    measurements = measure(Request(contender.unconnected(), steps))
+    for step, measurement in zip(steps, measurements, strict=True):
         yield result(
             contender.name,
             contender.backend,
-            answer.cpu_ms,
+            measurement.cpu_ms,
             case=f"{direction}: {step.name}",
             size=size,
             metric="cpu",
             unit="ms",
-            wall_ms=round(sorted(answer.wall_ms)[len(answer.wall_ms) // 2], 3),
-            statements=answer.statements,
-            peak_mb=round(answer.peak_mb, 1),
-            start_mb=round(answer.start_mb, 1),
-            load=round(answer.load, 2),
+            wall_ms=round(sorted(measurement.wall_ms)[len(measurement.wall_ms) // 2], 3),
+            statements=measurement.statements,
+            peak_mb=round(measurement.peak_mb, 1),
+            start_mb=round(measurement.start_mb, 1),
+            load=round(measurement.load, 2),
         )

@@ -64,9 +64,9 @@ def _appends_and_scans(workspace: Workspace, spark: SparkSession, quick: bool) -
         for system in systems:
             seconds = timed(lambda system=system: system.append(frame))  # type: ignore[misc]
             samples.setdefault(system.name, []).append(seconds)
-    answers = {system.name: system.aggregate() for system in systems}
-    if len(set(answers.values())) != 1:
-        raise RuntimeError(f"aggregates differ: {answers}")
+    aggregates = {system.name: system.aggregate() for system in systems}
+    if len(set(aggregates.values())) != 1:
+        raise RuntimeError(f"aggregates differ: {aggregates}")
     scans: dict[str, list[float]] = {system.name: [] for system in systems}
     for _ in range(1 if quick else 9):
         for system in systems:

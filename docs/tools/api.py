@@ -79,10 +79,37 @@ PAGES = {
                 "migrate.authority.rollback.RollbackReport",
                 "migrate.exporting.export.ExportReport",
             ),
-            *("migrate.rebuild.RebuildReport", "migrate.authority.foreign_commits.ForeignReport"),
+            *("migrate.rebuild.RebuildReport", "migrate.rebuild.RebuiltTable"),
+            "migrate.authority.foreign_commits.ForeignReport",
             *("verify.report.VerifyReport", "verify.report.DataReport", "verify.report.Difference"),
             *("verify.repair.RepairReport", "mirror.publish.status.MirrorStatus"),
+            *(
+                "mirror.publish.status.VersionStatus",
+                "mirror.log.last_checkpoint.CheckpointInfo",
+            ),
             *("api.inspect.doctor.DoctorReport", "store.records.VersionRow"),
+        ),
+    ),
+    "inspect": Page(
+        "Inspection",
+        (),
+        "Results of `catalog.inspect`. They are immutable, and `to_dict()` returns their values "
+        "for JSON.",
+        (
+            *("api.inspect.overview.Overview", "api.inspect.overview.CatalogTotals"),
+            *("api.inspect.overview.TableSummary", "api.inspect.overview.HourCount"),
+            *("api.inspect.stats.TableStats", "api.inspect.stats.SizeBucket"),
+            *("api.inspect.stats.PartitionStats", "api.inspect.stats.Skew"),
+            *("api.inspect.stats.DayGrowth", "api.inspect.files.FileEntry"),
+            *("api.inspect.advice.MaintenanceAdvice", "api.inspect.advice.OptimizeAdvice"),
+            *("api.inspect.advice.VacuumAdvice", "api.inspect.definition.Column"),
+            *("api.inspect.definition.SchemaChange", "api.inspect.definition.ColumnChange"),
+            *("api.inspect.definition.ValueChange", "api.inspect.diff.VersionDiff"),
+            *("api.inspect.diff.FileTotals", "api.inspect.diff.FileChange"),
+            *("api.inspect.diff.RowDiff", "api.inspect.history.CommitEntry"),
+            *("api.inspect.history.TransactionEvent", "api.inspect.history.Participant"),
+            *("api.inspect.history.RecentCommit", "api.inspect.checks.Check"),
+            "api.inspect.page.Page",
         ),
     ),
 }
@@ -99,7 +126,7 @@ def pages() -> dict[str, str]:
     """Return the text of every page by file name."""
     out = {"deltasql.md": _front_page()}
     for name, page in PAGES.items():
-        options = ("inherited_members: false",) if name == "actions" else ()
+        options = ("inherited_members: false",) if name in ("actions", "inspect") else ()
         parts = [
             f"# {page.title}",
             *(_directive(f"deltasql.{each}", *options) for each in page.own),
@@ -108,7 +135,8 @@ def pages() -> dict[str, str]:
             parts.append(_inherited())
         if page.own and page.how:
             parts.append("## Returned classes" if name != "actions" else "## Common methods")
-        parts += [page.how, *(_directive(f"deltasql.{each}") for each in page.returned)]
+        shown = () if name == "actions" else options
+        parts += [page.how, *(_directive(f"deltasql.{each}", *shown) for each in page.returned)]
         out[f"{name}.md"] = "\n\n".join(parts)
     builders = [_directive(f"deltasql.{each}") for each in SPARK_BUILDERS]
     out["spark.md"] = "\n\n".join([_module_page(deltasql.spark), "## Returned classes", *builders])

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import pytest
+from docs.tools.api import PAGES
 
 from deltasql.exceptions import TxnLogError, VersionGapError
 from deltasql.model.report import Report
@@ -64,6 +65,12 @@ def _is_frozen_and_documented(report: type[Report]) -> None:
     for key in report.KEYS:
         assert key in names or inspect.getdoc(getattr(report, key)), key
     assert {*report.OLD_NAMES.values()} <= names
+
+
+def test_every_report_is_in_the_reference() -> None:
+    described = {name for page in PAGES.values() for name in page.returned}
+    found = {f"{each.__module__}.{each.__name__}".removeprefix("deltasql.") for each in reports()}
+    assert found - described == set()
 
 
 def test_every_report_converts_to_json() -> None:

@@ -199,6 +199,8 @@ def test_partitions_are_overwritten_by_condition_and_by_value(
 
     commit(begun, [1, 2, 3])
     assert days() == ["1970-01-02", "1970-01-03", "1970-01-04"]
+    folders = sorted(path.split("/")[1] for path in lake.table("p").files()["path"].to_pylist())
+    assert folders == ["day=1970-01-02", "day=1970-01-03", "day=1970-01-04"]
     one = [{"op": "=", "column": ["day"], "value": {"date": 1}}]
     commit(client.begin("p"), [1, 1], overwrite={"filters": one})
     assert days() == ["1970-01-02", "1970-01-02", "1970-01-03", "1970-01-04"]

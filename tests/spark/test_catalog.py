@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import polars
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -18,7 +19,9 @@ from pyspark.sql import functions
 import deltasql.spark
 from deltasql.serve import Service
 from deltasql.serve.service_file import write_service_file
-from tests.oracles import tables_staged
+from tests.oracles.fixed_set import SMALL
+from tests.oracles.states import arrow_rows
+from tests.selection import smoke
 from tests.serve.client import losing_answers
 from tests.spark.support import ODD, settings
 
@@ -29,8 +32,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
+    from tests.oracles.writing import Written
 
 CATALOG = "io.deltasql.spark.DeltaSqlCatalog"
+SMOKE = ("column_mapping", "deletion_vectors")
+BEYOND = "the Spark catalog with more kinds of tables"
 
 
 def add_catalog(spark: SparkSession, **options: str) -> str:
@@ -120,15 +126,16 @@ def test_failed_create_as_select_leaves_no_table(lake: Catalog, sql: Any, tmp_pa
 
 
 def test_overwrites_truncate_and_delete_of_partitions(lake: Catalog, sql: Any) -> None:
-    sql("CREATE TABLE lake.default.t (id INT, p STRING) PARTITIONED BY (p)")
-    sql("INSERT INTO lake.default.t VALUES (1, 'a'), (2, 'b'), (3, 'é/ü')")
+    sql("CREATE TABLE lake.default.t (p STRING, id INT) PARTITIONED BY (p)")
+    sql("INSERT INTO lake.default.t VALUES ('a', 1), ('b', 2), ('é/ü', 3)")
     sql("INSERT OVERWRITE lake.default.t PARTITION (p = 'a') VALUES (10)")
-    sql("INSERT INTO lake.default.t REPLACE WHERE p = 'é/ü' SELECT 30, 'é/ü'")
+    sql("INSERT INTO lake.default.t REPLACE WHERE p = 'é/ü' SELECT 'é/ü', 30")
     assert sorted(row["id"] for row in mirrored(lake, "t")) == [2, 10, 30]
     sql("DELETE FROM lake.default.t WHERE p = 'b'")
-    assert sql("SELECT p FROM lake.default.t ORDER BY p") == [("a",), ("é/ü",)]
+    assert sql("SELECT * FROM lake.default.t ORDER BY p") == [("a", 10), ("é/ü", 30)]
+    assert sorted(polars.read_delta(lake.table("t").location)["p"]) == ["a", "é/ü"]
     with pytest.raises(UnsupportedOperationException, match="replaces whole partitions"):
-        sql("INSERT INTO lake.default.t REPLACE WHERE id = 10 SELECT 1, 'a'")
+        sql("INSERT INTO lake.default.t REPLACE WHERE id = 10 SELECT 'a', 1")
     with pytest.raises(AnalysisException, match=r"[Dd]elete"):
         sql("DELETE FROM lake.default.t WHERE id = 10")
     sql("TRUNCATE TABLE lake.default.t")
@@ -181,14 +188,37 @@ def test_columns_are_added_renamed_and_dropped(lake: Catalog, sql: Any) -> None:
         sql("ALTER TABLE lake.default.t ALTER COLUMN key TYPE BIGINT")
 
 
-def test_deleted_rows_are_left_out(spark: SparkSession, lake: Catalog, sql: Any) -> None:
-    tables_staged.deletion_vectors(lake)
-    (table,) = lake.tables()
-    expected = spark.read.format("delta").load(table.location)
-    names = ", ".join(f"`{name}`" for name in expected.columns)
-    found = sql(f"SELECT {names} FROM lake.default.`{table.name}`")
-    assert sorted(map(str, found)) == sorted(str(tuple(row)) for row in expected.collect())
-    assert sql(f"SELECT count(*) FROM lake.default.`{table.name}`") == [(len(found),)]
+@pytest.mark.parametrize(
+    "make", smoke(SMALL, SMOKE, BEYOND, named=True), ids=lambda make: make.__name__
+)
+def test_catalog_reads_the_rows_of_each_version(
+    spark: SparkSession, lake: Catalog, name: str, make: Callable[[Catalog], list[Written]]
+) -> None:
+    """Among the tables are mapped columns, deletion vectors and partitions of every type."""
+    for written in make(lake):
+        table = f"{name}.`{written.table.namespace}`.`{written.table.name}`"
+        for version, expected in enumerate(written.states):
+            frame = spark.sql(f"SELECT * FROM {table} VERSION AS OF {version}")
+            assert arrow_rows(frame.toArrow()) == expected, version
+            assert frame.selectExpr("count(*)").first()[0] == len(expected.rows), version
+
+
+@pytest.mark.everything(BEYOND)
+@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
+def test_catalog_copies_rows_without_a_change(
+    spark: SparkSession, lake: Catalog, name: str, make: Callable[[Catalog], list[Written]]
+) -> None:
+    for written in make(lake):
+        table = f"{name}.`{written.table.namespace}`.`{written.table.name}`"
+        columns = written.table.snapshot().partition_columns
+        partitioning = ", ".join(f"`{each}`" for each in columns)
+        spark.sql(
+            f"CREATE TABLE {name}.copies.`{written.table.name}` "
+            + f"PARTITIONED BY ({partitioning}) " * bool(columns)
+            + f"AS SELECT * FROM {table}"
+        )
+        copy = spark.sql(f"SELECT * FROM {name}.copies.`{written.table.name}`")
+        assert arrow_rows(copy.toArrow()) == written.states[-1]
 
 
 def test_concurrent_overwrite_is_a_conflict(

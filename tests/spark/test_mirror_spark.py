@@ -101,6 +101,44 @@ def test_delta_spark_tables_show_every_commit(spark: SparkSession, lake: Catalog
     assert Path(lake.table("orders").location).exists()
 
 
+WRITES = (
+    "INSERT INTO guarded.orders VALUES (9)",
+    "DELETE FROM guarded.orders",
+    "UPDATE guarded.orders SET id = 9",
+    "MERGE INTO guarded.orders t USING (SELECT 9L AS id) s ON t.id = s.id "
+    "WHEN NOT MATCHED THEN INSERT *",
+    "TRUNCATE TABLE guarded.orders",
+    "ALTER TABLE guarded.orders ADD COLUMNS (more INT)",
+)
+
+
+def test_delta_spark_cannot_write_through_a_mirrored_name(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    from pyspark.errors import AnalysisException
+
+    append(lake, "orders", 1)
+    location = lake.table("orders").location
+    spark.sql("CREATE DATABASE guarded")
+    # An earlier release created a table, to which delta-spark could write.
+    spark.sql(f"CREATE TABLE guarded.orders USING delta LOCATION '{location}'")
+    names = mirror_spark(spark, lake, database="guarded", using_delta=True)
+    assert names == {"orders": "guarded.orders"}
+    log = sorted(each.name for each in (Path(location) / "_delta_log").iterdir())
+    for statement in WRITES:
+        with pytest.raises(AnalysisException):
+            spark.sql(statement)
+    with pytest.raises(AnalysisException):
+        spark.range(1).write.mode("append").saveAsTable("guarded.orders")
+    assert sorted(each.name for each in (Path(location) / "_delta_log").iterdir()) == log
+    with lake.begin() as tx:
+        tx.write("orders", pa.table({"id": [2], "more": ["x"]}), schema_mode="merge")
+    assert spark.table("guarded.orders").columns == ["id", "more"]
+    assert ids(spark, "guarded.orders") == [1, 2]
+    assert mirror_spark(spark, lake, database="guarded", using_delta=True) == names
+    spark.sql("DROP DATABASE guarded CASCADE")
+
+
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_table_name_that_spark_does_not_support_is_rejected(
     spark: SparkSession, lake: Catalog

@@ -244,6 +244,7 @@ def test_change_data_feed_of_versions_is_read(lake: Catalog) -> None:
         ({"versionAsOf": 0, "timestampAsOf": "2024-01-01"}, TxnLogConfigError, "used together"),
         ({"readChangeFeed": True}, TxnLogConfigError, "startingVersion"),
         ({"path": "sales"}, TxnLogUriError, "register"),
+        ({"provider": "deltasql", "owner": "ann"}, TxnLogConfigError, "saveAsTable"),
     ],
 )
 def test_invalid_options_are_rejected(

@@ -24,10 +24,10 @@ class Report:
 
     __slots__ = ()
 
+    # Fields and properties that `to_dict` returns, in this order; by default all fields.
     KEYS: ClassVar[tuple[str, ...]] = ()
-    """Fields and properties that `to_dict` returns, in this order; by default all fields."""
+    # Deprecated names, and the names that replace them. `to_dict` returns both.
     OLD_NAMES: ClassVar[Mapping[str, str]] = {}
-    """Deprecated names, and the names that replace them. `to_dict` returns both."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dictionary of plain values, for JSON."""

@@ -11,13 +11,14 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.engine.parquet.file_shape import file_shape
 from deltasql.engine.parquet.footer_stats import read_footer
-from deltasql.engine.parquet.writer import add_action, has_tight_bounds
+from deltasql.engine.parquet.writer import add_action, has_tight_bounds, partition_folder
 from deltasql.exceptions import TxnLogEngineError, TxnLogTransactionError, UnsupportedFeatureError
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.operations.rewrite import in_partitions
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from deltasql.model.actions import AddFile
     from deltasql.operations.table_stage import TableStage
+    from deltasql.storage import Storage
 
 _FOOTERS_AT_ONCE = 16
 
@@ -87,7 +89,7 @@ def stage_written(
     adds = _add_actions(stage, folder, files)
     removed = 0 if overwrite is None else _remove_replaced(stage, adds, overwrite)
     if adds:
-        names = [f"{folder}/{file.name}" for file in files]
+        names = [unquote(add.path) for add in adds]
         stage.plan().intend(names)
         # Spark does not sync files to disk, so do it here, before the commit.
         stage.storage.flush(names)
@@ -121,26 +123,44 @@ def _add_actions(stage: TableStage, folder: str, files: Sequence[WrittenFile]) -
             help="The service, the driver and the executors must access the same storage: "
             "use a shared file system or an object store for the table's location.",
         )
-    names = [f"{folder}/{file.name}" for file in files]
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        footers = list(pool.map(lambda name: read_footer(storage, name, shape, tight), names))
     mode = column_mapping_mode(stage.configuration)
     physical = {
         name: field.physical_name(mode)
         for name in stage.partition_columns
         if (field := stage.schema.find(name)) is not None
     }
+    values = [{physical[name]: v for name, v in file.partition.items()} for file in files]
+    names = [
+        _in_partition_folder(storage, folder, file.name, partition)
+        for file, partition in zip(files, values, strict=True)
+    ]
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        footers = list(pool.map(lambda name: read_footer(storage, name, shape, tight), names))
+    infos = [present[f"{folder}/{file.name}"] for file in files]
     return [
         add_action(
             plan,
             name,
-            {physical[column]: value for column, value in file.partition.items()},
-            size=present[name].size,
-            modified_ms=present[name].modified_ms,
+            partition,
+            size=info.size,
+            modified_ms=info.modified_ms,
             stats=footer.stats,
         )
-        for file, name, footer in zip(files, names, footers, strict=True)
+        for name, partition, info, footer in zip(names, values, infos, footers, strict=True)
     ]
+
+
+def _in_partition_folder(
+    storage: Storage, folder: str, name: str, partition: Mapping[str, str | None]
+) -> str:
+    """Return the name of a file in the folder of its partition; move it there if necessary.
+
+    Some readers take partition values from folder names.
+    """
+    wanted = f"{folder}/{partition_folder(partition)}{name.rpartition('/')[2]}"
+    if wanted != f"{folder}/{name}":
+        storage.rename(f"{folder}/{name}", wanted, flush_folder=False)
+    return wanted
 
 
 def _remove_replaced(stage: TableStage, adds: Sequence[AddFile], overwrite: Overwrite) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.parquet.file_shape import file_shape
 from deltasql.engine.parquet.partitions import partition_text
+from deltasql.engine.parquet.writer import escape_name
 from deltasql.engine.spark.file_columns import stored_field
 from deltasql.engine.spark.write import parquet_options
 from deltasql.exceptions import (
@@ -62,6 +63,10 @@ class _Write:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
+_REMEMBERED = 10_000
+"""How many writes a service remembers; older ones are looked up in the database."""
+
+
 class Writes:
     """The writes of a service, by transaction id."""
 
@@ -88,6 +93,7 @@ class Writes:
         except BaseException:
             tx.rollback()
             raise
+        self._forget_oldest()
         self._writes[tx.txn_id] = _Write(name, folder, operation, tx)
         return {"txn_id": tx.txn_id, **_write_plan(stage, folder)}
 
@@ -126,6 +132,14 @@ class Writes:
         """Roll back all open writes."""
         for txn_id in list(self._writes):
             self.abort({"txn_id": txn_id})
+
+    def _forget_oldest(self) -> None:
+        if len(self._writes) < _REMEMBERED:
+            return
+        ended = (txn_id for txn_id, write in list(self._writes.items()) if write.tx is None)
+        oldest = next(ended, None)
+        if oldest is not None:
+            self._writes.pop(oldest, None)
 
     def _committed_before(self, txn_id: str, table: str) -> dict[str, Any]:
         """Look up a transaction that this service does not have, or whose commit failed."""
@@ -192,6 +206,11 @@ def _write_plan(stage: TableStage, folder: str) -> dict[str, Any]:
         "schema": shown_schema(stage.schema).to_json(),
         "stored_schema": StructType(tuple(stored_field(each, mode) for each in stored)).to_json(),
         "partition_columns": list(stage.partition_columns),
+        "partition_folders": [
+            escape_name(field.physical_name(mode))
+            for name in stage.partition_columns
+            if (field := stage.schema.find(name)) is not None
+        ],
         "options": parquet_options(plan, file_shape(plan)),
     }
 

@@ -140,10 +140,11 @@ def mirror_spark(
     `mirror_spark` again to see later commits. A view has the name of its table. Outside the default
     namespace it is called `crm__sales`, because temporary views have no database.
 
-    If delta-spark is configured in the session, or with `using_delta=True`, they become tables
-    `USING delta` over the published logs instead, named `crm.sales` or placed in `database`. Such
-    a table always shows the latest published version. Only in this case, settings of the session
-    are changed: for tables in S3, missing options of their buckets (`fs.s3a.bucket.…`) are set.
+    If delta-spark is configured in the session, or with `using_delta=True`, they become views of
+    the published logs in Spark's catalog instead, named `crm.sales` or placed in `database`. Such a
+    view always shows the latest published version, and Spark refuses to write to it. Only in this
+    case, settings of the session are changed: for tables in S3, missing options of their buckets
+    (`fs.s3a.bucket.…`) are set.
     """
     opened = open_catalog(catalog)
     chosen = opened.tables() if tables is None else [opened.table(name) for name in tables]
@@ -191,23 +192,30 @@ def _define(spark: SparkSession, table: CatalogTable, database: str | None) -> s
     place = database or table.namespace
     if not (_HIVE_NAME.fullmatch(place) and _HIVE_NAME.fullmatch(table.name)):
         raise TxnLogEngineError(
-            f"{place}.{table.name} cannot be a table in Spark's catalog",
+            f"{place}.{table.name} cannot be a view in Spark's catalog",
             engine="spark",
-            help="Names in Spark's catalog have only letters, digits and _. Use views "
+            help="Names in Spark's catalog have only letters, digits and _. Use temporary views "
             "(using_delta=False), or leave this table out with tables=[…].",
         )
     name = _sql_name(place, table.name)
     location = spark_path(spark, root_address(table.location))
+    query = f"SELECT * FROM delta.{quoted(location)}"  # noqa: S608 - quoted
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {_sql_name(place)}")
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {_literal(location)}")
-    # IF NOT EXISTS keeps an existing table with this name, which may be a different table.
-    found = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").first()
-    if found is None or _plain(unquote(found["data_type"])) != _plain(location):
-        raise TxnLogEngineError(
-            f"{name} is already a different table in this session's catalog",
-            engine="spark",
-            help="Drop that table with Spark, or choose another database=.",
-        )
+    if spark.catalog.tableExists(name):
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+        known = {row["col_name"]: row["data_type"] for row in rows}
+        is_table = known.get("Type") == "EXTERNAL" and known.get("Provider") == "delta"
+        if is_table and _plain(unquote(known.get("Location", ""))) == _plain(location):
+            # delta-spark could write to such a table without the database. Its files are kept.
+            spark.sql(f"DROP TABLE {name}")
+        elif known.get("View Text") != query:
+            raise TxnLogEngineError(
+                f"{name} is already a different table in this session's catalog",
+                engine="spark",
+                help="Drop that table with Spark, or choose another database=.",
+            )
+    # With schema evolution, the view also shows columns that are added later.
+    spark.sql(f"CREATE OR REPLACE VIEW {name} WITH SCHEMA EVOLUTION AS {query}")
     return name
 
 
@@ -217,7 +225,3 @@ def _plain(location: str) -> str:
 
 def _sql_name(*parts: str) -> str:
     return ".".join(part if _UNQUOTED.fullmatch(part) else quoted(part) for part in parts)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

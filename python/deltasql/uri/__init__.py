@@ -28,8 +28,15 @@ deltasql://postgres/ann:***@db.local/lake?table=crm.sales
 deltasql://postgres/ann:***@db.local/lake?table=orders
 """
 
-from deltasql.uri.deltasql_uri import DeltaSqlUri, is_database_file, is_deltasql_uri, parse_uri
-from deltasql.uri.names import DEFAULT_NAMESPACE, join_table_name, split_table_name
+from deltasql.uri.deltasql_uri import (
+    DEFAULT_NAMESPACE,
+    DeltaSqlUri,
+    is_database_file,
+    is_deltasql_uri,
+    join_table_name,
+    parse_uri,
+    split_table_name,
+)
 from deltasql.uri.parameters import PARAMETERS, Backend, MirrorMode, Parameter, Pooler, SslMode
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The class `DeltaSqlUri`: how a URI is parsed, checked and written.
+"""The class `DeltaSqlUri` and table names: how they are parsed, checked and written.
 
 An error message never contains anything that may be part of a password. If a password contains a
 `/`, `?` or `@` that is not percent-encoded, the URI is split at the wrong places, and all later
@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from urllib.parse import quote
 
 from deltasql.exceptions import MASK, TxnLogUriError, redact
-from deltasql.uri.names import (
-    DEFAULT_NAMESPACE,
-    check_name,
+from deltasql.uri.parameters import (
+    PARAMETERS,
+    Backend,
+    MirrorMode,
+    Pooler,
+    SslMode,
     decoded,
     fail,
     is_plain,
-    join_table_name,
-    split_table_name,
-    write_table_name,
 )
-from deltasql.uri.parameters import PARAMETERS, Backend, MirrorMode, Pooler, SslMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCHEME = "deltasql://"
+DEFAULT_NAMESPACE = "default"
 MEMORY = ":memory:"
 FORMS = {
     "sqlite": "deltasql://sqlite//abs/meta.db?table=name",
@@ -45,6 +45,10 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PARAMETER_NAME = re.compile(r"\w{1,40}")
 _ADDRESS = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::([^:]*))?")
 _DUCKDB_FILES = (".duckdb", ".ddb")
+_NAME_HELP = (
+    "A name has 1 to 255 characters, no control character and no '/', and is not '.' or '..'. "
+    "Separate namespace and name by one dot; write %2E for a dot inside a name."
+)
 _LOGIN_SECRET = re.compile(r"^(\w*:/+[^/]*/[^:/@]*:).*(?=@)", re.DOTALL)
 
 
@@ -138,7 +142,7 @@ class DeltaSqlUri:
         else:
             path = quote(self.database, safe="/:")
         if self.table is not None:
-            written["table"] = write_table_name(self.namespace, self.table)
+            written["table"] = _write_table_name(self.namespace, self.table)
         query = "&".join(f"{name}={value}" for name, value in written.items())
         return f"{SCHEME}{self.backend}/{path}{'?' if query else ''}{query}"
 
@@ -169,9 +173,9 @@ def _check(uri: DeltaSqlUri) -> None:
         _check_server(uri)
     else:
         _check_file(uri)
-    check_name("namespace", uri.namespace)
+    _check_name("namespace", uri.namespace)
     if uri.table is not None:
-        check_name("table", uri.table)
+        _check_name("table", uri.table)
     elif uri.namespace != DEFAULT_NAMESPACE:
         fail(f"namespace {uri.namespace!r} is given without a table", uri.namespace)
     for name, parameter in PARAMETERS.items():
@@ -425,3 +429,42 @@ def _read_server(text: str) -> dict[str, Any]:
         "port": int(port) if port else None,
     }
     return {name: value for name, value in parts.items() if value not in ("", None)}
+
+
+@lru_cache(maxsize=4096)
+def split_table_name(text: str) -> tuple[str, str]:
+    """Parse `name` or `namespace.name`; a dot in a name is written `%2E`.
+
+    >>> split_table_name("crm.sales"), split_table_name("v1%2E2")
+    (('crm', 'sales'), ('default', 'v1.2'))
+    """
+    parts = [decoded(part, "table name") for part in text.split(".")]
+    if len(parts) > 2:
+        fail(f"table name {text!r} has {len(parts)} parts", text, _NAME_HELP)
+    namespace, name = parts if len(parts) == 2 else (DEFAULT_NAMESPACE, parts[0])
+    _check_name("namespace", namespace)
+    _check_name("table", name)
+    return namespace, name
+
+
+def join_table_name(namespace: str, name: str) -> str:
+    """Return the string that `split_table_name` parses.
+
+    >>> join_table_name("crm", "v1.2")
+    'crm.v1%2E2'
+    """
+    quoted = [part.replace("%", "%25").replace(".", "%2E") for part in (namespace, name)]
+    return quoted[1] if namespace == DEFAULT_NAMESPACE else ".".join(quoted)
+
+
+def _write_table_name(namespace: str, name: str) -> str:
+    """Return namespace and name for a URI, with all special characters percent-encoded."""
+    quoted = [quote(part, safe="").replace(".", "%2E") for part in (namespace, name)]
+    return quoted[1] if namespace == DEFAULT_NAMESPACE else ".".join(quoted)
+
+
+def _check_name(what: str, name: str) -> None:
+    """Raise TxnLogUriError if a name is not valid for a table or namespace."""
+    if name in ("", ".", "..") or len(name) > 255 or "/" in name or not is_plain(name):
+        shown = repr(name) if len(name) <= 60 else f"{name[:60]!r}…"
+        fail(f"{shown} is not a valid {what} name", name, _NAME_HELP)

@@ -1,13 +1,15 @@
-"""The query parameters of a URI."""
+"""The query parameters of a URI, and checks of the text of any part of a URI."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+from urllib.parse import unquote
 
-from deltasql.uri.names import fail, is_plain
+from deltasql.exceptions import TxnLogUriError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +20,7 @@ Pooler = Literal["auto", "none", "transaction"]
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
 
 _POSTGRES = ("postgres",)
+_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +166,24 @@ PARAMETERS: dict[str, Parameter] = {
         ),
     )
 }
+
+
+def is_plain(text: str) -> bool:
+    """Return whether a string has no control characters and no lone surrogates."""
+    return not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
+
+
+def decoded(text: str, what: str) -> str:
+    """Percent-decode a string; raise TxnLogUriError, without the password, if it is not valid."""
+    shown = "" if what == "password" else f" {text!r}"
+    if _BARE_PERCENT.search(text):
+        fail(f"{what}{shown} contains a '%' without two hex digits", None, "Write %25 for a '%'.")
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        fail(f"{what}{shown} does not decode to UTF-8", None, "Percent-encode its UTF-8 bytes.")
+
+
+def fail(message: str, part: str | None = None, help: str = "") -> NoReturn:
+    """Raise TxnLogUriError."""
+    raise TxnLogUriError(message, part=part, help=help)

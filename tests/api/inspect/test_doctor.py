@@ -236,8 +236,8 @@ def test_unreachable_database_is_a_failed_check(postgres_uri: DeltaSqlUri) -> No
     assert "hunter2" not in str(report)
 
 
-class _Refusing(BaseHTTPRequestHandler):
-    """An object store that lets nobody in."""
+class _ForbiddenStore(BaseHTTPRequestHandler):
+    """An object store that answers every request with 403."""
 
     requested: ClassVar[list[str]] = []
 
@@ -254,7 +254,7 @@ class _Refusing(BaseHTTPRequestHandler):
 
 
 def test_unreachable_object_store_is_tried_once(sqlite_uri: DeltaSqlUri) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _ForbiddenStore) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         options = {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
@@ -281,4 +281,4 @@ def test_unreachable_object_store_is_tried_once(sqlite_uri: DeltaSqlUri) -> None
     found = [each for each in report.checks if each.name == "storage"]
     assert [each.status for each in found] == ["failure", "warning"]
     assert "2 more tables on s3://shut" in found[1].detail
-    assert len({path.split("/_delta_log")[0] for path in _Refusing.requested}) == 1
+    assert len({path.split("/_delta_log")[0] for path in _ForbiddenStore.requested}) == 1

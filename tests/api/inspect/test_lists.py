@@ -252,7 +252,7 @@ def test_transactions_of_any_age_are_found(catalog: Catalog) -> None:
         with catalog.begin() as tx:
             tx.stage_table("a", [AddFile(f"{random.random()}", {}, 1, 0, True)])
             tx.stage_table("b", [AddFile(f"{random.random()}", {}, 1, 0, True)])
-    # One table tells a later time than the other, in days that lie far apart.
+    # The commits of `b` are later than those of `a`, on days that are far apart.
     days = (0, 0, 3, 40, 400, 4000)
     with catalog.store.session() as session:
         session.begin()

@@ -22,6 +22,7 @@ from deltasql.model.statements.parser import parse_statement
 from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.alter.properties import unset_table_properties
 from deltasql.operations.merge.plan import star_assignments
+from deltasql.operations.write_request import WriteRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,18 +91,18 @@ class Statements:
         rows = self._engine.rows(self._tx, statement.query.text, self._values, arrange)
         where = None
         if statement.replace_where is not None:
-            where = to_datafusion(self._text(statement.replace_where))
+            where = self._text(statement.replace_where)
         elif statement.overwrite and partition:
             conditions = [f"`{name}` = {value}" for name, value in partition.items()]
-            where = to_datafusion(" AND ".join(conditions))
+            where = " AND ".join(conditions)
         overwrites = statement.overwrite or where is not None
-        metrics = self._tx.write(
-            table,
-            rows,
+        request = WriteRequest(
             mode="overwrite" if overwrites else "append",
-            predicate=where,
             schema_mode="merge" if statement.evolve else None,
+            predicate=where,
+            flavour="spark",
         )
+        metrics = self._tx.write_rows(table, rows, request)
         count = metrics["num_added_rows"]
         return _counts(num_affected_rows=count, num_inserted_rows=count)
 

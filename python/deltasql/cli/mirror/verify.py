@@ -29,8 +29,8 @@ COLUMNS = ("table", "ok", "sql_version", "log_version", "commits", "pending", "t
 @click.option(
     "--data",
     type=click.Choice(["files", "counts", "rows"]),
-    help="Also verify the data: files exist with their size; row counts match the statistics; or "
-    "every row is equal to what another reader of the log returns.",
+    help="Also verify the data. files: every file exists with its size; counts: also, row counts "
+    "match the statistics; rows: also, every row equals what another reader of the log returns.",
 )
 @click.option(
     "--engine", type=click.Choice(["duckdb", "spark"]), help="Read the data with this engine."

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
     from deltasql.config import EngineSettings
 
+# Reentrant, because the garbage collector may close an engine while this thread holds the lock.
+_lock = threading.RLock()
+NUMBERS = count(1)
+"""Counter for table names, which must be unique in the process."""
+
 
 def require_duckdb() -> None:
     """Raise `MissingDriverError`, which says how to install DuckDB, if it is not installed."""
@@ -129,12 +134,6 @@ def _file_in(message: str) -> str | None:
     """
     found = re.search(r'"(/.+)"', message)
     return None if found is None else re.sub(r"\[([*?\[])\]", r"\1", found.group(1))
-
-
-# Reentrant, because the garbage collector may close an engine while this thread holds the lock.
-_lock = threading.RLock()
-NUMBERS = count(1)
-"""Counter for table names, which must be unique in the process."""
 
 
 @dataclass(slots=True, eq=False)

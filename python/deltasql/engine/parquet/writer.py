@@ -395,7 +395,7 @@ def partition_folder(values: Mapping[str, str | None]) -> str:
     >>> partition_folder({"day": "2024-05-01", "place": None})
     'day=2024-05-01/place=__HIVE_DEFAULT_PARTITION__/'
     """
-    return "".join(f"{_escape_name(name)}={_escape(value)}/" for name, value in values.items())
+    return "".join(f"{escape_name(name)}={_escape(value)}/" for name, value in values.items())
 
 
 def has_tight_bounds(plan: WritePlan) -> bool:
@@ -423,7 +423,8 @@ def add_action(
     )
 
 
-def _escape_name(name: str) -> str:
+def escape_name(name: str) -> str:
+    """Return the name of a partition column as folder names contain it."""
     # Do not escape letters of any language: some readers search the path for the column name.
     return "".join(letter if letter.isalnum() else quote(letter, safe="-_.~") for letter in name)
 

@@ -365,7 +365,7 @@ def _release(frame: Any) -> None:
     """Free the memory and disk of checkpointed rows.
 
     `RDD.unpersist` does the same, but logs a warning that the rows cannot be computed again. The
-    warning would be misleading, because nobody reads the rows any more.
+    warning would be misleading, because the rows are not read any more.
     """
     rows = _checkpointed_rdd(frame)
     if rows is not None:

@@ -17,7 +17,7 @@ _FILE_MISSING = f"{_FILE_NOT_READ}.FILE_NOT_EXIST"
 _FAILED_CASTS = ("CAST_", "NUMERIC_VALUE_OUT_OF_RANGE")  # followed by the kind of the failure
 _BLOCK_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 _BLOCK_LOST_HELP = (
-    "An executor was lost, and with it rows that are computed only once. Run the operation again."
+    "An executor was lost, with rows that cannot be computed again. Run the operation again."
 )
 
 

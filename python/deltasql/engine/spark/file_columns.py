@@ -36,10 +36,10 @@ _ENCODED = "~~"
 _SAFE = "^[A-Za-z0-9_.~:/%=-]+$"
 
 
-def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) -> DataFrame:
+def stored_frame(frame: DataFrame, plan: WritePlan, sort_keys: Sequence[str] = ()) -> DataFrame:
     """Return rows as files store them: physical names and field ids, partition values as strings.
 
-    `keys` are additional columns to keep; the caller sorts by them and then drops them.
+    `sort_keys` are additional columns to keep; the caller sorts by them and then drops them.
     """
     from pyspark.sql import functions as F
 
@@ -55,7 +55,7 @@ def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) ->
                 _check_members(known.type, field.type, field.name)
         schema, frame = without_void_columns(frame, schema, plan.partition_columns)
         given = schema_from_any(frame.schema)
-    if not (mode or plan.partition_columns or keys) and _is_stored_form(given, schema):
+    if not (mode or plan.partition_columns or sort_keys) and _is_stored_form(given, schema):
         return frame
     columns = []
     for field in schema.fields:
@@ -76,7 +76,7 @@ def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) ->
         if stored.type != stored_field(found, None).type:
             column = column.cast(exact_type(stored.type))
         columns.append(column.alias(name, metadata=dict(stored.metadata)))
-    return frame.select([*columns, *keys])
+    return frame.select([*columns, *sort_keys])
 
 
 def partition_of(folders: list[str], plan: WritePlan) -> dict[str, str | None]:

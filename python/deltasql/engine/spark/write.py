@@ -67,23 +67,23 @@ def write_files(
     frame: DataFrame,
     plan: WritePlan,
     storage: StorageSettings,
-    keys: Sequence[str] = (),
+    sort_keys: Sequence[str] = (),
 ) -> list[AddFile]:
     """Write rows to files below the table's root and return the files that are not empty.
 
-    `keys` are additional columns by which the rows of each file are sorted.
+    `sort_keys` are additional columns by which the rows of each file are sorted.
     """
     folder = f"{plan.folder}{uuid.uuid4().hex[:12]}"
     plan.intend([f"{folder}/"])
     plan.storage.make_root()  # executors would create it without a sync to disk
-    stored = stored_frame(frame, plan, keys)
+    stored = stored_frame(frame, plan, sort_keys)
     shape = file_shape(plan)
     mode = column_mapping_mode(plan.configuration)
     partitions = [field.physical_name(mode) for field in _partition_fields(plan)]
-    if keys:
+    if sort_keys:
         # Start with the partition columns: Spark sorts by them before it writes, and would drop a
         # sort that does not start with them.
-        stored = stored.sortWithinPartitions(*map(quoted, partitions), *keys).drop(*keys)
+        stored = stored.sortWithinPartitions(*map(quoted, partitions), *sort_keys).drop(*sort_keys)
     bucket = bucket_options(spark, plan.location, storage)
     options = {**_FIXED, **parquet_options(plan, shape), **bucket}
     target = f"{spark_path(spark, root_address(plan.location))}/{folder}"

@@ -63,10 +63,10 @@ def read_column(reader: Reader) -> StructField:
             metadata["comment"] = reader.string()
         elif reader.accept("GENERATED"):
             if reader.accept("BY", "DEFAULT"):
-                _refuse_identity(name)
+                _reject_identity(name)
             reader.expect("ALWAYS", "AS")
             if reader.peek() == "IDENTITY":
-                _refuse_identity(name)
+                _reject_identity(name)
             metadata[_GENERATED] = reader.inside_parentheses().text
         elif reader.peek() == "DEFAULT":
             raise UnsupportedFeatureError(
@@ -153,7 +153,7 @@ def _struct(reader: Reader) -> StructType:
     return StructType(tuple(fields))
 
 
-def _refuse_identity(column: str) -> NoReturn:
+def _reject_identity(column: str) -> NoReturn:
     raise UnsupportedFeatureError(
         f"column {column!r} cannot be an identity column: deltasql does not generate its numbers",
         features=("identityColumns",),

@@ -134,7 +134,7 @@ class Reader:
         raise self.error(f"expected {', '.join(words[:-1])} or {words[-1]}")
 
     def finish(self) -> None:
-        """Raise an error if the statement goes on."""
+        """Raise an error if there are more tokens."""
         if not self.at_end:
             raise self.error("the statement should end here")
 

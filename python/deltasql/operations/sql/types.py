@@ -139,7 +139,7 @@ def _one() -> exp.Expr:
 def loses_nanoseconds(expression: exp.Expr, data_type: DataType) -> TxnLogSchemaError:
     """Return the error for a value whose nanoseconds do not fit the type of its column."""
     return TxnLogSchemaError(
-        f"the nanoseconds of {expression.sql()} would be cut to the microseconds of a column "
-        f"of type {type_name(data_type)}",
+        f"{expression.sql()} has nanoseconds, but the column has the type {type_name(data_type)}, "
+        "which stores microseconds",
         help="To truncate them, write CAST(… AS TIMESTAMP), or cast the data first.",
     )

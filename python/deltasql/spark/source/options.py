@@ -51,6 +51,13 @@ class SourceOptions:
 
     def check(self) -> None:
         """Raise if an option is unknown, because it would be ignored silently."""
+        if "provider" in self.given or "owner" in self.given:
+            raise TxnLogConfigError(
+                "CREATE TABLE … USING deltasql and saveAsTable cannot create a table of the "
+                "catalog: Spark would only add it to its own catalog",
+                key="provider",
+                help="Create it with deltasql.spark.write(df, uri) or DeltaTable.create(spark).",
+            )
         for name in self.given:
             if name.lower() not in _ACCEPTED and not name.startswith("__"):
                 known = sorted(_KNOWN.values())

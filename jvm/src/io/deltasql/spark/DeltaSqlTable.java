@@ -59,9 +59,15 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
         return partitionColumns;
     }
 
+    /** Quote a name, because Spark parses the names of columns in expressions. */
+    static String quoted(String name) {
+        return "`" + name.replace("`", "``") + "`";
+    }
+
     @Override
     public Transform[] partitioning() {
-        return partitionColumns.stream().map(Expressions::identity).toArray(Transform[]::new);
+        return partitionColumns.stream().map(each -> Expressions.identity(quoted(each)))
+            .toArray(Transform[]::new);
     }
 
     @Override

@@ -4,9 +4,9 @@ import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.apache.spark.rdd.InputFileBlockHolder;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
@@ -15,8 +15,8 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import scala.Function1;
 import scala.collection.Iterator;
@@ -28,15 +28,23 @@ final class FileReaders implements PartitionReaderFactory {
     private final boolean isColumnar;
     private final int rowIndex;
     private final StructType columns;
+    private final int[] order;
+    private final boolean isInOrder;
 
-    /** `readers` has one reader per schema; `rowIndex` is the column of row positions, or -1. */
+    /**
+     * `readers` has one reader per schema. `rowIndex` is the position of the column of row
+     * positions, or -1. `order` has the position of each column in the rows of a reader.
+     */
     FileReaders(
             List<Function1<PartitionedFile, Iterator<InternalRow>>> readers, boolean isColumnar,
-            int rowIndex, StructType columns) {
+            int rowIndex, StructType columns, int[] order) {
         this.readers = readers;
         this.isColumnar = isColumnar;
         this.rowIndex = rowIndex;
         this.columns = columns;
+        this.order = order;
+        this.isInOrder =
+            rowIndex < 0 && Arrays.equals(order, IntStream.range(0, order.length).toArray());
     }
 
     @Override
@@ -57,7 +65,7 @@ final class FileReaders implements PartitionReaderFactory {
     /** Returns rows, or batches of rows if the reader is columnar. */
     private final class Reader<T> implements PartitionReader<T> {
         private final PartitionedFile[] files;
-        private final ProjectingInternalRow withoutIndex;
+        private final ProjectingInternalRow ordered;
         private int next;
         private Iterator<?> rows;
         private long[] deleted;
@@ -65,7 +73,8 @@ final class FileReaders implements PartitionReaderFactory {
 
         Reader(FilePartition partition) {
             files = partition.files();
-            withoutIndex = rowIndex < 0 ? null : projection();
+            ordered = new ProjectingInternalRow(columns, ArraySeq.unsafeWrapArray(
+                (Object[]) Arrays.stream(order).boxed().toArray(Integer[]::new)).toIndexedSeq());
         }
 
         @Override
@@ -101,11 +110,16 @@ final class FileReaders implements PartitionReaderFactory {
         @Override
         @SuppressWarnings("unchecked")
         public T get() {
-            if (withoutIndex == null) {
+            if (isInOrder) {
                 return (T) current;
             }
-            withoutIndex.project((InternalRow) current);
-            return (T) withoutIndex;
+            if (current instanceof ColumnarBatch batch) {
+                ColumnVector[] vectors =
+                    Arrays.stream(order).mapToObj(batch::column).toArray(ColumnVector[]::new);
+                return (T) new ColumnarBatch(vectors, batch.numRows());
+            }
+            ordered.project((InternalRow) current);
+            return (T) ordered;
         }
 
         @Override
@@ -115,20 +129,6 @@ final class FileReaders implements PartitionReaderFactory {
             }
             rows = null;
         }
-    }
-
-    private ProjectingInternalRow projection() {
-        StructType kept = new StructType();
-        List<Object> positions = new ArrayList<>();
-        for (int index = 0; index < columns.length(); index++) {
-            if (index != rowIndex) {
-                StructField field = columns.apply(index);
-                kept = kept.add(field);
-                positions.add(index);
-            }
-        }
-        return new ProjectingInternalRow(
-            kept, ArraySeq.unsafeWrapArray(positions.toArray()).toIndexedSeq());
     }
 
     private static long[] unpacked(byte[] content) {

@@ -1,6 +1,8 @@
 package io.deltasql.spark;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.time.LocalDate;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -21,6 +23,7 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.datasources.OutputWriter;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.SerializableConfiguration;
@@ -36,18 +39,24 @@ final class FileWriterFactory implements DataWriterFactory {
     private final StructType schema;
     private final StructType stored;
     private final List<String> partitionColumns;
+    private final List<String> partitionFolders;
     private final long mostRows;
 
     /** `mostRows` is the maximum number of rows of a file, or 0. */
     FileWriterFactory(
             OutputWriterFactory factory, SerializableConfiguration conf, String folder,
-            StructType schema, StructType stored, List<String> partitionColumns, long mostRows) {
+            StructType schema, StructType stored, List<String> partitionColumns,
+            List<String> partitionFolders, long mostRows) {
         this.factory = factory;
         this.conf = conf;
         this.folder = folder;
         this.schema = schema;
         this.stored = stored;
         this.partitionColumns = new ArrayList<>(partitionColumns);
+        // A JVM without a locale cannot create a folder with other letters; the service moves it.
+        this.partitionFolders = new ArrayList<>();
+        partitionFolders.forEach(
+            each -> this.partitionFolders.add(each.replaceAll("[^\\x00-\\x7F]", "_")));
         this.mostRows = mostRows;
     }
 
@@ -121,14 +130,17 @@ final class FileWriterFactory implements DataWriterFactory {
         private void open(InternalRow row) {
             partition = new Object[partitionPositions.length];
             List<String> texts = new ArrayList<>();
+            StringBuilder folders = new StringBuilder();
             for (int index = 0; index < partition.length; index++) {
                 Object value = value(row, index);
                 // The row's memory is used again for the next row.
                 partition[index] = value instanceof UTF8String text ? text.clone() : value;
                 texts.add(text(value));
+                folders.append(partitionFolders.get(index)).append('=')
+                    .append(folder(text(value), partitionPositions[index])).append('/');
             }
-            String name = String.format("part-%05d-%s%s",
-                partitionId, UUID.randomUUID(), factory.getFileExtension(context));
+            String name = String.format("%spart-%05d-%s%s",
+                folders, partitionId, UUID.randomUUID(), factory.getFileExtension(context));
             written.add(new WrittenFiles.WrittenFile(name, texts));
             // Spark reads this setting from the session. Delta stores dates without rebasing.
             SQLConf settings = new SQLConf();
@@ -148,6 +160,15 @@ final class FileWriterFactory implements DataWriterFactory {
             }
             return value instanceof byte[] bytes
                 ? UTF8String.fromBytes(bytes).toString() : value.toString();
+        }
+
+        /** Return the folder of a value. The service moves files of types with other notations. */
+        private String folder(String text, int position) {
+            if (text == null || text.isEmpty()) {
+                return "__HIVE_DEFAULT_PARTITION__";
+            }
+            return schema.apply(position).dataType() instanceof DateType
+                ? LocalDate.ofEpochDay(Long.parseLong(text)).toString() : escaped(text);
         }
 
         private void finish() {
@@ -176,5 +197,21 @@ final class FileWriterFactory implements DataWriterFactory {
 
         @Override
         public void close() {}
+    }
+
+    /** Percent-encode all characters but ASCII letters, digits and `-_.~`. */
+    private static String escaped(String text) {
+        StringBuilder found = new StringBuilder();
+        for (byte each : text.getBytes(StandardCharsets.UTF_8)) {
+            char letter = (char) (each & 0xFF);
+            boolean isPlain = letter < 128
+                && (Character.isLetterOrDigit(letter) || "-_.~".indexOf(letter) >= 0);
+            if (isPlain) {
+                found.append(letter);
+            } else {
+                found.append(String.format("%%%02X", (int) letter));
+            }
+        }
+        return found.toString();
     }
 }

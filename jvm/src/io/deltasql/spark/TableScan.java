@@ -54,6 +54,7 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
         "int96RebaseMode", "CORRECTED");
 
     private final DeltaSqlTable table;
+    private final StructType columns;
     private final Filter[] filters;
     private final StructType data;
     private final StructType partitions;
@@ -61,6 +62,7 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
 
     TableScan(DeltaSqlTable table, StructType columns, Filter[] filters) {
         this.table = table;
+        this.columns = columns;
         this.filters = filters;
         StructType data = new StructType();
         StructType partitions = new StructType();
@@ -75,10 +77,9 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
         this.partitions = partitions;
     }
 
-    /** Return the columns in the order of the reader: those of the files, then the partition's. */
     @Override
     public StructType readSchema() {
-        return joined(data, partitions);
+        return columns;
     }
 
     @Override
@@ -155,8 +156,9 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
         SparkSession session = session();
         ParquetFileFormat format = new ParquetFileFormat();
         StructType read = hasDeleted ? data.add(ROW_INDEX) : data;
-        boolean isColumnar =
-            !hasDeleted && format.supportBatch(session, joined(read, partitions));
+        // Spark's reader returns the columns of the files first, then the partition columns.
+        StructType returned = joined(read, partitions);
+        boolean isColumnar = !hasDeleted && format.supportBatch(session, returned);
         Map<String, String> options = new HashMap<>(OPTIONS);
         options.put("returning_batch", String.valueOf(isColumnar));
         Configuration conf = session.sessionState().newHadoopConf();
@@ -178,8 +180,8 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
                 scalaMap(options),
                 new Configuration(conf)));
         }
-        return new FileReaders(
-            readers, isColumnar, hasDeleted ? data.length() : -1, joined(read, partitions));
+        int[] order = Arrays.stream(columns.fieldNames()).mapToInt(returned::fieldIndex).toArray();
+        return new FileReaders(readers, isColumnar, hasDeleted ? data.length() : -1, columns, order);
     }
 
     /** Return columns of `from`, which a query may have pruned, with the names that `to` has. */

@@ -92,6 +92,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     @Override
     public SortOrder[] requiredOrdering() {
         return table.partitionColumns().stream()
+            .map(DeltaSqlTable::quoted)
             .map(each -> Expressions.sort(Expressions.column(each), SortDirection.ASCENDING))
             .toArray(SortOrder[]::new);
     }
@@ -120,6 +121,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
                 table.schema(),
                 stored,
                 table.partitionColumns(),
+                Service.texts(begun.get("partition_folders")),
                 Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")));
         } catch (IOException error) {
             throw new UncheckedIOException(error);

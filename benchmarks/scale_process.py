@@ -1,6 +1,6 @@
 """Measure operations on a catalog in a new process: CPU time, SQL statements and memory.
 
-`python -m benchmarks.scale_apart` reads a pickled request on stdin and prints JSON. Every round
+`python -m benchmarks.scale_process` reads a pickled request on stdin and prints JSON. Every round
 opens the catalog again, so that nothing is cached; only the operation itself is measured. Its
 memory is the peak growth of the process during the operation.
 """
@@ -74,7 +74,8 @@ class Measurement:
 def measure(request: Request) -> list[Measurement]:
     """Run the operations in sequence in a new process."""
     return [
-        Measurement(**each) for each in run_request("benchmarks.scale_apart", request)["answers"]
+        Measurement(**each)
+        for each in run_request("benchmarks.scale_process", request)["measurements"]
     ]
 
 
@@ -120,7 +121,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], object]] = {
 WARM = ("commit", "create a table")
 
 
-def _answer(contender: Deltasql, step: Step) -> dict[str, Any]:
+def _measure(contender: Deltasql, step: Step) -> dict[str, Any]:
     operate = OPERATIONS[step.operation]
     start_mb = _start_anew()
     peak_mb, statements = 0.0, 0
@@ -163,7 +164,7 @@ def _start_anew() -> float:
 
 if __name__ == "__main__":
     # Imported by its module name, which pickled objects refer to.
-    from benchmarks import scale_apart
+    from benchmarks import scale_process
 
     given: Request = pickle.load(sys.stdin.buffer)
     for each in given.steps:
@@ -171,6 +172,10 @@ if __name__ == "__main__":
     importlib.import_module("pandas")  # pyarrow imports it for the first array
     print(
         json.dumps(
-            {"answers": [scale_apart._answer(given.contender, each) for each in given.steps]}
+            {
+                "measurements": [
+                    scale_process._measure(given.contender, each) for each in given.steps
+                ]
+            }
         )
     )

@@ -1,7 +1,7 @@
 """Change rows in a separate process, so that the peak memory is that of the operation alone.
 
-`python -m benchmarks.apart` reads a pickled request on stdin and prints JSON. The measured time
-includes opening the table, but not imports and the generation of rows.
+`python -m benchmarks.rows_process` reads a pickled request on stdin and prints JSON. The measured
+time includes opening the table, but not imports and the generation of rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Measurement:
     """Seconds and sums of each step, and the memory of the process at the start and at its peak."""
 
     seconds: dict[str, float]
@@ -43,12 +43,12 @@ class Answer:
     sums: dict[str, list[float]] = field(default_factory=dict)
 
 
-def measure(work: Work) -> Answer:
+def measure(work: Work) -> Measurement:
     """Run the operations in a new process."""
-    return Answer(**run_request("benchmarks.apart", work))
+    return Measurement(**run_request("benchmarks.rows_process", work))
 
 
-def _answer(work: Work) -> dict[str, Any]:
+def _measure(work: Work) -> dict[str, Any]:
     system: Any = work.system
     system.prepare()
     calls = {name: _call(system, name, given) for name, given in work.steps.items()}
@@ -79,6 +79,6 @@ def _call(system: Any, name: str, given: tuple[Any, ...]) -> Callable[[], object
 
 if __name__ == "__main__":
     # Imported by its module name, which pickled objects refer to.
-    from benchmarks import apart
+    from benchmarks import rows_process
 
-    print(json.dumps(apart._answer(pickle.load(sys.stdin.buffer))))
+    print(json.dumps(rows_process._measure(pickle.load(sys.stdin.buffer))))

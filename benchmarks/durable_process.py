@@ -1,7 +1,7 @@
 """Commit in a separate process, with a preloaded library that delays and counts flushes.
 
-`python -m benchmarks.durable_apart` reads a pickled request on stdin and prints JSON. The measured
-time ends when all commits are published.
+`python -m benchmarks.durable_process` reads a pickled request on stdin and prints JSON. The
+measured time ends when all commits are published.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Request:
 def measure(request: Request, library: Path, wait_ms: float) -> float:
     """Return the seconds of the commits if every flush takes `wait_ms` longer."""
     waiting = {"LD_PRELOAD": str(library), "RECORDER_FLUSH_US": str(round(wait_ms * 1000))}
-    return float(run_request("benchmarks.durable_apart", request, waiting)["seconds"])
+    return float(run_request("benchmarks.durable_process", request, waiting)["seconds"])
 
 
 def count_flushes(request: Request, library: Path, folder: Path) -> int:
@@ -53,13 +53,13 @@ def count_flushes(request: Request, library: Path, folder: Path) -> int:
             "RECORDER_LOG": str(log),
             "RECORDER_ROOT": str(folder),
         }
-        run_request("benchmarks.durable_apart", request, counting)
+        run_request("benchmarks.durable_process", request, counting)
         names = [(call.name, call.path) for call in read_calls(log)]
     begin, end = names.index(("mark", "begin")), names.index(("mark", "end"))
     return sum(name == "flush" for name, _ in names[begin:end])
 
 
-def _answer(request: Request) -> dict[str, Any]:
+def _measure(request: Request) -> dict[str, Any]:
     contender = request.contender
     contender.prepare()
     contender.connect()
@@ -89,6 +89,6 @@ def _mark(name: str) -> None:
 
 if __name__ == "__main__":
     # Imported by its module name, which pickled objects refer to.
-    from benchmarks import durable_apart
+    from benchmarks import durable_process
 
-    print(json.dumps(durable_apart._answer(pickle.load(sys.stdin.buffer))))
+    print(json.dumps(durable_process._measure(pickle.load(sys.stdin.buffer))))

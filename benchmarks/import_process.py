@@ -1,6 +1,6 @@
 """Import a log in a separate process, so that the peak memory is that of the import alone.
 
-`python -m benchmarks.import_apart` reads a pickled request on stdin and prints JSON. The measured
+`python -m benchmarks.import_process` reads a pickled request on stdin and prints JSON. The measured
 time includes connecting and creating the schema, but not importing modules.
 """
 
@@ -37,10 +37,10 @@ class Measurement:
 
 def measure(request: Request) -> Measurement:
     """Import in a new process."""
-    return Measurement(**run_request("benchmarks.import_apart", request))
+    return Measurement(**run_request("benchmarks.import_process", request))
 
 
-def _answer(request: Request) -> dict[str, Any]:
+def _measure(request: Request) -> dict[str, Any]:
     import deltasql
 
     for name in (
@@ -62,6 +62,6 @@ def _answer(request: Request) -> dict[str, Any]:
 
 if __name__ == "__main__":
     # Imported by its module name, which pickled objects refer to.
-    from benchmarks import import_apart
+    from benchmarks import import_process
 
-    print(json.dumps(import_apart._answer(pickle.load(sys.stdin.buffer))))
+    print(json.dumps(import_process._measure(pickle.load(sys.stdin.buffer))))
