@@ -91,7 +91,7 @@ def _table_option(reader: Reader, options: dict[str, Any]) -> bool:
 
 
 def _partitions(reader: Reader, options: dict[str, Any]) -> tuple[str, ...]:
-    """Read partition columns; one with a type is also added to the table's columns."""
+    """Read the partition columns; a column with a type is a new column of the table."""
 
     def read() -> str:
         if reader.peek(1) in (",", ")"):
