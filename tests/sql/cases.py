@@ -103,7 +103,6 @@ CASES = [
         "UPDATE t SET … WHERE …",
         (T, TWO, "UPDATE t AS x SET x.name = concat(x.name, '!') WHERE x.id = 2", ALL),
         [(1, "a"), (2, "b!")],
-        smoke=True,
     ),
     Case("Rows", "DELETE FROM t WHERE …", (T, TWO, "DELETE FROM t WHERE id = 1", ALL), [(2, "b")]),
     Case(
@@ -172,7 +171,6 @@ CASES = [
         "CREATE TABLE t AS SELECT …",
         ("CREATE TABLE u AS SELECT 1L AS id, 'x' AS name", "CREATE TABLE t AS TABLE u", ALL),
         [(1, "x")],
-        smoke=True,
     ),
     Case(
         "Tables",
@@ -312,7 +310,6 @@ CASES = [
         (T, TWO, "DESCRIBE HISTORY t LIMIT 1"),
         [(1, "WRITE")],
         ("version", "operation"),
-        smoke=True,
     ),
     Case(
         "Reports", "SHOW TABLES", (T, "SHOW TABLES IN default LIKE 't*'"), [("default", "t", False)]

@@ -108,6 +108,39 @@ def test_registered_session_runs_statements_about_tables_of_the_catalog(
     assert spark.sql.__func__ is type(spark).sql
 
 
+@pytest.mark.everything("delta-spark as the oracle")
+def test_same_statements_give_the_same_rows_as_delta_spark(
+    spark: SparkSession, sql: Callable[..., list[dict[str, Any]]]
+) -> None:
+    def on_delta_spark(text: str) -> list[dict[str, Any]]:
+        return [row.asDict(recursive=True) for row in spark.sql(text).collect()]
+
+    many = ", ".join(f"({n}, {n % 7}, 's{n % 3}', {n / 4})" for n in range(100))
+    script = (
+        "CREATE TABLE checked (id BIGINT, n INT, s STRING, d DOUBLE) USING delta",
+        f"INSERT INTO checked VALUES {many}",
+        "UPDATE checked SET n = n / 2, s = concat(s, NULL) WHERE n > 4",
+        "DELETE FROM checked WHERE s IS NULL AND id % 2 = 0",
+        "MERGE INTO checked AS t USING (SELECT id + 50 AS id, n, 'new' AS s, d FROM checked) AS s "
+        "ON t.id = s.id WHEN MATCHED AND s.n > 2 THEN DELETE WHEN MATCHED THEN UPDATE SET * "
+        "WHEN NOT MATCHED THEN INSERT * "
+        "WHEN NOT MATCHED BY SOURCE AND t.id < 9 THEN UPDATE SET d = -1",
+        "INSERT INTO checked REPLACE WHERE id < 5 SELECT 4, 4, 'four', 4",
+        "ALTER TABLE checked ADD COLUMNS (more DECIMAL(5, 2) COMMENT 'x')",
+        "INSERT INTO checked (id, more) VALUES (1000, 1.005)",
+    )
+    try:
+        for run in (sql, on_delta_spark):
+            for text in script:
+                run(text)
+        query = "SELECT * FROM checked ORDER BY id, n, s, d"
+        assert sql(query) == on_delta_spark(query)
+        older = "SELECT count(*) AS n, sum(d) AS d FROM checked VERSION AS OF 3"
+        assert sql(older) == on_delta_spark(older)
+    finally:
+        spark.sql("DROP TABLE IF EXISTS checked")
+
+
 def test_unknown_table_is_an_error_of_both_kinds(
     sql: Callable[..., list[dict[str, Any]]],
 ) -> None:
