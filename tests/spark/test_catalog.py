@@ -282,7 +282,8 @@ def test_catalog_starts_a_service_of_its_own(spark: SparkSession, lake: Catalog)
     name = add_catalog(spark, uri=lake.uri.to_string())
     assert spark.sql(f"SELECT sum(id) FROM {name}.default.t").first()[0] == 3
     jvm = psutil.Process(spark.sparkContext._jvm.ProcessHandle.current().pid())
-    (served,) = [each for each in jvm.children() if "deltasql.serve" in each.cmdline()]
+    running = [each for each in jvm.children() if each.status() != psutil.STATUS_ZOMBIE]
+    (served,) = [each for each in running if "deltasql.serve" in each.cmdline()]
     served.send_signal(signal.SIGINT)  # Ctrl-C in a shell
     assert spark.sql(f"SELECT sum(id) FROM {name}.default.t").first()[0] == 3
     assert served.is_running()
