@@ -41,8 +41,8 @@ TABLES = {
     QUARANTINE: "batch INT, source STRING, problem STRING, raw STRING",
     SALES: "order_day DATE, orders BIGINT, returned BIGINT, revenue DECIMAL(18,2)",
 }
-PARTITIONS = {ORDERS: ["order_day"]}
-PROPERTIES = {ORDERS: {"delta.constraints.paid": "amount >= 0"}}
+CHECKS = {ORDERS: ", CONSTRAINT paid CHECK (amount >= 0)"}
+PARTITIONS = {ORDERS: "PARTITIONED BY (order_day)"}
 NEWER = "s.updated_at > t.updated_at"
 
 
@@ -63,16 +63,11 @@ class Load:
 
 
 def create_tables(catalog: Catalog) -> None:
-    """Create the missing tables in one commit."""
+    """Create the missing tables in one commit, with SQL."""
     with deltasql.begin(catalog) as tx:
         for name, columns in TABLES.items():
-            if not tx.has_table(name):
-                tx.create_table(
-                    name,
-                    StructType.fromDDL(columns),
-                    partition_by=PARTITIONS.get(name),
-                    properties=PROPERTIES.get(name),
-                )
+            checks, partitions = CHECKS.get(name, ""), PARTITIONS.get(name, "")
+            tx.sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}{checks}) {partitions}")
 
 
 def load_batch(spark: SparkSession, catalog: Catalog, batch: Batch) -> Load | None:

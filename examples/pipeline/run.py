@@ -21,7 +21,7 @@ import deltasql
 import report
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from deltasql import Catalog
 
@@ -118,16 +118,19 @@ class Demo:
         """Read the tables at the versions of each batch, and plot them."""
         import pipeline
 
-        report.heading("Time travel: revenue as it was known after each batch")
+        report.heading("Time travel, in SQL and in Python: revenue as known after each batch")
         known: dict[int, report.Sales] = {}
         for batch, made in versions.items():
             sales = self.read(pipeline.SALES, made[pipeline.SALES]).collect()
             known[batch] = {row["order_day"]: float(row["revenue"]) for row in sales}
-            orders = self.read(pipeline.ORDERS, made[pipeline.ORDERS]).count()
+            counted = "SELECT count(*) AS n FROM fact_orders VERSION AS OF :version"
+            orders = self.sql(counted, version=made[pipeline.ORDERS])[0].n
             total = sum(row["revenue"] for row in sales)
             days = "day" if len(sales) == 1 else "days"
             report.line(f"after batch {batch}: {orders} orders, {total} in {len(sales)} {days}")
-        found = self.read(pipeline.QUARANTINE).groupBy("problem").count().orderBy("count").collect()
+        found = self.sql(
+            "SELECT problem, count(*) AS count FROM quarantine GROUP BY problem ORDER BY count"
+        )
         if known:
             drawn = report.plot(known, {row["problem"]: row["count"] for row in found}, plot)
             report.line(f"plot: {drawn}")
@@ -155,6 +158,12 @@ class Demo:
         import deltasql.spark
 
         return deltasql.spark.read(self.spark, self.catalog.table(table).uri, version=version)
+
+    def sql(self, statement: str, **parameters: object) -> list[Row]:
+        """Run an SQL statement with Spark."""
+        import deltasql.spark
+
+        return deltasql.spark.sql(self.spark, statement, parameters, catalog=self.catalog).collect()
 
     def versions(self) -> dict[str, int]:
         """Return the latest version of every table."""

@@ -64,7 +64,7 @@ def _wait_until_stopped(pid: int) -> int:
 
 
 @pytest.mark.parametrize("phase", ["locked", "committing"])
-def test_postgres_aborts_a_suspended_writer_and_both_commits_succeed(
+def test_suspended_postgres_writer_blocks_no_other_and_commits_after_resuming(
     postgres_uri: DeltaSqlUri, phase: str
 ) -> None:
     with open_catalog(postgres_uri, store=LIMITS) as catalog:

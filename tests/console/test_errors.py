@@ -128,7 +128,7 @@ def test_statistics_of_a_large_table_load_on_request(
     assert "Would free" in shown.text
 
 
-def test_statistics_of_a_large_catalog_load_after_the_page(
+def test_page_of_a_large_catalog_loads_its_statistics_later(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "LARGE", 1)

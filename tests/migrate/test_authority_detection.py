@@ -110,7 +110,7 @@ def test_import_is_rejected_after_another_catalog_committed(
 
 
 @pytest.mark.parametrize("way", ["import", "cutover"])
-def test_owner_is_detected_when_others_enabled_timestamps(
+def test_owner_is_detected_if_another_program_enabled_in_commit_timestamps(
     catalog: Catalog, other: Catalog, of_spark: Path, way: str
 ) -> None:
     other.follow(str(of_spark))

@@ -11,7 +11,7 @@ import pytest
 
 from deltasql.api.inspect.doctor import doctor
 from deltasql.verify import quick_check
-from tests.migrate.handwritten import PROTOCOL, HandMade, column, metadata
+from tests.migrate.handwritten import PROTOCOL, HandwrittenTable, column, metadata
 from tests.mirror.published import CHECKPOINT, HEAD, append, storage_of
 from tests.mirror.support import LOG, commit_path, open_mirrored
 
@@ -107,7 +107,7 @@ def test_imported_empty_commit_is_not_damage(
 ) -> None:
     """At any age; an empty file of another commit is damage."""
     monkeypatch.setattr(quick_check, "NEWEST_COMMITS", 2)
-    made = HandMade(tmp_path / "t")
+    made = HandwrittenTable(tmp_path / "t")
     made.commit(PROTOCOL, metadata(column("id")))
     made.commit()
     made.commit({"commitInfo": {"operation": "WRITE"}})

@@ -13,7 +13,7 @@ import deltasql
 import deltasql.spark
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError, UnsupportedFeatureError
 from deltasql.storage import open_storage
-from tests.migrate.handwritten import PROTOCOL, HandMade, array, column, metadata, struct
+from tests.migrate.handwritten import PROTOCOL, HandwrittenTable, array, column, metadata, struct
 from tests.mirror.support import open_mirrored
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> HandMade:
-    return HandMade(tmp_path / "t")
+def made(tmp_path: Path) -> HandwrittenTable:
+    return HandwrittenTable(tmp_path / "t")
 
 
 def handle(catalog: Catalog) -> deltasql.DeltaTable:
@@ -159,7 +159,7 @@ def test_error_names_void_column_that_gets_a_value(lake: Catalog, name: str) -> 
     check_readers(lake, rows(1, odd=True))
 
 
-def integers(made: HandMade) -> pa.Table:
+def integers(made: HandwrittenTable) -> pa.Table:
     """Create a table whose files store integers in void columns, as development versions did."""
     inner = struct(column("a"), column("w", "void"))
     fields = {"id": "long", "v": "void", "s": inner, "n": array(inner)}
@@ -173,7 +173,7 @@ def integers(made: HandMade) -> pa.Table:
     return rows(1, 2)
 
 
-def test_integers_in_void_columns_are_read(lake: Catalog, made: HandMade) -> None:
+def test_integers_in_void_columns_are_read(lake: Catalog, made: HandwrittenTable) -> None:
     wanted = integers(made)
     lake.import_table(made.path, name="t")
     assert handle(lake).to_pyarrow_table() == wanted
@@ -217,7 +217,7 @@ def on_spark(spark: SparkSession, catalog: Catalog, name: str = "t") -> list[dic
 
 
 def test_spark_reads_and_changes_void_columns(
-    spark: SparkSession, lake: Catalog, made: HandMade
+    spark: SparkSession, lake: Catalog, made: HandwrittenTable
 ) -> None:
     wanted = ordered(integers(made))
     lake.import_table(made.path, name="t")
@@ -236,7 +236,7 @@ def test_spark_reads_and_changes_void_columns(
 
 @pytest.mark.everything("each change is several jobs of Spark")
 def test_every_operation_on_void_columns_works_on_spark(
-    spark: SparkSession, lake: Catalog, made: HandMade
+    spark: SparkSession, lake: Catalog, made: HandwrittenTable
 ) -> None:
     integers(made)
     lake.import_table(made.path, name="t")

@@ -99,7 +99,7 @@ def test_append_and_delete_after_a_metadata_change_conflict(lake: Lake) -> None:
         second.delete("id = 1")
 
 
-def test_append_after_a_concurrent_new_column_conflicts(lake: Lake) -> None:
+def test_append_conflicts_with_a_concurrent_commit_that_adds_a_column(lake: Lake) -> None:
     first, second = two(lake)
     wider = sample(w=[1, 2, 3])
     lake.write_deltalake(first, wider, mode="append", schema_mode="merge")

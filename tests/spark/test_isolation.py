@@ -16,6 +16,7 @@ from tests.spark.support import ODD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -86,8 +87,21 @@ class SessionWatch:
         assert self._looked.wait(60)
 
 
+# They open a table, return a builder that another entry runs, or only raise an error.
+NO_OPERATION = {
+    "alias",
+    "createIfNotExists",
+    "createOrReplace",
+    "dropFeatureSupport",
+    "forName",
+    "forPath",
+    "isDeltaTable",
+    "replace",
+}
+
+
 def test_concurrent_queries_see_the_session_unchanged_by_every_operation(
-    other_session: SparkSession, lake: Catalog
+    other_session: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
     def rows(first: int, end: int) -> Any:
         return other_session.range(first, end, 1, 2).selectExpr(
@@ -97,24 +111,58 @@ def test_concurrent_queries_see_the_session_unchanged_by_every_operation(
     uri = lake.uri.with_table("t").to_string()
     write = deltasql.spark.write
     stream = deltasql.spark.stream_writer("t", app_id="s", catalog=lake)
+    rows(0, 4).write.parquet(str(tmp_path / "plain"))
+    deltasql.spark.register(other_session, lake, views=False)
     watch = SessionWatch(other_session)
     with watch.running():
         watch.beside(lambda: write(rows(0, 2_000), uri, partition_by="p"))
         table = DeltaTable.forName(other_session, "t")
         merger = table.alias("t").merge(rows(1_990, 2_010).alias("s"), "t.id = s.id")
-        verbs: list[Callable[[], object]] = [
-            lambda: write(rows(2_000, 2_005), uri),
-            lambda: write(rows(2_000, 2_005), uri, "overwrite", replace_where="id >= 2000"),
-            merger.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute,
-            lambda: table.update("id = 7", {"id": "-id"}),
-            lambda: table.delete("id = 8"),
-            lambda: deltasql.spark.read(other_session, uri, predicate="at > '2024-04-30'").count(),
-            lambda: stream(rows(3_000, 3_005), 0),
-            table.optimize().executeCompaction,
-            lambda: table.optimize().executeZOrderBy("id"),
-            lambda: table.restoreToVersion(1),
-        ]
-        for verb in verbs:
+        source = other_session.read.format("deltasql")
+        verbs: dict[str, Callable[[], object]] = {
+            "append": lambda: write(rows(2_000, 2_005), uri),
+            "replaceWhere": lambda: write(
+                rows(2_000, 2_005), uri, "overwrite", replace_where="id >= 2000"
+            ),
+            "merge": merger.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute,
+            "update": lambda: table.update("id = 7", {"id": "-id"}),
+            "delete": lambda: table.delete("id = 8"),
+            "read": lambda: deltasql.spark.read(
+                other_session, uri, predicate="at > '2024-04-30'"
+            ).count(),
+            "toDF": lambda: table.toDF().count(),
+            "stream": lambda: stream(rows(3_000, 3_005), 0),
+            "format, read": lambda: source.load("t").count(),
+            "format, write": lambda: (
+                rows(0, 2).write.format("deltasql").mode("append").save("by_format")
+            ),
+            "history": lambda: table.history().collect(),
+            "detail": lambda: table.detail().collect(),
+            "optimize": table.optimize().executeCompaction,
+            "z-order": lambda: table.optimize().executeZOrderBy("id"),
+            "vacuum": table.vacuum,
+            "generate": lambda: table.generate("symlink_format_manifest"),
+            "clone": lambda: table.clone("copy_1"),
+            "cloneAtVersion": lambda: table.cloneAtVersion(0, "copy_2"),
+            "cloneAtTimestamp": lambda: table.cloneAtTimestamp("2999-01-01", "copy_3"),
+            "convertToDelta": lambda: DeltaTable.convertToDelta(
+                other_session, f"parquet.`{tmp_path / 'plain'}`"
+            ),
+            "create": lambda: (
+                DeltaTable.create(other_session)
+                .tableName("made")
+                .addColumn("id", "BIGINT")
+                .execute()
+            ),
+            "upgradeTableProtocol": lambda: table.upgradeTableProtocol(1, 4),
+            "addFeatureSupport": lambda: table.addFeatureSupport("changeDataFeed"),
+            "restoreToTimestamp": lambda: table.restoreToTimestamp(str(first_commit)),
+            "restoreToVersion": lambda: table.restoreToVersion(1),
+        }
+        first_commit = lake.table("t").snapshot(0).committed_at
+        public = {name for name in vars(DeltaTable) if not name.startswith("_")}
+        assert public - NO_OPERATION <= verbs.keys()
+        for verb in verbs.values():
             watch.beside(verb)
     assert watch.looks > len(verbs)
     assert watch.deviations == Counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import deltasql.spark
 from deltasql.exceptions import CatalogNotFoundError, TxnLogConfigError
 from deltasql.spark import DeltaTable
 from deltasql.spark.exceptions import ConcurrentWriteException
+from deltasql.spark.register import _warn_of_other_python
 from deltasql.spark.session import catalog_of
 from tests.oracles import tables, tables_staged
 from tests.oracles.states import arrow_rows
@@ -195,6 +197,14 @@ def test_data_source_runs_with_the_python_of_the_driver(sqlite_uri: Any, tmp_pat
         check=False,
     )
     assert answer.stdout.split()[-2:] == ["3", "True"], answer.stderr[-3000:]
+
+
+def test_other_python_of_workers_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "deltasql.spark.register"):
+        _warn_of_other_python(sys.executable)
+        assert caplog.text == ""
+        _warn_of_other_python("python3-that-does-not-exist")
+    assert "set PYSPARK_PYTHON to a Python that has deltasql" in caplog.text
 
 
 def test_create_or_replace_conflicts_with_a_concurrent_create(

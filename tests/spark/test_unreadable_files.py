@@ -15,7 +15,7 @@ from deltasql.exceptions import (
     TxnLogError,
     UnsupportedFeatureError,
 )
-from tests.migrate.handwritten import PROTOCOL, VECTORS, HandMade, column, metadata
+from tests.migrate.handwritten import PROTOCOL, VECTORS, HandwrittenTable, column, metadata
 from tests.mirror.support import open_mirrored
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def check_named(read: Callable[[], object], kind: type[TxnLogError], *texts: str
 def test_read_error_names_the_unreadable_file_or_column(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
-    def made(name: str, *actions: dict[str, object]) -> HandMade:
-        table = HandMade(tmp_path / name)
+    def made(name: str, *actions: dict[str, object]) -> HandwrittenTable:
+        table = HandwrittenTable(tmp_path / name)
         table.commit(*actions, table.add("a.parquet", ROWS), table.add("b.parquet", ROWS))
         lake.import_table(table.path, name=name)
         return table
@@ -87,7 +87,7 @@ def test_read_error_names_the_unreadable_file_or_column(
     for read in (in_transaction, frame):
         check_named(partial(read, "unknown"), UnsupportedFeatureError, "hologram", "'x'")
 
-    table = HandMade(tmp_path / "vector")
+    table = HandwrittenTable(tmp_path / "vector")
     table.commit(VECTORS, IDS, table.add("a.parquet", ROWS, deletionVector=VECTOR))
     lake.import_table(table.path, name="vector", force=True)
     for read in (in_transaction, frame):
@@ -101,7 +101,7 @@ def test_data_source_error_names_the_unreadable_file(
 ) -> None:
     """Spark raises its own error, which contains the text of ours."""
     deltasql.spark.register(spark)
-    table = HandMade(tmp_path / "t")
+    table = HandwrittenTable(tmp_path / "t")
     table.commit(PROTOCOL, IDS, table.add("a.parquet", ROWS))
     lake.import_table(table.path, name="t")
     uri = lake.uri.with_table("t").to_string()

@@ -43,6 +43,7 @@ COMMANDS = {
     "schema": "tables.schema:schema",
     "serve": "operate.serve:serve",
     "shell": "data.shell:shell",
+    "sql": "data.sql:sql",
     "stats": "tables.stats:stats",
     "table": "tables.table:table",
     "ui": "operate.ui:ui",

@@ -217,8 +217,8 @@ writer_features=None, extra={})
     reader = max(current.min_reader_version, requested_reader)
     writer = max(current.min_writer_version, requested_writer, 7 if reader >= 3 else 1)
     present = writer_features(current) | reader_features(current)
-    # If the protocol has feature lists, a requested version below 7 adds the features that it
-    # implies to the lists.
+    # A requested version below 7 implies features. If the protocol has feature lists, they are
+    # added there.
     listed = requested_writer < 7 <= writer
     implied = writer_features(Protocol(min(requested_reader, 2), requested_writer if listed else 1))
     is_enough = (reader, writer) == (current.min_reader_version, current.min_writer_version)

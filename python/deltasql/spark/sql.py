@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from deltasql.api.sql.session import StatementRunner
 from deltasql.engine.spark.schema import quoted, spark_type
 from deltasql.engine.spark.session import is_same_session
 from deltasql.exceptions import InvalidQueryError, TxnLogError
+from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.statements import statement as s
 from deltasql.model.statements.parameters import (
     named_parameters,
@@ -199,9 +201,13 @@ class SparkQueries:
 
     def result(self, rows: pa.Table) -> DataFrame:
         """Return a small result as a DataFrame."""
-        if not rows.column_names:
-            return self.spark.createDataFrame([], "")
-        return self.spark.createDataFrame(rows)
+        if rows.num_rows:
+            return self.spark.createDataFrame(rows)
+        from pyspark.sql.types import StructType  # lazy import: pyspark is optional
+
+        # Connect cannot infer the schema of an empty Arrow table.
+        schema = json.loads(schema_from_any(rows.schema).to_json())
+        return self.spark.createDataFrame([], StructType.fromJson(schema))
 
 
 def replace_sql(spark: SparkSession) -> None:

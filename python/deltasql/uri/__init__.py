@@ -17,7 +17,7 @@ and is not `.` or `..`. In `?table=` a dot separates namespace and name; a dot i
 
 `${NAME}` and `${NAME:-default}` are replaced by the environment variable. Its value is used
 literally, so a password in a variable needs no percent-encoding. If a variable contains a whole
-URI, it must be at the start.
+URI, the URI must begin with this variable.
 
 >>> uri = parse_uri("deltasql://postgres/ann:s3cret@db.local/lake?table=crm.sales")
 >>> uri.host, uri.database, uri.namespace, uri.table

@@ -39,7 +39,9 @@ def query(
       deltasql query "SELECT count(*) AS n FROM sales@0"
     """
     if (sql is None) == (file is None):
-        raise click.UsageError("Give the SQL, - for stdin, or --file with the name of a file.")
+        raise click.UsageError(
+            "Give the SQL as an argument, or '-' to read it from stdin, or a file with --file."
+        )
     with context.open() as catalog:
         run_query(context, catalog, sql_text(sql, file), limit=limit, timeout=timeout)
 

@@ -50,8 +50,8 @@ REBUILT = ("name", "state", "first_version", "last_version", "loaded", "location
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace a table of the same name, import even if data files are missing, and take over "
-    "a log that belongs to a lost catalog.",
+    help="Replace a table of the same name, import even if data files are missing, and import a "
+    "log that another catalog owns, if that catalog is lost.",
 )
 @nested_location_option
 @click.option("--yes", is_flag=True, help="Replace an existing table without asking.")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     "--service",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The service file to write. Without it, Spark finds the service by the catalog.",
+    help="Write the service file to this path, which Spark then needs as an option. The default "
+    "path depends on the catalog, and Spark finds it without an option.",
 )
 @click.option(
     "--port",

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _LOCAL_BYTES = 1024**3
 _FEW_ROWS = 1_000
-_FEW_WIDE_ROWS = 10  # limit for rows with values of unlimited size
+_FEW_WIDE_ROWS = 10  # if a column has one of the types in _WIDE, whose values can be large
 _WIDE = ("binary", "array", "map", "struct", "variant")
 _SMALL_BYTES = 64 * 1024**2
 

@@ -116,7 +116,7 @@ def _relation_rows(session: Any, index: Any, schema: str, options: Mapping[str, 
 
 
 def partition_name(number: int) -> str:
-    """Return a name for a partition column that no column of a file has."""
+    """Return a name for a partition column; no column in a data file has this name."""
     return f"{_PARTITION}{number}"
 
 

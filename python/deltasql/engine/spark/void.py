@@ -81,10 +81,11 @@ def without_void_columns(
         if has_void(left.type) and left.name not in partitions:
             # Spark would write booleans here, which other readers do not accept as void.
             raise UnsupportedFeatureError(
-                f"column {left.name!r} is void where a file must store values: in an array, in "
-                "a map, or in a struct or a table with no other columns",
+                f"column {left.name!r} has the type void in an array or a map, or it is the only "
+                "column of its table or struct",
                 features=("void",),
-                help="Spark cannot store this: use engine='duckdb', or give the column a type.",
+                help="Spark cannot store such a column. Use engine='duckdb', or give the column "
+                "another type.",
             )
     changed = {
         field.name.casefold(): field

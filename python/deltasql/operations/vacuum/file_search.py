@@ -191,8 +191,8 @@ class FileSearch:
         info = (load(rows[0][1]) or {}) if rows else {}
         if VACUUMED_BEFORE not in info:
             return LastVacuum()
-        # Use the version and the time: if several commits have the same millisecond, some of them
-        # may be retained.
+        # The time alone is not enough: of several commits in the same millisecond, the vacuum may
+        # have retained only some.
         return LastVacuum(
             int(info.get(VACUUM_RETAINED, -1)),
             int(info[VACUUMED_BEFORE]),
@@ -254,7 +254,7 @@ def needed_names(store: Store, cache: FileCache, other: TableRow, before_ms: int
 
 
 def _file_key(path: str, folder_key: Callable[[str], str]) -> str:
-    """Convert an absolute path to the form of location keys; return "" for a relative path."""
+    """Return an absolute path in its canonical form (as in location keys), else ""."""
     if not is_absolute(path):
         return ""
     is_url = not path.startswith("/")

@@ -127,9 +127,9 @@ def plan_vacuum(
             "(`deltasql vacuum --force`).",
         )
     now = now_ms()
-    # A commit timestamp can be ahead of the clock, because it is always later than the timestamp
-    # before. Limit the difference: a commit that was made with a wrong clock must not make all
-    # files look old.
+    # A commit's timestamp is later than that of the previous commit, so it can be ahead of the
+    # clock. Allow only a small difference: a commit from a machine whose clock is wrong must
+    # not make all files look old.
     head_ms = min(max(now, snapshot.committed_at_ms), now + _AHEAD // _MILLISECOND)
     plan = VacuumPlan(wanted, default, enforce_retention_duration, head_ms - wanted // _MILLISECOND)
     plan.keep_versions = tuple(keep_versions)

@@ -24,7 +24,7 @@ from deltasql.spark.source.read import (
     file_parts,
     source_schema,
 )
-from deltasql.spark.source.stream import stream_of
+from deltasql.spark.source.stream import UnlimitedStream
 from deltasql.spark.source.write import Plan, TableWriter, WriteSpec
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class DeltaSqlSource(DataSource):
         check_columns(schema, state, with_feed=options.flag("readChangeFeed"))
         reading = Reading(state, self._settings(), schema)
         self._forget()
-        return stream_of(options, reading, snapshot.version)
+        return _stream_of(options, reading, snapshot.version)
 
     def streamWriter(self, schema: SparkStruct, overwrite: bool) -> DataSourceStreamWriter:
         """Raise an error: `stream_writer` writes streams, to one or several tables."""
@@ -154,3 +154,18 @@ def _changes(catalog: Catalog, snapshot: Snapshot, options: SourceOptions) -> li
     versions = list(log.versions(max(first, log.bounds()[0]), until))
     log.require(versions, until)
     return change_parts(versions)
+
+
+def _stream_of(options: SourceOptions, reading: Reading, version: int) -> TableStream:
+    """Return the stream that this release of PySpark can run.
+
+    `version` is the version that defines the columns of the stream.
+    """
+    try:
+        # PySpark has this module since 4.2.
+        from deltasql.spark.source.limited_stream import LimitedStream
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("pyspark."):
+            raise
+        return UnlimitedStream(options, reading, version)
+    return LimitedStream(options, reading, version)

@@ -47,21 +47,6 @@ _QUIET_VERSIONS = 100
 _LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
 
 
-def stream_of(options: SourceOptions, reading: Reading, version: int) -> TableStream:
-    """Return the stream that this release of PySpark can run.
-
-    `version` is the version that defines the columns of the stream.
-    """
-    try:
-        # PySpark has this module since 4.2.
-        from deltasql.spark.source.limited_stream import LimitedStream
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("pyspark."):
-            raise
-        return UnlimitedStream(options, reading, version)
-    return LimitedStream(options, reading, version)
-
-
 @dataclass(slots=True)
 class Budget:
     """The size limits of one batch; a batch contains at least one group of files."""
