@@ -235,7 +235,7 @@ def test_files_are_deleted_when_the_database_fails_before_commit(
             far = deltasql.connect(proxy.uri(postgres_uri), pool={"timeout_s": 1}, **options)
             tx = far.begin()
             tx.write("sales", sales(spark, 10, 40))
-            proxy.refuse()
+            proxy.stop_accepting()
             with pytest.raises(StoreUnavailableError, match="Help: "):
                 tx.commit()
             far.close()
@@ -262,7 +262,7 @@ def test_write_fails_cleanly_when_the_database_fails_before_it(
             far = deltasql.connect(proxy.uri(postgres_uri), pool={"timeout_s": 1}, **options)
             tx = far.begin()
             tx.snapshot("sales")
-            proxy.refuse()
+            proxy.stop_accepting()
             with pytest.raises(StoreUnavailableError, match="Help: "), tx:
                 tx.write("sales", sales(spark, 10, 40))
             far.close()

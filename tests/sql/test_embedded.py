@@ -106,6 +106,25 @@ def test_expressions_are_those_of_spark(catalog: Catalog) -> None:
     assert [*rows(catalog, "SELECT count(*), 1 + 2 FROM t")[0]] == ["count(*)", "1 + 2"]
 
 
+def test_merge_source_can_be_values_with_column_names(catalog: Catalog) -> None:
+    catalog.sql(T)
+    catalog.sql(TWO)
+    catalog.sql(
+        "MERGE INTO t USING (VALUES (2L, 'B'), (3L, 'c')) AS s(id, `the name`) ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET name = s.`the name` "
+        "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.`the name`)"
+    )
+    assert [row["name"] for row in rows(catalog, ALL)] == ["a", "B", "c"]
+
+
+def test_fields_of_structs_are_added_and_updated(catalog: Catalog) -> None:
+    catalog.sql("CREATE TABLE t (id BIGINT, place STRUCT<city: STRING>)")
+    catalog.sql("INSERT INTO t VALUES (1, named_struct('city', 'Rome'))")
+    catalog.sql("ALTER TABLE t ADD COLUMN place.zip INT")
+    catalog.sql("UPDATE t SET t.place.zip = 5 WHERE t.place.city = 'Rome'")
+    assert rows(catalog, "SELECT place FROM t") == [{"place": {"city": "Rome", "zip": 5}}]
+
+
 HOSTILE = ("'; DROP TABLE t; --", "it's", "back\\slash", "`", '"', ":x ?", "%", "\n", "")
 
 

@@ -209,7 +209,7 @@ def test_catalog_reconnects_after_the_server_was_unreachable(
 ) -> None:
     with Proxy() as proxy, open_catalog(proxy.uri(postgres_uri), tmp_path) as catalog:
         assert catalog.tables() == []
-        proxy.refuse()
+        proxy.stop_accepting()
         for _ in range(2):
             with pytest.raises(StoreUnavailableError, match="cannot connect to PostgreSQL"):
                 catalog.tables()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import InvalidQueryError
-from deltasql.model.schema.schema import StructType
+from deltasql.model.schema.schema import StructField, StructType
 from deltasql.model.statements import statement as s
 from deltasql.model.statements.definition import (
     read_column,
@@ -156,12 +156,24 @@ def _alter_add(reader: Reader, table: s.TableRef) -> s.Statement:
     if not (reader.accept("COLUMNS") or reader.accept("COLUMN")):
         raise reader.error("expected COLUMN, COLUMNS or CONSTRAINT")
     if reader.peek() == "(":
-        fields = reader.parenthesized(lambda: read_column(reader))
+        fields = reader.parenthesized(lambda: _added_column(reader))
     else:
-        fields = [read_column(reader)]
+        fields = [_added_column(reader)]
         while reader.accept(","):
-            fields.append(read_column(reader))
+            fields.append(_added_column(reader))
     return s.AddColumns(table, StructType(tuple(fields)))
+
+
+def _added_column(reader: Reader) -> StructField:
+    """Read a column; `place.city STRING` is a field of the struct column `place`."""
+    outer: list[str] = []
+    while reader.peek(1) == ".":
+        outer.append(reader.identifier())
+        reader.expect(".")
+    found = read_column(reader)
+    for name in reversed(outer):
+        found = StructField(name, StructType((found,)))
+    return found
 
 
 def _alter_drop(reader: Reader, table: s.TableRef) -> s.Statement:

@@ -189,6 +189,10 @@ def _merge(reader: Reader) -> s.Merge:
     reader.expect("USING")
     source, name = _merge_source(reader)
     source_alias = _alias(reader, "ON") or name
+    if reader.peek() == "(":  # USING (VALUES …) AS s(id, name)
+        columns = ", ".join(reader.parenthesized(lambda: reader.part(",", ")").text))
+        text = f"SELECT * FROM ({source.text}) AS s({columns})"  # noqa: S608 - the user's own text
+        source = SqlPart(text)
     reader.expect("ON")
     on = reader.part("WHEN", what="a condition")
     clauses = []
