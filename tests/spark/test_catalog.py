@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import polars
+import psutil
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -278,6 +280,15 @@ def test_catalog_starts_a_service_of_its_own(spark: SparkSession, lake: Catalog)
     with lake.begin() as tx:
         tx.write("t", pa.table({"id": [1, 2]}))
     name = add_catalog(spark, uri=lake.uri.to_string())
+    assert spark.sql(f"SELECT sum(id) FROM {name}.default.t").first()[0] == 3
+    jvm = psutil.Process(spark.sparkContext._jvm.ProcessHandle.current().pid())
+    running = [each for each in jvm.children() if each.status() != psutil.STATUS_ZOMBIE]
+    (served,) = [each for each in running if "deltasql.serve" in each.cmdline()]
+    served.send_signal(signal.SIGINT)  # Ctrl-C in a shell
+    assert spark.sql(f"SELECT sum(id) FROM {name}.default.t").first()[0] == 3
+    assert served.is_running()
+    served.kill()
+    served.wait()
     assert spark.sql(f"SELECT sum(id) FROM {name}.default.t").first()[0] == 3
     name = add_catalog(spark, uri="deltasql://sqlite/relative?bad=1")
     with pytest.raises(IllegalArgumentException, match=r"did not start.*unknown parameter 'bad'"):

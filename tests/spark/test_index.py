@@ -361,7 +361,7 @@ def test_file_list_is_sent_through_py4j_without_a_shared_folder(
 @given(st.lists(st.text("a.0/_~%2eF: ö", max_size=6), min_size=1))
 def test_plain_names_are_valid_uris(names: list[str]) -> None:
     paths = pa.array(names, pa.string())
-    assert spark_index._are_uris(paths) or not spark_index._are_plain(paths)
+    assert spark_index._are_uris(paths) or not spark_index._need_no_encoding(paths)
 
 
 @pytest.mark.parametrize(
@@ -369,9 +369,9 @@ def test_plain_names_are_valid_uris(names: list[str]) -> None:
 )
 def test_names_that_need_encoding_are_detected(name: str) -> None:
     plain = ["part=1/a-0.parquet", "b_1.parquet"]
-    assert spark_index._are_plain(pa.array(plain))
-    assert not spark_index._are_plain(pa.array([plain[0], name, plain[1]]))
-    assert spark_index._are_plain(pa.array([name, *plain])[1:])
+    assert spark_index._need_no_encoding(pa.array(plain))
+    assert not spark_index._need_no_encoding(pa.array([plain[0], name, plain[1]]))
+    assert spark_index._need_no_encoding(pa.array([name, *plain])[1:])
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")

@@ -8,6 +8,7 @@ standard input is closed, which also happens when the other program is killed.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 
 from deltasql.exceptions import TxnLogError
@@ -16,6 +17,8 @@ from deltasql.serve.service import Service
 
 def main() -> int:
     """Serve until standard input is closed; return the exit code of the process."""
+    # Ctrl-C in a shell such as pyspark reaches this process too, and must only stop the job there.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     catalog = sys.stdin.readline().strip()
     try:
         service = Service(catalog)

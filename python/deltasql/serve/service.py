@@ -123,6 +123,7 @@ class Service:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # a Spark driver may open many connections at once
 
     def __init__(self, address: tuple[str, int], state: State, token: str) -> None:
         self.state, self.token = state, token

@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
+import java.net.ConnectException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -78,9 +79,7 @@ final class Service {
                     throw error;
                 }
                 sleep(100L << attempt);
-                if (process != null && !process.isAlive()) {
-                    connect();
-                }
+                restart();
             }
         }
     }
@@ -124,6 +123,10 @@ final class Service {
                 }
             }
         } catch (IOException error) {
+            // A refused connection means that nobody has read the request.
+            if (error instanceof ConnectException && restart()) {
+                return send(request, body);
+            }
             throw new DeltaSqlException(
                 "The deltasql service at " + address + " does not answer: start it again with "
                     + "`deltasql serve`, or restart the Spark session if it started the service.",
@@ -159,6 +162,15 @@ final class Service {
             }
         }
         use(access == null ? start() : access);
+    }
+
+    /** Start the service again if this client had started it and it has ended. */
+    private synchronized boolean restart() {
+        boolean hasEnded = process != null && !process.isAlive();
+        if (hasEnded) {
+            connect();
+        }
+        return hasEnded;
     }
 
     private void use(JsonNode access) {
