@@ -35,8 +35,8 @@ LOOK = (
     *("mirror reject sales --yes", "mirror repair sales", "mirror run --once", "mirror status"),
     *("mirror targets add sales copy HERE/copy", "mirror targets list sales"),
     *("mirror targets remove sales copy", "optimize sales", "query 'SELECT 1'"),
-    *("restore sales 0 --yes", "rollback sales --yes", "schema sales", "shell", "stats"),
-    *("table drop sales --yes", "table list", "table rename sales sold"),
+    *("restore sales 0 --yes", "rollback sales --yes", "schema sales", "serve", "shell", "stats"),
+    *("sql 'SELECT 1'", "table drop sales --yes", "table list", "table rename sales sold"),
     *("table set sales delta.appendOnly=true", "table show sales", "table undrop sales"),
     *("ui --port 0", "undo sales --yes", "vacuum sales --dry-run", "verify", "watch --once"),
 )

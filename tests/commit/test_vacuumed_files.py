@@ -107,7 +107,7 @@ def test_commit_whose_files_a_vacuum_claimed_fails(
         tx.commit()
     assert caught.value.txn_id == tx.txn_id
     assert caught.value.winning_operation == "VACUUM START"
-    assert "run the transaction again" in str(caught.value)
+    assert "Run the transaction again" in str(caught.value)
     # The vacuum made two commits, the transaction none.
     assert lake.table("t").version() == before["t"] + 2
     assert lake.table("u").version() == before["u"]

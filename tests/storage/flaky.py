@@ -45,10 +45,10 @@ class FlakyServer:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def handle(self) -> None:
+            def forward_or_fail(self) -> None:
                 owner._handle(self)
 
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = forward_or_fail
 
             def log_message(self, format: str, *arguments: object) -> None:
                 pass
