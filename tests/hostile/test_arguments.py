@@ -43,7 +43,13 @@ FAMILIAR = (
 NUMBERS = st.integers() | st.sampled_from((0, 1, -1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 10**30))
 FLOATS = st.floats(width=32) | st.sampled_from((0.05, 1e-300, 1e300))
 # These commands run until they are stopped: use the option that ends them at once.
-ENDLESS = {("ui",): "--help", ("mirror", "run"): "--once", ("watch",): "--once", ("follow",): None}
+ENDLESS = {
+    ("serve",): "--help",
+    ("ui",): "--help",
+    ("mirror", "run"): "--once",
+    ("watch",): "--once",
+    ("follow",): None,
+}
 LEAVES = [path for path in EVERY if path and not isinstance(found(path), click.Group)]
 
 
