@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ServiceError(Exception):
-    """An answer with an error."""
+    """A response with an error."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["message"])
@@ -38,30 +38,30 @@ class Client:
         self._address, self._token = service.address, token or service.token
 
     def lines(self, request: str, *, protocol: str = "v1", **body: Any) -> list[dict[str, Any]]:
-        """Return all lines of an answer; raise the error that one of them is."""
+        """Return all lines of a response; raise the error that one of them is."""
         headers = {"Authorization": f"Bearer {self._token}"}
         url = f"{self._address}/{protocol}/{request}"
         try:
-            answer = urlopen(Request(url, json.dumps(body).encode(), headers, method="POST"))
+            response = urlopen(Request(url, json.dumps(body).encode(), headers, method="POST"))
         except HTTPError as error:
-            answer = error
-        found = [json.loads(line) for line in answer.read().splitlines()]
+            response = error
+        found = [json.loads(line) for line in response.read().splitlines()]
         for line in found:
             if "error" in line:
                 raise ServiceError(line["error"])
         return found
 
-    def ask(self, request: str, **body: Any) -> dict[str, Any]:
-        """Return the only line of an answer."""
+    def call(self, request: str, **body: Any) -> dict[str, Any]:
+        """Return the only line of a response."""
         (found,) = self.lines(request, **body)
         return found
 
     def begin(self, name: str, **body: Any) -> dict[str, Any]:
         """Begin a write to a table at its latest version, as a Spark session does."""
         if "create" not in body:
-            table = self.ask("table", namespace="default", name=name)
+            table = self.call("table", namespace="default", name=name)
             body |= {"id": table["id"], "version": table["version"]}
-        return self.ask("write_begin", namespace="default", name=name, **body)
+        return self.call("write_begin", namespace="default", name=name, **body)
 
 
 def write_file(begun: dict[str, Any], rows: pa.Table) -> dict[str, Any]:
@@ -74,10 +74,10 @@ def write_file(begun: dict[str, Any], rows: pa.Table) -> dict[str, Any]:
 
 
 @contextmanager
-def losing_answers(
+def losing_responses(
     service: Service, request: str, *, times: int
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the address of a proxy that loses the first answers to a request, and what it lost."""
+    """Yield the address of a proxy that loses the first responses, and what it lost."""
     lost: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -86,8 +86,8 @@ def losing_answers(
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {"Authorization": self.headers["Authorization"]}
-            with urlopen(Request(f"{service.address}{self.path}", body, headers)) as answer:
-                content = answer.read()
+            with urlopen(Request(f"{service.address}{self.path}", body, headers)) as response:
+                content = response.read()
             self.close_connection = True
             if self.path.endswith(f"/{request}") and len(lost) < times:
                 lost.append(request)

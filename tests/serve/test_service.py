@@ -1,4 +1,4 @@
-"""The service: who may connect, what it answers, and that a commit happens exactly once."""
+"""The service: who may connect, its responses, and that a commit happens exactly once."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ def table(lake: Catalog) -> str:
 
 def test_only_clients_with_the_token_are_answered(service: Service) -> None:
     with pytest.raises(ServiceError, match="the token is wrong"):
-        Client(service, "another").ask("hello")
-    assert Client(service).ask("hello")["catalog"].startswith("deltasql://sqlite/")
+        Client(service, "another").call("hello")
+    assert Client(service).call("hello")["catalog"].startswith("deltasql://sqlite/")
 
 
 def test_other_protocols_and_unknown_requests_are_named(client: Client) -> None:
     with pytest.raises(ServiceError, match="this service has protocol 1, not 'v9'"):
         client.lines("hello", protocol="v9")
     with pytest.raises(ServiceError, match="this service has no request 'fly'"):
-        client.ask("fly")
+        client.call("fly")
 
 
 def test_only_the_owner_can_read_the_service_file(lake: Catalog, tmp_path: Path) -> None:
@@ -95,16 +95,16 @@ def test_service_file_depends_on_catalog_and_user(monkeypatch: pytest.MonkeyPatc
 
 
 def test_namespaces_and_names(client: Client, lake: Catalog, table: str) -> None:
-    client.ask("namespace_create", namespace="crm")
-    assert client.ask("namespaces") == {"namespaces": ["crm", "default"]}
+    client.call("namespace_create", namespace="crm")
+    assert client.call("namespaces") == {"namespaces": ["crm", "default"]}
     names = {"namespace": "default", "name": table}
-    client.ask("table_rename", **names, new_namespace="crm", new_name="sales")
-    assert client.ask("tables", namespace="crm") == {"tables": ["sales"]}
+    client.call("table_rename", **names, new_namespace="crm", new_name="sales")
+    assert client.call("tables", namespace="crm") == {"tables": ["sales"]}
     with pytest.raises(ServiceError, match="not empty"):
-        client.ask("namespace_drop", namespace="crm")
-    client.ask("table_drop", namespace="crm", name="sales")
-    client.ask("namespace_drop", namespace="crm")
-    assert client.ask("namespaces") == {"namespaces": ["default"]}
+        client.call("namespace_drop", namespace="crm")
+    client.call("table_drop", namespace="crm", name="sales")
+    client.call("namespace_drop", namespace="crm")
+    assert client.call("namespaces") == {"namespaces": ["default"]}
 
 
 def test_scan_lists_only_files_that_can_match(client: Client, lake: Catalog, table: str) -> None:
@@ -140,10 +140,10 @@ def test_append_is_committed_once_although_its_answer_is_lost(
     begun = client.begin(table)
     body = {"namespace": "default", "name": table, "txn_id": begun["txn_id"]}
     body["files"] = [write_file(begun, pa.table({"id": [4]}))]
-    assert client.ask("write_commit", **body) == {"version": 1}
-    assert client.ask("write_commit", **body) == {"version": 1}
+    assert client.call("write_commit", **body) == {"version": 1}
+    assert client.call("write_commit", **body) == {"version": 1}
     with Service(lake) as other:  # a service that was started again knows only the database
-        assert Client(other).ask("write_commit", **body) == {"version": 1}
+        assert Client(other).call("write_commit", **body) == {"version": 1}
     rows = DeltaTable(lake.table(table).location)
     assert rows.version() == 1
     assert sorted(rows.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 4]
@@ -153,7 +153,7 @@ def test_append_is_committed_once_although_its_answer_is_lost(
 
 def test_unknown_transaction_is_not_reported_as_committed(client: Client, table: str) -> None:
     with pytest.raises(ServiceError, match="was not committed") as raised:
-        client.ask("write_commit", namespace="default", name=table, txn_id="x", files=[])
+        client.call("write_commit", namespace="default", name=table, txn_id="x", files=[])
     assert raised.value.types[0] == "TransactionClosedError"
 
 
@@ -161,7 +161,7 @@ def test_abort_deletes_the_files(client: Client, lake: Catalog, table: str) -> N
     begun = client.begin(table)
     write_file(begun, pa.table({"id": [4]}))
     folder = Path(unquote(urlsplit(begun["folder"]).path))
-    client.ask("write_abort", txn_id=begun["txn_id"])
+    client.call("write_abort", txn_id=begun["txn_id"])
     assert not list(folder.glob("*.parquet"))
     assert lake.table(table).version() == 0
 
@@ -175,7 +175,7 @@ def test_second_of_two_overwrites_gets_a_conflict(
     body = {"namespace": "default", "name": table, "txn_id": begun["txn_id"]}
     body |= {"files": [write_file(begun, pa.table({"id": [9]}))], "overwrite": {}}
     with pytest.raises(ServiceError) as raised:
-        client.ask("write_commit", **body)
+        client.call("write_commit", **body)
     assert "CommitConflictError" in raised.value.types
     assert lake.table(table).version() == 1
 
@@ -191,7 +191,7 @@ def test_partitions_are_overwritten_by_condition_and_by_value(
             {**write_file(begun, pa.table({"id": [day]})), "partition": [str(day)]} for day in days
         ]
         body |= {"namespace": "default", "name": "p", "files": files}
-        client.ask("write_commit", txn_id=begun["txn_id"], **body)
+        client.call("write_commit", txn_id=begun["txn_id"], **body)
 
     def days() -> list[str]:
         found = DeltaTable(lake.table("p").location).to_pyarrow_table()["day"].to_pylist()
@@ -214,7 +214,7 @@ def test_replace_keeps_the_history(client: Client, lake: Catalog, table: str) ->
     with pytest.raises(ServiceError, match="already exists"):
         client.begin(table, create={"mode": "create", "schema": SCHEMA})
     begun = client.begin(table, create={"mode": "create_or_replace", "schema": SCHEMA})
-    client.ask("write_commit", namespace="default", name=table, txn_id=begun["txn_id"])
+    client.call("write_commit", namespace="default", name=table, txn_id=begun["txn_id"])
     assert lake.table(table).version() == 1
     assert lake.table(table).snapshot().schema.names == ("id", "day")
     assert lake.table(table).snapshot(0).schema.names == ("id",)
@@ -228,11 +228,11 @@ def test_tables_are_altered_in_one_commit(client: Client, lake: Catalog, table: 
         {"change": "rename column", "column": ["id"], "new_name": "key"},
         {"change": "set property", "key": "comment", "value": "all of it"},
     ]
-    answer = client.ask("table_alter", namespace="default", name=table, changes=changes)
-    assert [each["name"] for each in json.loads(answer["schema"])["fields"]] == ["key", "note"]
-    assert (answer["version"], answer["comment"]) == (1, "all of it")
+    response = client.call("table_alter", namespace="default", name=table, changes=changes)
+    assert [each["name"] for each in json.loads(response["schema"])["fields"]] == ["key", "note"]
+    assert (response["version"], response["comment"]) == (1, "all of it")
     with pytest.raises(ServiceError, match="cluster by is not supported"):
-        client.ask(
+        client.call(
             "table_alter", namespace="default", name=table, changes=[{"change": "cluster by"}]
         )
 

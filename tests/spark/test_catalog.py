@@ -24,7 +24,7 @@ from deltasql.serve.service_file import write_service_file
 from tests.oracles.fixed_set import SMALL
 from tests.oracles.states import arrow_rows
 from tests.selection import smoke
-from tests.serve.client import losing_answers
+from tests.serve.client import losing_responses
 from tests.spark.support import ODD, settings
 
 if TYPE_CHECKING:
@@ -240,11 +240,11 @@ def test_concurrent_overwrite_is_a_conflict(
     assert sql("SELECT id FROM lake.default.t") == [(5,)]
 
 
-def test_commit_whose_answer_is_lost_happens_once(
+def test_commit_whose_response_is_lost_happens_once(
     spark: SparkSession, lake: Catalog, service: Service, tmp_path: Path, sql: Any
 ) -> None:
     sql("CREATE TABLE lake.default.t (id INT)")
-    with losing_answers(service, "write_commit", times=2) as (address, lost):
+    with losing_responses(service, "write_commit", times=2) as (address, lost):
         write_service_file(tmp_path / "proxy.json", {**service.access, "address": address})
         name = add_catalog(spark, service=str(tmp_path / "proxy.json"))
         spark.sql(f"INSERT INTO {name}.default.t VALUES (1)")
@@ -272,7 +272,9 @@ def test_writes_do_not_depend_on_settings_of_the_session(
 def test_dead_service_is_named(sql: Any, service: Service) -> None:
     sql("CREATE TABLE lake.default.t (id INT)")
     service.stop()
-    with pytest.raises(IllegalArgumentException, match=r"service at http.* does not answer: start"):
+    with pytest.raises(
+        IllegalArgumentException, match=r"service at http.* does not respond: start"
+    ):
         sql("SELECT * FROM lake.default.t")
 
 

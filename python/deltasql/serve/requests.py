@@ -1,7 +1,7 @@
-"""The requests that the service answers, by name.
+"""The requests that the service handles, by name.
 
 Each takes the state of the service and the body of the request, and returns one JSON object, or an
-iterator of them for a long answer.
+iterator of them for a long response.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
-from deltasql.serve import namespaces, scan, tables
+from deltasql.serve import scan, tables
 from deltasql.serve.writes import Writes
+from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from deltasql.api.catalog.catalog import Catalog
 
-    Answer = dict[str, Any] | Iterator[dict[str, Any]]
+    Response = dict[str, Any] | Iterator[dict[str, Any]]
 
 
 class State:
@@ -36,11 +37,33 @@ def _hello(state: State, body: Mapping[str, Any]) -> dict[str, Any]:
     return {"release": _core.__version__, "catalog": str(state.catalog.uri)}
 
 
-REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Answer]] = {
+def _namespaces(catalog: Catalog) -> dict[str, Any]:
+    """List all namespaces; the default namespace always exists."""
+    found = catalog.namespaces() if catalog.store.exists() else []
+    return {"namespaces": sorted({DEFAULT_NAMESPACE, *found})}
+
+
+def _create_namespace(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Create a namespace, unless it exists."""
+    catalog.create_namespace(str(body["namespace"]))
+    return {}
+
+
+def _drop_namespace(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop an empty namespace; with `cascade`, drop its tables first."""
+    namespace = str(body["namespace"])
+    if body.get("cascade"):
+        for table in catalog.tables(namespace):
+            catalog.drop(table.full_name)
+    catalog.drop_namespace(namespace)
+    return {}
+
+
+REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Response]] = {
     "hello": _hello,
-    "namespaces": lambda state, body: namespaces.listed(state.catalog),
-    "namespace_create": lambda state, body: namespaces.create(state.catalog, body),
-    "namespace_drop": lambda state, body: namespaces.drop(state.catalog, body),
+    "namespaces": lambda state, body: _namespaces(state.catalog),
+    "namespace_create": lambda state, body: _create_namespace(state.catalog, body),
+    "namespace_drop": lambda state, body: _drop_namespace(state.catalog, body),
     "tables": lambda state, body: tables.listed(state.catalog, body),
     "table": lambda state, body: tables.loaded(state.catalog, body),
     "table_alter": lambda state, body: tables.alter(state.catalog, body),

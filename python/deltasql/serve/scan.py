@@ -34,10 +34,10 @@ def planned(catalog: Catalog, body: Mapping[str, Any]) -> Iterator[dict[str, Any
     listed = snapshot.scan(condition).to_read
     location = snapshot.table.location
     live = LiveFiles(location, snapshot.metadata, listed, catalog.config.storage)
-    return _answer(live)
+    return _response(live)
 
 
-def _answer(live: LiveFiles) -> Iterator[dict[str, Any]]:
+def _response(live: LiveFiles) -> Iterator[dict[str, Any]]:
     groups = live.by_names(live.files)
     partitions = {text: number for number, text in enumerate({f.partition for f in live.files})}
     yield {

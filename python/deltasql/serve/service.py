@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Service:
-    """Answers the requests of clients on this machine about one catalog.
+    """Handles the requests of clients on this machine about one catalog.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -52,7 +52,7 @@ class Service:
         token: str | None = None,
         port: int = 0,
     ) -> None:
-        """Open a catalog, by its URI or its name, and listen; `start` answers requests.
+        """Open a catalog, by its URI or its name, and listen; `start` handles requests.
 
         A catalog that is passed open is not closed at the end. Port 0 is any free port.
         """
@@ -86,7 +86,7 @@ class Service:
         }
 
     def start(self, file: Path | None = None) -> Self:
-        """Answer requests in a thread of this process, and write a service file."""
+        """Handle requests in a thread of this process, and write a service file."""
         self._thread.start()
         if file is not None:
             write_service_file(file, self.access)
@@ -156,12 +156,12 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = 1 << 16
 
     def do_POST(self) -> None:
-        """Answer one request."""
+        """Handle one request."""
         try:
             # Read the body in any case, because the connection is used again.
             body = self._body()
-            status, answer = self._answer(body)
-            self._send(status, answer)
+            status, response = self._response(body)
+            self._send(status, response)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
@@ -172,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             return b""
         return self.rfile.read(int(length))
 
-    def _answer(self, body: bytes) -> tuple[int, Iterable[Mapping[str, Any]]]:
+    def _response(self, body: bytes) -> tuple[int, Iterable[Mapping[str, Any]]]:
         sent = self.headers.get("Authorization", "")
         if not hmac.compare_digest(sent.encode(), f"Bearer {self.server.token}".encode()):
             return 401, [_problem("WrongToken", "the token is wrong")]
@@ -183,23 +183,23 @@ class _Handler(BaseHTTPRequestHandler):
                     "UnknownProtocol", f"this service has protocol {PROTOCOL}, not {version!r}"
                 )
             ]
-        answer = REQUESTS.get(name)
-        if answer is None:
+        handler = REQUESTS.get(name)
+        if handler is None:
             return 404, [_problem("UnknownRequest", f"this service has no request {name!r}")]
         try:
-            found = answer(self.server.state, json.loads(body or b"{}"))
+            found = handler(self.server.state, json.loads(body or b"{}"))
         except Exception as error:
             return 400, [_error(error)]
         return 200, [found] if isinstance(found, dict) else found
 
-    def _send(self, status: int, answer: Iterable[Mapping[str, Any]]) -> None:
+    def _send(self, status: int, response: Iterable[Mapping[str, Any]]) -> None:
         """Send JSON lines in chunks; an error after the first line is sent as the last line."""
         self.send_response(status)
         self.send_header("Content-Type", "application/x-ndjson")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
-            for each in answer:
+            for each in response:
                 self._send_line(each)
         except (BrokenPipeError, ConnectionResetError):
             raise
@@ -222,7 +222,7 @@ def _problem(kind: str, message: str, help: str = "") -> dict[str, Any]:
 
 
 def _error(error: Exception) -> dict[str, Any]:
-    """Return an error as a line of the answer; `types` also has its base classes."""
+    """Return an error as a line of the response; `types` also has its base classes."""
     if isinstance(error, TxnLogError):
         types = [each.__name__ for each in type(error).__mro__ if issubclass(each, TxnLogError)]
         found = _problem(type(error).__name__, error.message, error.help)

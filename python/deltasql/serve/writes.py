@@ -1,8 +1,8 @@
 """Requests that write: begin a transaction, commit the files that Spark wrote, or abort.
 
 A write is a transaction with one table. Its id is the transaction id of the commit. A client that
-lost the answer to a commit sends the commit again: the service answers from memory, or looks up the
-id in the database. So the files are never added twice.
+lost the response to a commit sends the commit again. The service then has the response in memory,
+or looks up the id in the database. So the files are never added twice.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Write:
     """The operation that the commit records."""
     tx: MultiTableTransaction | None
     """The open transaction; None after its end."""
-    answer: dict[str, Any] | None = None
+    response: dict[str, Any] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -98,14 +98,14 @@ class Writes:
         return {"txn_id": tx.txn_id, **_write_plan(stage, folder)}
 
     def commit(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Commit the files of a write; a second request gets the answer of the first."""
+        """Commit the files of a write; a second request gets the response of the first."""
         txn_id = str(body["txn_id"])
         write = self._writes.get(txn_id)
         if write is None:
             return self._committed_before(txn_id, table_name(body))
         with write.lock:
-            if write.answer is not None:
-                return write.answer
+            if write.response is not None:
+                return write.response
             if write.tx is None:
                 return self._committed_before(txn_id, write.table)
             tx, write.tx = write.tx, None
@@ -115,8 +115,8 @@ class Writes:
                 tx.rollback()
                 raise
             versions = tx.commit()
-            write.answer = {"version": versions.get(write.table)}
-            return write.answer
+            write.response = {"version": versions.get(write.table)}
+            return write.response
 
     def abort(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Roll back a write and delete its files; a write that ended is left as it is."""

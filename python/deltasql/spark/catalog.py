@@ -40,7 +40,7 @@ def jar() -> str:
 def catalog_options(catalog: str | DeltaSqlUri | Catalog, name: str = "lake") -> dict[str, str]:
     """Return the options of a Spark session in which `name` is a catalog for `spark.sql`.
 
-    A thread of this process answers the requests of Spark; no password and no token is an option.
+    A thread of this process handles the requests of Spark; no password and no token is an option.
 
         options = deltasql.spark.catalog_options(catalog)
         spark = SparkSession.builder.config(map=options).getOrCreate()

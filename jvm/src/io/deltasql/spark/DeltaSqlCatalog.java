@@ -108,8 +108,8 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
         if (!namespaceExists(namespace)) {
             throw new NoSuchNamespaceException(namespace);
         }
-        JsonNode answer = service().ask("tables", Map.of("namespace", namespace[0]));
-        return Service.texts(answer.get("tables")).stream()
+        JsonNode response = service().call("tables", Map.of("namespace", namespace[0]));
+        return Service.texts(response.get("tables")).stream()
             .map(each -> Identifier.of(namespace, each)).toArray(Identifier[]::new);
     }
 
@@ -233,7 +233,7 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
         create.put("cluster_by", clusterBy);
         Map<String, Object> body = named(ident);
         body.put("create", create);
-        return new StagedDeltaSqlTable(this, ident, service().ask("write_begin", body));
+        return new StagedDeltaSqlTable(this, ident, service().call("write_begin", body));
     }
 
     @Override
@@ -285,7 +285,7 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
     @Override
     public boolean dropTable(Identifier ident) {
         try {
-            service().ask("table_drop", named(ident));
+            service().call("table_drop", named(ident));
             return true;
         } catch (DeltaSqlException error) {
             if (error.is("TxnLogTableNotFoundError")) {
@@ -315,8 +315,8 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
 
     @Override
     public String[][] listNamespaces() {
-        JsonNode answer = service().ask("namespaces", Map.of());
-        return Service.texts(answer.get("namespaces")).stream()
+        JsonNode response = service().call("namespaces", Map.of());
+        return Service.texts(response.get("namespaces")).stream()
             .map(each -> new String[] {each}).toArray(String[][]::new);
     }
 
@@ -362,7 +362,7 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
                 "A namespace of the catalog " + name + " has one part, not "
                     + String.join(".", namespace) + ".");
         }
-        service().ask("namespace_create", Map.of("namespace", namespace[0]));
+        service().call("namespace_create", Map.of("namespace", namespace[0]));
     }
 
     @Override
@@ -379,7 +379,7 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
         if (!cascade && listTables(namespace).length > 0) {
             throw new NonEmptyNamespaceException(namespace);
         }
-        service().ask("namespace_drop", Map.of("namespace", namespace[0], "cascade", cascade));
+        service().call("namespace_drop", Map.of("namespace", namespace[0], "cascade", cascade));
         return true;
     }
 
@@ -399,7 +399,7 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
             throw new NoSuchTableException(ident);
         }
         try {
-            return service().ask(request, body);
+            return service().call(request, body);
         } catch (DeltaSqlException error) {
             throw notFound(error, ident);
         }

@@ -124,7 +124,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
     public void deleteWhere(Filter[] filters) {
         Map<String, Object> body = DeltaSqlCatalog.named(ident);
         body.put("filters", Filters.json(filters));
-        catalog.service().ask("delete", body);
+        catalog.service().call("delete", body);
     }
 
     @Override
@@ -143,7 +143,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
 
     /** Begin a write, and return where and how to write files. */
     JsonNode beginWrite() {
-        return catalog.service().ask("write_begin", request());
+        return catalog.service().call("write_begin", request());
     }
 
     /** Commit files of a write that `beginWrite` returned. */

@@ -60,14 +60,14 @@ final class Service {
         connect();
     }
 
-    /** Send a request and return its answer, which is one object. */
-    JsonNode ask(String request, Map<String, ?> body) {
+    /** Send a request and return its response, which is one object. */
+    JsonNode call(String request, Map<String, ?> body) {
         return only(request, send(request, body));
     }
 
     /**
      * Send a request that may be sent twice: a commit, whose transaction id makes it happen once.
-     * If the answer is lost, send the request again, also to a service that was started again.
+     * If the response is lost, send the request again, also to a service that was started again.
      */
     JsonNode askAgain(String request, Map<String, ?> body) {
         for (int attempt = 1; ; attempt++) {
@@ -84,12 +84,12 @@ final class Service {
         }
     }
 
-    /** Send a request and return the lines of its answer, which must end with a line `end`. */
+    /** Send a request and return the lines of its response, which must end with a line `end`. */
     List<JsonNode> lines(String request, Map<String, ?> body) {
         List<JsonNode> found = send(request, body);
         if (found.isEmpty() || !found.get(found.size() - 1).has("end")) {
             throw new DeltaSqlException(
-                "The answer of the deltasql service to " + request + " is not complete.", List.of());
+                "The response of the deltasql service to " + request + " is not complete.", List.of());
         }
         return found;
     }
@@ -97,7 +97,7 @@ final class Service {
     private JsonNode only(String request, List<JsonNode> lines) {
         if (lines.size() != 1) {
             throw new DeltaSqlException(
-                "The deltasql service has no answer to " + request + ".", List.of());
+                "The deltasql service sent no response to " + request + ".", List.of());
         }
         return lines.get(0);
     }
@@ -114,10 +114,10 @@ final class Service {
         }
         List<JsonNode> found = new ArrayList<>();
         try {
-            HttpResponse<InputStream> answer =
+            HttpResponse<InputStream> response =
                 client.send(sent, HttpResponse.BodyHandlers.ofInputStream());
             try (BufferedReader reader = new BufferedReader(
-                    new InputStreamReader(answer.body(), StandardCharsets.UTF_8))) {
+                    new InputStreamReader(response.body(), StandardCharsets.UTF_8))) {
                 for (String line = reader.readLine(); line != null; line = reader.readLine()) {
                     found.add(JSON.readTree(line));
                 }
@@ -128,7 +128,7 @@ final class Service {
                 return send(request, body);
             }
             throw new DeltaSqlException(
-                "The deltasql service at " + address + " does not answer: start it again with "
+                "The deltasql service at " + address + " does not respond: start it again with "
                     + "`deltasql serve`, or restart the Spark session if it started the service.",
                 error);
         } catch (InterruptedException error) {

@@ -44,6 +44,6 @@ final class StagedDeltaSqlTable extends DeltaSqlTable implements StagedTable {
 
     @Override
     public void abortStagedChanges() {
-        catalog.service().ask("write_abort", Map.of("txn_id", begun.get("txn_id").asText()));
+        catalog.service().call("write_abort", Map.of("txn_id", begun.get("txn_id").asText()));
     }
 }
