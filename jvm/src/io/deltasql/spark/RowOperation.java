@@ -43,7 +43,7 @@ final class RowOperation implements SupportsDelta {
         return new TableScanBuilder(table) {
             @Override
             public TableScan build() {
-                scan = super.build();
+                scan = new RowScan(RowOperation.this, super.build());
                 return scan;
             }
         };

@@ -121,11 +121,16 @@ final class RowWrite
                 table, begun, given.get("folder").asText(), table.schema().add(kind),
                 stored.add(kind));
         }
-        TableScan scan = operation.scan() == null ? null : operation.scan().ofAllColumns();
+        TableScan scan = operation.scan();
+        FileReaders readers = null;
+        Map<String, PartitionedFile> old = new HashMap<>();
+        if (scan != null) {
+            readers = scan.ofAllColumns().readers(false);
+            old = scan.ofAllColumns().files();
+            old.keySet().retainAll(scan.files().keySet());
+        }
         return new RowWriterFactory(
-            table.schema(), table.partitionColumns(), files, changes,
-            scan == null ? null : scan.readers(false),
-            broadcast(scan == null ? new HashMap<>() : scan.files()));
+            table.schema(), table.partitionColumns(), files, changes, readers, broadcast(old));
     }
 
     private static StructType schema(JsonNode json) {

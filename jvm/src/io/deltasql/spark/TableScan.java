@@ -39,7 +39,7 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** The files of one version of a table that can match the filters, read by Spark's Parquet reader. */
-final class TableScan implements Scan, Batch, SupportsReportStatistics {
+class TableScan implements Scan, Batch, SupportsReportStatistics {
     /** Keys of a PartitionedFile's own values: the number of its schema, and its deleted rows. */
     static final String SCHEMA = "deltasql.schema";
     static final String DELETED = "deltasql.deleted";
