@@ -90,9 +90,9 @@ def test_rows_are_changed_by_files_that_replace_others(
         "updated": 0,
         "deleted": 2,
         "rewrite_ms": 3,
-        "statement": "DELETE FROM lake.default.t WHERE id > 1",
     }
     commit = {
+        "statement": "DELETE FROM lake.default.t WHERE id > 1",
         "namespace": "default",
         "name": table,
         "txn_id": begun["txn_id"],

@@ -51,8 +51,8 @@ class RowsWritten:
     """The URLs of the files that were written again."""
     counts: RowCounts = RowCounts()
     rewrite_ms: int = 0
-    condition: str | None = None
-    """A condition that selects all files that were read; None if they are the whole table."""
+    reads: Sequence[str | None] = ()
+    """The conditions of all scans of the table, first that of the rows; None is a whole table."""
     change_folder: str = ""
     change_data: Sequence[WrittenFile] = ()
 
@@ -66,7 +66,7 @@ def stage_rows(
     `parameters` are the operation parameters of the commit. `clock` runs since the statement began
     to write.
     """
-    files = record_read(stage, written.condition)
+    files, *_ = [record_read(stage, condition) for condition in written.reads or (None,)]
     skipped = stage.count_files() - len(files)
     replaced = _listed_at(stage, files, written.replaced)
     added = add_actions(stage, written.folder, written.files)

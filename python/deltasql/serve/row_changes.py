@@ -49,6 +49,7 @@ def rows_written(
     files: Sequence[WrittenFile],
     change_data: Sequence[WrittenFile],
     rows: Mapping[str, Any],
+    reads: Sequence[str | None],
 ) -> RowsWritten:
     """Return the field `rows` of a commit as an object."""
     counts = (int(rows[key]) for key in ("copied", "updated", "deleted"))
@@ -59,7 +60,7 @@ def rows_written(
         replaced=[str(url) for url in rows["replaced"]],
         counts=RowCounts(*counts),
         rewrite_ms=int(rows["rewrite_ms"]),
-        condition=skipping_condition(rows["filters"]),
+        reads=list(dict.fromkeys([skipping_condition(rows["filters"]), *reads])),
         change_folder=change_folder(folder),
         change_data=change_data,
     )

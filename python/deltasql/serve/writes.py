@@ -229,19 +229,17 @@ def _stage_files(tx: MultiTableTransaction, write: _Write, body: Mapping[str, An
     if body.get("files") is None:
         return  # CREATE TABLE without rows
     files = _written_files(stage, body["files"])
+    reads = [skipping_condition(each["filters"]) for each in body.get("reads", ())]
+    parameters = operation_parameters(body.get("statement"), stage.schema.names)
     rows = body.get("rows")
     if rows is not None:
         changes = _written_files(stage, rows["change_data"])
-        written = rows_written(write.operation, write.folder, files, changes, rows)
-        parameters = operation_parameters(rows.get("statement"), stage.schema.names)
+        written = rows_written(write.operation, write.folder, files, changes, rows, reads)
         stage_rows(stage, written, parameters, write.clock)
         return
-    reads = [skipping_condition(each["filters"]) for each in body.get("reads", ())]
-    parameters = operation_parameters(body.get("statement"), stage.schema.names)
     if "mergePredicate" in parameters:  # Spark plans a MERGE that only inserts as an append
-        condition = reads[0] if reads else None
-        merged = RowsWritten("MERGE", write.folder, files, (), condition=condition)
-        stage_rows(stage, merged, parameters, write.clock)
+        written = RowsWritten("MERGE", write.folder, files, (), reads=reads)
+        stage_rows(stage, written, parameters, write.clock)
         return
     overwrite = body.get("overwrite")
     wanted = None

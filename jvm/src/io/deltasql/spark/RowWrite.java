@@ -153,14 +153,12 @@ final class RowWrite
         Filter[] filters = operation.scan() == null ? new Filter[0] : operation.scan().filters();
         Map<String, Object> rows = all.json();
         rows.put("filters", Filters.json(filters));
-        String statement = Statements.text();
-        if (statement != null) {
-            rows.put("statement", statement);
-        }
         Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
         body.put("txn_id", txnId);
         body.put("files", all.files().json());
         body.put("rows", rows);
+        body.put("reads", Statements.reads(table));
+        body.put("statement", Statements.text());
         table.commitWrite(body);
     }
 

@@ -1,8 +1,8 @@
 package io.deltasql.spark;
 
-import java.util.ArrayList;
-import java.util.List;
+import java.util.LinkedHashSet;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
@@ -28,8 +28,8 @@ final class Statements {
     }
 
     /** Return the filters of all scans of a table in the statement, as they are sent. */
-    static List<Map<String, Object>> reads(DeltaSqlTable table) {
-        List<Map<String, Object>> found = new ArrayList<>();
+    static Set<Map<String, Object>> reads(DeltaSqlTable table) {
+        Set<Map<String, Object>> found = new LinkedHashSet<>();
         QueryExecution running = running();
         if (running != null) {
             running.optimizedPlan().foreachWithSubqueries(each -> {

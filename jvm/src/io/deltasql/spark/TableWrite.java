@@ -8,6 +8,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.sql.classic.SparkSession;
@@ -149,7 +150,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         if (overwrite != null) {
             body.put("overwrite", overwrite);
         }
-        List<Map<String, Object>> reads = Statements.reads(table);
+        Set<Map<String, Object>> reads = Statements.reads(table);
         if (!reads.isEmpty()) {
             body.put("reads", reads);
             body.put("statement", Statements.text());
