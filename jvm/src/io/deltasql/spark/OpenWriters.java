@@ -17,7 +17,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Few files are open at a time, because each needs memory; a partition may get several files.
  */
 final class OpenWriters {
-    private static final int MOST_OPEN = 16;
+    private static final int MOST_OPEN = 8;
 
     private final FileWriterFactory factory;
     private final StructType schema;
