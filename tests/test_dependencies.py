@@ -23,7 +23,7 @@ DISTRIBUTIONS = {
 # Used only if installed: dask installs fsspec, and pyspark installs py4j unless it is only
 # the Spark Connect client.
 OPTIONAL = {"fsspec", "py4j"}
-FOR_DEVELOPERS = {"dev", "all"}
+FOR_DEVELOPERS = {"dev", "demo", "all"}
 
 
 def normalized(name: str) -> str:
