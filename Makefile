@@ -6,11 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+# The packages in .venv: .env for all of them, .demo for those of the demo.
+ENVIRONMENT := .env
 export SPARK_LOCAL_IP := 127.0.0.1
 # Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo core test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar apt browser pooler java
+.PHONY: help demo core test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -93,11 +95,17 @@ JAVA_SOURCES := $(wildcard jvm/src/io/deltasql/spark/*.java) python/deltasql/eng
 
 jar: $(JAR)  ## Build the jar of the Spark catalog
 
-$(JAR): $(JAVA_SOURCES) $(VENV)/.env
+$(JAR): $(JAVA_SOURCES) $(VENV)/$(ENVIRONMENT)
 	@$(NEED_JAVAC)
 	@rm -rf build/jvm && mkdir -p build/jvm
 	javac --release 17 -nowarn -Xlint:none -d build/jvm -cp "$$(echo $(VENV)/lib/python3*/site-packages/pyspark/jars)/*" $(JAVA_SOURCES)
 	jar --create --file $@ --date 1980-01-01T00:00:02Z -C build/jvm .
+
+# The pages for `deltasql docs` are removed afterwards: in a clone, the command prints those in docs/.
+wheel: setup jar  ## Build an abi3 wheel and an sdist in dist/, both with the jar and the pages for `deltasql docs`
+	@rm -rf dist
+	$(BIN)/python -m docs.tools.pack
+	$(BIN)/maturin build --release --sdist --out dist; code=$$?; rm -rf python/deltasql/pages; exit $$code
 
 # In sequence, because only one apt-get can run at a time.
 apt:
@@ -200,9 +208,6 @@ $(VENV)/.env: requirements.lock | $(VENV)/.python
 $(VENV)/.demo: requirements-demo.lock | $(VENV)/.python
 	$(UV) pip install --quiet $(STORED) --no-deps --python $(BIN)/python -r requirements-demo.lock
 	@touch $@
-
-# The packages that must be there before deltasql is installed: .env or .demo.
-ENVIRONMENT := .env
 
 $(VENV)/.built: $(VENV)/$(ENVIRONMENT) pyproject.toml $(RUST_SOURCES)
 	@$(NEED_CARGO)

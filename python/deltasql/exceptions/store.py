@@ -74,11 +74,11 @@ class MissingDriverError(TxnLogStoreError, ImportError):
 
     >>> print(MissingDriverError(driver="psycopg", extra="postgres"))
     psycopg is not installed (extra: postgres)
-    Help: In a clone of the repository, run: pip install '.[postgres]'
+    Help: Run: pip install 'deltasql[postgres]'
     """
 
     default_message = "an optional package is not installed"
-    default_help = "In a clone of the repository, run: pip install '.[all]'"
+    default_help = "Run: pip install 'deltasql[all]'"
 
     driver: str | None = None
     extra: str | None = None
@@ -87,6 +87,6 @@ class MissingDriverError(TxnLogStoreError, ImportError):
         if self.driver:
             self.message = self.message or f"{self.driver} is not installed"
         if self.extra:
-            own = f"In a clone of the repository, run: pip install '.[{self.extra}]'"
+            own = f"Run: pip install 'deltasql[{self.extra}]'"
             self.help = self.help or own
         super().__post_init__()

@@ -64,7 +64,7 @@ def sql(
     (see `register`). Tables are read at their current version. Names that the catalog does not have
     are tables and views of Spark, so that a temporary view can be the source of a MERGE.
     `parameters` are the values of `:name` (a dict) or of `?` (a list). Every statement is one
-    commit, except between BEGIN and COMMIT. See docs/reference/sql.md.
+    commit, except between BEGIN and COMMIT. See `deltasql docs sql`.
 
         deltasql.spark.sql(spark, "CREATE TABLE visits (id BIGINT, day DATE)", catalog=catalog)
         deltasql.spark.sql(spark, "INSERT INTO visits VALUES (1, DATE '2024-05-01')")

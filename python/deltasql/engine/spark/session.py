@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _JAVA_HELP = (
     "Spark needs Java 17 or newer: install a JDK and put java on the PATH, or set JAVA_HOME; "
-    "see docs/troubleshooting.md#spark."
+    "see `deltasql docs troubleshooting`."
 )
 
 

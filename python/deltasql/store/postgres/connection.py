@@ -89,7 +89,7 @@ class SessionSettings:
                 f"the schema {wanted!r} of the URI does not exist, or this user may not use it",
                 backend="postgres",
                 help=f"As its owner: CREATE SCHEMA {wanted}; GRANT USAGE ON SCHEMA {wanted} TO "
-                "the user (docs/guides/production.md#roles). Or correct ?search_path=.",
+                "the user (`deltasql docs production`). Or correct ?search_path=.",
             )
         return SessionState(
             is_pooled=is_pooled,
