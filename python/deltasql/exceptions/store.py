@@ -90,3 +90,15 @@ class MissingDriverError(TxnLogStoreError, ImportError):
             own = f"Run: pip install 'deltasql[{self.extra}]'"
             self.help = self.help or own
         super().__post_init__()
+
+
+@dataclass(eq=False, repr=False)
+class UnsupportedReleaseError(TxnLogStoreError):
+    """deltasql does not support this release of a library or of a database server."""
+
+    default_message = "an installed release is not supported"
+    default_help = "Install a release that deltasql supports."
+
+    component: str | None = None
+    found: str | None = None
+    supported: str | None = None

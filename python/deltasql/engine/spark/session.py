@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
+from deltasql.exceptions.releases import check_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,11 +23,12 @@ _JAVA_HELP = (
 
 
 def require_pyspark() -> None:
-    """Raise `MissingDriverError`, which says how to install pyspark, if it is not installed."""
+    """Raise an error that says how to install pyspark if it is missing or not supported."""
     try:
-        import pyspark  # noqa: F401
+        import pyspark
     except ImportError as error:
         raise MissingDriverError(driver="pyspark", extra="spark") from error
+    check_release("PySpark", pyspark.__version__)
 
 
 def active_session() -> SparkSession:
