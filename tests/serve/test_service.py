@@ -77,6 +77,19 @@ def test_other_protocols_and_unknown_requests_are_named(client: Client) -> None:
         client.call("fly")
 
 
+def test_unexpected_errors_are_logged_with_their_stack(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ServiceError, match="KeyError"):
+        client.call("table", name="t")
+    (record,) = [each for each in caplog.records if each.name == "deltasql.serve"]
+    assert record.getMessage() == "the request /v1/table failed"
+    assert record.exc_info is not None
+    with pytest.raises(ServiceError, match="no table"):
+        client.call("table", namespace="default", name="t")
+    assert len([each for each in caplog.records if each.name == "deltasql.serve"]) == 1
+
+
 def test_only_the_owner_can_read_the_service_file(lake: Catalog, tmp_path: Path) -> None:
     path = tmp_path / "run" / "lake.json"
     served = Service(lake).start(path)

@@ -18,6 +18,7 @@ from deltasql.engine.parquet.writer import escape_name
 from deltasql.engine.spark.file_columns import stored_field
 from deltasql.engine.spark.write import parquet_options
 from deltasql.exceptions import (
+    CommitConflictError,
     TableExistsError,
     TransactionClosedError,
     TxnLogConfigError,
@@ -36,6 +37,7 @@ from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.create import record_create, replace_table
 from deltasql.serve.filters import condition_of
 from deltasql.serve.names import snapshot_of, table_name
+from deltasql.serve.stream_writes import StreamBatch, stream_positions
 from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
 from deltasql.storage import absolute_location
 from deltasql.storage.location import address_url, root_address
@@ -89,13 +91,14 @@ class Writes:
             stage = tx.target(name)
             reject_types_that_spark_lacks(stage.schema)
             reject_unchecked_rules(stage)
+            positions = stream_positions(stage, body)
             folder = new_folder(stage)
         except BaseException:
             tx.rollback()
             raise
         self._forget_oldest()
         self._writes[tx.txn_id] = _Write(name, folder, operation, tx)
-        return {"txn_id": tx.txn_id, **_write_plan(stage, folder)}
+        return {"txn_id": tx.txn_id, **_write_plan(stage, folder), **positions}
 
     def commit(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Commit the files of a write; a second request gets the response of the first."""
@@ -110,11 +113,24 @@ class Writes:
                 return self._committed_before(txn_id, write.table)
             tx, write.tx = write.tx, None
             try:
+                batch = StreamBatch.of(body)
+                if batch is not None and batch.needs_no_commit(tx, write.table, body):
+                    tx.rollback()
+                    write.response = {"version": None}
+                    return write.response
                 _stage_files(tx, write, body)
+                if batch is not None:
+                    tx.stage_table(write.table, [batch.action()])
             except BaseException:
                 tx.rollback()
                 raise
-            versions = tx.commit()
+            try:
+                versions = tx.commit()
+            except CommitConflictError:
+                # The other commit may be the same batch, by a driver that still runs.
+                if batch is None or not batch.is_in(self._catalog.table(write.table).snapshot()):
+                    raise
+                versions = {}
             write.response = {"version": versions.get(write.table)}
             return write.response
 

@@ -89,7 +89,9 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
     public Set<TableCapability> capabilities() {
         return Set.of(
             TableCapability.BATCH_READ,
+            TableCapability.MICRO_BATCH_READ,
             TableCapability.BATCH_WRITE,
+            TableCapability.STREAMING_WRITE,
             TableCapability.TRUNCATE,
             TableCapability.OVERWRITE_BY_FILTER,
             TableCapability.OVERWRITE_DYNAMIC);
@@ -97,7 +99,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-        return new TableScanBuilder(this);
+        return new TableScanBuilder(this, options);
     }
 
     @Override
@@ -105,7 +107,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
         if (!isLatest) {
             throw new UnsupportedOperationException(name() + " AS OF a version cannot be written.");
         }
-        return new TableWrite(this);
+        return new TableWrite(this, info);
     }
 
     /** Return whether whole partitions are deleted; other deletions are not supported yet. */

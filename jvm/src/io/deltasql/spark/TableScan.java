@@ -21,6 +21,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
@@ -32,6 +33,7 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
@@ -43,12 +45,12 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
     static final String DELETED = "deltasql.deleted";
 
     /** The column that Spark's Parquet reader fills with the position of each row in its file. */
-    private static final StructField ROW_INDEX = new StructField(
+    static final StructField ROW_INDEX = new StructField(
         ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME(), DataTypes.LongType, true,
         Metadata.empty());
 
     /** Options that make the result independent of the session's settings. */
-    private static final Map<String, String> OPTIONS = Map.of(
+    static final Map<String, String> OPTIONS = Map.of(
         "mergeSchema", "false",
         "datetimeRebaseMode", "CORRECTED",
         "int96RebaseMode", "CORRECTED");
@@ -56,14 +58,18 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
     private final DeltaSqlTable table;
     private final StructType columns;
     private final Filter[] filters;
+    private final CaseInsensitiveStringMap options;
     private final StructType data;
     private final StructType partitions;
     private List<JsonNode> plan;
 
-    TableScan(DeltaSqlTable table, StructType columns, Filter[] filters) {
+    TableScan(
+            DeltaSqlTable table, StructType columns, Filter[] filters,
+            CaseInsensitiveStringMap options) {
         this.table = table;
         this.columns = columns;
         this.filters = filters;
+        this.options = options;
         StructType data = new StructType();
         StructType partitions = new StructType();
         for (StructField field : columns.fields()) {
@@ -91,6 +97,13 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
     @Override
     public Batch toBatch() {
         return this;
+    }
+
+    @Override
+    public MicroBatchStream toMicroBatchStream(String checkpoint) {
+        Map<String, Object> request = table.request();
+        request.put("options", options.asCaseSensitiveMap());
+        return new TableStream(table.catalog.service(), request, table.schema(), columns);
     }
 
     @Override
@@ -185,7 +198,7 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
     }
 
     /** Return columns of `from`, which a query may have pruned, with the names that `to` has. */
-    private static DataType renamed(DataType wanted, DataType from, DataType to) {
+    static DataType renamed(DataType wanted, DataType from, DataType to) {
         if (wanted instanceof StructType struct) {
             StructType known = (StructType) from;
             StructType names = (StructType) to;
@@ -243,7 +256,7 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
         return (SparkSession) SparkSession.active();
     }
 
-    private static StructType joined(StructType one, StructType other) {
+    static StructType joined(StructType one, StructType other) {
         for (StructField field : other.fields()) {
             one = one.add(field);
         }

@@ -8,16 +8,19 @@ import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Collects the columns and filters of a query. */
 final class TableScanBuilder
         implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownFilters {
     private final DeltaSqlTable table;
+    private final CaseInsensitiveStringMap options;
     private StructType columns;
     private Filter[] filters = new Filter[0];
 
-    TableScanBuilder(DeltaSqlTable table) {
+    TableScanBuilder(DeltaSqlTable table, CaseInsensitiveStringMap options) {
         this.table = table;
+        this.options = options;
         this.columns = table.schema();
     }
 
@@ -46,6 +49,6 @@ final class TableScanBuilder
 
     @Override
     public Scan build() {
-        return new TableScan(table, columns, filters);
+        return new TableScan(table, columns, filters, options);
     }
 }

@@ -8,6 +8,8 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.sql.classic.SparkSession;
@@ -18,6 +20,7 @@ import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
@@ -26,6 +29,7 @@ import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.sources.Filter;
@@ -43,11 +47,13 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         "spark.sql.parquet.fieldId.write.enabled", "true");
 
     private final DeltaSqlTable table;
+    private final LogicalWriteInfo info;
     private Map<String, Object> overwrite;
     private String txnId;
 
-    TableWrite(DeltaSqlTable table) {
+    TableWrite(DeltaSqlTable table, LogicalWriteInfo info) {
         this.table = table;
+        this.info = info;
     }
 
     @Override
@@ -58,6 +64,11 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     @Override
     public BatchWrite toBatch() {
         return this;
+    }
+
+    @Override
+    public StreamingWrite toStreaming() {
+        return new StreamWrite(table, info, overwrite);
     }
 
     @Override
@@ -91,7 +102,10 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     /** Sort the rows of a task by partition, because a task writes one file at a time. */
     @Override
     public SortOrder[] requiredOrdering() {
+        Set<String> given = new TreeSet<>(String.CASE_INSENSITIVE_ORDER);
+        given.addAll(List.of(info.schema().fieldNames())); // a stream can lack columns
         return table.partitionColumns().stream()
+            .filter(given::contains)
             .map(DeltaSqlTable::quoted)
             .map(each -> Expressions.sort(Expressions.column(each), SortDirection.ASCENDING))
             .toArray(SortOrder[]::new);
@@ -101,6 +115,11 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
         JsonNode begun = table.beginWrite();
         txnId = begun.get("txn_id").asText();
+        return writers(begun);
+    }
+
+    /** Return writers of rows with the columns that `write_begin` returned. */
+    static FileWriterFactory writers(JsonNode begun) {
         SparkSession session = TableScan.session();
         StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
         Map<String, String> options = new HashMap<>();
@@ -118,9 +137,9 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
                 factory,
                 new SerializableConfiguration(job.getConfiguration()),
                 TableScan.hadoopUrl(begun.get("folder").asText(), keepsS3),
-                table.schema(),
+                (StructType) DataType.fromJson(begun.get("schema").asText()),
                 stored,
-                table.partitionColumns(),
+                Service.texts(begun.get("partition_columns")),
                 Service.texts(begun.get("partition_folders")),
                 Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")));
         } catch (IOException error) {
@@ -130,6 +149,17 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
 
     @Override
     public void commit(WriterCommitMessage[] messages) {
+        Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
+        body.put("txn_id", txnId);
+        body.put("files", described(messages));
+        if (overwrite != null) {
+            body.put("overwrite", overwrite);
+        }
+        table.commitWrite(body);
+    }
+
+    /** Return the files of all tasks as `write_commit` takes them. */
+    static List<Object> described(WriterCommitMessage[] messages) {
         List<Object> files = new ArrayList<>();
         for (WriterCommitMessage message : messages) {
             if (message instanceof WrittenFiles written) {
@@ -141,13 +171,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
                 }
             }
         }
-        Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
-        body.put("txn_id", txnId);
-        body.put("files", files);
-        if (overwrite != null) {
-            body.put("overwrite", overwrite);
-        }
-        table.commitWrite(body);
+        return files;
     }
 
     @Override
