@@ -93,7 +93,6 @@ def test_batches_and_offsets_are_those_of_the_python_source(lake: Catalog, clien
 
     ignoring = {"ignoreDeletes": "true"}
     check_each(
-        compare,
         [
             {},
             {"maxFilesPerTrigger": 1},
@@ -103,6 +102,7 @@ def test_batches_and_offsets_are_those_of_the_python_source(lake: Catalog, clien
             {"startingVersion": "latest"},
             {"startingTimestamp": "2020-01-01", **ignoring},
         ],
+        compare,
     )
 
 
@@ -172,8 +172,12 @@ def test_columns_and_options_that_a_table_does_not_take_are_named(client: Client
         client.call("write_begin", namespace="default", name="t", stream=stream)
 
     for field, options, message in (
-        ({"name": "idd", "type": "long"}, {}, "a column 'idd', and t has not"),
-        ({"name": "id", "type": "string"}, {}, "'id' of the stream into t is string, not long"),
+        ({"name": "idd", "type": "long"}, {}, "a column 'idd', and default.t has not"),
+        (
+            {"name": "id", "type": "string"},
+            {},
+            "'id' of the stream into default.t is string, not long",
+        ),
         ({"name": "id", "type": "long"}, {"mergeSchema": "true"}, "does not accept mergeSchema"),
     ):
         with pytest.raises(ServiceError, match=message):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
-from deltasql.serve import scan, streams, tables
+from deltasql.serve import changes, scan, streams, tables
 from deltasql.serve.writes import Writes
 from deltasql.uri import DEFAULT_NAMESPACE
 
@@ -71,6 +71,8 @@ REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Response]] = {
     "table_rename": lambda state, body: tables.rename(state.catalog, body),
     "delete": lambda state, body: tables.delete(state.catalog, body),
     "scan": lambda state, body: scan.planned(state.catalog, body),
+    "changes": lambda state, body: changes.found(state.catalog, body),
+    "changes_files": lambda state, body: changes.files(state.catalog, body),
     "stream_start": lambda state, body: streams.start(state.catalog, body),
     "stream_latest": lambda state, body: streams.latest(state.catalog, body),
     "stream_next": lambda state, body: streams.following(state.catalog, body),

@@ -13,7 +13,7 @@ from deltasql.api.stream.options import READING, STREAMING, TextOptions
 from deltasql.api.stream.planner import MAX_FILES, Budget, StreamPlanner
 from deltasql.api.stream.rules import Offset, StreamRules
 from deltasql.exceptions import TxnLogConfigError
-from deltasql.serve.changed_files import listed
+from deltasql.serve.changed_files import added_files, feed_files
 from deltasql.serve.names import snapshot_of, table_name
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def files(catalog: Catalog, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]
     """Yield the files of a batch."""
     planner = _planner(catalog, body)
     versions = planner.batch(_offset(body, "start"), _offset(body, "end"))
-    return listed(catalog, snapshot_of(catalog, body), versions)
+    selected = feed_files if body.get("changes") else added_files
+    return selected(catalog, snapshot_of(catalog, body), versions)
 
 
 def _planner(catalog: Catalog, body: Mapping[str, Any]) -> StreamPlanner:
@@ -82,12 +83,15 @@ def _options(body: Mapping[str, Any]) -> TextOptions:
     given = {str(key): str(value) for key, value in (body.get("options") or {}).items()}
     owner = f"the stream of {name}"
     TextOptions(given, owner).check_names((*READING, *STREAMING))
+    if body.get("changes"):
+        given["readChangeFeed"] = "true"
     options = TextOptions({key.lower(): value for key, value in given.items()}, owner)
-    if options.flag("readChangeFeed"):
+    if options.flag("readChangeFeed") and not body.get("changes"):
         raise TxnLogConfigError(
             f"readStream.table({name!r}) cannot read the change feed, because an option cannot add "
             "columns to a table",
             key="readChangeFeed",
-            help="Use readStream.format('deltasql') with readChangeFeed.",
+            help="Use readStream.changes on Spark 4.2 or newer, or readStream.format('deltasql') "
+            "with readChangeFeed.",
         )
     return options

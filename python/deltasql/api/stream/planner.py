@@ -161,9 +161,10 @@ class StreamPlanner:
 
     def other_columns(self, version: int) -> TxnLogSchemaError:
         """Return the error for a version that changed the columns."""
+        table = self._table().full_name
         return TxnLogSchemaError(
-            f"version {version} changed the columns of {self._name}",
-            table=self._name,
+            f"version {version} changed the columns of {table}",
+            table=table,
             help="Load the stream again with the same checkpoint to continue with the new columns.",
         )
 

@@ -28,26 +28,37 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Files that versions of a table changed.
  *
- * The files are in groups: the versions can have different partition columns.
+ * The files are in groups, because versions can have different partition columns. The files of a
+ * version whose rows cancel out are read by one task, with all columns.
  */
 final class ChangedFiles {
     /** The key of a PartitionedFile's own value for the number of its group. */
     static final String GROUP = "deltasql.group";
 
     private final List<JsonNode> lines;
+    private final StructType schema;
+    private final StructType columns;
     private final List<Group> groups = new ArrayList<>();
     private final boolean hasDeleted;
+    private final boolean cancelsOut;
 
     /** `lines` is the response of the service. `schema` has all columns that can be asked for. */
     ChangedFiles(List<JsonNode> lines, StructType schema, StructType columns) {
         this.lines = lines;
         JsonNode head = lines.get(0);
+        this.schema = schema;
+        this.columns = columns;
         hasDeleted = head.get("has_deleted_rows").asBoolean();
+        boolean cancels = false;
         for (int number = 0; number < head.get("schemas").size(); number++) {
+            boolean isWhole = !head.get("cancel_out").get(number).isNull();
+            cancels |= isWhole;
             groups.add(new Group(
                 (StructType) DataType.fromJson(head.get("schemas").get(number).asText()),
-                Service.texts(head.get("partition_columns").get(number)), schema, columns));
+                Service.texts(head.get("partition_columns").get(number)),
+                isWhole ? schema : columns));
         }
+        cancelsOut = cancels;
     }
 
     /** Return the files in tasks, each with files of one group. */
@@ -58,6 +69,7 @@ final class ChangedFiles {
         long total = head.get("bytes").asLong();
         long largest = FilePartition.maxSplitBytes(session, () -> total);
         List<InputPartition> found = new ArrayList<>();
+        Map<Long, List<FilePartition>> cancelling = new HashMap<>();
         for (JsonNode line : lines) {
             List<PartitionedFile> files = new ArrayList<>();
             for (JsonNode file : line.path("files")) {
@@ -79,23 +91,30 @@ final class ChangedFiles {
                         file.get(2).asLong(), size, TableScan.scalaMap(own)));
                 }
             }
+            JsonNode version = head.get("cancel_out").path(line.path("schema").asInt(-1));
+            if (version.isNumber()) {
+                cancelling.computeIfAbsent(version.asLong(), each -> new ArrayList<>())
+                    .add(new FilePartition(0, files.toArray(new PartitionedFile[0])));
+                continue;
+            }
             files.sort((one, other) -> Long.compare(other.length(), one.length()));
             found.addAll(CollectionConverters.asJava(FilePartition.getFilePartitions(
                 session, CollectionConverters.asScala(files).toSeq(), largest)));
         }
+        cancelling.values().forEach(each -> found.add(new CancellingPartition(each)));
         return found.toArray(new InputPartition[0]);
     }
 
     PartitionReaderFactory readers() {
         SparkSession session = TableScan.session();
         // Spark accepts tasks that return batches of rows only if all tasks do.
-        boolean isColumnar = !hasDeleted && groups.stream().allMatch(
+        boolean isColumnar = !hasDeleted && !cancelsOut && groups.stream().allMatch(
             each -> new ParquetFileFormat().supportBatch(session, each.returned));
         List<FileReaders> found = new ArrayList<>();
         for (Group each : groups) {
             found.add(each.readers(session, isColumnar));
         }
-        return new GroupReaders(found, isColumnar);
+        return new GroupReaders(found, isColumnar, schema, columns);
     }
 
     /** Files with the same columns in the file and the same partition columns. */
@@ -108,9 +127,7 @@ final class ChangedFiles {
         private final StructType partitions;
         private final StructType returned;
 
-        Group(
-                StructType inFiles, List<String> partitionColumns, StructType schema,
-                StructType columns) {
+        Group(StructType inFiles, List<String> partitionColumns, StructType columns) {
             this.inFiles = inFiles;
             this.partitionColumns = partitionColumns;
             this.columns = columns;
