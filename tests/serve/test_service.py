@@ -85,7 +85,7 @@ def test_unexpected_errors_are_logged_with_their_stack(
     (record,) = [each for each in caplog.records if each.name == "deltasql.serve"]
     assert record.getMessage() == "the request /v1/table failed"
     assert record.exc_info is not None
-    with pytest.raises(ServiceError, match="no table"):
+    with pytest.raises(ServiceError, match="does not exist"):
         client.call("table", namespace="default", name="t")
     assert len([each for each in caplog.records if each.name == "deltasql.serve"]) == 1
 

@@ -93,16 +93,16 @@ def test_schema_change_stops_a_stream_until_it_is_loaded_again(
     spark: SparkSession, lake: Catalog, name: str, sql: Any, tmp_path: Path
 ) -> None:
     append(lake, 1)
-    stream = spark.readStream.table(f"{name}.default.t")
+    stream = spark.readStream.option("startingVersion", 0).table(f"{name}.default.t")
     append(lake, 2)
     sql("ALTER TABLE lake.default.t ADD COLUMNS (more STRING)")
     sql("INSERT INTO lake.default.t VALUES (3, 1, 'x')")
     checkpoint = tmp_path / "checkpoint"
-    with pytest.raises(StreamingQueryException, match="version 2 changed the columns of default.t"):
+    with pytest.raises(StreamingQueryException, match="version 2 changed the columns"):
         run(stream, f"{name}.default.copy", checkpoint)
     assert ids(lake, "copy") == [1, 2]
     again = spark.readStream.table(f"{name}.default.t")
-    with pytest.raises(StreamingQueryException, match="column 'more', and default.copy has not"):
+    with pytest.raises(StreamingQueryException, match="a column 'more', and"):
         run(again, f"{name}.default.copy", checkpoint)
     sql("ALTER TABLE lake.default.copy ADD COLUMNS (more STRING)")
     run(again, f"{name}.default.copy", checkpoint)

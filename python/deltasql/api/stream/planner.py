@@ -102,14 +102,16 @@ class StreamPlanner:
         """Return the end of the batch that begins at `start`, up to the version `last`."""
         at, head = start, self._snapshot()
         self._check_table(at, head)
+        last = head.version if last is None else min(head.version, last)
+        changed = self.columns_change(at.version, last)
         if at.initial:
+            if changed is not None and changed <= at.version:
+                raise self.other_columns(changed)
             for file in self._snapshot_files(at.version)[at.index :]:
                 if not budget.takes(1, file.size):
                     return at
                 at = replace(at, index=at.index + 1)
             at = at.after()
-        last = head.version if last is None else min(head.version, last)
-        changed = self.columns_change(at.version, last)
         until = last if changed is None else changed - 1
         for changes in self._log().versions(at.version, until):
             steps = self.rules.steps(changes)
@@ -153,11 +155,19 @@ class StreamPlanner:
     # Columns
 
     def columns_change(self, first: int, last: int) -> int | None:
-        """Return the first version whose columns differ from those of the stream, or None."""
-        for version, metadata in self._log().metadata_between(max(first, self._version + 1), last):
-            if columns_of(StructType.from_json(metadata.schema_string)) != self._columns:
-                return version
-        return None
+        """Return the first version whose columns differ from those of the stream, or None.
+
+        Only versions from `first` to `last` count, and the version that defined the columns of
+        `first`.
+        """
+        changed: int | None = None
+        for version, metadata in self._log().metadata_between(self._version + 1, last):
+            differs = columns_of(StructType.from_json(metadata.schema_string)) != self._columns
+            if version <= first:
+                changed = version if differs else None
+            elif differs and changed is None:
+                changed = version
+        return changed
 
     def other_columns(self, version: int) -> TxnLogSchemaError:
         """Return the error for a version that changed the columns."""
