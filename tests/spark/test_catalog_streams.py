@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
+from pyspark.sql import DataFrameReader
 
+from deltasql import DeltaTable
 from deltasql.serve.service_file import write_service_file
 from tests.oracles.fixed_set import SMALL
 from tests.oracles.states import arrow_rows
@@ -260,3 +262,53 @@ def test_killed_driver_loses_and_repeats_nothing(
     assert len(ids(lake, "copy")) < 20
     run(spark.readStream.table(f"{name}.default.t"), f"{name}.default.copy", checkpoint)
     assert ids(lake, "copy") == list(range(20))
+
+
+def changed(rows: list[Any]) -> list[tuple[int, str, int]]:
+    return sorted((row["_commit_version"], row["_change_type"], row["id"]) for row in rows)
+
+
+@pytest.mark.skipif(not hasattr(DataFrameReader, "changes"), reason="Spark has it since 4.2")
+def test_change_feed_has_the_rows_of_the_python_feed(
+    spark: SparkSession, lake: Catalog, name: str, sql: Any, tmp_path: Path
+) -> None:
+    append(lake, 1, 2, 3)
+    with lake.begin() as tx:
+        tx.update("t", {"id": "id + 10"}, predicate="id = 1")
+    sql("ALTER TABLE lake.default.t SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    with lake.begin() as tx:
+        tx.update("t", {"id": "id + 10"}, predicate="id = 2")
+        tx.delete("t", "id = 3")
+    expected = changed(lake.changes("t", 0).read_all().to_pylist())
+    assert {kind for _, kind, _ in expected} > {"insert", "update_preimage", "delete"}
+    reader = spark.read.option("startingVersion", 0)
+    assert changed(reader.changes(f"{name}.default.t").collect()) == expected
+    query = f"SELECT part, id, _change_type FROM {name}.default.t CHANGES FROM VERSION 3"
+    assert sorted(spark.sql(query).collect()) == [
+        (part, id, kind)
+        for part, id, kind in sorted(
+            (row["part"], row["id"], row["_change_type"])
+            for row in lake.changes("t", 3).read_all().to_pylist()
+        )
+    ]
+    raw = spark.read.options(startingVersion=3, deduplicationMode="none")
+    feed = DeltaTable(lake.uri.with_table("t").to_string()).load_cdf(starting_version=3)
+    assert changed(raw.changes(f"{name}.default.t").collect()) == changed(
+        pa.table(feed.read_all()).to_pylist()
+    )
+    stream = spark.readStream.option("startingVersion", 0).changes(f"{name}.default.t")
+    run(stream, f"{name}.default.copy", tmp_path / "checkpoint")
+    assert changed(spark.table(f"{name}.default.copy").collect()) == expected
+
+
+@pytest.mark.everything(BEYOND)
+def test_change_feed_is_not_an_option_of_a_table(
+    spark: SparkSession, lake: Catalog, name: str, tmp_path: Path
+) -> None:
+    append(lake, 1)
+    for option in ("readChangeFeed", "readChangeData"):
+        stream = spark.readStream.option(option, True).table(f"{name}.default.t")
+        with pytest.raises(StreamingQueryException, match="cannot read the change feed"):
+            run(stream, f"{name}.default.copy", tmp_path / option)
+        with pytest.raises(IllegalArgumentException, match="has no option readChange"):
+            spark.read.option(option, True).table(f"{name}.default.t").collect()

@@ -97,6 +97,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
             TableCapability.OVERWRITE_DYNAMIC);
     }
 
+    /** Begin a read; the service checks the options of a stream. */
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
         return new TableScanBuilder(this, options);

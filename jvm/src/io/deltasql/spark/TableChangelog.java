@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.ChangelogRange;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -48,6 +49,11 @@ final class TableChangelog implements Changelog {
     static Changelog of(
             DeltaSqlCatalog catalog, Identifier ident, ChangelogContext context,
             CaseInsensitiveStringMap options) throws NoSuchTableException {
+        if (context.deduplicationMode() == ChangelogContext.DeduplicationMode.NET_CHANGES) {
+            throw new IllegalArgumentException(
+                "The change feed of " + ident + " has no net changes, because its rows have no ids: "
+                    + "leave out deduplicationMode.");
+        }
         Map<String, Object> body = DeltaSqlCatalog.named(ident);
         ChangelogRange range = context.range();
         body.put("includes_start", range.startingBoundInclusive());
@@ -99,6 +105,12 @@ final class TableChangelog implements Changelog {
     @Override
     public boolean representsUpdateAsDeleteAndInsert() {
         return false;
+    }
+
+    /** Return no columns: rows have no ids, and Spark needs none, because no row is carried over. */
+    @Override
+    public NamedReference[] rowId() {
+        return new NamedReference[0];
     }
 
     @Override

@@ -55,6 +55,11 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
         "datetimeRebaseMode", "CORRECTED",
         "int96RebaseMode", "CORRECTED");
 
+    /** Options of a change feed, which would be ignored silently: they cannot add columns. */
+    private static final List<String> OF_CHANGES = List.of(
+        "readChangeFeed", "readChangeData", "startingVersion", "startingTimestamp", "endingVersion",
+        "endingTimestamp");
+
     private final DeltaSqlTable table;
     private final StructType columns;
     private final Filter[] filters;
@@ -96,6 +101,14 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
 
     @Override
     public Batch toBatch() {
+        for (String name : OF_CHANGES) {
+            if (options.containsKey(name)) {
+                throw new IllegalArgumentException(
+                    "A read of " + table.name() + " has no option " + name + ": use "
+                        + "spark.read.changes on Spark 4.2 or newer, or "
+                        + "spark.read.format('deltasql').");
+            }
+        }
         return this;
     }
 
