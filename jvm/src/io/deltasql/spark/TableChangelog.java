@@ -12,7 +12,6 @@ import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.ChangelogRange;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
-import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -97,20 +96,15 @@ final class TableChangelog implements Changelog {
         return false;
     }
 
+    /** Return false: for true, Spark demands ids of rows, although only net changes need them. */
     @Override
     public boolean containsIntermediateChanges() {
-        return true;
+        return false;
     }
 
     @Override
     public boolean representsUpdateAsDeleteAndInsert() {
         return false;
-    }
-
-    /** Return no columns: rows have no ids, and Spark needs none, because no row is carried over. */
-    @Override
-    public NamedReference[] rowId() {
-        return new NamedReference[0];
     }
 
     @Override
