@@ -34,10 +34,12 @@ final class StreamWrite implements StreamingWrite {
             "schema", info.schema().json(), "options", info.options().asCaseSensitiveMap()));
         JsonNode begun = table.catalog.service().call("write_begin", body);
         txnId = begun.get("txn_id").asText();
+        StructType columns = (StructType) DataType.fromJson(begun.get("schema").asText());
+        StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
         return new StreamWriterFactory(
-            TableWrite.writers(begun),
+            TableWrite.writers(table, begun, begun.get("folder").asText(), columns, stored),
             table.name(),
-            (StructType) DataType.fromJson(begun.get("schema").asText()),
+            columns,
             Service.texts(begun.get("positions")));
     }
 

@@ -115,13 +115,15 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
         JsonNode begun = table.beginWrite();
         txnId = begun.get("txn_id").asText();
-        return writers(begun);
+        StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
+        return writers(table, begun, begun.get("folder").asText(), table.schema(), stored);
     }
 
-    /** Return writers of rows with the columns that `write_begin` returned. */
-    static FileWriterFactory writers(JsonNode begun) {
+    /** Return writers of files in a folder; `begun` is the response to `write_begin`. */
+    static FileWriterFactory writers(
+            DeltaSqlTable table, JsonNode begun, String folder, StructType schema,
+            StructType stored) {
         SparkSession session = TableScan.session();
-        StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
         Map<String, String> options = new HashMap<>();
         begun.get("options").fields()
             .forEachRemaining(each -> options.put(each.getKey(), each.getValue().asText()));
@@ -136,8 +138,8 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
             return new FileWriterFactory(
                 factory,
                 new SerializableConfiguration(job.getConfiguration()),
-                TableScan.hadoopUrl(begun.get("folder").asText(), keepsS3),
-                (StructType) DataType.fromJson(begun.get("schema").asText()),
+                TableScan.hadoopUrl(folder, keepsS3),
+                schema,
                 stored,
                 Service.texts(begun.get("partition_columns")),
                 Service.texts(begun.get("partition_folders")),
@@ -155,6 +157,11 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         if (overwrite != null) {
             body.put("overwrite", overwrite);
         }
+        Set<Map<String, Object>> reads = Statements.reads(table);
+        if (!reads.isEmpty()) {
+            body.put("reads", reads);
+            body.put("statement", Statements.text());
+        }
         table.commitWrite(body);
     }
 
@@ -163,12 +170,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         List<Object> files = new ArrayList<>();
         for (WriterCommitMessage message : messages) {
             if (message instanceof WrittenFiles written) {
-                for (WrittenFiles.WrittenFile file : written.files()) {
-                    Map<String, Object> each = new HashMap<>();
-                    each.put("name", file.name());
-                    each.put("partition", file.partition());
-                    files.add(each);
-                }
+                files.addAll(written.json());
             }
         }
         return files;
