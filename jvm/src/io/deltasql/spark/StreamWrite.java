@@ -14,6 +14,7 @@ import org.apache.spark.sql.types.StructType;
 /** One micro-batch of a stream into a table, which the service commits at most once. */
 final class StreamWrite implements StreamingWrite {
     private final DeltaSqlTable table;
+    private final Service service;
     private final LogicalWriteInfo info;
     private final Map<String, Object> overwrite;
     private String txnId;
@@ -21,6 +22,7 @@ final class StreamWrite implements StreamingWrite {
     /** `overwrite` is empty if the batch replaces all rows, and null if it is appended. */
     StreamWrite(DeltaSqlTable table, LogicalWriteInfo info, Map<String, Object> overwrite) {
         this.table = table;
+        this.service = table.catalog.service().outside(); // a stream is not part of a transaction
         this.info = info;
         this.overwrite = overwrite;
     }
@@ -32,7 +34,7 @@ final class StreamWrite implements StreamingWrite {
         body.remove("version");
         body.put("stream", Map.of(
             "schema", info.schema().json(), "options", info.options().asCaseSensitiveMap()));
-        JsonNode begun = table.catalog.service().call("write_begin", body);
+        JsonNode begun = service.call("write_begin", body);
         txnId = begun.get("txn_id").asText();
         StructType columns = (StructType) DataType.fromJson(begun.get("schema").asText());
         StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
@@ -52,13 +54,13 @@ final class StreamWrite implements StreamingWrite {
         if (overwrite != null) {
             body.put("overwrite", overwrite);
         }
-        table.catalog.service().askAgain("write_commit", body);
+        service.askAgain("write_commit", body);
     }
 
     @Override
     public void abort(long epochId, WriterCommitMessage[] messages) {
         if (txnId != null) {
-            table.catalog.service().call("write_abort", Map.of("txn_id", txnId));
+            service.call("write_abort", Map.of("txn_id", txnId));
         }
     }
 }

@@ -24,7 +24,7 @@ final class TableStream implements MicroBatchStream, SupportsTriggerAvailableNow
     /** `request` names the stream: its table, the version of its columns, and its options. */
     TableStream(
             Service service, Map<String, Object> request, StructType schema, StructType columns) {
-        this.service = service;
+        this.service = service.outside(); // a stream is not part of a transaction
         this.request = request;
         this.schema = schema;
         this.columns = columns;
