@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from deltasql.engine.spark.schema import plain_field
 from deltasql.exceptions import VersionNotFoundError
 from deltasql.model.schema.schema import StructType
 from deltasql.operations.changes.feed import FEED_FIELDS
 from deltasql.operations.changes.log import ChangeLog
 from deltasql.serve.changed_files import feed_files
 from deltasql.serve.names import snapshot_of, table_name
-from deltasql.serve.tables import described
+from deltasql.serve.tables import reject_types_that_spark_lacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def found(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the change feed of a range: the table at the last version, and the first version."""
+    """Return the first and the last version of a range, and the columns of the change feed."""
     head = snapshot_of(catalog, {"namespace": body["namespace"], "name": body["name"]})
     log = ChangeLog(catalog.store, head.table, catalog.config.storage)
     low, _ = log.bounds()
@@ -41,9 +42,15 @@ def found(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
             latest=head.version,
         )
     snapshot = catalog.table(table_name(body)).snapshot(last)
-    described_table = described(snapshot)
-    fields = (*StructType.from_json(described_table["schema"]).fields, *FEED_FIELDS)
-    return {**described_table, "first": first, "schema": StructType(fields).to_json()}
+    reject_types_that_spark_lacks(snapshot.schema)
+    # All columns are nullable, because earlier versions may have rows without values.
+    fields = [plain_field(each, None) for each in snapshot.schema.fields]
+    return {
+        "id": snapshot.table.table_uuid,
+        "first": first,
+        "version": snapshot.version,
+        "schema": StructType((*fields, *FEED_FIELDS)).to_json(),
+    }
 
 
 def files(catalog: Catalog, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
