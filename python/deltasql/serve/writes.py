@@ -36,6 +36,7 @@ from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.create import record_create, replace_table
 from deltasql.serve.filters import condition_of
 from deltasql.serve.names import snapshot_of, table_name
+from deltasql.serve.rules import rules_plan
 from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
 from deltasql.storage import absolute_location
 from deltasql.storage.location import address_url, root_address
@@ -88,7 +89,8 @@ class Writes:
                 operation = "WRITE"
             stage = tx.target(name)
             reject_types_that_spark_lacks(stage.schema)
-            reject_unchecked_rules(stage)
+            if not body.get("checks_rules"):
+                reject_unchecked_rules(stage)
             folder = new_folder(stage)
         except BaseException:
             tx.rollback()
@@ -212,6 +214,7 @@ def _write_plan(stage: TableStage, folder: str) -> dict[str, Any]:
             if (field := stage.schema.find(name)) is not None
         ],
         "options": parquet_options(plan, file_shape(plan)),
+        "rules": rules_plan(stage),
     }
 
 

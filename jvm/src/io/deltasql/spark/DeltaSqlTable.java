@@ -143,7 +143,9 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
 
     /** Begin a write, and return where and how to write files. */
     JsonNode beginWrite() {
-        return catalog.service().call("write_begin", request());
+        Map<String, Object> body = request();
+        body.put("checks_rules", true);
+        return catalog.service().call("write_begin", body);
     }
 
     /** Commit files of a write that `beginWrite` returned. */

@@ -45,6 +45,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     private final DeltaSqlTable table;
     private Map<String, Object> overwrite;
     private String txnId;
+    private RowChecks checks;
 
     TableWrite(DeltaSqlTable table) {
         this.table = table;
@@ -101,6 +102,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
         JsonNode begun = table.beginWrite();
         txnId = begun.get("txn_id").asText();
+        checks = RowChecks.of(begun, table.schema(), false);
         SparkSession session = TableScan.session();
         StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
         Map<String, String> options = new HashMap<>();
@@ -122,7 +124,8 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
                 stored,
                 table.partitionColumns(),
                 Service.texts(begun.get("partition_folders")),
-                Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")));
+                Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")),
+                checks);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -131,8 +134,12 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     @Override
     public void commit(WriterCommitMessage[] messages) {
         List<Object> files = new ArrayList<>();
+        List<RowChecks.BrokenRows> broken = new ArrayList<>();
         for (WriterCommitMessage message : messages) {
             if (message instanceof WrittenFiles written) {
+                if (checks != null) {
+                    broken.add(written.broken());
+                }
                 for (WrittenFiles.WrittenFile file : written.files()) {
                     Map<String, Object> each = new HashMap<>();
                     each.put("name", file.name());
@@ -140,6 +147,9 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
                     files.add(each);
                 }
             }
+        }
+        if (checks != null) {
+            checks.reject(broken);
         }
         Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
         body.put("txn_id", txnId);
