@@ -59,6 +59,14 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
         return partitionColumns;
     }
 
+    StructType partitionSchema() {
+        StructType found = new StructType();
+        for (String name : partitionColumns) {
+            found = found.add(schema.apply(name));
+        }
+        return found;
+    }
+
     /** Quote a name, because Spark parses the names of columns in expressions. */
     static String quoted(String name) {
         return "`" + name.replace("`", "``") + "`";
