@@ -88,7 +88,7 @@ def test_statistics_do_not_answer_what_is_not_exact(
     assert sql("SELECT count(*), max(id) FROM lake.default.v") == [(3, 4)]
     remove_files(lake, tmp_path)
     for query in queries:
-        with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+        with pytest.raises(Exception, match="does not exist"):
             sql(query)
 
 
@@ -96,7 +96,7 @@ def test_filters_on_partition_columns_are_evaluated_once(
     spark: SparkSession, name: str, table: str
 ) -> None:
     frame = spark.sql(f"SELECT id FROM {name}.default.t WHERE substr(p, 1) = 'y' AND p IS NOT NULL")
-    assert "Filter" not in executed(frame)
+    assert "Filter (" not in executed(frame)
     assert sorted(frame.collect(), key=str) == [(2,), (None,)]
     both = spark.sql(f"SELECT name FROM {name}.default.t WHERE p = 'y' AND id = 2")
     assert "Filter (isnotnull(id" in executed(both)
@@ -119,7 +119,7 @@ def test_join_skips_files_by_the_keys_it_finds(
     assert "BroadcastHashJoin" in executed(frame)
     for file in lake.table("facts").files().to_pylist():
         if '"k":100' not in file["stats"]:
-            (tmp_path / "lake" / "facts" / file["path"]).unlink()
+            next((tmp_path / "lake").rglob(file["path"])).unlink()
     assert frame.collect() == [(3.0, 104)]
     none = spark.sql(
         f"SELECT count(*) FROM {name}.default.facts JOIN {name}.default.dim d "

@@ -33,7 +33,11 @@ final class RowProjection implements Serializable {
     /** Return a copy of the active session with other settings; the user's session is not changed. */
     static SparkSession sessionWith(Map<String, String> settings) {
         SparkSession copy = TableScan.session().cloneSession();
-        settings.forEach((name, value) -> copy.conf().set(name, value));
+        settings.forEach((name, value) -> {
+            if (!value.equals(copy.conf().get(name))) { // Spark warns about some settings
+                copy.conf().set(name, value);
+            }
+        });
         return copy;
     }
 
