@@ -18,6 +18,7 @@ import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.aggregate.Max;
 import org.apache.spark.sql.connector.expressions.aggregate.Min;
 import org.apache.spark.sql.connector.read.LocalScan;
+import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -31,13 +32,16 @@ import org.apache.spark.sql.types.StructType;
  *
  * Spark combines the partitions. The service decides whether the statistics are exact.
  */
-final class AggregateScan implements LocalScan {
+final class AggregateScan implements LocalScan, TableRead {
     private final DeltaSqlTable table;
+    private final PushedFilters filters;
     private final StructType schema;
     private final InternalRow[] rows;
 
-    private AggregateScan(DeltaSqlTable table, StructType schema, InternalRow[] rows) {
+    private AggregateScan(
+            DeltaSqlTable table, PushedFilters filters, StructType schema, InternalRow[] rows) {
         this.table = table;
+        this.filters = filters;
         this.schema = schema;
         this.rows = rows;
     }
@@ -68,7 +72,7 @@ final class AggregateScan implements LocalScan {
                 ? each.column : each.function + "(" + (each.column == null ? "*" : each.column) + ")";
             schema = schema.add(name, each.type);
         }
-        return new AggregateScan(table, schema, rows(table, filters, outputs, response,
+        return new AggregateScan(table, filters, schema, rows(table, filters, outputs, response,
             aggregation.groupByExpressions().length > 0));
     }
 
@@ -162,6 +166,16 @@ final class AggregateScan implements LocalScan {
     @Override
     public InternalRow[] rows() {
         return rows;
+    }
+
+    @Override
+    public boolean isOf(DeltaSqlTable other) {
+        return table.id.equals(other.id) && table.isLatest;
+    }
+
+    @Override
+    public Filter[] filters() {
+        return filters.translated;
     }
 
     @Override

@@ -14,6 +14,7 @@ import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 import scala.Function1;
 import scala.collection.immutable.Seq;
+import scala.collection.immutable.Seq$;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
@@ -24,6 +25,9 @@ import scala.runtime.AbstractPartialFunction;
  * evaluate it again. Other filters only skip files and row groups.
  */
 final class PushedFilters {
+    static final PushedFilters NONE =
+        new PushedFilters(Seq$.MODULE$.<Expression>empty(), new StructType());
+
     /** All filters that Spark can translate for data sources. */
     final Filter[] translated;
     private final List<Expression> exact = new ArrayList<>();

@@ -13,21 +13,19 @@ import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
-import scala.collection.immutable.Seq$;
 
 /** Collects the columns, filters, limit and aggregation of a query. */
-final class TableScanBuilder implements ScanBuilder, SupportsPushDownRequiredColumns,
+class TableScanBuilder implements ScanBuilder, SupportsPushDownRequiredColumns,
         SupportsPushDownCatalystFilters, SupportsPushDownAggregates, SupportsPushDownLimit {
     private final DeltaSqlTable table;
     private StructType columns;
-    private PushedFilters filters;
+    private PushedFilters filters = PushedFilters.NONE;
     private Integer limit;
     private AggregateScan aggregate;
 
     TableScanBuilder(DeltaSqlTable table) {
         this.table = table;
         this.columns = table.schema();
-        pushFilters(Seq$.MODULE$.<Expression>empty());
     }
 
     @Override
@@ -67,6 +65,11 @@ final class TableScanBuilder implements ScanBuilder, SupportsPushDownRequiredCol
 
     @Override
     public Scan build() {
-        return aggregate != null ? aggregate : new TableScan(table, columns, filters, limit);
+        return aggregate != null ? aggregate : scan();
+    }
+
+    /** Return the scan of the files. */
+    TableScan scan() {
+        return new TableScan(table, columns, filters, limit);
     }
 }
