@@ -78,8 +78,8 @@ NOTES = {
     "Python functions, and `deltasql-catalog` is SQL through the Spark catalog. `append` writes "
     "rows to a new table. `scan` opens the table and aggregates these rows. `plan` is the first "
     "read of a table in a session, with empty caches: it opens the table and plans a query of all "
-    "files, or of one file in a thousand (`plan filtered`). `merge`, `delete` and `update` are the same "
-    "as in the API's scenario. `small appends` is the time of one of 200 consecutive appends.",
+    "files, or of one file in a thousand (`plan filtered`). `merge`, `delete` and `update` are the "
+    "same as in the API's scenario. `small appends` is the time of one of 200 consecutive appends.",
 }
 
 

@@ -38,6 +38,8 @@ def aggregated(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
     The response says `is_exact: false`, and nothing else, if the files must be read. The filters
     only skip files: a partition in the response may not match them.
     """
+    if body.get("read_in") is not None:  # a scan adds what is read to the transaction's read set
+        return {"is_exact": False}
     snapshot = snapshot_of(catalog, body)
     scan = snapshot.scan(skipping_condition(body.get("filters", ())))
     listed = scan.arrow
