@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
-from deltasql.serve import scan, tables
+from deltasql.serve import log_store, scan, tables
 from deltasql.serve.writes import Writes
 from deltasql.uri import DEFAULT_NAMESPACE
 
@@ -70,6 +70,8 @@ REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Response]] = {
     "table_drop": lambda state, body: tables.drop(state.catalog, body),
     "table_rename": lambda state, body: tables.rename(state.catalog, body),
     "delete": lambda state, body: tables.delete(state.catalog, body),
+    "log_commit": lambda state, body: log_store.commit(state.catalog, body),
+    "log_publish": lambda state, body: log_store.publish(state.catalog, body),
     "scan": lambda state, body: scan.planned(state.catalog, body),
     "write_begin": lambda state, body: state.writes.begin(body),
     "write_commit": lambda state, body: state.writes.commit(body),

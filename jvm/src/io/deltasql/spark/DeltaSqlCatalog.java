@@ -38,8 +38,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNamespaces {
     private static final Pattern RELEASES = Pattern.compile("4\\.[0-3]([.-].*)?");
-    private static final Pattern PASSWORD =
-        Pattern.compile("deltasql://\\w+/[^/@:]*:(?!\\$\\{)[^/@]+@.*");
     private static final Set<String> OPTIONS = Set.of("uri", "service");
     private static final Set<String> PROVIDERS = Set.of("deltasql", "delta");
     private static final Set<String> RESERVED = Set.of(
@@ -75,11 +73,7 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
                 "Set " + prefix + "uri to a catalog, such as deltasql://sqlite//lake/catalog.db, or "
                     + prefix + "service to a service file.");
         }
-        if (uri != null && PASSWORD.matcher(uri).matches()) {
-            throw new IllegalArgumentException(
-                prefix + "uri contains a password, and Spark shows its options: write ${VARIABLE} "
-                    + "instead, or the name of a catalog in the configuration.");
-        }
+        Service.rejectPassword(prefix + "uri", uri);
     }
 
     @Override
@@ -95,8 +89,7 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
     /** Return the service; the first call connects, so that a session starts without it. */
     synchronized Service service() {
         if (service == null) {
-            String python = System.getenv("PYSPARK_PYTHON");
-            service = new Service(uri, file, python == null ? "python3" : python);
+            service = new Service(uri, file, Service.python());
         }
         return service;
     }
