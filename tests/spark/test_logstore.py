@@ -28,7 +28,7 @@ from tests.mirror.support import (
     log_names,
     published_versions,
 )
-from tests.serializability.record import COMMITTED, Transaction
+from tests.serializability.record import Transaction
 from tests.serializability.rows import APPEND, OVERWRITE, UPSERT, Change, RowLog, row_problems
 from tests.serve.client import losing_responses
 
@@ -70,8 +70,12 @@ def path(lake: Catalog, bridge: Service) -> str:
 
 def ids(lake: Catalog, version: int | None = None) -> list[int]:
     """Return the ids of the table, as deltasql reads them."""
-    rows = lake.table("t").snapshot(version).scan().to_arrow()
-    return sorted(rows["id"].to_pylist())
+    return sorted(row["id"] for row in rows_at(lake, version))
+
+
+def rows_at(lake: Catalog, version: int | None = None) -> list[dict[str, Any]]:
+    """Return the rows of the table, as deltasql reads them."""
+    return deltasql.DeltaTable(lake.table("t").uri, version).to_pyarrow_table().to_pylist()
 
 
 def append(spark: SparkSession, path: str, *new: int, **options: str) -> None:
@@ -97,7 +101,7 @@ def test_append_of_delta_spark_is_a_commit_of_the_database(
         tx.write("t", pa.table({"id": [5], "name": ["d"]}))
     append(spark, path, 6)
     assert spark.read.format("delta").load(path).count() == 6
-    infos = [row.info for row in lake.table("t").snapshot().history()]
+    infos = [row.info for row in lake.table("t").history()]
     assert [info.user_metadata for info in infos] == [None, None, "nightly", None]
     assert "Delta-Lake" in infos[0].engine_info
     assert infos[0].txn_id == commit_lines(path, 3)[0]["commitInfo"]["txnId"]
@@ -119,7 +123,7 @@ def test_delta_spark_and_python_commit_in_a_race(
 
     with hooked(interfere):
         append(spark, path, 4)
-    history = lake.table("t").snapshot().history()
+    history = lake.table("t").history()
     assert [(row.version, "Delta" in row.info.engine_info) for row in history[:2]] == [
         (2, True),
         (1, False),
@@ -188,12 +192,12 @@ def test_update_delete_and_merge_of_delta_spark(
         " WHEN MATCHED THEN UPDATE SET name = 'm' WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
     )
     expected = [(1, "z"), (2, None), (3, "m"), (4, None)]
-    rows = lake.table("t").snapshot().scan().to_arrow().to_pylist()
-    assert sorted((row["id"], row["name"]) for row in rows) == expected
+    assert sorted((row["id"], row["name"]) for row in rows_at(lake)) == expected
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 4")
-    changes = lake.table("t").changes(5).to_arrow().to_pylist()
-    assert [(row["id"], row["_change_type"]) for row in changes] == [(4, "delete")]
+    changes = deltasql.DeltaTable(lake.table("t").uri).load_cdf(5)
+    found = [(row["id"], row["_change_type"]) for row in pa.table(changes).to_pylist()]
+    assert found == [(4, "delete")]
     assert_published(lake)
 
 
@@ -201,7 +205,7 @@ def test_update_delete_and_merge_of_delta_spark(
 def test_deletion_vectors_of_delta_spark(spark: SparkSession, lake: Catalog, path: str) -> None:
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 2")
-    assert lake.table("t").snapshot().scan().files()[0].deletion_vector is not None
+    assert next(iter(lake.table("t").scan().files())).deletion_vector is not None
     assert ids(lake) == [1, 3]
     assert_published(lake)
 
@@ -364,7 +368,7 @@ def test_missing_option_and_password_are_named(
 def test_races_of_delta_spark_and_python_have_a_serial_order(
     spark: SparkSession, lake: Catalog, path: str
 ) -> None:
-    """Every change is an attempt with its own name, which the commit has as its user metadata."""
+    """The commit of a change is found by its user metadata or its transaction id."""
     attempts: list[tuple[str, Change, bool]] = []
     clients = [
         threading.Thread(target=client, args=(spark, lake, path, number, attempts))
@@ -374,28 +378,22 @@ def test_races_of_delta_spark_and_python_have_a_serial_order(
         each.start()
     for each in clients:
         each.join()
-    history = {row.info.user_metadata: row for row in lake.table("t").snapshot().history()}
-    transactions = []
+    history = {row.info.user_metadata or row.txn_id: row for row in lake.table("t").history()}
+    versions = [
+        (name, Counter((row["id"], "", row["name"]) for row in rows_at(lake, commit.version)))
+        for name, commit in reversed(history.items())
+    ]
+    created, rows = versions[0]
+    changes = {created: Change(OVERWRITE, tuple(rows.elements()), 0)}
     for name, change, is_committed in attempts:
         assert (name in history) == is_committed, name
         if is_committed:
-            read = history[name].info.read_version
-            done = Change(change.kind, change.rows, 0 if read is None else read)
-            transactions.append(Transaction(name, 0, changes={"t": done}, outcome=COMMITTED))
-    versions = [
-        (str(row.info.user_metadata), rows_at(lake, row.version))
-        for row in reversed(lake.table("t").snapshot().history())
-    ]
-    first = Change(OVERWRITE, tuple(versions[0][1].elements()), 0)
-    transactions.append(Transaction("None", 0, changes={"t": first}, outcome=COMMITTED))
-    assert len(transactions) > 8
+            read_version = history[name].info.read_version or 0
+            changes[name] = Change(change.kind, change.rows, read_version)
+    assert changes.keys() == history.keys()
+    transactions = [Transaction(each, 0, changes={"t": changes[each]}) for each in changes]
     assert row_problems(transactions, {"t": RowLog(versions, serializable=False)}) == []
     assert_published(lake)
-
-
-def rows_at(lake: Catalog, version: int) -> Counter[tuple[int, str, str]]:
-    rows = lake.table("t").snapshot(version).scan().to_arrow().to_pylist()
-    return Counter((row["id"], "", row["name"]) for row in rows)
 
 
 def client(
@@ -409,32 +407,35 @@ def client(
     session = spark.newSession()
     session.conf.set(SERVICE, str(spark.conf.get(SERVICE)))
     for turn, kind in enumerate((APPEND, UPSERT, APPEND, UPSERT)):
-        name = f"{number}-{turn}"
+        by = f"{number}-{turn}"
         key = 100 + 10 * number + turn if kind == APPEND else 1 + turn % 3
-        change = Change(kind, ((key, "", name),), 0)
+        change = Change(kind, ((key, "", by),), 0)
+        if number % 2:
+            attempts.append(change_with_deltasql(lake, change))
+            continue
         try:
-            if number % 2:
-                change_with_deltasql(lake, change, name)
-            else:
-                change_with_delta_spark(session, path, change, name)
-            attempts.append((name, change, True))
-        except CommitConflictError:
-            attempts.append((name, change, False))
+            change_with_delta_spark(session, path, change, by)
+            attempts.append((by, change, True))
         except Exception as error:
             if "DELTA_CONCURRENT" not in str(error):
                 raise
-            attempts.append((name, change, False))
+            attempts.append((by, change, False))
 
 
-def change_with_deltasql(lake: Catalog, change: Change, name: str) -> None:
+def change_with_deltasql(lake: Catalog, change: Change) -> tuple[str, Change, bool]:
     ((key, _, by),) = change.rows
     rows = pa.table({"id": [key], "name": [by]})
-    with lake.begin(user_metadata=name) as tx:
-        if change.kind == APPEND:
-            tx.write("t", rows)
-        else:
-            merge = tx.merge("t", rows, "t.id = s.id", source_alias="s", target_alias="t")
-            merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    tx = lake.begin()
+    if change.kind == APPEND:
+        tx.write("t", rows)
+    else:
+        merge = tx.merge("t", rows, "t.id = s.id", source_alias="s", target_alias="t")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    try:
+        tx.commit()
+    except CommitConflictError:
+        return tx.txn_id, change, False
+    return tx.txn_id, change, True
 
 
 def change_with_delta_spark(session: SparkSession, path: str, change: Change, name: str) -> Any:

@@ -51,9 +51,11 @@ final class Service {
     private final String catalog;
     private final String file;
     private final String python;
-    private String address;
-    private String token;
+    private volatile Access access;
     private Process process;
+
+    /** The address of a service, and the token that its clients send. */
+    private record Access(String address, String token) {}
 
     /** `catalog` is a URI or a name, `file` the service file; one of them may be null. */
     Service(String catalog, String file, String python) {
@@ -97,7 +99,7 @@ final class Service {
                     throw error;
                 }
                 sleep(100L << attempt);
-                restart();
+                reconnect(access);
             }
         }
     }
@@ -122,9 +124,10 @@ final class Service {
 
     private List<JsonNode> send(String request, Map<String, ?> body) {
         HttpRequest sent;
+        Access used = access;
         try {
-            sent = HttpRequest.newBuilder(URI.create(address + "/v" + PROTOCOL + "/" + request))
-                .header("Authorization", "Bearer " + token)
+            sent = HttpRequest.newBuilder(URI.create(used.address() + "/v" + PROTOCOL + "/" + request))
+                .header("Authorization", "Bearer " + used.token())
                 .POST(HttpRequest.BodyPublishers.ofByteArray(JSON.writeValueAsBytes(body)))
                 .build();
         } catch (JsonProcessingException error) {
@@ -142,11 +145,11 @@ final class Service {
             }
         } catch (IOException error) {
             // A refused connection means that nobody has read the request.
-            if (error instanceof ConnectException && restart()) {
+            if (error instanceof ConnectException && reconnect(used)) {
                 return send(request, body);
             }
             throw new DeltaSqlException(
-                "The deltasql service at " + address + " does not respond: start it again with "
+                "The deltasql service at " + used.address() + " does not respond: start it again with "
                     + "`deltasql serve`, or restart the Spark session if it started the service.",
                 error);
         } catch (InterruptedException error) {
@@ -170,36 +173,39 @@ final class Service {
     }
 
     private synchronized void connect() {
-        JsonNode access = null;
+        JsonNode found = null;
         if (file != null) {
-            access = read(Path.of(file));
+            found = read(Path.of(file));
         } else if (Files.exists(defaultFile(catalog))) {
-            access = read(defaultFile(catalog));
-            if (!isAlive(access)) {
-                access = null;
+            found = read(defaultFile(catalog));
+            if (!isAlive(found)) {
+                found = null;
             }
         }
-        use(access == null ? start() : access);
+        use(found == null ? start() : found);
     }
 
-    /** Start the service again if this client had started it and it has ended. */
-    private synchronized boolean restart() {
-        boolean hasEnded = process != null && !process.isAlive();
-        if (hasEnded) {
+    /**
+     * Connect again if the service has ended, and return whether there is another service than
+     * `used`: this client starts one, or somebody did and wrote a new service file.
+     */
+    private synchronized boolean reconnect(Access used) {
+        boolean isRunning = process != null && process.isAlive();
+        boolean isMissing = file != null && !Files.exists(Path.of(file));
+        if (access.equals(used) && !isRunning && !isMissing) {
             connect();
         }
-        return hasEnded;
+        return !access.equals(used);
     }
 
-    private void use(JsonNode access) {
-        if (access.path("protocol").asInt() != PROTOCOL) {
+    private void use(JsonNode found) {
+        if (found.path("protocol").asInt() != PROTOCOL) {
             throw new DeltaSqlException(
-                "The deltasql service has protocol " + access.path("protocol").asText()
+                "The deltasql service has protocol " + found.path("protocol").asText()
                     + ", this jar has " + PROTOCOL + ": use the jar of the same deltasql release.",
                 List.of());
         }
-        address = access.get("address").asText();
-        token = access.get("token").asText();
+        access = new Access(found.get("address").asText(), found.get("token").asText());
     }
 
     private static boolean isAlive(JsonNode access) {
