@@ -95,7 +95,7 @@ def test_commit_is_ratified_and_published_unchanged(client: Client, lake: Catalo
     table = lake.table("t")
     assert table.version() == NEXT
     assert same_content(commit_path(table.location, NEXT).read_bytes(), text.encode())
-    info = table.snapshot().history(limit=1)[0].info
+    info = table.history(limit=1)[0].info
     sent = json.loads(text.splitlines()[0])["commitInfo"]
     assert (info.txn_id, info.user_metadata) == (sent["txnId"], "nightly")
     assert (info.timestamp, info.in_commit_timestamp) == (
@@ -181,8 +181,11 @@ def test_tables_that_the_database_does_not_decide_are_left_alone(
         assert client.call("log_publish", location=location) == {"registered": False}, location
 
 
-def test_locations_are_found_in_the_spelling_of_hadoop(client: Client, lake: Catalog) -> None:
-    location = lake.create_table("odd 50% name", pa.schema([("id", pa.int64())])).location
+def test_locations_are_found_in_the_spelling_of_hadoop(
+    client: Client, lake: Catalog, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "odd 50% name")
+    location = lake.create_table("odd", pa.schema([("id", pa.int64())]), location=folder).location
     sent = "file:" + location.replace("%", "%25").replace(" ", "%20")
     assert client.call("log_publish", location=sent) == {"registered": True}
 
