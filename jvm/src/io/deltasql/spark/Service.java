@@ -21,6 +21,7 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -43,25 +44,28 @@ final class Service {
         PosixFilePermission.GROUP_READ, PosixFilePermission.GROUP_WRITE,
         PosixFilePermission.OTHERS_READ, PosixFilePermission.OTHERS_WRITE);
 
-    private final HttpClient client = HttpClient.newBuilder()
-        .version(HttpClient.Version.HTTP_1_1)
-        .proxy(HttpClient.Builder.NO_PROXY)
-        .connectTimeout(Duration.ofSeconds(10))
-        .build();
+    private final HttpClient client;
     private final String catalog;
     private final String file;
     private final String python;
-    private volatile Access access;
+    private final Service parent;
+    private final String transaction;
+    private String address;
+    private String token;
     private Process process;
-
-    /** The address of a service, and the token that its clients send. */
-    private record Access(String address, String token) {}
 
     /** `catalog` is a URI or a name, `file` the service file; one of them may be null. */
     Service(String catalog, String file, String python) {
+        this.client = HttpClient.newBuilder()
+            .version(HttpClient.Version.HTTP_1_1)
+            .proxy(HttpClient.Builder.NO_PROXY)
+            .connectTimeout(Duration.ofSeconds(10))
+            .build();
         this.catalog = catalog;
         this.file = file;
         this.python = python;
+        this.parent = null;
+        this.transaction = null;
         connect();
     }
 
@@ -78,6 +82,25 @@ final class Service {
                 option + " contains a password, and Spark shows its options: write ${VARIABLE} "
                     + "instead, or the name of a catalog in the configuration.");
         }
+    }
+
+    private Service(Service parent, String transaction) {
+        this.client = parent.client;
+        this.catalog = parent.catalog;
+        this.file = parent.file;
+        this.python = parent.python;
+        this.parent = parent;
+        this.transaction = transaction;
+    }
+
+    /** Return a client of the same service, all requests of which belong to a transaction. */
+    Service inTransaction(String id) {
+        return new Service(outside(), id);
+    }
+
+    /** Return the client whose requests belong to no transaction. */
+    Service outside() {
+        return parent == null ? this : parent;
     }
 
     /** Send a request and return its response, which is one object. */
@@ -99,7 +122,7 @@ final class Service {
                     throw error;
                 }
                 sleep(100L << attempt);
-                reconnect(access);
+                restart();
             }
         }
     }
@@ -122,39 +145,41 @@ final class Service {
         return lines.get(0);
     }
 
-    private List<JsonNode> send(String request, Map<String, ?> body) {
-        HttpRequest sent;
-        Access used = access;
+    /**
+     * Hold a transaction: the service rolls it back when the returned stream is closed, at the
+     * latest with this JVM.
+     */
+    InputStream hold(String id) {
         try {
-            sent = HttpRequest.newBuilder(URI.create(used.address() + "/v" + PROTOCOL + "/" + request))
-                .header("Authorization", "Bearer " + used.token())
-                .POST(HttpRequest.BodyPublishers.ofByteArray(JSON.writeValueAsBytes(body)))
-                .build();
-        } catch (JsonProcessingException error) {
-            throw new UncheckedIOException(error);
+            InputStream held = open("transaction_hold", Map.of("transaction", id));
+            while (held.read() > '\n') { // the first line says that the service holds it
+            }
+            return held;
+        } catch (IOException error) {
+            throw lost(error);
+        }
+    }
+
+    private List<JsonNode> send(String request, Map<String, ?> body) {
+        if (parent != null) {
+            Map<String, Object> inside = new HashMap<>(body);
+            inside.put("transaction", transaction);
+            return parent.send(request, inside);
         }
         List<JsonNode> found = new ArrayList<>();
-        try {
-            HttpResponse<InputStream> response =
-                client.send(sent, HttpResponse.BodyHandlers.ofInputStream());
+        try (InputStream response = open(request, body)) {
             try (BufferedReader reader = new BufferedReader(
-                    new InputStreamReader(response.body(), StandardCharsets.UTF_8))) {
+                    new InputStreamReader(response, StandardCharsets.UTF_8))) {
                 for (String line = reader.readLine(); line != null; line = reader.readLine()) {
                     found.add(JSON.readTree(line));
                 }
             }
         } catch (IOException error) {
             // A refused connection means that nobody has read the request.
-            if (error instanceof ConnectException && reconnect(used)) {
+            if (error instanceof ConnectException && restart()) {
                 return send(request, body);
             }
-            throw new DeltaSqlException(
-                "The deltasql service at " + used.address() + " does not respond: start it again with "
-                    + "`deltasql serve`, or restart the Spark session if it started the service.",
-                error);
-        } catch (InterruptedException error) {
-            Thread.currentThread().interrupt();
-            throw new DeltaSqlException("Interrupted while waiting for the deltasql service.", error);
+            throw lost(error);
         }
         for (JsonNode line : found) {
             if (line.has("error")) {
@@ -162,6 +187,31 @@ final class Service {
             }
         }
         return found;
+    }
+
+    private InputStream open(String request, Map<String, ?> body) throws IOException {
+        HttpRequest sent;
+        try {
+            sent = HttpRequest.newBuilder(URI.create(address + "/v" + PROTOCOL + "/" + request))
+                .header("Authorization", "Bearer " + token)
+                .POST(HttpRequest.BodyPublishers.ofByteArray(JSON.writeValueAsBytes(body)))
+                .build();
+        } catch (JsonProcessingException error) {
+            throw new UncheckedIOException(error);
+        }
+        try {
+            return client.send(sent, HttpResponse.BodyHandlers.ofInputStream()).body();
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw new DeltaSqlException("Interrupted while waiting for the deltasql service.", error);
+        }
+    }
+
+    private DeltaSqlException lost(IOException error) {
+        return new DeltaSqlException(
+            "The deltasql service at " + address + " does not respond: start it again with "
+                + "`deltasql serve`, or restart the Spark session if it started the service.",
+            error);
     }
 
     private static DeltaSqlException error(JsonNode error) {
@@ -173,39 +223,39 @@ final class Service {
     }
 
     private synchronized void connect() {
-        JsonNode found = null;
+        JsonNode access = null;
         if (file != null) {
-            found = read(Path.of(file));
+            access = read(Path.of(file));
         } else if (Files.exists(defaultFile(catalog))) {
-            found = read(defaultFile(catalog));
-            if (!isAlive(found)) {
-                found = null;
+            access = read(defaultFile(catalog));
+            if (!isAlive(access)) {
+                access = null;
             }
         }
-        use(found == null ? start() : found);
+        use(access == null ? start() : access);
     }
 
-    /**
-     * Connect again if the service has ended, and return whether there is another service than
-     * `used`: this client starts one, or somebody did and wrote a new service file.
-     */
-    private synchronized boolean reconnect(Access used) {
-        boolean isRunning = process != null && process.isAlive();
-        boolean isMissing = file != null && !Files.exists(Path.of(file));
-        if (access.equals(used) && !isRunning && !isMissing) {
+    /** Start the service again if this client had started it and it has ended. */
+    private synchronized boolean restart() {
+        if (parent != null) {
+            return parent.restart();
+        }
+        boolean hasEnded = process != null && !process.isAlive();
+        if (hasEnded) {
             connect();
         }
-        return !access.equals(used);
+        return hasEnded;
     }
 
-    private void use(JsonNode found) {
-        if (found.path("protocol").asInt() != PROTOCOL) {
+    private void use(JsonNode access) {
+        if (access.path("protocol").asInt() != PROTOCOL) {
             throw new DeltaSqlException(
-                "The deltasql service has protocol " + found.path("protocol").asText()
+                "The deltasql service has protocol " + access.path("protocol").asText()
                     + ", this jar has " + PROTOCOL + ": use the jar of the same deltasql release.",
                 List.of());
         }
-        access = new Access(found.get("address").asText(), found.get("token").asText());
+        address = access.get("address").asText();
+        token = access.get("token").asText();
     }
 
     private static boolean isAlive(JsonNode access) {
