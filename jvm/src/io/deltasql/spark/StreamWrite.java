@@ -18,6 +18,7 @@ final class StreamWrite implements StreamingWrite {
     private final LogicalWriteInfo info;
     private final Map<String, Object> overwrite;
     private String txnId;
+    private RowChecks checks;
 
     /** `overwrite` is empty if the batch replaces all rows, and null if it is appended. */
     StreamWrite(DeltaSqlTable table, LogicalWriteInfo info, Map<String, Object> overwrite) {
@@ -32,14 +33,16 @@ final class StreamWrite implements StreamingWrite {
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
         Map<String, Object> body = table.request();
         body.remove("version");
+        body.put("checks_rules", true);
         body.put("stream", Map.of(
             "schema", info.schema().json(), "options", info.options().asCaseSensitiveMap()));
         JsonNode begun = service.call("write_begin", body);
         txnId = begun.get("txn_id").asText();
         StructType columns = (StructType) DataType.fromJson(begun.get("schema").asText());
         StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
+        checks = RowChecks.of(begun, columns, false);
         return new StreamWriterFactory(
-            TableWrite.writers(table, begun, begun.get("folder").asText(), columns, stored),
+            TableWrite.writers(table, begun, begun.get("folder").asText(), columns, stored, checks),
             table.name(),
             columns,
             Service.texts(begun.get("positions")));
@@ -49,7 +52,7 @@ final class StreamWrite implements StreamingWrite {
     public void commit(long epochId, WriterCommitMessage[] messages) {
         Map<String, Object> body = new HashMap<>(DeltaSqlCatalog.named(table.ident));
         body.put("txn_id", txnId);
-        body.put("files", TableWrite.described(messages));
+        body.put("files", TableWrite.described(messages, checks));
         body.put("stream", Map.of("query_id", info.queryId(), "batch", epochId));
         if (overwrite != null) {
             body.put("overwrite", overwrite);

@@ -50,6 +50,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     private final LogicalWriteInfo info;
     private Map<String, Object> overwrite;
     private String txnId;
+    private RowChecks checks;
 
     TableWrite(DeltaSqlTable table, LogicalWriteInfo info) {
         this.table = table;
@@ -115,14 +116,19 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
         JsonNode begun = table.beginWrite();
         txnId = begun.get("txn_id").asText();
+        checks = RowChecks.of(begun, table.schema(), false);
         StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
-        return writers(table, begun, begun.get("folder").asText(), table.schema(), stored);
+        return writers(
+            table, begun, begun.get("folder").asText(), table.schema(), stored, checks);
     }
 
-    /** Return writers of files in a folder; `begun` is the response to `write_begin`. */
+    /**
+     * Return writers of files in a folder; `begun` is the response to `write_begin`. They check the
+     * rows, unless `checks` is null.
+     */
     static FileWriterFactory writers(
             DeltaSqlTable table, JsonNode begun, String folder, StructType schema,
-            StructType stored) {
+            StructType stored, RowChecks checks) {
         SparkSession session = TableScan.session();
         Map<String, String> options = new HashMap<>();
         begun.get("options").fields()
@@ -143,7 +149,8 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
                 stored,
                 Service.texts(begun.get("partition_columns")),
                 Service.texts(begun.get("partition_folders")),
-                Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")));
+                Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")),
+                checks);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -153,7 +160,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     public void commit(WriterCommitMessage[] messages) {
         Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
         body.put("txn_id", txnId);
-        body.put("files", described(messages));
+        body.put("files", described(messages, checks));
         if (overwrite != null) {
             body.put("overwrite", overwrite);
         }
@@ -165,13 +172,20 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         table.commitWrite(body);
     }
 
-    /** Return the files of all tasks as `write_commit` takes them. */
-    static List<Object> described(WriterCommitMessage[] messages) {
+    /** Return the files of all tasks as `write_commit` takes them; throw if a row broke a rule. */
+    static List<Object> described(WriterCommitMessage[] messages, RowChecks checks) {
         List<Object> files = new ArrayList<>();
+        List<RowChecks.BrokenRows> broken = new ArrayList<>();
         for (WriterCommitMessage message : messages) {
             if (message instanceof WrittenFiles written) {
+                if (checks != null) {
+                    broken.add(written.broken());
+                }
                 files.addAll(written.json());
             }
+        }
+        if (checks != null) {
+            checks.reject(broken);
         }
         return files;
     }
