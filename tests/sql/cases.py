@@ -107,6 +107,18 @@ CASES = [
     Case("Rows", "DELETE FROM t WHERE …", (T, TWO, "DELETE FROM t WHERE id = 1", ALL), [(2, "b")]),
     Case(
         "Rows",
+        "UPDATE, DELETE … WHERE … IN (SELECT …)",
+        (
+            T,
+            TWO,
+            "UPDATE t SET name = 'last' WHERE id = (SELECT max(id) FROM t)",
+            "DELETE FROM t WHERE id IN (SELECT id - 1 FROM t)",
+            ALL,
+        ),
+        [(2, "last")],
+    ),
+    Case(
+        "Rows",
         "MERGE INTO t USING … ON … WHEN …",
         (
             T,

@@ -33,7 +33,7 @@ from deltasql.spark.session import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     import pyarrow as pa
@@ -191,8 +191,15 @@ class SparkQueries:
         if arrange is None:
             return frame
         stored = arrange(frame.columns)
-        numbered = frame.toDF(*[f"c{number}" for number in range(len(frame.columns))])
-        return numbered.selectExpr(*[f"{_value(each)} AS {quoted(each.name)}" for each in stored])
+        # Spark's errors, such as a failed cast, show the names of these columns.
+        known = {each.column: each.name for each in stored}
+        names = [known.get(number, f"c{number}") for number in range(len(frame.columns))]
+        columns = [f"{_value(each, names)} AS {quoted(each.name)}" for each in stored]
+        return frame.toDF(*names).selectExpr(*columns)
+
+    def fetch(self, tx: MultiTableTransaction, query: str, values: Mapping[str, Any]) -> pa.Table:
+        """Return the rows of a query as an Arrow table, as a part of the transaction."""
+        return self.select(tx, query, values).toArrow()
 
     def vacuum_options(self) -> dict[str, Any]:
         """Return options that list files on executors, and the session's retention check."""
@@ -290,10 +297,10 @@ def _with_double_braces(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _value(stored: Stored) -> str:
+def _value(stored: Stored, names: Sequence[str]) -> str:
     value = "NULL" if stored.value is None else f"({stored.value})"
     if stored.column is not None:
-        value = f"c{stored.column}"
+        value = quoted(names[stored.column])
     if stored.type is None:
         return value
     return f"CAST({value} AS {spark_type(stored.type).simpleString()})"
