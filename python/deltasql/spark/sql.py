@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,10 @@ if TYPE_CHECKING:
     from deltasql.model.statements.tables_in_query import TableInQuery
     from deltasql.uri import DeltaSqlUri
 
+    Handler = Callable[[SparkSession, str, Parameters], DataFrame | None]
+
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_MAY_BYPASS = re.compile(r"\b(deltasql|drop)\b", re.IGNORECASE)
 # Each session has one runner, which keeps the transaction between BEGIN and COMMIT.
 _runners: weakref.WeakKeyDictionary[Any, SparkSql] = weakref.WeakKeyDictionary()
 
@@ -217,8 +221,12 @@ class SparkQueries:
         return self.spark.createDataFrame([], StructType.fromJson(schema))
 
 
-def replace_sql(spark: SparkSession) -> None:
-    """Make `spark.sql` of this session object run statements about tables of its catalog."""
+def replace_sql(spark: SparkSession, handle: Handler) -> None:
+    """Make `spark.sql` of this session object call `handle` first.
+
+    `handle` gets the session, the statement and its parameters. If it returns None, Spark runs the
+    statement.
+    """
     session: Any = spark
     weak = weakref.ref(spark)
     original = type(spark).sql
@@ -226,17 +234,91 @@ def replace_sql(spark: SparkSession) -> None:
     def run(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:
         owner = weak()
         assert owner is not None
-        if not kwargs and isinstance(sqlQuery, str) and concerns_catalog(owner, sqlQuery, args):
-            return sql(owner, sqlQuery, args)
+        # Statements with DataFrames as arguments are Spark's.
+        if not kwargs and isinstance(sqlQuery, str):
+            found = handle(owner, sqlQuery, args)
+            if found is not None:
+                return found
         return original(owner, sqlQuery, args, **kwargs)
 
     run.__doc__ = original.__doc__
     session.sql = run
 
 
-def restore_sql(spark: SparkSession) -> None:
-    """Undo `replace_sql`."""
-    vars(spark).pop("sql", None)
+def run_if_concerned(spark: SparkSession, text: str, parameters: Parameters) -> DataFrame | None:
+    """Run a statement that changes or reads tables of the session's catalog; otherwise None."""
+    if concerns_catalog(spark, text, parameters):
+        return sql(spark, text, parameters)
+    return _run_elsewhere(spark, text, parameters)
+
+
+def _run_elsewhere(spark: SparkSession, text: str, parameters: Parameters) -> DataFrame | None:
+    """Run a statement that changes a table of Spark and reads tables of the catalog."""
+    from deltasql.spark.exceptions import as_spark_exceptions  # lazy import: needs pyspark
+
+    values = named_parameters(parameters)
+    try:
+        statement = parse_statement(text)
+        if not isinstance(statement, s.Insert | s.CreateTable | s.Merge):
+            return None
+        reader = Reader(text)
+        if reader.peek() == "WITH":
+            return None  # its names could be those of tables
+        named = reader.text
+        tables = tables_in_query(named, values).tables
+    except TxnLogError:
+        return None  # Spark says what is wrong
+    with as_spark_exceptions():
+        runner = runner_of(spark, required_catalog(spark, text))
+        engine = SparkQueries(spark)
+        with runner.catalog.begin() as tx:
+            if not any(engine.known_table(tx, each) for each in tables):
+                return None
+            if runner.in_transaction:
+                raise InvalidQueryError(
+                    f"{statement.name} into {statement.table}, a table of Spark, cannot be part of "
+                    "a transaction",
+                    help="Run it before BEGIN, or after COMMIT or ROLLBACK.",
+                )
+            return engine.select(tx, named, values)
+
+
+def reject_bypass(spark: SparkSession, text: str, is_view: Callable[[str], bool]) -> None:
+    """Raise if a statement of Spark would only seem to change the session's catalog.
+
+    `is_view` returns whether a name is a view of one of its tables. Spark accepts CREATE TABLE …
+    USING deltasql with columns without a call of our data source, and DROP TABLE drops a view.
+    """
+    if _MAY_BYPASS.search(text) is None:
+        return
+    try:
+        statement = parse_statement(text)
+    except TxnLogError:
+        return
+    if isinstance(statement, s.CreateTable) and statement.using == "deltasql":
+        if _catalog_of_name(spark, statement.table) != "spark_catalog":
+            return  # such as the catalog of the jar
+        raise InvalidQueryError(
+            f"CREATE TABLE {statement.table} USING deltasql would create a table of Spark, not of "
+            "the catalog",
+            help="Run the statement with deltasql.spark.sql(spark, …), or call "
+            "deltasql.spark.register(spark, catalog, sql=True).",
+        )
+    parts = statement.table.parts if isinstance(statement, s.DropTable) else ()
+    if len(parts) == 1 and is_view(parts[0]):
+        raise InvalidQueryError(
+            f"DROP TABLE {parts[0]} would drop only a view: the table would stay in the catalog",
+            help="Drop the table with deltasql.spark.sql(spark, 'DROP TABLE …'), or the view with "
+            "DROP VIEW.",
+        )
+
+
+def _catalog_of_name(spark: SparkSession, table: s.TableRef) -> str:
+    """Return the Spark catalog in which Spark looks up a table."""
+    first = table.parts[0]
+    if len(table.parts) > 1 and spark.conf.get(f"spark.sql.catalog.{first}", None) is not None:
+        return first
+    return spark.catalog.currentCatalog()
 
 
 def concerns_catalog(spark: SparkSession, text: str, parameters: Parameters = None) -> bool:
