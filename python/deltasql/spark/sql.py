@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.api.catalog.base import CatalogTable
 from deltasql.api.sql.embedded import is_path, table_name
 from deltasql.api.sql.session import StatementRunner
+from deltasql.api.sql.statements import run_in_transaction
 from deltasql.engine.spark.schema import quoted, spark_type
 from deltasql.engine.spark.session import is_same_session
 from deltasql.exceptions import InvalidQueryError, TxnLogError
@@ -61,6 +62,7 @@ def sql(
     parameters: Parameters = None,
     *,
     catalog: str | DeltaSqlUri | Catalog | None = None,
+    transaction: MultiTableTransaction | None = None,
 ) -> DataFrame:
     """Run one SQL statement on the tables of a catalog; returns a DataFrame.
 
@@ -68,7 +70,8 @@ def sql(
     (see `register`). Tables are read at their current version. Names that the catalog does not have
     are tables and views of Spark, so that a temporary view can be the source of a MERGE.
     `parameters` are the values of `:name` (a dict) or of `?` (a list). Every statement is one
-    commit, except between BEGIN and COMMIT. See docs/reference/sql.md.
+    commit, except between BEGIN and COMMIT. With `transaction`, a transaction of `deltasql.begin`,
+    the statement is a part of it. See docs/reference/sql.md.
 
         deltasql.spark.sql(spark, "CREATE TABLE visits (id BIGINT, day DATE)", catalog=catalog)
         deltasql.spark.sql(spark, "INSERT INTO visits VALUES (1, DATE '2024-05-01')")
@@ -76,6 +79,12 @@ def sql(
     """
     from deltasql.spark.exceptions import as_spark_exceptions  # lazy import: needs pyspark
 
+    if transaction is not None:
+        with as_spark_exceptions():
+            found: DataFrame = run_in_transaction(
+                transaction, statement, parameters, SparkQueries(spark)
+            )
+            return found
     if catalog is not None:
         set_catalog(spark, catalog)
     with as_spark_exceptions():

@@ -38,17 +38,19 @@ _OUTSIDE = (s.RenameTable, s.DropTable, s.UndropTable, s.CreateNamespace, s.Drop
 
 
 def run_in_transaction(
-    tx: MultiTableTransaction, text: str, parameters: Parameters = None
-) -> pa.Table:
-    """Run one statement as a part of a transaction; `tx.sql` calls it."""
+    tx: MultiTableTransaction,
+    text: str,
+    parameters: Parameters = None,
+    engine: StatementEngine | None = None,
+) -> Any:
+    """Run one statement as a part of a transaction, by default on the embedded engine."""
     statement = parse_statement(text)
     if isinstance(statement, s.Begin | s.Commit | s.Rollback):
         raise InvalidQueryError(
-            f"{statement.name} cannot be run by tx.sql: the transaction has begun already",
+            f"{statement.name} cannot be run in a transaction that has begun already",
             help="Call tx.commit() or tx.rollback(), or use deltasql.SqlSession.",
         )
-    found: pa.Table = Statements(tx, EmbeddedEngine(), named_parameters(parameters)).run(statement)
-    return found
+    return Statements(tx, engine or EmbeddedEngine(), named_parameters(parameters)).run(statement)
 
 
 class Statements:
