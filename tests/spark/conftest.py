@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import deltasql.spark
+from deltasql.serve import Service
 from deltasql.spark import DeltaTable
 from deltasql.spark.session import set_catalog
 from tests.mirror.support import open_mirrored
-from tests.spark.support import ROWS
+from tests.spark.support import ROWS, add_catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -41,3 +43,27 @@ def source(spark: SparkSession) -> DataFrame:
     """Rows to merge: two keys of the table and two new ones."""
     rows = [("a", -1), ("b", 0), ("e", -5), ("f", -6)]
     return spark.createDataFrame(rows, ["k", "v"]).coalesce(1)
+
+
+@pytest.fixture
+def service(lake: Catalog, tmp_path: Path) -> Iterator[Service]:
+    deltasql.spark.jar()  # raises if the jar is not built
+    started = Service(lake).start(tmp_path / "service.json")
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def name(spark: SparkSession, service: Service, tmp_path: Path) -> str:
+    """The name of the catalog in the session."""
+    return add_catalog(spark, service=str(tmp_path / "service.json"))
+
+
+@pytest.fixture
+def sql(spark: SparkSession, name: str) -> Callable[[str], list[Any]]:
+    """Run SQL, in which `lake` is the catalog, and return the rows as tuples."""
+
+    def run(text: str) -> list[Any]:
+        return [tuple(row) for row in spark.sql(text.replace("lake.", f"{name}.")).collect()]
+
+    return run

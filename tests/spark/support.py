@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
 
 # Workers use the Python of the tests, which has Arrow.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -45,3 +50,18 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
+
+
+def add_catalog(spark: SparkSession, **options: str) -> str:
+    """Add a catalog to the session, and return its name."""
+    name = f"lake{uuid.uuid4().hex[:8]}"
+    spark.conf.set(f"spark.sql.catalog.{name}", "io.deltasql.spark.DeltaSqlCatalog")
+    for key, value in options.items():
+        spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
+    return name
+
+
+def mirrored(lake: Catalog, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a table as deltalake reads them from the published log."""
+    table = DeltaTable(lake.table(name).location).to_pyarrow_table()
+    return sorted(table.to_pylist(), key=str)
