@@ -1,11 +1,12 @@
 """The statements of docs/reference/sql.md: a script for each, and the rows that it must give.
 
-Every case runs on the embedded engine, on classic Spark and on Spark Connect, in an empty catalog.
+Every case runs on the embedded engine, on classic Spark and on Spark Connect, and with the Spark
+catalog in a session without SQL extensions, each time in an empty catalog.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,6 +31,17 @@ class Case:
     """The columns to compare; None for all."""
     smoke: bool = field(default=False, kw_only=True)
     """Whether `make test` runs the case on Spark."""
+    catalog: str = field(default="yes", kw_only=True)
+    """What the documentation says about the Spark catalog."""
+    in_catalog: tuple[str, ...] | None = field(default=None, kw_only=True)
+    """The script for the Spark catalog, if Spark itself does not have a statement of `script`."""
+    rows_in_catalog: list[tuple[Any, ...]] | None = field(default=None, kw_only=True)
+    """The rows with the Spark catalog, if they differ."""
+
+    def with_catalog(self) -> Case:
+        """Return the case with the script and the rows for the Spark catalog."""
+        rows = self.rows if self.rows_in_catalog is None else self.rows_in_catalog
+        return replace(self, script=self.in_catalog or self.script, rows=rows)
 
 
 CASES = [
