@@ -297,6 +297,26 @@ def test_statements_give_the_documented_rows(
     run_statements(spark, sqlite_uri, tmp_path, CASES)
 
 
+def test_writes_that_would_not_change_the_catalog_are_rejected(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    lake.create_table("t", pa.schema([("id", pa.int64())]))
+    deltasql.spark.register(spark, lake)
+    frame = spark.range(2)
+    calls: dict[str, Callable[[], object]] = {
+        "CREATE TABLE": partial(spark.sql, "CREATE TABLE new (id INT) USING deltasql"),
+        "DROP TABLE": partial(spark.sql, "DROP TABLE t"),
+        "saveAsTable": partial(frame.write.format("deltasql").saveAsTable, "new"),
+        "append": partial(frame.write.format("deltasql").mode("append").saveAsTable, "default.new"),
+        "writeTo": frame.writeTo("new").using("deltasql").create,
+    }
+    for name, call in calls.items():
+        with pytest.raises(PySparkException, match=r"Help: |PYTHON_DATA_SOURCE_ERROR"):
+            call()
+        assert not spark.catalog.tableExists("default.new"), name
+    assert lake.table("t").version() == 0
+
+
 def run_in_catalog(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, folder: Path, cases: list[Case]
 ) -> None:

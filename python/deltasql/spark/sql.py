@@ -267,14 +267,13 @@ def _run_elsewhere(spark: SparkSession, text: str, parameters: Parameters) -> Da
 
     values = named_parameters(parameters)
     try:
-        statement = parse_statement(text)
-        if not isinstance(statement, s.Insert | s.CreateTable | s.Merge):
-            return None
         reader = Reader(text)
-        if reader.peek() == "WITH":
-            return None  # its names could be those of tables
-        named = reader.text
-        tables = tables_in_query(named, values).tables
+        first = reader.peek()
+        # CREATE TABLE, REPLACE TABLE, CREATE OR REPLACE TABLE
+        creates = first in ("CREATE", "REPLACE") and "TABLE" in (reader.peek(1), reader.peek(3))
+        if not creates and first not in ("INSERT", "MERGE"):
+            return None
+        tables = tables_in_query(reader.text, values).tables
     except TxnLogError:
         return None  # Spark says what is wrong
     with as_spark_exceptions():
@@ -285,11 +284,10 @@ def _run_elsewhere(spark: SparkSession, text: str, parameters: Parameters) -> Da
                 return None
             if runner.in_transaction:
                 raise InvalidQueryError(
-                    f"{statement.name} into {statement.table}, a table of Spark, cannot be part of "
-                    "a transaction",
+                    f"{first} that changes a table of Spark cannot be part of a transaction",
                     help="Run it before BEGIN, or after COMMIT or ROLLBACK.",
                 )
-            return engine.select(tx, named, values)
+            return engine.select(tx, reader.text, values)
 
 
 def reject_bypass(spark: SparkSession, text: str, is_view: Callable[[str], bool]) -> None:
