@@ -102,7 +102,12 @@ def lake(tmp_path: Path) -> Iterator[Catalog]:
             yield catalog
 
 
-def test_readers_skip_files_by_typed_statistics(lake: Catalog, spark: SparkSession) -> None:
+CONDITION = "id BETWEEN 21 AND 22 AND price > 20"
+
+
+@pytest.fixture
+def typed_statistics(lake: Catalog) -> str:
+    """The location of a table with five files, read from a checkpoint with typed statistics."""
     schema = pa.schema([("id", pa.int64()), ("price", pa.decimal128(10, 2))])
     lake.create_table("t", schema, properties=STRUCT_ONLY)
     for low in range(0, 50, 10):
@@ -111,13 +116,16 @@ def test_readers_skip_files_by_typed_statistics(lake: Catalog, spark: SparkSessi
             tx.write("t", pa.table({"id": ids, "price": ids}, schema))
     location = table_row(lake).location
     forget_commits_below(Path(location), checkpoint(lake).version)
-    condition = "id BETWEEN 21 AND 22 AND price > 20"
-    table = deltalake.DeltaTable(location)
+    return location
+
+
+def test_readers_skip_files_by_typed_statistics(typed_statistics: str) -> None:
+    table = deltalake.DeltaTable(typed_statistics)
     assert len(table.file_uris(file_pruning_predicate="id > 20 AND id < 23")) == 1
     assert (
         deltalake.QueryBuilder()
         .register("t", table)
-        .execute(f"SELECT id FROM t WHERE {condition}")
+        .execute(f"SELECT id FROM t WHERE {CONDITION}")
         .read_all()
         .num_rows
         == 2
@@ -125,10 +133,14 @@ def test_readers_skip_files_by_typed_statistics(lake: Catalog, spark: SparkSessi
     duckdb_extensions.import_extension("delta")
     with duckdb.connect() as connection:
         found = connection.execute(
-            f"LOAD delta; SELECT id FROM delta_scan('{location}') WHERE {condition}"
+            f"LOAD delta; SELECT id FROM delta_scan('{typed_statistics}') WHERE {CONDITION}"
         ).fetchall()
     assert sorted(found) == [(21,), (22,)]
-    frame = spark.read.format("delta").load(location).where(condition)
+
+
+@pytest.mark.everything("delta-spark as a second opinion, beyond the smoke set")
+def test_spark_skips_files_by_typed_statistics(typed_statistics: str, spark: SparkSession) -> None:
+    frame = spark.read.format("delta").load(typed_statistics).where(CONDITION)
     assert sorted(row["id"] for row in frame.collect()) == [21, 22]
     assert len({row[0] for row in frame.selectExpr("_metadata.file_path").collect()}) == 1
 
@@ -162,6 +174,7 @@ def is_valid(spark: SparkSession, location: str, version: int) -> bool:
     return bool(snapshot.validateChecksum(jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())))
 
 
+@pytest.mark.everything("delta-spark as a second opinion, beyond the smoke set")
 def test_spark_reads_tombstones_and_application_transactions(
     lake: Catalog, spark: SparkSession
 ) -> None:

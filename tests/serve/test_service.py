@@ -77,6 +77,37 @@ def test_other_protocols_and_unknown_requests_are_named(client: Client) -> None:
         client.call("fly")
 
 
+def test_rows_are_changed_by_files_that_replace_others(
+    client: Client, table: str, lake: Catalog
+) -> None:
+    (_, files, _) = client.lines("scan", namespace="default", name=table)
+    begun = client.begin(table, command="DELETE")
+    rows = {
+        "replaced": [files["files"][0][0]],
+        "filters": [],
+        "change_data": [],
+        "copied": 1,
+        "updated": 0,
+        "deleted": 2,
+        "rewrite_ms": 3,
+    }
+    commit = {
+        "statement": "DELETE FROM lake.default.t WHERE id > 1",
+        "namespace": "default",
+        "name": table,
+        "txn_id": begun["txn_id"],
+        "files": [write_file(begun, ROWS.slice(0, 1))],
+    }
+    assert client.call("write_commit", **commit, rows=rows) == {"version": 1}
+    assert client.call("write_commit", **commit, rows=rows) == {"version": 1}
+    info = lake.table(table).history(1)[0].info
+    assert (info.operation, info.operation_parameters) == ("DELETE", {"predicate": "id > 1"})
+    assert DeltaTable(lake.table(table).location).to_pyarrow_table().to_pylist() == [{"id": 1}]
+    late = client.begin(table, command="DELETE")
+    with pytest.raises(ServiceError, match=r"has no file .* in the version that was read"):
+        client.call("write_commit", **{**commit, "txn_id": late["txn_id"], "files": []}, rows=rows)
+
+
 def test_only_the_owner_can_read_the_service_file(lake: Catalog, tmp_path: Path) -> None:
     path = tmp_path / "run" / "lake.json"
     served = Service(lake).start(path)

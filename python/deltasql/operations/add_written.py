@@ -11,7 +11,6 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from deltasql.model.actions import AddFile
     from deltasql.operations.table_stage import TableStage
-    from deltasql.storage import Storage
+    from deltasql.storage import FileInfo, Storage
 
 _FOOTERS_AT_ONCE = 16
 
@@ -84,16 +83,18 @@ def stage_written(
     overwrite: Overwrite | None = None,
     *,
     operation: str = "WRITE",
+    reads: Sequence[str | None] = (),
 ) -> None:
-    """Stage files in a folder, and the removal of the files that they replace."""
-    adds = _add_actions(stage, folder, files)
+    """Stage files in a folder, and the removal of the files that they replace.
+
+    `reads` are the conditions of scans of the same table that computed the rows; None is a scan of
+    the whole table.
+    """
+    adds = add_actions(stage, folder, files)
     removed = 0 if overwrite is None else _remove_replaced(stage, adds, overwrite)
-    if adds:
-        names = [unquote(add.path) for add in adds]
-        stage.plan().intend(names)
-        # Spark does not sync files to disk, so do it here, before the commit.
-        stage.storage.flush(names)
     stage.add(adds)
+    for condition in reads:
+        record_read(stage, condition)
     # The files have the current schema, so a concurrent change of the schema is a conflict.
     stage.record_read_version()
     rows = sum(json.loads(add.stats or "{}").get("numRecords", 0) for add in adds)
@@ -109,11 +110,54 @@ def stage_written(
     )
 
 
-def _add_actions(stage: TableStage, folder: str, files: Sequence[WrittenFile]) -> list[AddFile]:
+def record_read(stage: TableStage, condition: str | None) -> pa.Table:
+    """Add a scan to the read set, and return its files; without a condition, all files."""
+    predicate = None if condition is None else stage.predicate(condition)
+    files = stage.files(predicate)
+    stage.read(whole_table=predicate is None, predicate=predicate, files=files)
+    return files
+
+
+def add_actions(stage: TableStage, folder: str, files: Sequence[WrittenFile]) -> list[AddFile]:
+    """Return the add actions of files in a folder, with statistics from the footers.
+
+    The files are flushed to disk, and an intent is recorded for each.
+    """
     if not files:
         return []
     plan, storage = stage.plan(), stage.storage
     shape, tight = file_shape(plan), has_tight_bounds(plan)
+    placed = place_files(stage, folder, files)
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        footers = list(pool.map(lambda each: read_footer(storage, each.name, shape, tight), placed))
+    return [
+        add_action(
+            plan,
+            each.name,
+            each.partition,
+            size=each.info.size,
+            modified_ms=each.info.modified_ms,
+            stats=footer.stats,
+        )
+        for each, footer in zip(placed, footers, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFile:
+    """A file in the folder of its partition, and its partition values by physical name."""
+
+    name: str
+    partition: Mapping[str, str | None]
+    info: FileInfo
+
+
+def place_files(stage: TableStage, folder: str, files: Sequence[WrittenFile]) -> list[PlacedFile]:
+    """Move files to the folders of their partitions, and flush them to disk.
+
+    An intent is recorded for each file.
+    """
+    storage = stage.storage
     present = {info.name: info for info in storage.list(folder)}
     missing = [file.name for file in files if f"{folder}/{file.name}" not in present]
     if missing:
@@ -129,25 +173,16 @@ def _add_actions(stage: TableStage, folder: str, files: Sequence[WrittenFile]) -
         for name in stage.partition_columns
         if (field := stage.schema.find(name)) is not None
     }
-    values = [{physical[name]: v for name, v in file.partition.items()} for file in files]
-    names = [
-        _in_partition_folder(storage, folder, file.name, partition)
-        for file, partition in zip(files, values, strict=True)
-    ]
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        footers = list(pool.map(lambda name: read_footer(storage, name, shape, tight), names))
-    infos = [present[f"{folder}/{file.name}"] for file in files]
-    return [
-        add_action(
-            plan,
-            name,
-            partition,
-            size=info.size,
-            modified_ms=info.modified_ms,
-            stats=footer.stats,
-        )
-        for name, partition, info, footer in zip(names, values, infos, footers, strict=True)
-    ]
+    placed = []
+    for file in files:
+        partition = {physical[name]: value for name, value in file.partition.items()}
+        name = _in_partition_folder(storage, folder, file.name, partition)
+        placed.append(PlacedFile(name, partition, present[f"{folder}/{file.name}"]))
+    names = [each.name for each in placed]
+    stage.plan().intend(names)
+    # Spark does not sync files to disk, so do it here, before the commit.
+    storage.flush(names)
+    return placed
 
 
 def _in_partition_folder(

@@ -22,6 +22,7 @@ from deltasql.exceptions import (
     TransactionClosedError,
     TxnLogConfigError,
 )
+from deltasql.model.clock import Stopwatch
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema.convert import schema_from_spark
 from deltasql.model.schema.schema import StructType, column_mapping_mode
@@ -34,14 +35,17 @@ from deltasql.operations.add_written import (
 )
 from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.create import record_create, replace_table
-from deltasql.serve.filters import condition_of
+from deltasql.operations.rows_written import RowsWritten, stage_rows
+from deltasql.operations.rules.row_checks import reject_append_only
+from deltasql.serve.filters import condition_of, skipping_condition
 from deltasql.serve.names import snapshot_of, table_name
+from deltasql.serve.row_changes import change_plan, operation_parameters, rows_written
 from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
 from deltasql.storage import absolute_location
 from deltasql.storage.location import address_url, root_address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
@@ -56,9 +60,10 @@ class _Write:
     table: str
     folder: str
     operation: str
-    """The operation that the commit records."""
+    """The operation that the commit records; UPDATE, DELETE or MERGE if rows change."""
     tx: MultiTableTransaction | None
     """The open transaction; None after its end."""
+    clock: Stopwatch = field(default_factory=Stopwatch)
     response: dict[str, Any] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -85,17 +90,21 @@ class Writes:
             else:
                 self._catalog.writable(name)
                 tx.pin(name, snapshot_of(self._catalog, body))
-                operation = "WRITE"
+                operation = str(body.get("command", "WRITE"))
             stage = tx.target(name)
             reject_types_that_spark_lacks(stage.schema)
             reject_unchecked_rules(stage)
             folder = new_folder(stage)
+            plan = _write_plan(stage, folder)
+            if body.get("command") is not None:
+                reject_append_only(stage)
+                plan["change_data"] = change_plan(stage, folder)
         except BaseException:
             tx.rollback()
             raise
         self._forget_oldest()
         self._writes[tx.txn_id] = _Write(name, folder, operation, tx)
-        return {"txn_id": tx.txn_id, **_write_plan(stage, folder)}
+        return {"txn_id": tx.txn_id, **plan}
 
     def commit(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Commit the files of a write; a second request gets the response of the first."""
@@ -219,14 +228,19 @@ def _stage_files(tx: MultiTableTransaction, write: _Write, body: Mapping[str, An
     stage = tx.target(write.table)
     if body.get("files") is None:
         return  # CREATE TABLE without rows
-    files = []
-    for each in body["files"]:
-        partition = {}
-        for name, text in zip(stage.partition_columns, each.get("partition") or (), strict=True):
-            found = stage.schema.find(name)
-            assert found is not None
-            partition[name] = partition_text(_partition_value(text, found.type))
-        files.append(WrittenFile(str(each["name"]), partition))
+    files = _written_files(stage, body["files"])
+    reads = [skipping_condition(each["filters"]) for each in body.get("reads", ())]
+    parameters = operation_parameters(body.get("statement"), stage.schema.names)
+    rows = body.get("rows")
+    if rows is not None:
+        changes = _written_files(stage, rows["change_data"])
+        written = rows_written(write.operation, write.folder, files, changes, rows, reads)
+        stage_rows(stage, written, parameters, write.clock)
+        return
+    if "mergePredicate" in parameters:  # Spark plans a MERGE that only inserts as an append
+        written = RowsWritten("MERGE", write.folder, files, (), reads=reads)
+        stage_rows(stage, written, parameters, write.clock)
+        return
     overwrite = body.get("overwrite")
     wanted = None
     if overwrite is not None:
@@ -234,7 +248,20 @@ def _stage_files(tx: MultiTableTransaction, write: _Write, body: Mapping[str, An
             predicate=condition_of(overwrite.get("filters") or ()),
             same_partitions=bool(overwrite.get("same_partitions")),
         )
-    stage_written(stage, write.folder, files, wanted, operation=write.operation)
+    stage_written(stage, write.folder, files, wanted, operation=write.operation, reads=reads)
+
+
+def _written_files(stage: TableStage, files: Sequence[Mapping[str, Any]]) -> list[WrittenFile]:
+    """Return the files of a request, with partition values as the log has them."""
+    found = []
+    for each in files:
+        partition = {}
+        for name, text in zip(stage.partition_columns, each.get("partition") or (), strict=True):
+            column = stage.schema.find(name)
+            assert column is not None
+            partition[name] = partition_text(_partition_value(text, column.type))
+        found.append(WrittenFile(str(each["name"]), partition))
+    return found
 
 
 def _partition_value(text: str | None, data_type: DataType) -> Any:

@@ -414,13 +414,18 @@ def add_action(
 ) -> AddFile:
     """Return the `add` action for a complete file."""
     return AddFile(
-        path=quote(name, safe="/=-_.~!$&'()*+,;@"),
+        path=logged_path(name),
         partition_values=partition,
         size=size,
         modification_time=modified_ms,
         data_change=plan.data_change,
         stats=stats,
     )
+
+
+def logged_path(name: str) -> str:
+    """Return the path of a file in the log: its name below the table's root as a URL."""
+    return quote(name, safe="/=-_.~!$&'()*+,;@")
 
 
 def escape_name(name: str) -> str:

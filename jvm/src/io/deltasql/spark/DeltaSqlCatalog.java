@@ -11,10 +11,12 @@ import java.util.Set;
 import java.util.regex.Pattern;
 import org.apache.spark.SparkBuildInfo;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.StagedTable;
@@ -23,6 +25,7 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.internal.SQLConf;
@@ -36,7 +39,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * `spark.sql.catalog.lake = io.deltasql.spark.DeltaSqlCatalog`, and one of the options `service`
  * (a service file) and `uri` (a catalog). All decisions are made by the service.
  */
-public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNamespaces {
+public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNamespaces,
+        FunctionCatalog {
     private static final Pattern RELEASES = Pattern.compile("4\\.[0-3]([.-].*)?");
     private static final Pattern PASSWORD =
         Pattern.compile("deltasql://\\w+/[^/@:]*:(?!\\$\\{)[^/@]+@.*");
@@ -381,6 +385,22 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
         }
         service().call("namespace_drop", Map.of("namespace", namespace[0], "cascade", cascade));
         return true;
+    }
+
+    // Functions
+
+    @Override
+    public Identifier[] listFunctions(String[] namespace) {
+        return new Identifier[0];
+    }
+
+    /** Return the function that a write uses; there are no others. */
+    @Override
+    public UnboundFunction loadFunction(Identifier ident) throws NoSuchFunctionException {
+        if (ident.namespace().length > 0 || !ident.name().equals(WriteTask.NAME)) {
+            throw new NoSuchFunctionException(ident);
+        }
+        return new WriteTask();
     }
 
     // Requests

@@ -6,8 +6,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsDelete;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
@@ -15,6 +18,8 @@ import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.sources.AlwaysTrue;
 import org.apache.spark.sql.sources.Filter;
@@ -23,12 +28,14 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table at one version: reads see this version, and writes are checked for conflicts with it. */
-class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
+class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
+        SupportsMetadataColumns, SupportsRowLevelOperations {
     final DeltaSqlCatalog catalog;
     final Identifier ident;
     final String id;
     final long version;
-    private final boolean isLatest;
+    final MetadataColumns metadata;
+    final boolean isLatest;
     private final StructType schema;
     private final List<String> partitionColumns;
     private final JsonNode described;
@@ -43,6 +50,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
         this.version = described.path("version").asLong();
         this.schema = (StructType) DataType.fromJson(described.get("schema").asText());
         this.partitionColumns = Service.texts(described.get("partition_columns"));
+        this.metadata = MetadataColumns.of(schema);
     }
 
     @Override
@@ -101,14 +109,29 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete {
     }
 
     @Override
+    public MetadataColumn[] metadataColumns() {
+        return new MetadataColumn[] {metadata.file, metadata.position};
+    }
+
+    @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-        if (!isLatest) {
-            throw new UnsupportedOperationException(name() + " AS OF a version cannot be written.");
-        }
+        rejectOldVersion();
         return new TableWrite(this);
     }
 
-    /** Return whether whole partitions are deleted; other deletions are not supported yet. */
+    @Override
+    public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+        rejectOldVersion();
+        return () -> new RowOperation(this, info.command());
+    }
+
+    private void rejectOldVersion() {
+        if (!isLatest) {
+            throw new UnsupportedOperationException(name() + " AS OF a version cannot be written.");
+        }
+    }
+
+    /** Return whether whole partitions are deleted; for other rows, Spark uses a RowOperation. */
     @Override
     public boolean canDeleteWhere(Filter[] filters) {
         for (Filter filter : filters) {

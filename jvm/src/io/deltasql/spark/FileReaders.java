@@ -101,9 +101,8 @@ final class FileReaders implements PartitionReaderFactory {
 
         private void open(PartitionedFile file) {
             InputFileBlockHolder.set(file.urlEncodedPath(), file.start(), file.length());
+            deleted = deleted(file);
             var own = file.otherConstantMetadataColumnValues();
-            deleted = own.contains(TableScan.DELETED)
-                ? unpacked((byte[]) own.apply(TableScan.DELETED)) : null;
             rows = readers.get((Integer) own.apply(TableScan.SCHEMA)).apply(file);
         }
 
@@ -129,6 +128,13 @@ final class FileReaders implements PartitionReaderFactory {
             }
             rows = null;
         }
+    }
+
+    /** Return the positions of the deleted rows of a file; null if it has no deletion vector. */
+    static long[] deleted(PartitionedFile file) {
+        var own = file.otherConstantMetadataColumnValues();
+        return own.contains(TableScan.DELETED)
+            ? unpacked((byte[]) own.apply(TableScan.DELETED)) : null;
     }
 
     private static long[] unpacked(byte[] content) {

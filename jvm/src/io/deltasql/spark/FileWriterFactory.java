@@ -150,10 +150,6 @@ final class FileWriterFactory implements DataWriterFactory {
             rows = 0;
         }
 
-        private String path(String name) {
-            return new Path(new Path(java.net.URI.create(folder)), name).toString();
-        }
-
         private String text(Object value) {
             if (value == null) {
                 return null;
@@ -189,14 +185,23 @@ final class FileWriterFactory implements DataWriterFactory {
             if (writer != null) {
                 finish();
             }
-            for (WrittenFiles.WrittenFile file : written) {
-                Path path = new Path(path(file.name()));
-                path.getFileSystem(context.getConfiguration()).delete(path, false);
-            }
+            delete(written);
         }
 
         @Override
         public void close() {}
+    }
+
+    private String path(String name) {
+        return new Path(new Path(java.net.URI.create(folder)), name).toString();
+    }
+
+    /** Delete files that a writer has written. */
+    void delete(List<WrittenFiles.WrittenFile> files) throws IOException {
+        for (WrittenFiles.WrittenFile file : files) {
+            Path path = new Path(path(file.name()));
+            path.getFileSystem(conf.value()).delete(path, false);
+        }
     }
 
     /** Percent-encode all characters but ASCII letters, digits and `-_.~`. */

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -32,12 +33,13 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
 import scala.Function1;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** The files of one version of a table that can match the filters, read by Spark's Parquet reader. */
-final class TableScan implements Scan, Batch, SupportsReportStatistics {
+class TableScan implements Scan, Batch, SupportsReportStatistics {
     /** Keys of a PartitionedFile's own values: the number of its schema, and its deleted rows. */
     static final String SCHEMA = "deltasql.schema";
     static final String DELETED = "deltasql.deleted";
@@ -46,6 +48,10 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
     private static final StructField ROW_INDEX = new StructField(
         ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME(), DataTypes.LongType, true,
         Metadata.empty());
+
+    /** The column of the file's URL among the constants of a file. */
+    private static final StructField FILE = new StructField(
+        "deltasql.file", DataTypes.StringType, false, Metadata.empty());
 
     /** Options that make the result independent of the session's settings. */
     private static final Map<String, String> OPTIONS = Map.of(
@@ -58,6 +64,8 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
     private final Filter[] filters;
     private final StructType data;
     private final StructType partitions;
+    private final boolean hasFile;
+    private final boolean hasPosition;
     private List<JsonNode> plan;
 
     TableScan(DeltaSqlTable table, StructType columns, Filter[] filters) {
@@ -66,8 +74,14 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
         this.filters = filters;
         StructType data = new StructType();
         StructType partitions = new StructType();
+        boolean hasFile = false;
+        boolean hasPosition = false;
         for (StructField field : columns.fields()) {
-            if (table.partitionColumns().contains(field.name())) {
+            if (field.name().equals(table.metadata.file.name())) {
+                hasFile = true;
+            } else if (field.name().equals(table.metadata.position.name())) {
+                hasPosition = true;
+            } else if (table.partitionColumns().contains(field.name())) {
                 partitions = partitions.add(field);
             } else {
                 data = data.add(field);
@@ -75,6 +89,24 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
         }
         this.data = data;
         this.partitions = partitions;
+        this.hasFile = hasFile;
+        this.hasPosition = hasPosition;
+    }
+
+    /** Return a scan of all columns of the same files, which skips no row groups. */
+    TableScan ofAllColumns() {
+        TableScan found = new TableScan(table, table.schema(), new Filter[0]);
+        found.plan = plan();
+        return found;
+    }
+
+    Filter[] filters() {
+        return filters;
+    }
+
+    /** Return whether this scan reads the latest version of a table. */
+    boolean isOf(DeltaSqlTable other) {
+        return table.id.equals(other.id) && table.isLatest;
     }
 
     @Override
@@ -119,14 +151,16 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
         return plan;
     }
 
-    @Override
-    public InputPartition[] planInputPartitions() {
-        SparkSession session = session();
-        boolean keepsS3 = session.sessionState().newHadoopConf().get("fs.s3.impl") != null;
+    /** Return the number of files. */
+    int countFiles() {
+        return plan().get(plan().size() - 1).get("end").asInt();
+    }
+
+    /** Return all files, each as one split, by the URL that the column `_file` has. */
+    Map<String, PartitionedFile> files() {
+        boolean keepsS3 = session().sessionState().newHadoopConf().get("fs.s3.impl") != null;
         InternalRow[] values = partitionValues(plan().get(0).get("partitions"));
-        long total = plan().get(0).get("bytes").asLong();
-        long largest = FilePartition.maxSplitBytes(session, () -> total);
-        List<PartitionedFile> found = new ArrayList<>();
+        Map<String, PartitionedFile> found = new LinkedHashMap<>();
         for (JsonNode line : plan()) {
             for (JsonNode file : line.path("files")) {
                 Map<String, Object> own = new HashMap<>();
@@ -134,13 +168,38 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
                 if (file.has(4)) {
                     own.put(DELETED, Base64.getDecoder().decode(file.get(4).asText()));
                 }
-                SparkPath path = SparkPath.fromUrlString(hadoopUrl(file.get(0).asText(), keepsS3));
+                String url = file.get(0).asText();
+                SparkPath path = SparkPath.fromUrlString(hadoopUrl(url, keepsS3));
                 long size = file.get(1).asLong();
-                for (long start = 0; start < size; start += largest) {
-                    found.add(new PartitionedFile(
-                        values[file.get(3).asInt()], path, start, Math.min(largest, size - start),
-                        new String[0], file.get(2).asLong(), size, scalaMap(own)));
-                }
+                InternalRow constants = values[file.get(3).asInt()];
+                found.put(url, new PartitionedFile(
+                    hasFile ? with(constants, url) : constants, path, 0, size,
+                    new String[0], file.get(2).asLong(), size, scalaMap(own)));
+            }
+        }
+        return found;
+    }
+
+    private static InternalRow with(InternalRow constants, String url) {
+        Object[] values = Arrays.copyOf(
+            ((GenericInternalRow) constants).values(), constants.numFields() + 1);
+        values[constants.numFields()] = UTF8String.fromString(url);
+        return new GenericInternalRow(values);
+    }
+
+    @Override
+    public InputPartition[] planInputPartitions() {
+        SparkSession session = session();
+        long total = plan().get(0).get("bytes").asLong();
+        long largest = FilePartition.maxSplitBytes(session, () -> total);
+        List<PartitionedFile> found = new ArrayList<>();
+        for (PartitionedFile file : files().values()) {
+            for (long start = 0; start < file.fileSize(); start += largest) {
+                found.add(new PartitionedFile(
+                    file.partitionValues(), file.filePath(), start,
+                    Math.min(largest, file.fileSize() - start), new String[0],
+                    file.modificationTime(), file.fileSize(),
+                    file.otherConstantMetadataColumnValues()));
             }
         }
         found.sort((one, other) -> Long.compare(other.length(), one.length()));
@@ -151,14 +210,22 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
+        return readers(true);
+    }
+
+    /** Return readers of the files; they return batches of rows only if this is allowed. */
+    FileReaders readers(boolean mayBeColumnar) {
         boolean hasDeleted = plan().get(0).get("has_deleted_rows").asBoolean();
         boolean isMapped = plan().get(0).get("has_column_mapping").asBoolean();
         SparkSession session = session();
         ParquetFileFormat format = new ParquetFileFormat();
-        StructType read = hasDeleted ? data.add(ROW_INDEX) : data;
-        // Spark's reader returns the columns of the files first, then the partition columns.
-        StructType returned = joined(read, partitions);
-        boolean isColumnar = !hasDeleted && format.supportBatch(session, returned);
+        boolean hasIndex = hasDeleted || hasPosition;
+        StructType read = hasIndex ? data.add(ROW_INDEX) : data;
+        StructType constants = hasFile ? partitions.add(FILE) : partitions;
+        // Spark's reader returns the columns of the files first, then the constants of each file.
+        StructType returned = joined(read, constants);
+        boolean isColumnar =
+            mayBeColumnar && !hasDeleted && format.supportBatch(session, returned);
         Map<String, String> options = new HashMap<>(OPTIONS);
         options.put("returning_batch", String.valueOf(isColumnar));
         Configuration conf = session.sessionState().newHadoopConf();
@@ -173,14 +240,17 @@ final class TableScan implements Scan, Batch, SupportsReportStatistics {
             readers.add(format.buildReaderWithPartitionValues(
                 session,
                 inFiles,
-                partitions,
-                hasDeleted ? wanted.add(ROW_INDEX) : wanted,
+                constants,
+                hasIndex ? wanted.add(ROW_INDEX) : wanted,
                 // Filters have logical names, so they cannot be used where names are mapped.
                 CollectionConverters.asScala(isMapped ? List.<Filter>of() : List.of(filters)).toSeq(),
                 scalaMap(options),
                 new Configuration(conf)));
         }
-        int[] order = Arrays.stream(columns.fieldNames()).mapToInt(returned::fieldIndex).toArray();
+        int[] order = Arrays.stream(columns.fieldNames()).mapToInt(name ->
+            name.equals(table.metadata.file.name()) ? returned.length() - 1
+                : name.equals(table.metadata.position.name()) ? data.length()
+                : returned.fieldIndex(name)).toArray();
         return new FileReaders(readers, isColumnar, hasDeleted ? data.length() : -1, columns, order);
     }
 

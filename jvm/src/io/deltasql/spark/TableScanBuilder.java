@@ -2,7 +2,6 @@ package io.deltasql.spark;
 
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
@@ -10,7 +9,7 @@ import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 
 /** Collects the columns and filters of a query. */
-final class TableScanBuilder
+class TableScanBuilder
         implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownFilters {
     private final DeltaSqlTable table;
     private StructType columns;
@@ -45,7 +44,7 @@ final class TableScanBuilder
     }
 
     @Override
-    public Scan build() {
+    public TableScan build() {
         return new TableScan(table, columns, filters);
     }
 }

@@ -8,6 +8,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.sql.classic.SparkSession;
@@ -101,8 +102,15 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
         JsonNode begun = table.beginWrite();
         txnId = begun.get("txn_id").asText();
-        SparkSession session = TableScan.session();
         StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
+        return writers(table, begun, begun.get("folder").asText(), table.schema(), stored);
+    }
+
+    /** Return writers of files in a folder; `begun` is the response to `write_begin`. */
+    static FileWriterFactory writers(
+            DeltaSqlTable table, JsonNode begun, String folder, StructType schema,
+            StructType stored) {
+        SparkSession session = TableScan.session();
         Map<String, String> options = new HashMap<>();
         begun.get("options").fields()
             .forEachRemaining(each -> options.put(each.getKey(), each.getValue().asText()));
@@ -117,8 +125,8 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
             return new FileWriterFactory(
                 factory,
                 new SerializableConfiguration(job.getConfiguration()),
-                TableScan.hadoopUrl(begun.get("folder").asText(), keepsS3),
-                table.schema(),
+                TableScan.hadoopUrl(folder, keepsS3),
+                schema,
                 stored,
                 table.partitionColumns(),
                 Service.texts(begun.get("partition_folders")),
@@ -133,12 +141,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         List<Object> files = new ArrayList<>();
         for (WriterCommitMessage message : messages) {
             if (message instanceof WrittenFiles written) {
-                for (WrittenFiles.WrittenFile file : written.files()) {
-                    Map<String, Object> each = new HashMap<>();
-                    each.put("name", file.name());
-                    each.put("partition", file.partition());
-                    files.add(each);
-                }
+                files.addAll(written.json());
             }
         }
         Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
@@ -146,6 +149,11 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         body.put("files", files);
         if (overwrite != null) {
             body.put("overwrite", overwrite);
+        }
+        Set<Map<String, Object>> reads = Statements.reads(table);
+        if (!reads.isEmpty()) {
+            body.put("reads", reads);
+            body.put("statement", Statements.text());
         }
         table.commitWrite(body);
     }

@@ -1,0 +1,44 @@
+package io.deltasql.spark;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.write.DeltaWriter;
+import org.apache.spark.sql.connector.write.DeltaWriterFactory;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.types.StructType;
+
+/** Creates the writers of an UPDATE, DELETE or MERGE; runs on executors. */
+final class RowWriterFactory implements DeltaWriterFactory {
+    private final StructType schema;
+    private final List<String> partitionColumns;
+    private final FileWriterFactory files;
+    private final FileWriterFactory changes;
+    private final FileReaders readers;
+    private final Broadcast<Map<String, PartitionedFile>> old;
+
+    /** `changes` writes change data, or is null. `old` has the files that Spark has read. */
+    RowWriterFactory(
+            StructType schema, List<String> partitionColumns, FileWriterFactory files,
+            FileWriterFactory changes, FileReaders readers,
+            Broadcast<Map<String, PartitionedFile>> old) {
+        this.schema = schema;
+        this.partitionColumns = new ArrayList<>(partitionColumns);
+        this.files = files;
+        this.changes = changes;
+        this.readers = readers;
+        this.old = old;
+    }
+
+    @Override
+    public DeltaWriter<InternalRow> createWriter(int partitionId, long taskId) {
+        int[] partition = partitionColumns.stream().mapToInt(schema::fieldIndex).toArray();
+        return new RowWriter(
+            new OpenWriters(files, schema, partition, partitionId, taskId),
+            changes == null
+                ? null : new OpenWriters(changes, schema, partition, partitionId, taskId),
+            url -> new OldFile(readers, old.value().get(url)));
+    }
+}

@@ -1,0 +1,45 @@
+package io.deltasql.spark;
+
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import scala.Option;
+import scala.runtime.BoxedUnit;
+
+/** Looks at the statement that runs in this thread. */
+final class Statements {
+    private Statements() {}
+
+    private static QueryExecution running() {
+        String id = TableScan.session().sparkContext()
+            .getLocalProperty(SQLExecution.EXECUTION_ID_KEY());
+        return id == null ? null : SQLExecution.getQueryExecution(Long.parseLong(id));
+    }
+
+    /** Return the text of the SQL statement; null for a DataFrame. */
+    static String text() {
+        QueryExecution running = running();
+        Option<String> found = running == null
+            ? Option.empty() : running.logical().origin().sqlText();
+        return found.isDefined() ? found.get() : null;
+    }
+
+    /** Return the filters of all scans of a table in the statement, as they are sent. */
+    static Set<Map<String, Object>> reads(DeltaSqlTable table) {
+        Set<Map<String, Object>> found = new LinkedHashSet<>();
+        QueryExecution running = running();
+        if (running != null) {
+            running.optimizedPlan().foreachWithSubqueries(each -> {
+                if (each instanceof DataSourceV2ScanRelation relation
+                        && relation.scan() instanceof TableScan scan && scan.isOf(table)) {
+                    found.add(Map.of("filters", Filters.json(scan.filters())));
+                }
+                return BoxedUnit.UNIT;
+            });
+        }
+        return found;
+    }
+}

@@ -1,0 +1,141 @@
+"""UPDATE, DELETE and MERGE of rows in files that another program wrote again.
+
+The program has read the table at one version, found the rows that change, and written the files
+with such rows again without or with the new rows. It reports the files and the numbers of rows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from deltasql.engine.parquet.writer import logged_path
+from deltasql.exceptions import TxnLogEngineError
+from deltasql.model.actions import AddCdcFile
+from deltasql.operations.add_written import add_actions, place_files, record_read
+from deltasql.operations.table_stage import adds_table_to_errors
+from deltasql.storage.location import address_url
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deltasql.model.actions import AddFile
+    from deltasql.model.clock import Stopwatch
+    from deltasql.operations.add_written import WrittenFile
+    from deltasql.operations.table_stage import TableStage
+
+Metrics = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """What happened to the rows of the files that were written again."""
+
+    copied: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWritten:
+    """What the program did."""
+
+    command: str
+    """UPDATE, DELETE or MERGE."""
+    folder: str
+    files: Sequence[WrittenFile]
+    replaced: Sequence[str]
+    """The URLs of the files that were written again."""
+    counts: RowCounts = RowCounts()
+    rewrite_ms: int = 0
+    reads: Sequence[str | None] = ()
+    """The conditions of all scans of the table, first that of the rows; None is a whole table."""
+    change_folder: str = ""
+    change_data: Sequence[WrittenFile] = ()
+
+
+@adds_table_to_errors
+def stage_rows(
+    stage: TableStage, written: RowsWritten, parameters: Mapping[str, str], clock: Stopwatch
+) -> None:
+    """Stage the new files, the removal of those that they replace, and the change data.
+
+    `parameters` are the operation parameters of the commit. `clock` runs since the statement began
+    to write.
+    """
+    files, *_ = [record_read(stage, condition) for condition in written.reads or (None,)]
+    skipped = stage.count_files() - len(files)
+    replaced = _listed_at(stage, files, written.replaced)
+    added = add_actions(stage, written.folder, written.files)
+    if written.change_data:
+        stage.staged.cdc += _change_actions(stage, written)
+    stage.add(added)
+    stage.remove(replaced)
+    metrics = _METRICS[written.command](written.counts, added, len(replaced))
+    total = clock.total_ms()
+    if written.command == "MERGE":
+        metrics["num_target_files_scanned"] = len(files)
+        metrics["num_target_files_skipped_during_scan"] = skipped
+    metrics["execution_time_ms"] = total
+    metrics["scan_time_ms"] = max(0, total - written.rewrite_ms)
+    if written.command != "UPDATE":
+        metrics["rewrite_time_ms"] = written.rewrite_ms
+    stage.set_commit_info(written.command, parameters, metrics)
+
+
+def _change_actions(stage: TableStage, written: RowsWritten) -> list[AddCdcFile]:
+    return [
+        AddCdcFile(
+            path=logged_path(each.name), partition_values=each.partition, size=each.info.size
+        )
+        for each in place_files(stage, written.change_folder, written.change_data)
+    ]
+
+
+def _listed_at(stage: TableStage, files: pa.Table, urls: Sequence[str]) -> pa.Table:
+    """Return the listed files with these URLs."""
+    wanted = set(urls)
+    listed = stage.live(files).files
+    found = [n for n, file in enumerate(listed) if address_url(file.address) in wanted]
+    if len(found) < len(wanted):
+        raise TxnLogEngineError(
+            f"{stage.name} has no file {min(wanted)} in the version that was read", engine="spark"
+        )
+    return files.take(pa.array(found, pa.int64()))
+
+
+def _delete_metrics(counts: RowCounts, added: Sequence[AddFile], removed: int) -> Metrics:
+    return {
+        "num_added_files": len(added),
+        "num_removed_files": removed,
+        "num_deleted_rows": counts.deleted,
+        "num_copied_rows": counts.copied,
+    }
+
+
+def _update_metrics(counts: RowCounts, added: Sequence[AddFile], removed: int) -> Metrics:
+    return {
+        "num_added_files": len(added),
+        "num_removed_files": removed,
+        "num_updated_rows": counts.updated,
+        "num_copied_rows": counts.copied,
+    }
+
+
+def _merge_metrics(counts: RowCounts, added: Sequence[AddFile], removed: int) -> Metrics:
+    rows = sum(json.loads(each.stats or "{}")["numRecords"] for each in added)
+    return {
+        "num_target_rows_inserted": rows - counts.copied - counts.updated,
+        "num_target_rows_updated": counts.updated,
+        "num_target_rows_deleted": counts.deleted,
+        "num_target_rows_copied": counts.copied,
+        "num_output_rows": rows,
+        "num_target_files_added": len(added),
+        "num_target_files_removed": removed,
+    }
+
+
+_METRICS = {"DELETE": _delete_metrics, "UPDATE": _update_metrics, "MERGE": _merge_metrics}
