@@ -57,6 +57,13 @@ CASES = [
         (T, TWO, "DELETE FROM t", "SELECT count(*) AS n FROM t VERSION AS OF 1 JOIN t@v1 ON true"),
         [(4,)],
         smoke=True,
+        catalog="yes, without `t@1`",
+        in_catalog=(
+            T,
+            TWO,
+            "DELETE FROM t",
+            "SELECT count(*) AS n FROM t VERSION AS OF 1 JOIN t VERSION AS OF 1 ON true",
+        ),
     ),
     Case(
         "Rows",
@@ -189,6 +196,7 @@ CASES = [
         ("CREATE TABLE t (id BIGINT) CLUSTER BY (id)", "DESCRIBE DETAIL t"),
         [(["id"],)],
         ("clusteringColumns",),
+        catalog="no",
     ),
     Case(
         "Tables",
@@ -277,6 +285,7 @@ CASES = [
         (T, "ALTER TABLE t CLUSTER BY (id, name)", "DESCRIBE DETAIL t"),
         [(["id", "name"],)],
         ("clusteringColumns",),
+        catalog="no",
     ),
     Case(
         "Tables",
@@ -290,6 +299,7 @@ CASES = [
         (T, "COMMENT ON TABLE t IS 'about'", "DESCRIBE DETAIL t"),
         [("about",)],
         ("description",),
+        catalog="no",
     ),
     Case(
         "Tables",
@@ -303,6 +313,7 @@ CASES = [
             "SELECT count(*) AS n FROM t",
         ),
         [(2,)],
+        catalog="no",
     ),
     Case(
         "Tables",
@@ -314,6 +325,7 @@ CASES = [
             "SHOW NAMESPACES",
         ),
         [("erp",)],
+        rows_in_catalog=[("default",), ("erp",)],
     ),
     Case(
         "Reports",
@@ -327,6 +339,7 @@ CASES = [
         (T, TWO, "DESCRIBE DETAIL t"),
         [("delta", [])],
         ("format", "partitionColumns"),
+        catalog="no",
     ),
     Case(
         "Reports",
@@ -334,6 +347,7 @@ CASES = [
         (T, TWO, "DESCRIBE HISTORY t LIMIT 1"),
         [(1, "WRITE")],
         ("version", "operation"),
+        catalog="no",
     ),
     Case(
         "Reports", "SHOW TABLES", (T, "SHOW TABLES IN default LIKE 't*'"), [("default", "t", False)]
@@ -343,6 +357,7 @@ CASES = [
         "SHOW NAMESPACES",
         ("CREATE TABLE crm.t (id INT)", "SHOW NAMESPACES"),
         [("crm",)],
+        rows_in_catalog=[("crm",), ("default",)],
     ),
     Case("Reports", "SHOW COLUMNS IN t", (T, "SHOW COLUMNS IN t"), [("id",), ("name",)]),
     Case(
@@ -358,24 +373,28 @@ CASES = [
         [(1,)],
         ("numFiles",),
         smoke=True,
+        catalog="no",
     ),
     Case(
         "Maintenance",
         "VACUUM t RETAIN n HOURS DRY RUN",
         (T, TWO, "VACUUM t RETAIN 200 HOURS DRY RUN"),
         [],
+        catalog="no",
     ),
     Case(
         "Maintenance",
         "RESTORE TABLE t TO VERSION AS OF n",
         (T, TWO, "DELETE FROM t", "RESTORE TABLE t TO VERSION AS OF 1", ALL),
         [(1, "a"), (2, "b")],
+        catalog="no",
     ),
     Case(
         "Maintenance",
         "CONVERT TO DELTA parquet.`path`",
         ("CONVERT TO DELTA parquet.`{parquet}`", "SELECT * FROM delta.`{parquet}`"),
         [(1,)],
+        catalog="no",
     ),
     Case(
         "Transactions",
@@ -392,12 +411,14 @@ CASES = [
         ),
         [(1, 2)],
         smoke=True,
+        catalog="no",
     ),
     Case(
         "Transactions",
         "BEGIN … ROLLBACK",
         (T, TWO, "BEGIN", "DELETE FROM t", "ROLLBACK", ALL),
         [(1, "a"), (2, "b")],
+        catalog="no",
     ),
 ]
 

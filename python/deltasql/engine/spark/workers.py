@@ -61,8 +61,9 @@ def map_in_arrow(frame: DataFrame, function: Batches, schema: str) -> DataFrame:
     # The same steps as in `DataFrame.mapInArrow`, with another Python in the function.
     kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     made: Any = pandas_udf(function, returnType=schema, functionType=kind)._unwrapped  # type: ignore[call-overload]
-    context, sent = spark.sparkContext, made._judf
-    functions: Any = context._jvm.org.apache.spark.sql.execution.python
+    context: Any = spark.sparkContext
+    sent = made._judf
+    functions = context._jvm.org.apache.spark.sql.execution.python
     made._judf_placeholder = functions.UserDefinedPythonFunction(
         sent.name(),
         with_this_python(context, sent.func()),
