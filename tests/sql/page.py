@@ -18,16 +18,14 @@ def with_table(text: str) -> str:
 
 def _table() -> str:
     lines = [
-        "| | statement | embedded engine | classic Spark | Spark Connect | Spark catalog |",
-        "|---|---|---|---|---|---|",
+        "| | statement | embedded engine | classic Spark | Spark Connect |",
+        "|---|---|---|---|---|",
     ]
     group = None
     for case in CASES:
         # Two backquotes enclose a text that has one.
         quotes = "``" if "`" in case.shown else "`"
         shown = "" if case.group == group else case.group
-        lines.append(
-            f"| {shown} | {quotes}{case.shown}{quotes} | yes | yes | yes | {case.catalog} |"
-        )
+        lines.append(f"| {shown} | {quotes}{case.shown}{quotes} | yes | yes | yes |")
         group = case.group
     return "\n".join(lines) + "\n"
