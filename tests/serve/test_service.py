@@ -77,6 +77,19 @@ def test_other_protocols_and_unknown_requests_are_named(client: Client) -> None:
         client.call("fly")
 
 
+def test_unexpected_errors_are_logged_with_their_stack(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ServiceError, match="KeyError"):
+        client.call("table", name="t")
+    (record,) = [each for each in caplog.records if each.name == "deltasql.serve"]
+    assert record.getMessage() == "the request /v1/table failed"
+    assert record.exc_info is not None
+    with pytest.raises(ServiceError, match="does not exist"):
+        client.call("table", namespace="default", name="t")
+    assert len([each for each in caplog.records if each.name == "deltasql.serve"]) == 1
+
+
 def test_rows_are_changed_by_files_that_replace_others(
     client: Client, table: str, lake: Catalog
 ) -> None:
@@ -268,13 +281,17 @@ def test_tables_are_altered_in_one_commit(client: Client, lake: Catalog, table: 
         )
 
 
-def test_constraints_that_spark_does_not_check_are_refused(
+def test_constraints_are_refused_unless_the_client_checks_them(
     client: Client, lake: Catalog, table: str
 ) -> None:
+    assert client.begin(table)["rules"] is None
     with lake.begin() as tx:
         tx.add_constraint(table, {"positive": "id > 0"})
     with pytest.raises(ServiceError, match="positive"):
         client.begin(table)
+    rules = client.begin(table, checks_rules=True)["rules"]
+    assert (rules["generated"], rules["broken"]) == ({}, "NOT COALESCE(`id` > 0, FALSE)")
+    assert rules["settings"]["spark.sql.session.timeZone"] == "UTC"
 
 
 def test_service_of_another_program_ends_with_it(sqlite_uri: DeltaSqlUri) -> None:

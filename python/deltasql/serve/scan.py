@@ -6,12 +6,15 @@ import base64
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.file_index import encoded_values
 from deltasql.engine.spark.schema import plain_field
 from deltasql.model.schema.schema import StructType
 from deltasql.serve.filters import skipping_condition
-from deltasql.serve.names import snapshot_of
+from deltasql.serve.names import snapshot_of, stage_of
 from deltasql.storage.location import address_url
 
 if TYPE_CHECKING:
@@ -20,55 +23,92 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.engine.files.live_files import LiveFile
+    from deltasql.operations.table_stage import TableStage
+    from deltasql.serve.transactions import Transactions
 
-_FILES_PER_LINE = 1_000
+FILES_PER_LINE = 1_000
 
 
-def planned(catalog: Catalog, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def planned(
+    catalog: Catalog, transactions: Transactions, body: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
     """Yield the schemas and partitions of the files that can match the filters, then the files.
 
-    The last object says how many files there are.
+    With `limit`, yield only as many files as have this number of rows. The last object says how
+    many files there are.
     """
-    snapshot = snapshot_of(catalog, body)
     condition = skipping_condition(body.get("filters", ()))
+    if body.get("read_in") is not None:
+        with transactions.reading(body) as tx:
+            assert tx is not None
+            return _response(_files_in(stage_of(tx, body), condition))
+    snapshot = snapshot_of(catalog, body)
     listed = snapshot.scan(condition).to_read
+    if body.get("limit") is not None:
+        listed = _first_files(listed, int(body["limit"]))
     location = snapshot.table.location
     live = LiveFiles(location, snapshot.metadata, listed, catalog.config.storage)
     return _response(live)
+
+
+def _first_files(listed: pa.Table, rows: int) -> pa.Table:
+    """Return the first files that have a number of rows in total.
+
+    A file with a deletion vector, or without statistics, may have no rows.
+    """
+    vectors = pc.fill_null(listed["deletion_vector"].cast(pa.string()), "")
+    counts = pc.if_else(pc.equal(vectors, ""), pc.fill_null(listed["num_records"], 0), 0)
+    before = pc.less(pc.subtract(pc.cumulative_sum(counts), counts), rows)
+    return listed.filter(before)
+
+
+def _files_in(stage: TableStage, condition: str | None) -> LiveFiles:
+    """Return the files that a transaction sees, and add what is read to its read set."""
+    predicate = None if condition is None else stage.predicate(condition)
+    files = stage.files(predicate)
+    stage.read(whole_table=predicate is None, predicate=predicate, files=files)
+    return stage.live(files)
 
 
 def _response(live: LiveFiles) -> Iterator[dict[str, Any]]:
     groups = live.by_names(live.files)
     partitions = {text: number for number, text in enumerate({f.partition for f in live.files})}
     yield {
-        "schemas": [_stored_schema(schema, live).to_json() for schema, _ in groups],
-        "partitions": _partition_values(live, list(partitions)),
+        "schemas": [stored_schema(schema, live).to_json() for schema, _ in groups],
+        "partitions": partition_values(live, list(partitions)),
         "bytes": sum(file.size or 0 for file in live.files),
+        "rows": _row_count(live.files),
         "has_deleted_rows": live.have_deletions,
         "has_column_mapping": live.column_mapping_mode is not None,
     }
     deleted = {file.path: rows for file, rows in live.deleted_rows(live.files)}
     for number, (_, files) in enumerate(groups):
-        for start in range(0, len(files), _FILES_PER_LINE):
+        for start in range(0, len(files), FILES_PER_LINE):
             yield {
                 "schema": number,
                 "files": [
                     _file(file, partitions[file.partition], deleted.get(file.path))
-                    for file in files[start : start + _FILES_PER_LINE]
+                    for file in files[start : start + FILES_PER_LINE]
                 ],
             }
     yield {"end": len(live.files)}
+
+
+def _row_count(files: Sequence[LiveFile]) -> int | None:
+    """Return the number of rows, including deleted ones; None if a file has no statistics."""
+    counts = [file.records for file in files]
+    return None if None in counts else sum(each for each in counts if each is not None)
 
 
 def _file(file: LiveFile, partition: int, deleted: array[int] | None) -> list[Any]:
     """Return a file: its URL, size, modification time, partition and deleted rows."""
     found = [address_url(file.address), file.size, file.modified_ms or 0, partition]
     if deleted is not None:
-        found.append(_encoded(deleted))
+        found.append(encoded_rows(deleted))
     return found
 
 
-def _encoded(rows: array[int]) -> str:
+def encoded_rows(rows: array[int]) -> str:
     """Return row positions as 64-bit little-endian integers in base64."""
     if sys.byteorder == "big":
         rows = rows[:]
@@ -76,7 +116,7 @@ def _encoded(rows: array[int]) -> str:
     return base64.b64encode(rows.tobytes()).decode()
 
 
-def _stored_schema(schema: StructType, live: LiveFiles) -> StructType:
+def stored_schema(schema: StructType, live: LiveFiles) -> StructType:
     """Return the columns of files under their physical names, without partition columns."""
     mode = live.column_mapping_mode
     return StructType(
@@ -88,7 +128,7 @@ def _stored_schema(schema: StructType, live: LiveFiles) -> StructType:
     )
 
 
-def _partition_values(live: LiveFiles, partitions: Sequence[str]) -> list[list[str | None]]:
+def partition_values(live: LiveFiles, partitions: Sequence[str]) -> list[list[str | None]]:
     """Return the values of each partition as strings; dates and timestamps are numbers."""
     columns = [encoded_values(values) for _, values in live.values_of(partitions)]
     rows = zip(*columns, strict=True) if columns else ((),) * len(partitions)

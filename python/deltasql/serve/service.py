@@ -20,7 +20,7 @@ from deltasql.serve.requests import REQUESTS, State
 from deltasql.serve.service_file import write_service_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -31,7 +31,7 @@ PROTOCOL = 1
 """The version of the protocol, which is the first part of every path."""
 _PREFIX = f"/v{PROTOCOL}/"
 _LARGEST_BODY = 1 << 28
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("deltasql.serve")
 
 
 class Service:
@@ -183,14 +183,25 @@ class _Handler(BaseHTTPRequestHandler):
                     "UnknownProtocol", f"this service has protocol {PROTOCOL}, not {version!r}"
                 )
             ]
+        if name == "transaction_hold":
+            return 200, self._held(json.loads(body))
         handler = REQUESTS.get(name)
         if handler is None:
             return 404, [_problem("UnknownRequest", f"this service has no request {name!r}")]
         try:
             found = handler(self.server.state, json.loads(body or b"{}"))
         except Exception as error:
-            return 400, [_error(error)]
+            return 400, [_error(error, self.path)]
         return 200, [found] if isinstance(found, dict) else found
+
+    def _held(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Roll back a transaction when its client closes this connection."""
+        yield {}
+        self.wfile.flush()
+        try:
+            self.connection.recv(1)  # returns at the end of the connection
+        finally:
+            self.server.state.transactions.end(str(body["transaction"]))
 
     def _send(self, status: int, response: Iterable[Mapping[str, Any]]) -> None:
         """Send JSON lines in chunks; an error after the first line is sent as the last line."""
@@ -204,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             raise
         except Exception as error:
-            self._send_line(_error(error))
+            self._send_line(_error(error, self.path))
         self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
 
@@ -221,12 +232,15 @@ def _problem(kind: str, message: str, help: str = "") -> dict[str, Any]:
     return {"error": {"type": kind, "types": [kind], "message": message, "help": help}}
 
 
-def _error(error: Exception) -> dict[str, Any]:
-    """Return an error as a line of the response; `types` also has its base classes."""
+def _error(error: Exception, path: str) -> dict[str, Any]:
+    """Return an error as a line of the response; `types` also has its base classes.
+
+    An error that is not one of deltasql's is unexpected, and is logged with its stack.
+    """
     if isinstance(error, TxnLogError):
         types = [each.__name__ for each in type(error).__mro__ if issubclass(each, TxnLogError)]
         found = _problem(type(error).__name__, error.message, error.help)
         found["error"]["types"] = types
         return found
-    _log.exception("a request failed")
+    _log.error("the request %s failed", path, exc_info=error)
     return _problem("InternalError", redact(f"{type(error).__name__}: {error}"))

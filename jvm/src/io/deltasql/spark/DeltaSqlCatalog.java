@@ -16,9 +16,12 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Changelog;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
@@ -26,6 +29,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.internal.SQLConf;
@@ -39,11 +43,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * `spark.sql.catalog.lake = io.deltasql.spark.DeltaSqlCatalog`, and one of the options `service`
  * (a service file) and `uri` (a catalog). All decisions are made by the service.
  */
-public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNamespaces,
-        FunctionCatalog {
+public class DeltaSqlCatalog
+        implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
     private static final Pattern RELEASES = Pattern.compile("4\\.[0-3]([.-].*)?");
-    private static final Pattern PASSWORD =
-        Pattern.compile("deltasql://\\w+/[^/@:]*:(?!\\$\\{)[^/@]+@.*");
     private static final Set<String> OPTIONS = Set.of("uri", "service");
     private static final Set<String> PROVIDERS = Set.of("deltasql", "delta");
     private static final Set<String> RESERVED = Set.of(
@@ -55,6 +57,8 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
     private String uri;
     private String file;
     private Service service;
+    private SessionTransaction transaction;
+    private Runnable endOfStatement = () -> {};
 
     @Override
     public void initialize(String name, CaseInsensitiveStringMap options) {
@@ -79,11 +83,7 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
                 "Set " + prefix + "uri to a catalog, such as deltasql://sqlite//lake/catalog.db, or "
                     + prefix + "service to a service file.");
         }
-        if (uri != null && PASSWORD.matcher(uri).matches()) {
-            throw new IllegalArgumentException(
-                prefix + "uri contains a password, and Spark shows its options: write ${VARIABLE} "
-                    + "instead, or the name of a catalog in the configuration.");
-        }
+        Service.rejectPassword(prefix + "uri", uri);
     }
 
     @Override
@@ -99,8 +99,7 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
     /** Return the service; the first call connects, so that a session starts without it. */
     synchronized Service service() {
         if (service == null) {
-            String python = System.getenv("PYSPARK_PYTHON");
-            service = new Service(uri, file, python == null ? "python3" : python);
+            service = new Service(uri, file, Service.python());
         }
         return service;
     }
@@ -139,6 +138,18 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
         Map<String, Object> at = new HashMap<>();
         at.put("timestamp_us", timestamp);
         return load(ident, at);
+    }
+
+    /**
+     * Return the change feed of a table; Spark has this method since 4.2.
+     *
+     * Earlier releases lack the classes in its signature, and load this class nevertheless, because
+     * the method only passes them on.
+     */
+    public Changelog loadChangelog(
+            Identifier ident, ChangelogContext context, CaseInsensitiveStringMap options)
+            throws NoSuchTableException {
+        return TableChangelog.of(this, ident, context, options);
     }
 
     private Table load(Identifier ident, Map<String, Object> at) throws NoSuchTableException {
@@ -237,6 +248,7 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
         create.put("cluster_by", clusterBy);
         Map<String, Object> body = named(ident);
         body.put("create", create);
+        body.put("checks_rules", true);
         return new StagedDeltaSqlTable(this, ident, service().call("write_begin", body));
     }
 
@@ -403,6 +415,70 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
         return new WriteTask();
     }
 
+    // Procedures and transactions
+
+    /** Return a procedure in the namespace `system`; the service knows which ones there are. */
+    @Override
+    public UnboundProcedure loadProcedure(Identifier ident) {
+        for (ServiceProcedure each : procedures(ident.namespace())) {
+            if (each.name().equalsIgnoreCase(ident.name())) {
+                return each;
+            }
+        }
+        throw new IllegalArgumentException(
+            "There is no procedure " + name + "." + ident + ": SHOW PROCEDURES IN " + name
+                + ".system lists all.");
+    }
+
+    /** Return all procedures of a namespace; Spark 4.0 does not ask for them. */
+    public Identifier[] listProcedures(String[] namespace) {
+        return procedures(namespace).stream()
+            .map(each -> Identifier.of(namespace, each.name())).toArray(Identifier[]::new);
+    }
+
+    private List<ServiceProcedure> procedures(String[] namespace) {
+        List<ServiceProcedure> found = new ArrayList<>();
+        if (namespace.length == 1 && namespace[0].equalsIgnoreCase("system")) {
+            service().call("procedures", Map.of()).get("procedures")
+                .forEach(each -> found.add(new ServiceProcedure(this, each)));
+        }
+        return found;
+    }
+
+    /** Return a catalog of the same name for one statement, which a transaction of its own has. */
+    DeltaSqlCatalog forStatement(String transaction, Runnable end) {
+        DeltaSqlCatalog found = new DeltaSqlCatalog();
+        found.name = name;
+        found.service = service().inTransaction(transaction);
+        found.endOfStatement = end;
+        return found;
+    }
+
+    /** Commit the statement's own transaction, if it has one: Spark does not at a staged table. */
+    void endStatement() {
+        endOfStatement.run();
+    }
+
+    /** Return whether statements of this session belong to one transaction. */
+    synchronized boolean isInTransaction() {
+        return transaction != null;
+    }
+
+    /** Run all following statements of this session in a transaction. */
+    synchronized void begin(String id) {
+        transaction = new SessionTransaction(this, service, id);
+        service = service.inTransaction(id);
+    }
+
+    /** Run the following statements of this session outside of a transaction. */
+    synchronized void end() {
+        service = service.outside();
+        if (transaction != null) {
+            transaction.close();
+            transaction = null;
+        }
+    }
+
     // Requests
 
     /** Return the part of a request that names a table. */
@@ -413,7 +489,8 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
         return found;
     }
 
-    private JsonNode askAbout(Identifier ident, String request, Map<String, Object> body)
+    /** Send a request about a table; throw Spark's own error if the table does not exist. */
+    JsonNode askAbout(Identifier ident, String request, Map<String, Object> body)
             throws NoSuchTableException {
         if (ident.namespace().length != 1) {
             throw new NoSuchTableException(ident);

@@ -67,6 +67,14 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
         return partitionColumns;
     }
 
+    StructType partitionSchema() {
+        StructType found = new StructType();
+        for (String name : partitionColumns) {
+            found = found.add(schema.apply(name));
+        }
+        return found;
+    }
+
     /** Quote a name, because Spark parses the names of columns in expressions. */
     static String quoted(String name) {
         return "`" + name.replace("`", "``") + "`";
@@ -97,15 +105,18 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
     public Set<TableCapability> capabilities() {
         return Set.of(
             TableCapability.BATCH_READ,
+            TableCapability.MICRO_BATCH_READ,
             TableCapability.BATCH_WRITE,
+            TableCapability.STREAMING_WRITE,
             TableCapability.TRUNCATE,
             TableCapability.OVERWRITE_BY_FILTER,
             TableCapability.OVERWRITE_DYNAMIC);
     }
 
+    /** Begin a read; the service checks the options of a stream. */
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-        return new TableScanBuilder(this);
+        return new TableScanBuilder(this, options);
     }
 
     @Override
@@ -116,7 +127,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
         rejectOldVersion();
-        return new TableWrite(this);
+        return new TableWrite(this, info);
     }
 
     @Override
@@ -161,12 +172,17 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
         Map<String, Object> found = DeltaSqlCatalog.named(ident);
         found.put("id", id);
         found.put("version", version);
+        if (described.hasNonNull("read_in")) {
+            found.put("read_in", described.get("read_in").asText());
+        }
         return found;
     }
 
     /** Begin a write, and return where and how to write files. */
     JsonNode beginWrite() {
-        return catalog.service().call("write_begin", request());
+        Map<String, Object> body = request();
+        body.put("checks_rules", true);
+        return catalog.service().call("write_begin", body);
     }
 
     /** Commit files of a write that `beginWrite` returned. */

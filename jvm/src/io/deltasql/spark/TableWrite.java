@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.sql.classic.SparkSession;
@@ -19,6 +20,7 @@ import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
@@ -27,6 +29,7 @@ import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.sources.Filter;
@@ -44,11 +47,14 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         "spark.sql.parquet.fieldId.write.enabled", "true");
 
     private final DeltaSqlTable table;
+    private final LogicalWriteInfo info;
     private Map<String, Object> overwrite;
     private String txnId;
+    private RowChecks checks;
 
-    TableWrite(DeltaSqlTable table) {
+    TableWrite(DeltaSqlTable table, LogicalWriteInfo info) {
         this.table = table;
+        this.info = info;
     }
 
     @Override
@@ -59,6 +65,11 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     @Override
     public BatchWrite toBatch() {
         return this;
+    }
+
+    @Override
+    public StreamingWrite toStreaming() {
+        return new StreamWrite(table, info, overwrite);
     }
 
     @Override
@@ -92,7 +103,10 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     /** Sort the rows of a task by partition, because a task writes one file at a time. */
     @Override
     public SortOrder[] requiredOrdering() {
+        Set<String> given = new TreeSet<>(String.CASE_INSENSITIVE_ORDER);
+        given.addAll(List.of(info.schema().fieldNames())); // a stream can lack columns
         return table.partitionColumns().stream()
+            .filter(given::contains)
             .map(DeltaSqlTable::quoted)
             .map(each -> Expressions.sort(Expressions.column(each), SortDirection.ASCENDING))
             .toArray(SortOrder[]::new);
@@ -102,14 +116,19 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
         JsonNode begun = table.beginWrite();
         txnId = begun.get("txn_id").asText();
+        checks = RowChecks.of(begun, table.schema(), false);
         StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
-        return writers(table, begun, begun.get("folder").asText(), table.schema(), stored);
+        return writers(
+            table, begun, begun.get("folder").asText(), table.schema(), stored, checks);
     }
 
-    /** Return writers of files in a folder; `begun` is the response to `write_begin`. */
+    /**
+     * Return writers of files in a folder; `begun` is the response to `write_begin`. They check the
+     * rows, unless `checks` is null.
+     */
     static FileWriterFactory writers(
             DeltaSqlTable table, JsonNode begun, String folder, StructType schema,
-            StructType stored) {
+            StructType stored, RowChecks checks) {
         SparkSession session = TableScan.session();
         Map<String, String> options = new HashMap<>();
         begun.get("options").fields()
@@ -128,9 +147,10 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
                 TableScan.hadoopUrl(folder, keepsS3),
                 schema,
                 stored,
-                table.partitionColumns(),
+                Service.texts(begun.get("partition_columns")),
                 Service.texts(begun.get("partition_folders")),
-                Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")));
+                Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")),
+                checks);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -138,15 +158,9 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
 
     @Override
     public void commit(WriterCommitMessage[] messages) {
-        List<Object> files = new ArrayList<>();
-        for (WriterCommitMessage message : messages) {
-            if (message instanceof WrittenFiles written) {
-                files.addAll(written.json());
-            }
-        }
         Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
         body.put("txn_id", txnId);
-        body.put("files", files);
+        body.put("files", described(messages, checks));
         if (overwrite != null) {
             body.put("overwrite", overwrite);
         }
@@ -156,6 +170,24 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
             body.put("statement", Statements.text());
         }
         table.commitWrite(body);
+    }
+
+    /** Return the files of all tasks as `write_commit` takes them; throw if a row broke a rule. */
+    static List<Object> described(WriterCommitMessage[] messages, RowChecks checks) {
+        List<Object> files = new ArrayList<>();
+        List<RowChecks.BrokenRows> broken = new ArrayList<>();
+        for (WriterCommitMessage message : messages) {
+            if (message instanceof WrittenFiles written) {
+                if (checks != null) {
+                    broken.add(written.broken());
+                }
+                files.addAll(written.json());
+            }
+        }
+        if (checks != null) {
+            checks.reject(broken);
+        }
+        return files;
     }
 
     @Override
