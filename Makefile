@@ -108,7 +108,7 @@ $(JAR): $(JAVA_SOURCES) $(VENV)/$(ENVIRONMENT) $(JARS)/.fetched
 wheel: setup jar  ## Build an abi3 wheel and an sdist in dist/, both with the jar and the pages for `deltasql docs`
 	@rm -rf dist
 	$(BIN)/python -m docs.tools.pack
-	$(BIN)/maturin build --release --sdist --out dist; code=$$?; rm -rf python/deltasql/pages; exit $$code
+	$(BIN)/maturin sdist --out dist && $(BIN)/maturin build --release --out dist; code=$$?; rm -rf python/deltasql/pages; exit $$code
 
 # In sequence, because only one apt-get can run at a time.
 apt:
