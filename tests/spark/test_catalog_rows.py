@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, IllegalArgumentException
+from pyspark.errors import IllegalArgumentException
 
 import deltasql
 from deltasql.serve.service_file import write_service_file
@@ -209,7 +209,7 @@ def test_several_matches_delete_a_row_once_and_cannot_update_it(lake: Catalog, s
     with pytest.raises(Exception, match="MERGE_CARDINALITY_VIOLATION"):
         sql(f"{on} UPDATE SET x = 0")
     sql(f"{on} DELETE")
-    assert [row["id"] for row in mirrored(lake, "t")] == list(range(50))
+    assert sorted(row["id"] for row in mirrored(lake, "t")) == list(range(50))
     assert described(lake, "t")["rows"]["num_target_rows_deleted"] == 10
 
 
@@ -217,11 +217,10 @@ def test_several_matches_delete_a_row_once_and_cannot_update_it(lake: Catalog, s
 def test_null_in_a_not_null_column_is_refused(lake: Catalog, sql: Any) -> None:
     sql("CREATE TABLE lake.default.t (id INT NOT NULL, x INT)")
     sql("INSERT INTO lake.default.t VALUES (1, NULL), (2, 2)")
-    with pytest.raises(Exception, match="NOT_NULL_ASSERT_VIOLATION"):
-        sql("UPDATE lake.default.t SET id = x")
+    for value in ("x", "NULL"):
+        with pytest.raises(Exception, match="NOT_NULL_ASSERT_VIOLATION"):
+            sql(f"UPDATE lake.default.t SET id = {value}")
     sql("UPDATE lake.default.t SET id = x WHERE x IS NOT NULL")
-    with pytest.raises(AnalysisException, match="NULL"):
-        sql("UPDATE lake.default.t SET id = NULL")
     assert lake.table("t").version() == 2
 
 
