@@ -73,11 +73,27 @@ def write_file(begun: dict[str, Any], rows: pa.Table) -> dict[str, Any]:
     return {"name": name}
 
 
+def watch_ends(service: Service) -> threading.Event:
+    """Return an event that is set when the service rolls back an open transaction."""
+    transactions, ended = service._state.transactions, threading.Event()
+    end = transactions.end
+
+    def observed(txn_id: str) -> None:
+        end(txn_id)
+        ended.set()
+
+    transactions.end = observed  # type: ignore[method-assign]
+    return ended
+
+
 @contextmanager
 def losing_responses(
-    service: Service, request: str, *, times: int
+    service: Service, request: str, *, times: int, containing: bytes = b""
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the address of a proxy that loses the first responses, and what it lost."""
+    """Yield the address of a proxy that loses the first responses, and what it lost.
+
+    Only responses to requests whose body has the text `containing` are lost.
+    """
     lost: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -87,15 +103,24 @@ def losing_responses(
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {"Authorization": self.headers["Authorization"]}
             with urlopen(Request(f"{service.address}{self.path}", body, headers)) as response:
+                if self.path.endswith("/transaction_hold"):
+                    self.hold(response)
                 content = response.read()
             self.close_connection = True
-            if self.path.endswith(f"/{request}") and len(lost) < times:
+            if self.path.endswith(f"/{request}") and len(lost) < times and containing in body:
                 lost.append(request)
                 return
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+        def hold(self, response: Any) -> None:
+            self.send_response(200)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(response.readline())
+            self.wfile.flush()
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

@@ -21,6 +21,7 @@ from tests.interrupts import interrupted
 
 import deltasql
 from deltasql.exceptions import StoreBusyError
+from deltasql.storage import platform
 from deltasql.store.sqlite import queue as sqlite_queue
 from deltasql.store.sqlite.dialect import SqliteDialect, SqliteSession, _SessionContext
 from deltasql.store.sqlite.queue import WriteQueue
@@ -301,7 +302,7 @@ def test_interrupt_never_blocks_other_writers(sqlite_uri: DeltaSqlUri, ends: str
         assert isinstance(dialect, SqliteDialect)
         # Not WriteQueue.close: the garbage collector may close the queue of an earlier test here.
         of_queue = (WriteQueue.acquire, WriteQueue.release, WriteQueue._lock_files)
-        functions = (sqlite_queue._lock, sqlite_queue._unlock, sqlite_queue._open)
+        functions = (sqlite_queue._lock, platform.unlock, platform.open_lock_file)
         for at in itertools.count():
             try:
                 with interrupted(at, *of_queue, *functions, SqliteSession, _SessionContext):  # type: ignore[arg-type]

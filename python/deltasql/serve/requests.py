@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
-from deltasql.serve import scan, tables
+from deltasql.serve import procedures, scan, tables
+from deltasql.serve.transactions import Transactions, at_once
 from deltasql.serve.writes import Writes
 from deltasql.uri import DEFAULT_NAMESPACE
 
@@ -22,15 +23,17 @@ if TYPE_CHECKING:
 
 
 class State:
-    """The catalog of a service, and its open writes."""
+    """The catalog of a service, and its open writes and transactions."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.writes = Writes(catalog)
+        self.transactions = Transactions(catalog)
+        self.writes = Writes(catalog, self.transactions)
 
     def close(self) -> None:
-        """Roll back all open writes."""
+        """Roll back all open writes and transactions."""
         self.writes.close()
+        self.transactions.close()
 
 
 def _hello(state: State, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,16 +65,24 @@ def _drop_namespace(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]
 REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Response]] = {
     "hello": _hello,
     "namespaces": lambda state, body: _namespaces(state.catalog),
-    "namespace_create": lambda state, body: _create_namespace(state.catalog, body),
-    "namespace_drop": lambda state, body: _drop_namespace(state.catalog, body),
-    "tables": lambda state, body: tables.listed(state.catalog, body),
-    "table": lambda state, body: tables.loaded(state.catalog, body),
-    "table_alter": lambda state, body: tables.alter(state.catalog, body),
-    "table_drop": lambda state, body: tables.drop(state.catalog, body),
-    "table_rename": lambda state, body: tables.rename(state.catalog, body),
-    "delete": lambda state, body: tables.delete(state.catalog, body),
-    "scan": lambda state, body: scan.planned(state.catalog, body),
+    "namespace_create": at_once(
+        "CREATE NAMESPACE", lambda state, body: _create_namespace(state.catalog, body)
+    ),
+    "namespace_drop": at_once(
+        "DROP NAMESPACE", lambda state, body: _drop_namespace(state.catalog, body)
+    ),
+    "tables": lambda state, body: tables.listed(state.catalog, state.transactions, body),
+    "table": lambda state, body: tables.loaded(state.catalog, state.transactions, body),
+    "table_alter": lambda state, body: tables.alter(state.catalog, state.transactions, body),
+    "table_drop": at_once("DROP TABLE", lambda state, body: tables.drop(state.catalog, body)),
+    "table_rename": at_once(
+        "ALTER TABLE RENAME TO", lambda state, body: tables.rename(state.catalog, body)
+    ),
+    "delete": lambda state, body: tables.delete(state.transactions, body),
+    "scan": lambda state, body: scan.planned(state.catalog, state.transactions, body),
     "write_begin": lambda state, body: state.writes.begin(body),
     "write_commit": lambda state, body: state.writes.commit(body),
     "write_abort": lambda state, body: state.writes.abort(body),
+    "procedures": lambda state, body: procedures.listed(),
+    "call": lambda state, body: procedures.called(state.transactions, body),
 }

@@ -11,7 +11,7 @@ from deltasql.engine.spark.file_index import encoded_values
 from deltasql.engine.spark.schema import plain_field
 from deltasql.model.schema.schema import StructType
 from deltasql.serve.filters import skipping_condition
-from deltasql.serve.names import snapshot_of
+from deltasql.serve.names import snapshot_of, stage_of
 from deltasql.storage.location import address_url
 
 if TYPE_CHECKING:
@@ -20,21 +20,37 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.engine.files.live_files import LiveFile
+    from deltasql.operations.table_stage import TableStage
+    from deltasql.serve.transactions import Transactions
 
 _FILES_PER_LINE = 1_000
 
 
-def planned(catalog: Catalog, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def planned(
+    catalog: Catalog, transactions: Transactions, body: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
     """Yield the schemas and partitions of the files that can match the filters, then the files.
 
     The last object says how many files there are.
     """
-    snapshot = snapshot_of(catalog, body)
     condition = skipping_condition(body.get("filters", ()))
+    if body.get("read_in") is not None:
+        with transactions.reading(body) as tx:
+            assert tx is not None
+            return _response(_files_in(stage_of(tx, body), condition))
+    snapshot = snapshot_of(catalog, body)
     listed = snapshot.scan(condition).to_read
     location = snapshot.table.location
     live = LiveFiles(location, snapshot.metadata, listed, catalog.config.storage)
     return _response(live)
+
+
+def _files_in(stage: TableStage, condition: str | None) -> LiveFiles:
+    """Return the files that a transaction sees, and add what is read to its read set."""
+    predicate = None if condition is None else stage.predicate(condition)
+    files = stage.files(predicate)
+    stage.read(whole_table=predicate is None, predicate=predicate, files=files)
+    return stage.live(files)
 
 
 def _response(live: LiveFiles) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ from deltasql.serve.requests import REQUESTS, State
 from deltasql.serve.service_file import write_service_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -183,6 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
                     "UnknownProtocol", f"this service has protocol {PROTOCOL}, not {version!r}"
                 )
             ]
+        if name == "transaction_hold":
+            return 200, self._held(json.loads(body))
         handler = REQUESTS.get(name)
         if handler is None:
             return 404, [_problem("UnknownRequest", f"this service has no request {name!r}")]
@@ -191,6 +193,15 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:
             return 400, [_error(error)]
         return 200, [found] if isinstance(found, dict) else found
+
+    def _held(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Roll back a transaction when its client closes this connection."""
+        yield {}
+        self.wfile.flush()
+        try:
+            self.connection.recv(1)  # returns at the end of the connection
+        finally:
+            self.server.state.transactions.end(str(body["transaction"]))
 
     def _send(self, status: int, response: Iterable[Mapping[str, Any]]) -> None:
         """Send JSON lines in chunks; an error after the first line is sent as the last line."""

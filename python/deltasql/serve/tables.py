@@ -6,44 +6,76 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.spark.schema import reject_nanoseconds
 from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.model.clustering import column_names
 from deltasql.model.schema.convert import schema_from_spark
-from deltasql.model.schema.schema import StructField, StructType, has_void, with_members
+from deltasql.model.schema.schema import (
+    StructField,
+    StructType,
+    has_void,
+    schema_of,
+    with_members,
+)
 from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.serve.filters import condition_of
-from deltasql.serve.names import snapshot_of, table_name
+from deltasql.serve.names import snapshot_of, stage_of, table_name
 from deltasql.storage.location import address_url, root_address
+from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
-    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.model.actions import Metadata
+    from deltasql.operations.table_stage import TableStage
+    from deltasql.serve.transactions import Transactions
+    from deltasql.store.records import TableRow
 
 
-def listed(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
-    """List the names of the tables in a namespace."""
-    if not catalog.store.exists():
-        return {"tables": []}
-    return {"tables": [each.name for each in catalog.tables(str(body["namespace"]))]}
+def listed(catalog: Catalog, transactions: Transactions, body: Mapping[str, Any]) -> dict[str, Any]:
+    """List the names of the tables in a namespace, also of those that a transaction creates."""
+    namespace = str(body["namespace"])
+    tables = catalog.tables(namespace) if catalog.store.exists() else []
+    names = [each.name for each in tables]
+    with transactions.reading(body) as tx:
+        for name in () if tx is None else filter(tx.creates, tx.tables):
+            within, short = split_table_name(name)
+            if within == namespace:
+                names.append(short)
+    return {"tables": names}
 
 
-def loaded(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a table at a version or timestamp."""
+def loaded(catalog: Catalog, transactions: Transactions, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a table at a version or timestamp, or as the transaction of the request sees it."""
+    if body.get("version") is None and body.get("timestamp_us") is None:
+        with transactions.reading(body) as tx:
+            if tx is not None:
+                return {**_staged(stage_of(tx, body)), "read_in": tx.txn_id}
     snapshot = snapshot_of(catalog, body)
-    return {**described(snapshot), "clustering_columns": clustering_columns(snapshot)}
+    return _described(
+        snapshot.table, snapshot.version, snapshot.metadata, clustering_columns(snapshot)
+    )
 
 
-def described(snapshot: Snapshot) -> dict[str, Any]:
-    """Return what a client needs to know about a version of a table."""
-    reject_types_that_spark_lacks(snapshot.schema)
-    metadata = snapshot.metadata
+def _staged(stage: TableStage) -> dict[str, Any]:
+    """Return what a client needs to know about a table with its staged changes."""
+    version = -1 if stage.snapshot is None else stage.snapshot.version
+    clustering = column_names(stage.clustered_by(), stage.metadata)
+    return _described(stage.staged.table, version, stage.metadata, clustering)
+
+
+def _described(
+    table: TableRow, version: int, metadata: Metadata, clustering: list[str]
+) -> dict[str, Any]:
+    schema = schema_of(metadata.schema_string)
+    reject_types_that_spark_lacks(schema)
     return {
-        "id": snapshot.table.table_uuid,
-        "version": snapshot.version,
-        "location": address_url(root_address(snapshot.table.location)),
-        "schema": shown_schema(snapshot.schema).to_json(),
-        "partition_columns": list(snapshot.partition_columns),
+        "id": table.table_uuid,
+        "version": version,
+        "location": address_url(root_address(table.location)),
+        "schema": shown_schema(schema).to_json(),
+        "partition_columns": list(metadata.partition_columns),
+        "clustering_columns": clustering,
         "properties": dict(metadata.configuration),
         "comment": metadata.description,
     }
@@ -84,18 +116,18 @@ def rename(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def delete(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+def delete(transactions: Transactions, body: Mapping[str, Any]) -> dict[str, Any]:
     """Delete the rows that match all filters; without filters, all rows."""
     name = table_name(body)
-    with catalog.begin(one_table=True) as tx:
+    with transactions.changing(body) as tx:
         tx.delete(name, condition_of(body.get("filters") or ()))
     return {}
 
 
-def alter(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
+def alter(catalog: Catalog, transactions: Transactions, body: Mapping[str, Any]) -> dict[str, Any]:
     """Apply changes to a table in one commit, and describe the table after it."""
     name = table_name(body)
-    with catalog.begin(one_table=True) as tx:
+    with transactions.changing(body) as tx:
         for change in body["changes"]:
             apply = _CHANGES.get(change["change"])
             if apply is None:
@@ -105,7 +137,7 @@ def alter(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
                     help=f"Supported changes: {', '.join(sorted(_CHANGES))}.",
                 )
             apply(tx, name, change)
-    return loaded(catalog, body)
+    return loaded(catalog, transactions, body)
 
 
 def _add_column(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:

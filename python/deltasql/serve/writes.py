@@ -3,11 +3,15 @@
 A write is a transaction with one table. Its id is the transaction id of the commit. A client that
 lost the response to a commit sends the commit again. The service then has the response in memory,
 or looks up the id in the database. So the files are never added twice.
+
+A write in a transaction over several statements has an id of its own, and its commit only stages
+the files.
 """
 
 from __future__ import annotations
 
 import threading
+import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -38,7 +42,7 @@ from deltasql.operations.create import record_create, replace_table
 from deltasql.operations.rows_written import RowsWritten, stage_rows
 from deltasql.operations.rules.row_checks import reject_append_only
 from deltasql.serve.filters import condition_of, skipping_condition
-from deltasql.serve.names import snapshot_of, table_name
+from deltasql.serve.names import snapshot_of, stage_of, table_name
 from deltasql.serve.row_changes import change_plan, operation_parameters, rows_written
 from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
 from deltasql.storage import absolute_location
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.model.schema.schema import DataType
     from deltasql.operations.table_stage import TableStage
+    from deltasql.serve.transactions import Transactions
 
 
 @dataclass(slots=True)
@@ -63,6 +68,8 @@ class _Write:
     """The operation that the commit records; UPDATE, DELETE or MERGE if rows change."""
     tx: MultiTableTransaction | None
     """The open transaction; None after its end."""
+    is_part: bool = False
+    """Whether the transaction has other statements, too."""
     clock: Stopwatch = field(default_factory=Stopwatch)
     response: dict[str, Any] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -75,23 +82,31 @@ _REMEMBERED = 10_000
 class Writes:
     """The writes of a service, by transaction id."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, transactions: Transactions) -> None:
+        self._catalog, self._transactions = catalog, transactions
         self._writes: dict[str, _Write] = {}
 
     def begin(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Begin a write to a table, or to a table that the commit creates or replaces."""
+        with self._transactions.joined(body) as shared:
+            return self._begin(body, shared)
+
+    def _begin(
+        self, body: Mapping[str, Any], shared: MultiTableTransaction | None
+    ) -> dict[str, Any]:
         name = table_name(body)
-        tx = self._catalog.begin(one_table=True)
+        tx = shared or self._catalog.begin(one_table=True)
         try:
             create = body.get("create")
             if create is not None:
                 operation = _stage_create(self._catalog, tx, name, create)
             else:
-                self._catalog.writable(name)
-                tx.pin(name, snapshot_of(self._catalog, body))
+                if not tx.creates(name):
+                    self._catalog.writable(name)
+                if shared is None:
+                    tx.pin(name, snapshot_of(self._catalog, body))
                 operation = str(body.get("command", "WRITE"))
-            stage = tx.target(name)
+            stage = stage_of(tx, body)
             reject_types_that_spark_lacks(stage.schema)
             reject_unchecked_rules(stage)
             folder = new_folder(stage)
@@ -100,14 +115,22 @@ class Writes:
                 reject_append_only(stage)
                 plan["change_data"] = change_plan(stage, folder)
         except BaseException:
-            tx.rollback()
+            if shared is None:
+                tx.rollback()
             raise
         self._forget_oldest()
-        self._writes[tx.txn_id] = _Write(name, folder, operation, tx)
-        return {"txn_id": tx.txn_id, **plan}
+        write_id = tx.txn_id if shared is None else str(uuid.uuid4())
+        self._writes[write_id] = _Write(name, folder, operation, tx, shared is not None)
+        return {"txn_id": write_id, **plan}
 
     def commit(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Commit the files of a write; a second request gets the response of the first."""
+        with self._transactions.joined(body) as shared:
+            return self._commit(body, shared)
+
+    def _commit(
+        self, body: Mapping[str, Any], shared: MultiTableTransaction | None
+    ) -> dict[str, Any]:
         txn_id = str(body["txn_id"])
         write = self._writes.get(txn_id)
         if write is None:
@@ -117,13 +140,16 @@ class Writes:
                 return write.response
             if write.tx is None:
                 return self._committed_before(txn_id, write.table)
+            if write.is_part and shared is not write.tx:
+                raise _not_committed(write.table, txn_id)
             tx, write.tx = write.tx, None
             try:
                 _stage_files(tx, write, body)
             except BaseException:
-                tx.rollback()
+                if shared is None:
+                    tx.rollback()
                 raise
-            versions = tx.commit()
+            versions = tx.commit() if shared is None else {}
             write.response = {"version": versions.get(write.table)}
             return write.response
 
@@ -134,7 +160,10 @@ class Writes:
             with write.lock:
                 if write.tx is not None:
                     tx, write.tx = write.tx, None
-                    tx.rollback()
+                    if write.is_part:
+                        self._transactions.fail(tx)
+                    else:
+                        tx.rollback()
         return {}
 
     def close(self) -> None:
@@ -159,12 +188,16 @@ class Writes:
             with store.change([self._catalog.resolve(table, fresh=True).table_id]) as (session, _):
                 rows = session.query("group_members", txn_id=txn_id)
         if not rows:
-            raise TransactionClosedError(
-                f"the write to {table} was not committed: its transaction ended before",
-                txn_id=txn_id,
-                help="Run the statement again.",
-            )
+            raise _not_committed(table, txn_id)
         return {"version": rows[0][2]}
+
+
+def _not_committed(table: str, txn_id: str) -> TransactionClosedError:
+    return TransactionClosedError(
+        f"the write to {table} was not committed: its transaction ended before",
+        txn_id=txn_id,
+        help="Run the statement again.",
+    )
 
 
 def _stage_create(

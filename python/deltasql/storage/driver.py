@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import MissingDriverError, TxnLogError, TxnLogStorageError, redact
+from deltasql.storage.platform import register_at_fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def _after_fork() -> None:
     _was_used_before_fork = _was_used
 
 
-os.register_at_fork(after_in_child=_after_fork)
+register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from deltasql.storage.local_files import (
     write_incomplete,
 )
 from deltasql.storage.location import Location, checked, data_name, folder_of
+from deltasql.storage.platform import READ_FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -116,7 +117,7 @@ class LocalStorage:
 
     def _open(self, name: str, operation: str) -> BinaryIO:
         """Open a regular file; raise for others, because reading a pipe or device could block."""
-        file = os.open(self._path(name, operation), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        file = os.open(self._path(name, operation), READ_FLAGS)
         mode = os.fstat(file).st_mode
         if stat.S_ISREG(mode):
             return os.fdopen(file, "rb")

@@ -15,6 +15,7 @@ from deltasql.api.catalog.base import absolute
 from deltasql.api.catalog.catalog import Catalog
 from deltasql.config import Config, fingerprint
 from deltasql.exceptions import SchemaVersionError, TableExistsError, TxnLogUriError
+from deltasql.storage.platform import register_at_fork
 from deltasql.store.migrations import latest_version
 from deltasql.store.statements import migration_files
 from deltasql.uri import DeltaSqlUri, is_database_file, is_deltasql_uri, parse_uri
@@ -313,4 +314,4 @@ def _new_guard() -> None:
 
 
 atexit.register(close_all)
-os.register_at_fork(after_in_child=_new_guard)
+register_at_fork(after_in_child=_new_guard)

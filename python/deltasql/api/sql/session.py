@@ -68,16 +68,25 @@ class StatementRunner(Generic[Result]):
         try:
             return self.run(parse_statement(text), parameters)
         except BaseException:
-            self._failed = self._tx is not None
+            self.fail()
             raise
+
+    def fail(self) -> None:
+        """Block an open transaction until ROLLBACK, because one of its statements failed."""
+        self._failed = self._tx is not None
+
+    def check_not_failed(self, name: str) -> None:
+        """Raise if a statement of the transaction failed; `name` is the next statement."""
+        if self._failed:
+            raise InvalidQueryError(
+                f"{name} was not run, because a statement of the transaction failed",
+                help="Run ROLLBACK, then repeat the transaction.",
+            )
 
     def run(self, statement: s.Statement, parameters: Parameters = None) -> Result:
         """Run a parsed statement."""
-        if self._failed and not isinstance(statement, s.Rollback):
-            raise InvalidQueryError(
-                f"{statement.name} was not run, because a statement of the transaction failed",
-                help="Run ROLLBACK, then repeat the transaction.",
-            )
+        if not isinstance(statement, s.Rollback):
+            self.check_not_failed(statement.name)
         if isinstance(statement, s.Begin | s.Commit | s.Rollback):
             found = self._engine.result(self._transaction(statement))
         elif self._tx is not None:

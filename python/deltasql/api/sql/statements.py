@@ -213,7 +213,9 @@ class Statements:
         return NOTHING
 
     def _convert(self, statement: s.Convert) -> pa.Table:
-        convert_folder(self._tx, self._engine.location(statement.path), statement.partition_by)
+        location = self._engine.location(statement.path)
+        name = None if statement.table is None else self._name(statement.table)
+        convert_folder(self._tx, location, statement.partition_by, name)
         return NOTHING
 
     def _add_columns(self, statement: s.AddColumns) -> pa.Table:

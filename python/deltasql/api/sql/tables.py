@@ -79,10 +79,17 @@ def _record(tx: MultiTableTransaction, statement: CreateTable, name: str, *, exi
     target.set_commit_info(" ".join(words), info.operation_parameters, metrics)
 
 
-def convert_folder(tx: MultiTableTransaction, location: str, partitions: object) -> None:
-    """Stage a table with the name of a folder, unless the folder belongs to a table already."""
+def convert_folder(
+    tx: MultiTableTransaction, location: str, partitions: object, name: str | None = None
+) -> None:
+    """Stage a table of the files in a folder, unless the folder belongs to a table already.
+
+    By default, the table has the name of the folder.
+    """
     tx.catalog.store.create()
     if any(row.dropped_at_ms is None for row in tables_at(tx.catalog.store.query, location)):
         return
-    name = join_table_name(DEFAULT_NAMESPACE, location.rstrip("/").rpartition("/")[2])
-    definition.convert_folder(tx, name, location, partitions)
+    folder = location.rstrip("/").rpartition("/")[2]
+    definition.convert_folder(
+        tx, name or join_table_name(DEFAULT_NAMESPACE, folder), location, partitions
+    )

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.engine.duckdb.scan import literal
 from deltasql.engine.parquet.file_errors import DAMAGED_HELP, missing_file
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
+from deltasql.storage.platform import register_at_fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -285,4 +286,4 @@ def _never_destroy(connection: duckdb.DuckDBPyConnection) -> None:
 
 atexit.register(close_idle)
 # A forked child does not have DuckDB's threads, and would wait for them forever when it exits.
-os.register_at_fork(before=close_idle, after_in_child=_forget_inherited)
+register_at_fork(before=close_idle, after_in_child=_forget_inherited)

@@ -8,7 +8,6 @@ by two processes lose nothing.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
@@ -26,6 +25,7 @@ from deltasql.snapshot.files import FileCache
 from deltasql.snapshot.snapshot import Snapshot
 from deltasql.storage import local_path
 from deltasql.storage.local_files import flush_path, make_folders, sync_folder
+from deltasql.storage.platform import open_lock_file, try_lock
 from deltasql.store.records import Head, TableRow
 
 if TYPE_CHECKING:
@@ -245,10 +245,10 @@ def _check_same_catalog(store: Store, path: Path, shown: dict[int, ShownTable]) 
 def _lock(path: Path) -> Iterator[None]:
     """Hold the lock of the file, so that only one process updates it; raise after a timeout."""
     name = path.with_name(f".{path.name}.lock")
-    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = open_lock_file(str(name))
     try:
         deadline = time.monotonic() + _LOCK_TIMEOUT_S
-        while not _try_lock(descriptor):
+        while not try_lock(descriptor):
             if time.monotonic() > deadline:
                 raise TxnLogMirrorError(
                     f"another process has been updating {path} for more than "
@@ -260,15 +260,6 @@ def _lock(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Lock an open file without waiting; return False if the lock is held elsewhere."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 import time
 import weakref
@@ -20,6 +19,7 @@ from deltasql import telemetry
 from deltasql.mirror.publish.publisher import PublishResult
 from deltasql.mirror.publish.status import backoff_ms
 from deltasql.mirror.publish.write_commit import DEFAULT_POST_COMMIT, PostCommit
+from deltasql.storage.platform import register_at_fork
 
 if TYPE_CHECKING:
     from deltasql.config import MirrorSettings
@@ -175,4 +175,4 @@ def _after_fork() -> None:
 
 
 atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_after_fork)
+register_at_fork(after_in_child=_after_fork)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import enum
 import logging
-import os
 import threading
 import weakref
 from collections import defaultdict
@@ -36,6 +35,7 @@ from deltasql.mirror.publish.write_commit import (
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.storage import Storage, open_storage
+from deltasql.storage.platform import register_at_fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -400,4 +400,4 @@ def _after_fork() -> None:
         publisher.forget()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+register_at_fork(after_in_child=_after_fork)

@@ -220,10 +220,11 @@ class UndropTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Convert(Statement):
-    """CONVERT TO DELTA parquet.`/path`."""
+    """CONVERT TO DELTA parquet.`/path`; by default, the table has the name of the folder."""
 
     path: str
     partition_by: StructType | None = None
+    table: TableRef | None = None
 
 
 @dataclass(frozen=True, slots=True)

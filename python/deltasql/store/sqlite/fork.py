@@ -8,9 +8,10 @@ opened again when needed.
 
 from __future__ import annotations
 
-import os
 import weakref
 from typing import Protocol
+
+from deltasql.storage.platform import register_at_fork
 
 
 class ForkAware(Protocol):
@@ -44,7 +45,7 @@ def _after(*, in_child: bool) -> None:
     _forking.clear()
 
 
-os.register_at_fork(
+register_at_fork(
     before=_before,
     after_in_parent=lambda: _after(in_child=False),
     after_in_child=lambda: _after(in_child=True),

@@ -14,13 +14,14 @@ if the lock files cannot be created or locked, or if a program does not use the 
 
 from __future__ import annotations
 
-import fcntl
 import os
+import platform
 import threading
 import time
 from contextlib import suppress
 
 from deltasql.exceptions import StoreBusyError
+from deltasql.storage.platform import open_lock_file, try_lock, unlock
 from deltasql.store.sqlite import fork
 
 # The pauses between two attempts to lock. The next writer pauses for a shorter time, because the
@@ -73,7 +74,8 @@ class WriteQueue:
         if self._owner == threading.get_ident():
             for descriptor in (self._next, self._writer):
                 if descriptor is not None:
-                    _unlock(descriptor)
+                    # Closing the file would not release the lock if a forked child has it open.
+                    unlock(descriptor)
             self._owner = 0
         for lock in (self._next_thread, self._thread):
             with suppress(RuntimeError):  # this thread does not hold it
@@ -100,15 +102,15 @@ class WriteQueue:
 
     def _lock_files(self, end: float) -> bool:
         if self._next is None:
-            self._next = _open(f"{self._database}-queue")
+            self._next = open_lock_file(f"{self._database}-queue")
         if self._writer is None:
-            self._writer = _open(f"{self._database}-writer")
+            self._writer = open_lock_file(f"{self._database}-writer")
         until = min(end, time.monotonic() + _OVERTAKE_AFTER_S)
         _lock(self._next, until, _WAITING_PAUSE_S)
         is_locked = _lock(self._writer, end, _NEXT_PAUSE_S)
-        _unlock(self._next)
-        if is_locked and os.pread(self._writer, len(self._name), 0) != self._name:
-            os.pwrite(self._writer, self._name, 0)
+        unlock(self._next)
+        if is_locked:
+            _write_name(self._writer, self._name)
         return is_locked
 
     def locked_out(self) -> StoreBusyError:
@@ -145,7 +147,15 @@ class WriteQueue:
 
 
 def _process_name() -> bytes:
-    return f"{os.getpid()} {os.uname().nodename}\n".encode()
+    return f"{os.getpid()} {platform.node()}\n".encode()
+
+
+def _write_name(descriptor: int, name: bytes) -> None:
+    """Write the name of this process to a lock file, unless it is already there."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    if os.read(descriptor, len(name)) != name:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, name)
 
 
 def _write_lock_holder(database: str) -> str:
@@ -168,25 +178,11 @@ def _write_lock_holder(database: str) -> str:
     return "another program"
 
 
-def _open(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-
-
 def _lock(descriptor: int, end: float, pause_s: float) -> bool:
     """Lock an open file; return False if another process still holds the lock at `end`."""
     while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(pause_s)
-        else:
+        if try_lock(descriptor):
             return True
-
-
-def _unlock(descriptor: int) -> None:
-    # Do not release the lock by closing the file: a forked child shares the open file and would
-    # keep the lock.
-    with suppress(OSError):  # a file system without `flock`
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        if time.monotonic() >= end:
+            return False
+        time.sleep(pause_s)

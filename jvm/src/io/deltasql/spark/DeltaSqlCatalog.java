@@ -19,6 +19,7 @@ import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
@@ -26,6 +27,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.internal.SQLConf;
@@ -39,8 +41,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * `spark.sql.catalog.lake = io.deltasql.spark.DeltaSqlCatalog`, and one of the options `service`
  * (a service file) and `uri` (a catalog). All decisions are made by the service.
  */
-public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNamespaces,
-        FunctionCatalog {
+public class DeltaSqlCatalog
+        implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
     private static final Pattern RELEASES = Pattern.compile("4\\.[0-3]([.-].*)?");
     private static final Pattern PASSWORD =
         Pattern.compile("deltasql://\\w+/[^/@:]*:(?!\\$\\{)[^/@]+@.*");
@@ -55,6 +57,8 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
     private String uri;
     private String file;
     private Service service;
+    private SessionTransaction transaction;
+    private Runnable endOfStatement = () -> {};
 
     @Override
     public void initialize(String name, CaseInsensitiveStringMap options) {
@@ -401,6 +405,70 @@ public final class DeltaSqlCatalog implements StagingTableCatalog, SupportsNames
             throw new NoSuchFunctionException(ident);
         }
         return new WriteTask();
+    }
+
+    // Procedures and transactions
+
+    /** Return a procedure in the namespace `system`; the service knows which ones there are. */
+    @Override
+    public UnboundProcedure loadProcedure(Identifier ident) {
+        for (ServiceProcedure each : procedures(ident.namespace())) {
+            if (each.name().equalsIgnoreCase(ident.name())) {
+                return each;
+            }
+        }
+        throw new IllegalArgumentException(
+            "There is no procedure " + name + "." + ident + ": SHOW PROCEDURES IN " + name
+                + ".system lists all.");
+    }
+
+    /** Return all procedures of a namespace; Spark 4.0 does not ask for them. */
+    public Identifier[] listProcedures(String[] namespace) {
+        return procedures(namespace).stream()
+            .map(each -> Identifier.of(namespace, each.name())).toArray(Identifier[]::new);
+    }
+
+    private List<ServiceProcedure> procedures(String[] namespace) {
+        List<ServiceProcedure> found = new ArrayList<>();
+        if (namespace.length == 1 && namespace[0].equalsIgnoreCase("system")) {
+            service().call("procedures", Map.of()).get("procedures")
+                .forEach(each -> found.add(new ServiceProcedure(this, each)));
+        }
+        return found;
+    }
+
+    /** Return a catalog of the same name for one statement, which a transaction of its own has. */
+    DeltaSqlCatalog forStatement(String transaction, Runnable end) {
+        DeltaSqlCatalog found = new DeltaSqlCatalog();
+        found.name = name;
+        found.service = service().inTransaction(transaction);
+        found.endOfStatement = end;
+        return found;
+    }
+
+    /** Commit the statement's own transaction, if it has one: Spark does not at a staged table. */
+    void endStatement() {
+        endOfStatement.run();
+    }
+
+    /** Return whether statements of this session belong to one transaction. */
+    synchronized boolean isInTransaction() {
+        return transaction != null;
+    }
+
+    /** Run all following statements of this session in a transaction. */
+    synchronized void begin(String id) {
+        transaction = new SessionTransaction(this, service, id);
+        service = service.inTransaction(id);
+    }
+
+    /** Run the following statements of this session outside of a transaction. */
+    synchronized void end() {
+        service = service.outside();
+        if (transaction != null) {
+            transaction.close();
+            transaction = null;
+        }
     }
 
     // Requests

@@ -161,6 +161,9 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
         Map<String, Object> found = DeltaSqlCatalog.named(ident);
         found.put("id", id);
         found.put("version", version);
+        if (described.hasNonNull("read_in")) {
+            found.put("read_in", described.get("read_in").asText());
+        }
         return found;
     }
 

@@ -21,6 +21,7 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -40,24 +41,48 @@ final class Service {
         PosixFilePermission.GROUP_READ, PosixFilePermission.GROUP_WRITE,
         PosixFilePermission.OTHERS_READ, PosixFilePermission.OTHERS_WRITE);
 
-    private final HttpClient client = HttpClient.newBuilder()
-        .version(HttpClient.Version.HTTP_1_1)
-        .proxy(HttpClient.Builder.NO_PROXY)
-        .connectTimeout(Duration.ofSeconds(10))
-        .build();
+    private final HttpClient client;
     private final String catalog;
     private final String file;
     private final String python;
+    private final Service parent;
+    private final String transaction;
     private String address;
     private String token;
     private Process process;
 
     /** `catalog` is a URI or a name, `file` the service file; one of them may be null. */
     Service(String catalog, String file, String python) {
+        this.client = HttpClient.newBuilder()
+            .version(HttpClient.Version.HTTP_1_1)
+            .proxy(HttpClient.Builder.NO_PROXY)
+            .connectTimeout(Duration.ofSeconds(10))
+            .build();
         this.catalog = catalog;
         this.file = file;
         this.python = python;
+        this.parent = null;
+        this.transaction = null;
         connect();
+    }
+
+    private Service(Service parent, String transaction) {
+        this.client = parent.client;
+        this.catalog = parent.catalog;
+        this.file = parent.file;
+        this.python = parent.python;
+        this.parent = parent;
+        this.transaction = transaction;
+    }
+
+    /** Return a client of the same service, all requests of which belong to a transaction. */
+    Service inTransaction(String id) {
+        return new Service(outside(), id);
+    }
+
+    /** Return the client whose requests belong to no transaction. */
+    Service outside() {
+        return parent == null ? this : parent;
     }
 
     /** Send a request and return its response, which is one object. */
@@ -102,22 +127,31 @@ final class Service {
         return lines.get(0);
     }
 
-    private List<JsonNode> send(String request, Map<String, ?> body) {
-        HttpRequest sent;
+    /**
+     * Hold a transaction: the service rolls it back when the returned stream is closed, at the
+     * latest with this JVM.
+     */
+    InputStream hold(String id) {
         try {
-            sent = HttpRequest.newBuilder(URI.create(address + "/v" + PROTOCOL + "/" + request))
-                .header("Authorization", "Bearer " + token)
-                .POST(HttpRequest.BodyPublishers.ofByteArray(JSON.writeValueAsBytes(body)))
-                .build();
-        } catch (JsonProcessingException error) {
-            throw new UncheckedIOException(error);
+            InputStream held = open("transaction_hold", Map.of("transaction", id));
+            while (held.read() > '\n') { // the first line says that the service holds it
+            }
+            return held;
+        } catch (IOException error) {
+            throw lost(error);
+        }
+    }
+
+    private List<JsonNode> send(String request, Map<String, ?> body) {
+        if (parent != null) {
+            Map<String, Object> inside = new HashMap<>(body);
+            inside.put("transaction", transaction);
+            return parent.send(request, inside);
         }
         List<JsonNode> found = new ArrayList<>();
-        try {
-            HttpResponse<InputStream> response =
-                client.send(sent, HttpResponse.BodyHandlers.ofInputStream());
+        try (InputStream response = open(request, body)) {
             try (BufferedReader reader = new BufferedReader(
-                    new InputStreamReader(response.body(), StandardCharsets.UTF_8))) {
+                    new InputStreamReader(response, StandardCharsets.UTF_8))) {
                 for (String line = reader.readLine(); line != null; line = reader.readLine()) {
                     found.add(JSON.readTree(line));
                 }
@@ -127,13 +161,7 @@ final class Service {
             if (error instanceof ConnectException && restart()) {
                 return send(request, body);
             }
-            throw new DeltaSqlException(
-                "The deltasql service at " + address + " does not respond: start it again with "
-                    + "`deltasql serve`, or restart the Spark session if it started the service.",
-                error);
-        } catch (InterruptedException error) {
-            Thread.currentThread().interrupt();
-            throw new DeltaSqlException("Interrupted while waiting for the deltasql service.", error);
+            throw lost(error);
         }
         for (JsonNode line : found) {
             if (line.has("error")) {
@@ -141,6 +169,31 @@ final class Service {
             }
         }
         return found;
+    }
+
+    private InputStream open(String request, Map<String, ?> body) throws IOException {
+        HttpRequest sent;
+        try {
+            sent = HttpRequest.newBuilder(URI.create(address + "/v" + PROTOCOL + "/" + request))
+                .header("Authorization", "Bearer " + token)
+                .POST(HttpRequest.BodyPublishers.ofByteArray(JSON.writeValueAsBytes(body)))
+                .build();
+        } catch (JsonProcessingException error) {
+            throw new UncheckedIOException(error);
+        }
+        try {
+            return client.send(sent, HttpResponse.BodyHandlers.ofInputStream()).body();
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw new DeltaSqlException("Interrupted while waiting for the deltasql service.", error);
+        }
+    }
+
+    private DeltaSqlException lost(IOException error) {
+        return new DeltaSqlException(
+            "The deltasql service at " + address + " does not respond: start it again with "
+                + "`deltasql serve`, or restart the Spark session if it started the service.",
+            error);
     }
 
     private static DeltaSqlException error(JsonNode error) {
@@ -166,6 +219,9 @@ final class Service {
 
     /** Start the service again if this client had started it and it has ended. */
     private synchronized boolean restart() {
+        if (parent != null) {
+            return parent.restart();
+        }
         boolean hasEnded = process != null && !process.isAlive();
         if (hasEnded) {
             connect();

@@ -40,6 +40,7 @@ final class StagedDeltaSqlTable extends DeltaSqlTable implements StagedTable {
     @Override
     public void commitStagedChanges() {
         catalog.service().askAgain("write_commit", commit);
+        catalog.endStatement();
     }
 
     @Override

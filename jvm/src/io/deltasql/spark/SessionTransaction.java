@@ -1,0 +1,63 @@
+package io.deltasql.spark;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.lang.ref.Cleaner;
+import org.apache.spark.SparkContext;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerApplicationEnd;
+
+/**
+ * The open transaction of a Spark session.
+ *
+ * The service rolls it back when its connection is closed: when the Spark context stops, when the
+ * session is garbage, or when this JVM ends.
+ */
+final class SessionTransaction implements AutoCloseable {
+    private static final Cleaner CLEANER = Cleaner.create();
+
+    private final Cleaner.Cleanable connection;
+
+    /** `catalog` belongs to the session, and lives as long as it. */
+    SessionTransaction(DeltaSqlCatalog catalog, Service service, String id) {
+        Connection opened = new Connection(service.hold(id), TableScan.session().sparkContext());
+        opened.context.addSparkListener(opened);
+        connection = CLEANER.register(catalog, opened);
+    }
+
+    @Override
+    public void close() {
+        connection.clean();
+    }
+
+    /** The connection, which must not refer to the catalog: the catalog would never be garbage. */
+    private static final class Connection extends SparkListener implements Runnable {
+        private final InputStream held;
+        private final SparkContext context;
+
+        Connection(InputStream held, SparkContext context) {
+            this.held = held;
+            this.context = context;
+        }
+
+        @Override
+        public void onApplicationEnd(SparkListenerApplicationEnd end) {
+            closeStream();
+        }
+
+        @Override
+        public void run() {
+            context.removeSparkListener(this);
+            closeStream();
+        }
+
+        private void closeStream() {
+            try {
+                held.close();
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
+    }
+}
