@@ -74,11 +74,12 @@ NOTES = {
     "merge` merges 1,000 rows (200 into a table of 1,000), and `small update` and `small delete` "
     "change one row. `scan` opens a table of small files and reads one file in a hundred, with "
     "`to_pyarrow_table`, or with `QueryBuilder` (`-query`).",
-    "spark": "All systems run in turns, in one session with two cores. `append` writes rows to a "
-    "new table. `scan` opens the table and aggregates these rows. `plan` is the first read of a "
-    "table in a session, with empty caches: it opens the table and plans a query of all files, "
-    "or of one file in a thousand (`plan filtered`). `merge`, `delete` and `update` are the same "
-    "as in the API's scenario. `small appends` is the time of one of 200 consecutive appends.",
+    "spark": "All systems run in turns, in one session with two cores. `deltasql-sqlite` is the "
+    "Python functions, and `deltasql-catalog` is SQL through the Spark catalog. `append` writes "
+    "rows to a new table. `scan` opens the table and aggregates these rows. `plan` is the first "
+    "read of a table in a session, with empty caches: it opens the table and plans a query of all "
+    "files, or of one file in a thousand (`plan filtered`). `merge`, `delete` and `update` are the "
+    "same as in the API's scenario. `small appends` is the time of one of 200 consecutive appends.",
 }
 
 

@@ -79,6 +79,21 @@ def spark_checks(results: Results) -> Iterator[Check]:
             ours = results.value("spark", "deltasql-sqlite", case, size)
             other = results.value("spark", "delta-spark", case, size)
             yield from faster(f"{case}, {size:,}: faster than delta-spark", ours, other, least)
+    yield from _catalog_checks(results)
+
+
+def _catalog_checks(results: Results) -> Iterator[Check]:
+    """Check the Spark catalog against deltasql's Python functions and delta-spark."""
+    for case in ("scan", "append", "plan", "plan filtered", "small appends", *_CHANGES):
+        for size in results.sizes("spark", case):
+            ours = results.value("spark", "deltasql-catalog", case, size)
+            python = results.value("spark", "deltasql-sqlite", case, size)
+            other = results.value("spark", "delta-spark", case, size)
+            promise = f"{case}, {size:,}: the catalog over the Python functions"
+            yield from slower(promise, ours, python, 1.1)
+            if case not in ("scan", "append"):
+                promise = f"{case}, {size:,}: the catalog faster than delta-spark"
+                yield from faster(promise, ours, other, 1)
 
 
 def _ratio(promise: str, ours: float | None, other: float | None, bound: float) -> Iterator[Check]:

@@ -1,21 +1,27 @@
-"""The systems that are compared on Spark: deltasql, delta-spark and Parquet, in one session."""
+"""The systems that are compared on Spark, in one session.
+
+They are deltasql's Python functions, deltasql's Spark catalog, delta-spark and Parquet.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltasql
 import deltasql.spark
 from benchmarks.workspace import ROOT
 from deltasql.api.catalog.connect import close_all
+from deltasql.serve import Service
+from deltasql.uri import parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -30,6 +36,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
     jars = sorted(JARS.glob("*.jar"))
     if not jars:
         raise RuntimeError(f"{JARS} has no delta-spark: run `make jars`")
+    jars.append(Path(deltasql.spark.jar()))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     cores = os.cpu_count() or 2
@@ -193,3 +200,59 @@ class DeltasqlSpark(SparkSystem):
     def restore(self, version: int) -> None:
         with deltasql.begin(self.place) as tx:
             tx.restore(self.table, version)
+
+
+class DeltasqlCatalog(SparkSystem):
+    """deltasql through SQL: the Spark catalog of the jar, and a service in this process."""
+
+    name = "deltasql-catalog"
+    backend = "sqlite"
+
+    def __init__(self, spark: SparkSession, place: str) -> None:
+        super().__init__(spark, place)
+        self._folder = Path(tempfile.mkdtemp(prefix="deltasql-bench-"))
+        self._service: Service | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Start another service, with a catalog of its own, so that the next read is the first."""
+        if self._service is not None:
+            self._service.stop()
+        file = self._folder / f"{len(list(self._folder.iterdir()))}.json"
+        self._service = Service(parse_uri(self.place).catalog().to_string()).start(file)
+        self._catalog = f"bench{abs(hash(str(file)))}"
+        self.spark.conf.set(
+            f"spark.sql.catalog.{self._catalog}", "io.deltasql.spark.DeltaSqlCatalog"
+        )
+        self.spark.conf.set(f"spark.sql.catalog.{self._catalog}.service", str(file))
+
+    @property
+    def table(self) -> str:
+        """The name of the table in the session."""
+        return f"{self._catalog}.default.t0"
+
+    def read(self) -> DataFrame:
+        return self.spark.sql(f"SELECT * FROM {self.table}")
+
+    def append(self, frame: DataFrame) -> None:
+        if self.spark.catalog.tableExists(self.table):
+            self.spark.sql(f"INSERT INTO {self.table} SELECT * FROM {{new}}", new=frame)
+        else:
+            self.spark.sql(f"CREATE TABLE {self.table} AS SELECT * FROM {{new}}", new=frame)
+
+    def merge(self, source: DataFrame) -> None:
+        self.spark.sql(
+            f"MERGE INTO {self.table} t USING {{source}} s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+            source=source,
+        )
+
+    def delete(self, where: str) -> None:
+        self.spark.sql(f"DELETE FROM {self.table} WHERE {where}")
+
+    def update(self, where: str) -> None:
+        self.spark.sql(f"UPDATE {self.table} SET amount = amount + 1 WHERE {where}")
+
+    def restore(self, version: int) -> None:
+        with deltasql.begin(self.place) as tx:
+            tx.restore("t0", version)

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.datasets import deltalake_table, deltasql_table
 from benchmarks.harness import print_progress, result, timed
-from benchmarks.spark_systems import DeltaSpark, DeltasqlSpark, Parquet, session, spark_rows
+from benchmarks.spark_systems import (
+    DeltaSpark,
+    DeltasqlCatalog,
+    DeltasqlSpark,
+    Parquet,
+    session,
+    spark_rows,
+)
 from benchmarks.workload import predicates
 from deltasql.uri import parse_uri
 
@@ -59,7 +66,7 @@ def _appends_and_scans(workspace: Workspace, spark: SparkSession, quick: bool) -
         print_progress(f"  append of {count:,} rows, round {number + 1}")
         for folder in folders:
             shutil.rmtree(folder)
-        folders = [workspace.new_folder("spark-append") for _ in range(3)]
+        folders = [workspace.new_folder("spark-append") for _ in range(4)]
         systems = _systems(spark, folders)
         for system in systems:
             seconds = timed(lambda system=system: system.append(frame))  # type: ignore[misc]
@@ -83,7 +90,11 @@ def _plans(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Resul
     stock = deltalake_table(count)
     ours: Deltasql = deltasql_table(workspace, "sqlite", count)  # type: ignore[assignment]
     uri = parse_uri(ours.uri).with_table("t0").to_string()
-    systems = [DeltasqlSpark(spark, uri), DeltaSpark(spark, stock.path(0))]
+    systems = [
+        DeltasqlSpark(spark, uri),
+        DeltasqlCatalog(spark, uri),
+        DeltaSpark(spark, stock.path(0)),
+    ]
     # The partition predicate: every system must find exactly its files.
     wheres = {"plan": None, "plan filtered": predicates(count)[0].sql}
     results = []
@@ -100,7 +111,7 @@ def _plans(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Resul
 def _changes(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Result]:
     """Merge into, delete from and update the same table, and restore it after each operation."""
     count, source = (QUICK_ROWS, QUICK_SOURCE) if quick else (ROWS, SOURCE)
-    _, *systems = _systems(spark, [workspace.new_folder("spark-rows") for _ in range(3)])
+    _, *systems = _systems(spark, [workspace.new_folder("spark-rows") for _ in range(4)])
     for system in systems:
         print_progress(f"  {system.name}: {count:,} rows in {FILES} files")
         # One write with one file per range of ids.
@@ -135,7 +146,7 @@ def _changes(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Res
 def _small_appends(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Result]:
     """Append a few rows repeatedly."""
     count = QUICK_SMALL if quick else SMALL
-    _, *systems = _systems(spark, [workspace.new_folder("spark-small") for _ in range(3)])
+    _, *systems = _systems(spark, [workspace.new_folder("spark-small") for _ in range(4)])
     frame = spark_rows(spark, 0, 100, parts=1)
     samples: dict[str, list[float]] = {system.name: [] for system in systems}
     print_progress(f"  {count} small appends")
@@ -155,10 +166,11 @@ PARTS = (_appends_and_scans, _plans, _changes, _small_appends)
 
 
 def _systems(spark: SparkSession, folders: Sequence[Any]) -> list[SparkSystem]:
-    plain, ours, stock = folders
+    plain, ours, catalog, stock = folders
     return [
         Parquet(spark, f"{plain}/t0"),
         DeltasqlSpark(spark, f"deltasql://sqlite/{ours}/meta.db?table=t0&mirror=sync"),
+        DeltasqlCatalog(spark, f"deltasql://sqlite/{catalog}/meta.db?table=t0&mirror=sync"),
         DeltaSpark(spark, f"{stock}/t0"),
     ]
 

@@ -268,13 +268,17 @@ def test_tables_are_altered_in_one_commit(client: Client, lake: Catalog, table: 
         )
 
 
-def test_constraints_that_spark_does_not_check_are_refused(
+def test_constraints_are_refused_unless_the_client_checks_them(
     client: Client, lake: Catalog, table: str
 ) -> None:
+    assert client.begin(table)["rules"] is None
     with lake.begin() as tx:
         tx.add_constraint(table, {"positive": "id > 0"})
     with pytest.raises(ServiceError, match="positive"):
         client.begin(table)
+    rules = client.begin(table, checks_rules=True)["rules"]
+    assert (rules["generated"], rules["broken"]) == ({}, "NOT COALESCE(`id` > 0, FALSE)")
+    assert rules["settings"]["spark.sql.session.timeZone"] == "UTC"
 
 
 def test_service_of_another_program_ends_with_it(sqlite_uri: DeltaSqlUri) -> None:

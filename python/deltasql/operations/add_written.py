@@ -68,10 +68,10 @@ def reject_unchecked_rules(stage: TableStage) -> None:
     names = [*rules.conditions, *rules.generated]
     if names:
         raise UnsupportedFeatureError(
-            f"{stage.name} has constraints or generated columns that the Spark catalog does not "
+            f"{stage.name} has constraints or generated columns that this client does not "
             f"check: {', '.join(names)}",
             features=("checkConstraints" if rules.conditions else "generatedColumns",),
-            help="Write with deltasql.spark.write, which checks them.",
+            help="Use the jar of this release, or deltasql.spark.write, which check them.",
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
-from deltasql.serve import procedures, scan, tables
+from deltasql.serve import aggregates, procedures, scan, tables
 from deltasql.serve.transactions import Transactions, at_once
 from deltasql.serve.writes import Writes
 from deltasql.uri import DEFAULT_NAMESPACE
@@ -80,6 +80,7 @@ REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Response]] = {
     ),
     "delete": lambda state, body: tables.delete(state.transactions, body),
     "scan": lambda state, body: scan.planned(state.catalog, state.transactions, body),
+    "aggregate": lambda state, body: aggregates.aggregated(state.catalog, body),
     "write_begin": lambda state, body: state.writes.begin(body),
     "write_commit": lambda state, body: state.writes.commit(body),
     "write_abort": lambda state, body: state.writes.abort(body),

@@ -6,6 +6,9 @@ import base64
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.file_index import encoded_values
 from deltasql.engine.spark.schema import plain_field
@@ -31,7 +34,8 @@ def planned(
 ) -> Iterator[dict[str, Any]]:
     """Yield the schemas and partitions of the files that can match the filters, then the files.
 
-    The last object says how many files there are.
+    With `limit`, yield only as many files as have this number of rows. The last object says how
+    many files there are.
     """
     condition = skipping_condition(body.get("filters", ()))
     if body.get("read_in") is not None:
@@ -40,9 +44,22 @@ def planned(
             return _response(_files_in(stage_of(tx, body), condition))
     snapshot = snapshot_of(catalog, body)
     listed = snapshot.scan(condition).to_read
+    if body.get("limit") is not None:
+        listed = _first_files(listed, int(body["limit"]))
     location = snapshot.table.location
     live = LiveFiles(location, snapshot.metadata, listed, catalog.config.storage)
     return _response(live)
+
+
+def _first_files(listed: pa.Table, rows: int) -> pa.Table:
+    """Return the first files that have a number of rows in total.
+
+    A file with a deletion vector, or without statistics, may have no rows.
+    """
+    vectors = pc.fill_null(listed["deletion_vector"].cast(pa.string()), "")
+    counts = pc.if_else(pc.equal(vectors, ""), pc.fill_null(listed["num_records"], 0), 0)
+    before = pc.less(pc.subtract(pc.cumulative_sum(counts), counts), rows)
+    return listed.filter(before)
 
 
 def _files_in(stage: TableStage, condition: str | None) -> LiveFiles:
@@ -58,8 +75,9 @@ def _response(live: LiveFiles) -> Iterator[dict[str, Any]]:
     partitions = {text: number for number, text in enumerate({f.partition for f in live.files})}
     yield {
         "schemas": [_stored_schema(schema, live).to_json() for schema, _ in groups],
-        "partitions": _partition_values(live, list(partitions)),
+        "partitions": partition_values(live, list(partitions)),
         "bytes": sum(file.size or 0 for file in live.files),
+        "rows": _row_count(live.files),
         "has_deleted_rows": live.have_deletions,
         "has_column_mapping": live.column_mapping_mode is not None,
     }
@@ -74,6 +92,12 @@ def _response(live: LiveFiles) -> Iterator[dict[str, Any]]:
                 ],
             }
     yield {"end": len(live.files)}
+
+
+def _row_count(files: Sequence[LiveFile]) -> int | None:
+    """Return the number of rows, including deleted ones; None if a file has no statistics."""
+    counts = [file.records for file in files]
+    return None if None in counts else sum(each for each in counts if each is not None)
 
 
 def _file(file: LiveFile, partition: int, deleted: array[int] | None) -> list[Any]:
@@ -104,7 +128,7 @@ def _stored_schema(schema: StructType, live: LiveFiles) -> StructType:
     )
 
 
-def _partition_values(live: LiveFiles, partitions: Sequence[str]) -> list[list[str | None]]:
+def partition_values(live: LiveFiles, partitions: Sequence[str]) -> list[list[str | None]]:
     """Return the values of each partition as strings; dates and timestamps are numbers."""
     columns = [encoded_values(values) for _, values in live.values_of(partitions)]
     rows = zip(*columns, strict=True) if columns else ((),) * len(partitions)

@@ -16,6 +16,7 @@ from deltasql.model.schema.schema import (
     with_members,
 )
 from deltasql.operations.alter.cluster_by import clustering_columns
+from deltasql.operations.rules.schema_merge import GENERATED
 from deltasql.serve.filters import condition_of
 from deltasql.serve.names import snapshot_of, stage_of, table_name
 from deltasql.storage.location import address_url, root_address
@@ -82,13 +83,17 @@ def _described(
 
 
 def shown_schema(schema: StructType) -> StructType:
-    """Return a schema without Delta's own column metadata."""
+    """Return a schema without Delta's own column metadata.
+
+    Generated columns are nullable, so that Spark accepts rows without them.
+    """
     return StructType(tuple(_shown(field) for field in schema.fields))
 
 
 def _shown(field: StructField) -> StructField:
     metadata = {k: v for k, v in field.metadata.items() if not k.startswith("delta.")}
-    return StructField(field.name, with_members(field.type, _shown), field.nullable, metadata)
+    nullable = field.nullable or GENERATED in field.metadata
+    return StructField(field.name, with_members(field.type, _shown), nullable, metadata)
 
 
 def reject_types_that_spark_lacks(schema: StructType) -> None:

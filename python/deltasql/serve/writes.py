@@ -44,6 +44,7 @@ from deltasql.operations.rules.row_checks import reject_append_only
 from deltasql.serve.filters import condition_of, skipping_condition
 from deltasql.serve.names import snapshot_of, stage_of, table_name
 from deltasql.serve.row_changes import change_plan, operation_parameters, rows_written
+from deltasql.serve.rules import rules_plan
 from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
 from deltasql.storage import absolute_location
 from deltasql.storage.location import address_url, root_address
@@ -108,7 +109,8 @@ class Writes:
                 operation = str(body.get("command", "WRITE"))
             stage = stage_of(tx, body)
             reject_types_that_spark_lacks(stage.schema)
-            reject_unchecked_rules(stage)
+            if not body.get("checks_rules"):
+                reject_unchecked_rules(stage)
             folder = new_folder(stage)
             plan = _write_plan(stage, folder)
             if body.get("command") is not None:
@@ -254,6 +256,7 @@ def _write_plan(stage: TableStage, folder: str) -> dict[str, Any]:
             if (field := stage.schema.find(name)) is not None
         ],
         "options": parquet_options(plan, file_shape(plan)),
+        "rules": rules_plan(stage),
     }
 
 

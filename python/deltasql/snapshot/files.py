@@ -39,7 +39,7 @@ _COMMON = ("file_id", "path", "partition_id", "size", "modification_time")
 COLUMNS = {
     "files_all": _FULL,
     "files_brief": {name: _FULL[name] for name in (*_COMMON, "num_records", "added_version")},
-    "files_to_read": {name: _FULL[name] for name in (*_COMMON, "deletion_vector")},
+    "files_to_read": {name: _FULL[name] for name in (*_COMMON, "num_records", "deletion_vector")},
 }
 _TYPES = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_()}
 SCHEMAS = {

@@ -87,7 +87,7 @@ def checked(
     `predicate` is an additional condition that must be true. The rows are computed only once.
     """
     rules = rules_of(stage)
-    broken = _broken_condition(rules, predicate, frozenset(), in_sql=True)
+    broken = broken_condition(rules, predicate)
     if broken is None:
         return relation
     runner = engine or stage.engine
@@ -159,7 +159,7 @@ def _check_constraints(
     computed: frozenset[str],
     engine: Engine,
 ) -> None:
-    broken = _broken_condition(rules, predicate, computed, in_sql=False)
+    broken = _broken_expressions(rules, predicate, computed)
     if broken is None:
         return
     rows = exp.select(exp.Star()).from_("rows").where(broken)
@@ -183,10 +183,21 @@ def _generated(
     return whole
 
 
-def _broken_condition(
-    rules: Rules, predicate: exp.Expr | None, computed: frozenset[str], *, in_sql: bool
+def broken_condition(rules: Rules, predicate: exp.Expr | None = None) -> exp.Expr | None:
+    """Return the condition for rows that break a rule, or for which the predicate is not true.
+
+    A constraint that is null counts as broken. Return None if there are no rules.
+    """
+    nulls = [null_condition(rule) for rule in rules.not_null]
+    broken = _broken_expressions(rules, predicate, frozenset())
+    parts = nulls if broken is None else [broken, *nulls]
+    return exp.or_(*parts) if parts else None
+
+
+def _broken_expressions(
+    rules: Rules, predicate: exp.Expr | None, computed: frozenset[str]
 ) -> exp.Expr | None:
-    """Return the condition for rows that break a rule; a rule that is null counts as broken."""
+    """Return the condition for rows that break a rule other than NOT NULL."""
     parts = [is_not_true(condition) for condition in rules.conditions.values()]
     parts += [
         exp.NullSafeNEQ(this=column(name), expression=exp.paren(value.copy()))
@@ -195,15 +206,18 @@ def _broken_condition(
     ]
     if predicate is not None:
         parts.append(is_not_true(predicate))
-    if in_sql:
-        parts += [null_condition(rule) for rule in rules.not_null]
     return exp.or_(*parts) if parts else None
 
 
-def _computed(schema: StructType, rules: Rules, name: str) -> exp.Expr:
+def generated_value(schema: StructType, rules: Rules, name: str) -> exp.Expr:
+    """Return the expression that computes a generated column, with the column's type."""
     found = schema.find(name)
     assert found is not None
-    return exp.alias_(cast_to(rules.generated[name].copy(), found.type), name, quoted=True)
+    return cast_to(rules.generated[name].copy(), found.type)
+
+
+def _computed(schema: StructType, rules: Rules, name: str) -> exp.Expr:
+    return exp.alias_(generated_value(schema, rules, name), name, quoted=True)
 
 
 def _combined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -224,9 +238,14 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _invalid(stage: TableStage, count: int, shown: pa.Table, rules: Rules) -> InvalidDataError:
+    return invalid_data_error(stage.name, count, shown, help_of(rules))
+
+
+def help_of(rules: Rules) -> str:
+    """Return the help text of the error for rows that break a rule."""
     names = [*rules.conditions, *rules.generated, *(rule.name for rule in rules.not_null)]
     listed = f"; the table has rules for: {', '.join(names)}." if names else "."
-    return invalid_data_error(stage.name, count, shown, f"Correct or leave out these rows{listed}")
+    return f"Correct or leave out these rows{listed}"
 
 
 @lru_cache(maxsize=256)

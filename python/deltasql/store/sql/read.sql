@@ -146,7 +146,7 @@ WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $ne
 ORDER BY f.file_id;
 
 -- name: files_to_read
-SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, coalesce(f.deletion_vector, '') AS deletion_vector
+SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.num_records, coalesce(f.deletion_vector, '') AS deletion_vector
 FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
 ORDER BY f.file_id;

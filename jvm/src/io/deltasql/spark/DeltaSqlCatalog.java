@@ -241,6 +241,7 @@ public class DeltaSqlCatalog
         create.put("cluster_by", clusterBy);
         Map<String, Object> body = named(ident);
         body.put("create", create);
+        body.put("checks_rules", true);
         return new StagedDeltaSqlTable(this, ident, service().call("write_begin", body));
     }
 

@@ -67,6 +67,14 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
         return partitionColumns;
     }
 
+    StructType partitionSchema() {
+        StructType found = new StructType();
+        for (String name : partitionColumns) {
+            found = found.add(schema.apply(name));
+        }
+        return found;
+    }
+
     /** Quote a name, because Spark parses the names of columns in expressions. */
     static String quoted(String name) {
         return "`" + name.replace("`", "``") + "`";
@@ -169,7 +177,9 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
 
     /** Begin a write, and return where and how to write files. */
     JsonNode beginWrite() {
-        return catalog.service().call("write_begin", request());
+        Map<String, Object> body = request();
+        body.put("checks_rules", true);
+        return catalog.service().call("write_begin", body);
     }
 
     /** Commit files of a write that `beginWrite` returned. */

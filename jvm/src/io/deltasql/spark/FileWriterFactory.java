@@ -1,6 +1,7 @@
 package io.deltasql.spark;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.time.LocalDate;
 import java.util.ArrayList;
@@ -27,6 +28,7 @@ import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.SerializableConfiguration;
+import scala.collection.Iterator;
 import scala.collection.immutable.ArraySeq;
 
 /** Writes rows to files of one folder with Spark's Parquet writer; runs on executors. */
@@ -41,12 +43,13 @@ final class FileWriterFactory implements DataWriterFactory {
     private final List<String> partitionColumns;
     private final List<String> partitionFolders;
     private final long mostRows;
+    private final RowChecks checks;
 
-    /** `mostRows` is the maximum number of rows of a file, or 0. */
+    /** `mostRows` is the maximum number of rows of a file, or 0; `checks` may be null. */
     FileWriterFactory(
             OutputWriterFactory factory, SerializableConfiguration conf, String folder,
             StructType schema, StructType stored, List<String> partitionColumns,
-            List<String> partitionFolders, long mostRows) {
+            List<String> partitionFolders, long mostRows, RowChecks checks) {
         this.factory = factory;
         this.conf = conf;
         this.folder = folder;
@@ -58,11 +61,16 @@ final class FileWriterFactory implements DataWriterFactory {
         partitionFolders.forEach(
             each -> this.partitionFolders.add(each.replaceAll("[^\\x00-\\x7F]", "_")));
         this.mostRows = mostRows;
+        this.checks = checks;
     }
 
     @Override
     public DataWriter<InternalRow> createWriter(int partitionId, long taskId) {
-        return new FileWriter(partitionId, taskId);
+        try {
+            return new FileWriter(partitionId, taskId);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
     }
 
     private final class FileWriter implements DataWriter<InternalRow> {
@@ -71,17 +79,22 @@ final class FileWriterFactory implements DataWriterFactory {
         private final ProjectingInternalRow data;
         private final List<WrittenFiles.WrittenFile> written = new ArrayList<>();
         private final int partitionId;
+        private final RowChecks.Task task;
+        private final PartitionSorter sorter;
         private OutputWriter writer;
         private Object[] partition;
         private long rows;
 
-        FileWriter(int partitionId, long taskId) {
+        FileWriter(int partitionId, long taskId) throws IOException {
             this.partitionId = partitionId;
-            TaskID task = new TaskID(new JobID("deltasql", 0), TaskType.MAP, partitionId);
+            TaskID id = new TaskID(new JobID("deltasql", 0), TaskType.MAP, partitionId);
             context = new TaskAttemptContextImpl(
-                new Configuration(conf.value()), new TaskAttemptID(task, (int) (taskId & 0xFFFFFF)));
+                new Configuration(conf.value()), new TaskAttemptID(id, (int) (taskId & 0xFFFFFF)));
             partitionPositions = partitionColumns.stream().mapToInt(schema::fieldIndex).toArray();
             data = partitionPositions.length == 0 ? null : projection();
+            this.task = checks == null ? null : checks.start(partitionId);
+            sorter = checks != null && checks.computesAny(partitionColumns)
+                ? new PartitionSorter(schema, partitionPositions) : null;
         }
 
         private ProjectingInternalRow projection() {
@@ -96,7 +109,17 @@ final class FileWriterFactory implements DataWriterFactory {
         }
 
         @Override
-        public void write(InternalRow row) throws IOException {
+        public void write(InternalRow given) throws IOException {
+            InternalRow row = task == null ? given : task.checked(given);
+            if (row != null && sorter != null) {
+                sorter.add(row);
+            } else if (row != null) {
+                writeNext(row);
+            }
+        }
+
+        /** Write a row to the open file, or to a new one if the row is of another partition. */
+        private void writeNext(InternalRow row) {
             if (writer != null && (mostRows > 0 && rows >= mostRows || !isSamePartition(row))) {
                 finish();
             }
@@ -173,11 +196,17 @@ final class FileWriterFactory implements DataWriterFactory {
         }
 
         @Override
-        public WriterCommitMessage commit() {
+        public WriterCommitMessage commit() throws IOException {
+            if (sorter != null) {
+                Iterator<InternalRow> rows = sorter.sorted();
+                while (rows.hasNext()) {
+                    writeNext(rows.next());
+                }
+            }
             if (writer != null) {
                 finish();
             }
-            return new WrittenFiles(written);
+            return new WrittenFiles(written, task == null ? null : task.broken());
         }
 
         @Override
@@ -189,7 +218,11 @@ final class FileWriterFactory implements DataWriterFactory {
         }
 
         @Override
-        public void close() {}
+        public void close() {
+            if (sorter != null) {
+                sorter.close();
+            }
+        }
     }
 
     private String path(String name) {

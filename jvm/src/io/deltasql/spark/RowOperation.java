@@ -2,6 +2,7 @@ package io.deltasql.spark;
 
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
@@ -42,8 +43,8 @@ final class RowOperation implements SupportsDelta {
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
         return new TableScanBuilder(table) {
             @Override
-            public TableScan build() {
-                scan = new RowScan(RowOperation.this, super.build());
+            public Scan build() {
+                scan = new RowScan(RowOperation.this, scan());
                 return scan;
             }
         };

@@ -8,7 +8,6 @@ import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
-import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 
@@ -18,12 +17,12 @@ import org.apache.spark.sql.execution.datasources.PartitionedFile;
  * Spark 4.2 and later first find the files with rows that change, by the columns of the condition,
  * and then read the other columns only in these files. A DELETE reads no other columns.
  */
-final class RowScan extends TableScan implements SupportsRuntimeV2Filtering {
+final class RowScan extends TableScan {
     private final RowOperation operation;
     private Set<String> chosen;
 
     RowScan(RowOperation operation, TableScan scan) {
-        super(operation.table, scan.readSchema(), scan.filters());
+        super(operation.table, scan.readSchema(), scan.pushed(), null);
         this.operation = operation;
     }
 

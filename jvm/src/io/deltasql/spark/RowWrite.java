@@ -112,14 +112,14 @@ final class RowWrite
         txnId = begun.get("txn_id").asText();
         StructType stored = schema(begun.get("stored_schema"));
         FileWriterFactory files = TableWrite.writers(
-            table, begun, begun.get("folder").asText(), table.schema(), stored);
+            table, begun, begun.get("folder").asText(), table.schema(), stored, null);
         FileWriterFactory changes = null;
         if (begun.hasNonNull("change_data")) {
             JsonNode given = begun.get("change_data");
             StructField kind = schema(given.get("column")).apply(0);
             changes = TableWrite.writers(
                 table, begun, given.get("folder").asText(), table.schema().add(kind),
-                stored.add(kind));
+                stored.add(kind), null);
         }
         TableScan scan = operation.scan();
         FileReaders readers = null;

@@ -34,7 +34,7 @@ final class Statements {
         if (running != null) {
             running.optimizedPlan().foreachWithSubqueries(each -> {
                 if (each instanceof DataSourceV2ScanRelation relation
-                        && relation.scan() instanceof TableScan scan && scan.isOf(table)) {
+                        && relation.scan() instanceof TableRead scan && scan.isOf(table)) {
                     found.add(Map.of("filters", Filters.json(scan.filters())));
                 }
                 return BoxedUnit.UNIT;

@@ -7,21 +7,28 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.OptionalLong;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.paths.SparkPath;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
@@ -39,7 +46,8 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** The files of one version of a table that can match the filters, read by Spark's Parquet reader. */
-class TableScan implements Scan, Batch, SupportsReportStatistics {
+class TableScan
+        implements Scan, Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering, TableRead {
     /** Keys of a PartitionedFile's own values: the number of its schema, and its deleted rows. */
     static final String SCHEMA = "deltasql.schema";
     static final String DELETED = "deltasql.deleted";
@@ -61,17 +69,21 @@ class TableScan implements Scan, Batch, SupportsReportStatistics {
 
     private final DeltaSqlTable table;
     private final StructType columns;
-    private final Filter[] filters;
+    private final PushedFilters filters;
+    private final Integer limit;
     private final StructType data;
     private final StructType partitions;
     private final boolean hasFile;
     private final boolean hasPosition;
     private List<JsonNode> plan;
+    private Set<String> matching;
 
-    TableScan(DeltaSqlTable table, StructType columns, Filter[] filters) {
+    /** `limit` is the number of rows that the query needs, or null. */
+    TableScan(DeltaSqlTable table, StructType columns, PushedFilters filters, Integer limit) {
         this.table = table;
         this.columns = columns;
         this.filters = filters;
+        this.limit = limit;
         StructType data = new StructType();
         StructType partitions = new StructType();
         boolean hasFile = false;
@@ -95,17 +107,22 @@ class TableScan implements Scan, Batch, SupportsReportStatistics {
 
     /** Return a scan of all columns of the same files, which skips no row groups. */
     TableScan ofAllColumns() {
-        TableScan found = new TableScan(table, table.schema(), new Filter[0]);
+        TableScan found = new TableScan(table, table.schema(), PushedFilters.NONE, null);
         found.plan = plan();
         return found;
     }
 
-    Filter[] filters() {
+    PushedFilters pushed() {
         return filters;
     }
 
-    /** Return whether this scan reads the latest version of a table. */
-    boolean isOf(DeltaSqlTable other) {
+    @Override
+    public Filter[] filters() {
+        return filters.translated;
+    }
+
+    @Override
+    public boolean isOf(DeltaSqlTable other) {
         return table.id.equals(other.id) && table.isLatest;
     }
 
@@ -117,7 +134,7 @@ class TableScan implements Scan, Batch, SupportsReportStatistics {
     @Override
     public String description() {
         return table.name() + " version " + table.version + ", filters: "
-            + Arrays.toString(filters);
+            + Arrays.toString(filters.translated);
     }
 
     @Override
@@ -127,7 +144,10 @@ class TableScan implements Scan, Batch, SupportsReportStatistics {
 
     @Override
     public Statistics estimateStatistics() {
-        long bytes = plan().get(0).get("bytes").asLong();
+        JsonNode totals = plan().get(0);
+        // As Spark does for files: the share of the columns that the query reads.
+        double share = (8.0 + columns.defaultSize()) / (8.0 + table.schema().defaultSize());
+        long bytes = (long) (totals.get("bytes").asLong() * Math.min(1, share));
         return new Statistics() {
             @Override
             public OptionalLong sizeInBytes() {
@@ -136,19 +156,62 @@ class TableScan implements Scan, Batch, SupportsReportStatistics {
 
             @Override
             public OptionalLong numRows() {
-                return OptionalLong.empty();
+                return totals.hasNonNull("rows")
+                    ? OptionalLong.of(totals.get("rows").asLong()) : OptionalLong.empty();
             }
         };
+    }
+
+    @Override
+    public NamedReference[] filterAttributes() {
+        return RuntimeFilters.columns(columns).stream()
+            .map(each -> Expressions.column(DeltaSqlTable.quoted(each)))
+            .toArray(NamedReference[]::new);
+    }
+
+    /** Skip files by the join keys that Spark found while the query runs. */
+    @Override
+    public void filter(Predicate[] predicates) {
+        List<Map<String, Object>> found = RuntimeFilters.json(predicates);
+        if (found.isEmpty()) {
+            matching = RuntimeFilters.matchNothing(predicates) ? Set.of() : null;
+            return;
+        }
+        found.addAll(Filters.json(filters.translated));
+        // Spark has the readers of the files in `plan` already, so only remove files from it.
+        Set<String> urls = new HashSet<>();
+        for (JsonNode line : listed(found)) {
+            line.path("files").forEach(file -> urls.add(file.get(0).asText()));
+        }
+        matching = urls;
     }
 
     /** Ask the service for the files, once. */
     private synchronized List<JsonNode> plan() {
         if (plan == null) {
-            Map<String, Object> body = table.request();
-            body.put("filters", Filters.json(filters));
-            plan = table.catalog.service().lines("scan", body);
+            plan = listed(Filters.json(filters.translated));
         }
         return plan;
+    }
+
+    private List<JsonNode> listed(List<Map<String, Object>> wanted) {
+        Map<String, Object> body = table.request();
+        body.put("filters", wanted);
+        if (limit != null) {
+            body.put("limit", limit);
+        }
+        return table.catalog.service().lines("scan", body);
+    }
+
+    /** Return for each partition of the plan whether the filters on partition columns are true. */
+    private boolean[] matchingPartitions() {
+        InternalRow[] values = partitionValues(
+            plan().get(0).get("partitions"), table.partitionSchema(), table.partitionColumns());
+        boolean[] found = new boolean[values.length];
+        for (int index = 0; index < found.length; index++) {
+            found[index] = filters.match(values[index]);
+        }
+        return found;
     }
 
     /** Return the number of files. */
@@ -159,16 +222,22 @@ class TableScan implements Scan, Batch, SupportsReportStatistics {
     /** Return all files, each as one split, by the URL that the column `_file` has. */
     Map<String, PartitionedFile> files() {
         boolean keepsS3 = session().sessionState().newHadoopConf().get("fs.s3.impl") != null;
-        InternalRow[] values = partitionValues(plan().get(0).get("partitions"));
+        InternalRow[] values = partitionValues(
+            plan().get(0).get("partitions"), partitions, table.partitionColumns());
+        boolean[] isMatching = matchingPartitions();
         Map<String, PartitionedFile> found = new LinkedHashMap<>();
         for (JsonNode line : plan()) {
             for (JsonNode file : line.path("files")) {
+                String url = file.get(0).asText();
+                boolean isSkipped = matching != null && !matching.contains(url);
+                if (isSkipped || !isMatching[file.get(3).asInt()]) {
+                    continue;
+                }
                 Map<String, Object> own = new HashMap<>();
                 own.put(SCHEMA, line.get("schema").asInt());
                 if (file.has(4)) {
                     own.put(DELETED, Base64.getDecoder().decode(file.get(4).asText()));
                 }
-                String url = file.get(0).asText();
                 SparkPath path = SparkPath.fromUrlString(hadoopUrl(url, keepsS3));
                 long size = file.get(1).asLong();
                 InternalRow constants = values[file.get(3).asInt()];
@@ -243,7 +312,7 @@ class TableScan implements Scan, Batch, SupportsReportStatistics {
                 constants,
                 hasIndex ? wanted.add(ROW_INDEX) : wanted,
                 // Filters have logical names, so they cannot be used where names are mapped.
-                CollectionConverters.asScala(isMapped ? List.<Filter>of() : List.of(filters)).toSeq(),
+                CollectionConverters.asScala(isMapped ? List.<Filter>of() : List.of(filters.translated)).toSeq(),
                 scalaMap(options),
                 new Configuration(conf)));
         }
@@ -287,15 +356,16 @@ class TableScan implements Scan, Batch, SupportsReportStatistics {
         return wanted;
     }
 
-    /** Return the values of each partition, for the partition columns that the query needs. */
-    private InternalRow[] partitionValues(JsonNode given) {
+    /** Return the values of each partition, of some of the partition columns. */
+    static InternalRow[] partitionValues(
+            JsonNode given, StructType wanted, List<String> partitionColumns) {
         List<InternalRow> found = new ArrayList<>();
         for (JsonNode each : given) {
             List<String> texts = Service.texts(each);
-            Object[] values = new Object[partitions.length()];
+            Object[] values = new Object[wanted.length()];
             for (int index = 0; index < values.length; index++) {
-                StructField field = partitions.apply(index);
-                String text = texts.get(table.partitionColumns().indexOf(field.name()));
+                StructField field = wanted.apply(index);
+                String text = texts.get(partitionColumns.indexOf(field.name()));
                 values[index] = text == null ? null : SnapshotFiles.typed(
                     text.getBytes(StandardCharsets.UTF_8), field.dataType());
             }
@@ -328,11 +398,12 @@ class TableScan implements Scan, Batch, SupportsReportStatistics {
     public boolean equals(Object other) {
         return other instanceof TableScan scan && scan.table.id.equals(table.id)
             && scan.table.version == table.version && scan.readSchema().equals(readSchema())
-            && Arrays.equals(scan.filters, filters);
+            && Arrays.equals(scan.filters.translated, filters.translated)
+            && scan.filters.exact().equals(filters.exact()) && Objects.equals(scan.limit, limit);
     }
 
     @Override
     public int hashCode() {
-        return table.id.hashCode() + Arrays.hashCode(filters);
+        return table.id.hashCode() + Arrays.hashCode(filters.translated);
     }
 }

@@ -1,19 +1,27 @@
 package io.deltasql.spark;
 
-import java.util.ArrayList;
-import java.util.List;
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
-import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
 
-/** Collects the columns and filters of a query. */
-class TableScanBuilder
-        implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownFilters {
+/** Collects the columns, filters, limit and aggregation of a query. */
+class TableScanBuilder implements ScanBuilder, SupportsPushDownRequiredColumns,
+        SupportsPushDownCatalystFilters, SupportsPushDownAggregates, SupportsPushDownLimit {
     private final DeltaSqlTable table;
     private StructType columns;
-    private Filter[] filters = new Filter[0];
+    private PushedFilters filters = PushedFilters.NONE;
+    private Integer limit;
+    private AggregateScan aggregate;
 
     TableScanBuilder(DeltaSqlTable table) {
         this.table = table;
@@ -25,26 +33,43 @@ class TableScanBuilder
         columns = required;
     }
 
-    /** Use the filters to skip files and row groups; Spark evaluates all of them again. */
+    /** Return the filters that Spark must evaluate again: all that are not about partitions. */
     @Override
-    public Filter[] pushFilters(Filter[] given) {
-        filters = given;
-        return given;
+    public Seq<Expression> pushFilters(Seq<Expression> given) {
+        filters = new PushedFilters(given, table.partitionSchema());
+        return filters.others();
     }
 
     @Override
-    public Filter[] pushedFilters() {
-        List<Filter> found = new ArrayList<>();
-        for (Filter each : filters) {
-            if (Filters.json(each) != null) {
-                found.add(each);
-            }
+    public Predicate[] pushedFilters() {
+        return Arrays.stream(filters.translated).filter(each -> Filters.json(each) != null)
+            .map(Filter::toV2).toArray(Predicate[]::new);
+    }
+
+    /** Answer count, min and max from statistics; Spark calls this only if no filter remains. */
+    @Override
+    public boolean pushAggregation(Aggregation aggregation) {
+        aggregate = AggregateScan.of(table, filters, aggregation);
+        return aggregate != null;
+    }
+
+    /** List only the first files; Spark calls this only if no filter remains. */
+    @Override
+    public boolean pushLimit(int most) {
+        if (!filters.exact().isEmpty()) {
+            return false; // the service does not know which files remain
         }
-        return found.toArray(new Filter[0]);
+        limit = most;
+        return true;
     }
 
     @Override
-    public TableScan build() {
-        return new TableScan(table, columns, filters);
+    public Scan build() {
+        return aggregate != null ? aggregate : scan();
+    }
+
+    /** Return the scan of the files. */
+    TableScan scan() {
+        return new TableScan(table, columns, filters, limit);
     }
 }

@@ -46,6 +46,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     private final DeltaSqlTable table;
     private Map<String, Object> overwrite;
     private String txnId;
+    private RowChecks checks;
 
     TableWrite(DeltaSqlTable table) {
         this.table = table;
@@ -102,14 +103,19 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
         JsonNode begun = table.beginWrite();
         txnId = begun.get("txn_id").asText();
+        checks = RowChecks.of(begun, table.schema(), false);
         StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
-        return writers(table, begun, begun.get("folder").asText(), table.schema(), stored);
+        return writers(
+            table, begun, begun.get("folder").asText(), table.schema(), stored, checks);
     }
 
-    /** Return writers of files in a folder; `begun` is the response to `write_begin`. */
+    /**
+     * Return writers of files in a folder; `begun` is the response to `write_begin`. They check the
+     * rows, unless `checks` is null.
+     */
     static FileWriterFactory writers(
             DeltaSqlTable table, JsonNode begun, String folder, StructType schema,
-            StructType stored) {
+            StructType stored, RowChecks checks) {
         SparkSession session = TableScan.session();
         Map<String, String> options = new HashMap<>();
         begun.get("options").fields()
@@ -130,7 +136,8 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
                 stored,
                 table.partitionColumns(),
                 Service.texts(begun.get("partition_folders")),
-                Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")));
+                Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")),
+                checks);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -139,10 +146,17 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     @Override
     public void commit(WriterCommitMessage[] messages) {
         List<Object> files = new ArrayList<>();
+        List<RowChecks.BrokenRows> broken = new ArrayList<>();
         for (WriterCommitMessage message : messages) {
             if (message instanceof WrittenFiles written) {
+                if (checks != null) {
+                    broken.add(written.broken());
+                }
                 files.addAll(written.json());
             }
+        }
+        if (checks != null) {
+            checks.reject(broken);
         }
         Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
         body.put("txn_id", txnId);
