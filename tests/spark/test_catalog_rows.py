@@ -225,6 +225,32 @@ def test_null_in_a_not_null_column_is_refused(lake: Catalog, sql: Any) -> None:
 
 
 @pytest.mark.everything(MORE)
+def test_new_rows_keep_the_rules_of_the_table(lake: Catalog, both: Any, sql: Any) -> None:
+    twice = deltalake.Field("x2", "long", metadata={"delta.generationExpression": "x * 2"})
+    columns = [deltalake.Field("id", "long"), deltalake.Field("x", "long"), twice]
+    for name in ("t", "o"):
+        lake.create_table(name, deltalake.Schema(columns))
+        for start in (0, 10):
+            with lake.begin() as tx:
+                tx.write(name, numbers(start, start + 10).drop_columns(["p"]))
+        with lake.begin() as tx:
+            tx.add_constraint(name, {"small": "x < 100"})
+    with lake.begin() as tx:
+        tx.write("s", pa.table({"id": [3, 50], "x": [30, 40]}))
+    both("UPDATE {t} SET x = x + 10 WHERE id = 5")
+    both(
+        "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET x = s.x "
+        "WHEN NOT MATCHED THEN INSERT (id, x) VALUES (s.id, s.x)"
+    )
+    both("DELETE FROM {t} WHERE id = 50")
+    assert all(row["x2"] == row["x"] * 2 for row in mirrored(lake, "t"))
+    for change in ("x = 100", "x2 = 5"):
+        with pytest.raises(IllegalArgumentException, match="2 rows failed validation"):
+            sql(f"UPDATE lake.default.t SET {change} WHERE id IN (8, 9)")
+    assert lake.table("t").version() == lake.table("o").version()
+
+
+@pytest.mark.everything(MORE)
 def test_append_only_table_keeps_its_rows(lake: Catalog, sql: Any) -> None:
     sql("CREATE TABLE lake.default.t (id INT) TBLPROPERTIES ('delta.appendOnly' = 'true')")
     sql("INSERT INTO lake.default.t VALUES (1)")
