@@ -24,6 +24,7 @@ test: parts checks python-test  ## Run all checks and tests of CI
 NEED_CARGO = command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup (docs/troubleshooting.md\#setting-up)"; exit 1; }
 NEED_JAVA = command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || { echo "Java 17 is needed for Spark: install a JDK, for example openjdk-17-jre-headless, or set JAVA_HOME (docs/troubleshooting.md\#spark)"; exit 1; }
 NEED_JAVAC = command -v javac >/dev/null || { echo "javac is needed to build the jar of the Spark catalog: install a JDK, for example openjdk-17-jdk-headless"; exit 1; }
+NEED_MAVEN = command -v mvn >/dev/null || { echo "Maven is needed to fetch delta-spark, for the jar and for the tests: install it, for example the package maven"; exit 1; }
 
 java:
 	@$(NEED_JAVA)
@@ -32,7 +33,7 @@ tools:
 	@$(NEED_CARGO)
 	@$(NEED_JAVA)
 	@$(NEED_JAVAC)
-	@command -v mvn >/dev/null || { echo "Maven is needed to fetch delta-spark for the tests: install it, for example the package maven"; exit 1; }
+	@$(NEED_MAVEN)
 
 # Independent steps run in parallel, first downloads and compilers.
 parts: tools
@@ -63,11 +64,12 @@ layers: setup  ## Check that no module imports from a higher layer
 rust-test:  ## Run the tests of the Rust core
 	cargo test --quiet -p deltasql-core --lib --tests
 
-# delta-spark is one of the readers with which the tests read the mirror.
+# delta-spark is one of the readers with which the tests read the mirror. The jar is compiled against its LogStore.
 JARS := build/jars
 DELTA_SPARK := io.delta:delta-spark_4.2_2.13:4.4.0 io.delta:delta-storage:4.4.0
 
-$(JARS)/.fetched: | tools
+$(JARS)/.fetched:
+	@$(NEED_MAVEN)
 	@mkdir -p $(JARS)
 	@for jar in $(DELTA_SPARK); do mvn --quiet --batch-mode dependency:copy -Dartifact=$$jar -DoutputDirectory=$(CURDIR)/$(JARS) || exit 1; done
 	@touch $@
@@ -81,16 +83,17 @@ $(JARS)/s3/.fetched: tests/spark/jars/pom.xml $(JARS)/.fetched
 
 jars: $(JARS)/.fetched $(JARS)/s3/.fetched  ## Download the jars of the tests to build/jars
 
-# The Spark catalog, compiled against the jars inside the pyspark wheel. The wheel of deltasql contains it.
+# The Spark catalog and the LogStore, compiled against the jars inside the pyspark wheel and delta-storage. The wheel of deltasql
+# contains the jar.
 JAR := python/deltasql/spark/deltasql-spark.jar
 JAVA_SOURCES := $(wildcard jvm/src/io/deltasql/spark/*.java) python/deltasql/engine/spark/SnapshotFiles.java
 
 jar: $(JAR)  ## Build the jar of the Spark catalog
 
-$(JAR): $(JAVA_SOURCES) $(VENV)/.env
+$(JAR): $(JAVA_SOURCES) $(VENV)/.env $(JARS)/.fetched
 	@$(NEED_JAVAC)
 	@rm -rf build/jvm && mkdir -p build/jvm
-	javac --release 17 -nowarn -Xlint:none -d build/jvm -cp "$$(echo $(VENV)/lib/python3*/site-packages/pyspark/jars)/*" $(JAVA_SOURCES)
+	javac --release 17 -nowarn -Xlint:none -d build/jvm -cp "$$(echo $(VENV)/lib/python3*/site-packages/pyspark/jars)/*:$$(echo $(JARS)/delta-storage-*.jar)" $(JAVA_SOURCES)
 	jar --create --file $@ --date 1980-01-01T00:00:02Z -C build/jvm .
 
 # In sequence, because only one apt-get can run at a time.

@@ -72,7 +72,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     import run
 
     yield run
-    for name in ("data", "pipeline", "readers", "report", "run"):
+    for name in ("data", "pipeline", "pipeline_sql", "readers", "report", "run"):
         sys.modules.pop(name, None)
 
 
@@ -167,9 +167,11 @@ def check_repeated_batch_is_skipped(
 ) -> None:
     import data
     import pipeline
+    import pipeline_sql
 
     before = [catalog.table(name).version() for name in TABLES]
-    assert pipeline.load_batch(spark, catalog, data.Batch(0, raw / "00")) is None
+    for way in (pipeline, pipeline_sql):
+        assert way.load_batch(spark, catalog, data.Batch(0, raw / "00")) is None
     assert [catalog.table(name).version() for name in TABLES] == before
 
 

@@ -77,17 +77,17 @@ def load_batch(spark: SparkSession, catalog: Catalog, batch: Batch) -> Load | No
         if is_loaded(tx, batch):
             return None
         customers = cleaned_customers(raw_rows(spark, batch, "customers", CUSTOMER_COLUMNS))
-        load.customers = merge_newer(tx, CUSTOMERS, usable(customers, TABLES[CUSTOMERS]))
+        load.customers = changes(merge_newer(tx, CUSTOMERS, usable(customers, TABLES[CUSTOMERS])))
 
         orders = cleaned_orders(raw_rows(spark, batch, "orders", ORDER_COLUMNS))
         known = deltasql.spark.read(spark, CUSTOMERS, columns=["customer_id"], transaction=tx)
         with cached(with_known_customers(orders, known)) as orders:
-            load.orders = merge_newer(tx, ORDERS, usable(orders, TABLES[ORDERS]))
+            metrics = merge_newer(tx, ORDERS, usable(orders, TABLES[ORDERS]))
             rejected = quarantined(batch, customers=customers, orders=orders)
             load.quarantined = tx.write(QUARANTINE, rejected)["num_added_rows"]
             replace_sales(spark, tx, days_of(orders))
             usable_rows = orders.where("problem IS NULL").count()
-            load.repeated = usable_rows - load.orders["num_source_rows"]
+            load.orders, load.repeated = changes(metrics), usable_rows - metrics["num_source_rows"]
             check_complete(batch, orders.count())
         for table in TABLES:
             tx.set_commit_properties(table, as_batch(batch))
@@ -204,6 +204,13 @@ def merge_newer(tx: MultiTableTransaction, table: str, rows: DataFrame) -> dict[
         .when_not_matched_insert_all()
         .execute()
     )
+
+
+def changes(metrics: dict[str, int]) -> dict[str, int]:
+    """Return the metrics of a merge under the names that MERGE has in SQL."""
+    return {
+        f"num_{kind}_rows": metrics[f"num_target_rows_{kind}"] for kind in ("inserted", "updated")
+    }
 
 
 def quarantined(batch: Batch, **sources: DataFrame) -> DataFrame:

@@ -33,18 +33,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         line("  ".join((first.strip().ljust(widths[0]), *others)))
 
 
-def loaded(load: Load) -> None:
+def loaded(load: Load, language: str) -> None:
     """Print the result of loading a batch."""
     line(
-        f"batch {load.batch}: customers {_changes(load.customers)}; orders "
+        f"batch {load.batch} in {language}: customers {_changes(load.customers)}; orders "
         f"{_changes(load.orders)}, {load.repeated} repeated, {load.quarantined} quarantined"
     )
 
 
 def _changes(metrics: Mapping[str, int]) -> str:
-    return (
-        f"{metrics['num_target_rows_inserted']} new, {metrics['num_target_rows_updated']} changed"
-    )
+    return f"{metrics['num_inserted_rows']} new, {metrics['num_updated_rows']} changed"
 
 
 def plot(known: Mapping[int, Sales], problems: Mapping[str, int], path: Path) -> Path:

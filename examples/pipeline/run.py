@@ -75,15 +75,20 @@ class Demo:
         return self.let_others_read()
 
     def load(self, batches: list[Batch]) -> dict[int, dict[str, int]]:
-        """Load the batches; return the table versions that each of them committed."""
-        import pipeline
+        """Load the batches; return the table versions that each of them committed.
 
-        report.heading("Load: one transaction per batch over four tables")
+        Both ways to load a batch do the same, so they take turns.
+        """
+        import pipeline
+        import pipeline_sql
+
+        report.heading("Load: one transaction per batch over four tables, in Python and in SQL")
         versions = {}
         for batch in batches:
             before = self.versions()
+            language, way = ("SQL", pipeline_sql) if batch.number % 2 else ("Python", pipeline)
             try:
-                done = pipeline.load_batch(self.spark, self.catalog, batch)
+                done = way.load_batch(self.spark, self.catalog, batch)
             except pipeline.IncompleteBatch as error:
                 kept = "nothing changed" if self.versions() == before else "TABLES CHANGED"
                 report.line(f"{error}: rolled back in all tables, {kept}")
@@ -91,7 +96,7 @@ class Demo:
             if done is None:
                 report.line(f"batch {batch.number} was loaded before")
                 continue
-            report.loaded(done)
+            report.loaded(done, language)
             versions[batch.number] = done.versions
         return versions
 

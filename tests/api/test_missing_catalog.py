@@ -72,7 +72,7 @@ ARGUMENTS: dict[str, object] = {
 NO_READS = {
     Catalog: {
         *("create_namespace", "create_table", "follow", "import_table", "import_tables"),
-        *("begin", "close", "exists", "spelling_of"),
+        *("begin", "close", "exists"),
     },
     Mirror: {
         *("close", "flush"),

@@ -171,3 +171,20 @@ def test_shell_runs_piped_lines_and_exits_with_1_on_failure(sales: Cli) -> None:
     assert sales("shell", stdin="nonsense\n", exit_code=1).stderr.count("No such command") == 1
     assert "Error" in sales("shell", stdin="SELECT 1 FROM nowhere;\n", exit_code=1).stderr
     assert "\\d" in sales("shell", stdin="help\nexit\nnonsense\n").stderr
+
+
+def test_statements_change_tables_as_deltasql_sql_does(sales_in_sqlite: Cli) -> None:
+    script = (
+        "CREATE TABLE log (n BIGINT,\n  at TIMESTAMP);\n"
+        "BEGIN;\nDELETE FROM sales;\nINSERT INTO log (n) SELECT count(*) FROM sales;\n"
+        "SELECT count(*) AS staged FROM sales;\nROLLBACK;\n"
+        "OPTIMIZE sales;\noptimize sales\nSELECT count(*) AS kept FROM sales;\n"
+        "DESCRIBE HISTORY log;\n"
+    )
+    done = sales_in_sqlite("--format", "ndjson", "shell", stdin=script)
+    assert '{"staged": 0}' in done.stdout
+    assert '{"kept": 4}' in done.stdout
+    assert '"operation": "CREATE TABLE"' in done.stdout
+    failed = sales_in_sqlite("shell", stdin="BEGIN;\nDELETE FROM sales;\n", exit_code=1)
+    assert "ended without COMMIT" in failed.stderr
+    assert sales_in_sqlite.json("query", "SELECT count(*) AS n FROM sales") == [{"n": 4}]

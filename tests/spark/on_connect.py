@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 import deltasql.spark
 from deltasql.config import Config
 from deltasql.engine.spark.engine import SparkEngine
 from deltasql.exceptions import TxnLogError
+from deltasql.serve import Service
 from tests.conftest import JARS
 from tests.each import check_each
 from tests.engine.protocol import EngineProtocol
@@ -22,7 +24,7 @@ from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
 from tests.oracles.readers import Deltalake, Place
 from tests.oracles.states import arrow_rows
-from tests.spark.support import ODD, settings
+from tests.spark.support import ODD, add_catalog, settings
 from tests.sql.cases import CASES, T, run_case
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.extraClassPath", f"{JARS}/s3/*")
+        .config("spark.jars", deltasql.spark.jar())
         .config("spark.python.authenticate.socketTimeout", "300s")
         .getOrCreate()
     )
@@ -292,6 +295,75 @@ def test_statements_give_the_documented_rows(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     run_statements(spark, sqlite_uri, tmp_path, CASES)
+
+
+def test_writes_that_would_not_change_the_catalog_are_rejected(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    lake.create_table("t", pa.schema([("id", pa.int64())]))
+    deltasql.spark.register(spark, lake)
+    frame = spark.range(2)
+    calls: dict[str, Callable[[], object]] = {
+        "CREATE TABLE": partial(spark.sql, "CREATE TABLE new (id INT) USING deltasql"),
+        "DROP TABLE": partial(spark.sql, "DROP TABLE t"),
+        "saveAsTable": partial(frame.write.format("deltasql").saveAsTable, "new"),
+        "append": partial(frame.write.format("deltasql").mode("append").saveAsTable, "default.new"),
+        "writeTo": frame.writeTo("new").using("deltasql").create,
+    }
+    for name, call in calls.items():
+        with pytest.raises(PySparkException, match=r"Help: |PYTHON_DATA_SOURCE_ERROR"):
+            call()
+        assert not spark.catalog.tableExists("default.new"), name
+    spark.sql("DROP VIEW t")
+    assert lake.table("t").version() == 0
+
+
+def run_in_catalog(
+    spark: SparkSession, sqlite_uri: DeltaSqlUri, folder: Path, cases: list[Case]
+) -> None:
+    """Run the scripts of SQL cases with the Spark catalog, each in an empty catalog."""
+
+    def check(case: Case) -> None:
+        place = folder / str(CASES.index(case))
+        (place / "files").mkdir(parents=True)
+        pq.write_table(pa.table({"x": [1]}), place / "files" / "a.parquet")
+        uri = replace(sqlite_uri, database=str(place / "meta.db"))
+        with open_mirrored(uri, place / "lake") as lake:
+            service = Service(lake).start(place / "service.json")
+            spark.catalog.setCurrentCatalog(add_catalog(spark, service=str(place / "service.json")))
+
+            def sql(text: str) -> list[dict[str, Any]]:
+                return [row.asDict(recursive=True) for row in spark.sql(text).collect()]
+
+            try:
+                expected = case.with_catalog()
+                if case.catalog == "no":
+                    with pytest.raises(PySparkException):
+                        run_case(case, sql, str(place / "files"))
+                    return
+                assert run_case(expected, sql, str(place / "files")) == expected.rows
+                for text in set(case.script) - set(expected.script):
+                    with pytest.raises(PySparkException):  # else the page could say "yes"
+                        sql(text.replace("{parquet}", str(place / "files")))
+            finally:
+                spark.catalog.setCurrentCatalog("spark_catalog")
+                service.stop()
+
+    check_each(cases, check, name=lambda case: case.shown)
+
+
+def test_chosen_statements_give_the_documented_rows_in_the_catalog(
+    spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    chosen = ("INSERT INTO t VALUES …", "CREATE, DROP NAMESPACE n")
+    run_in_catalog(spark, sqlite_uri, tmp_path, [each for each in CASES if each.shown in chosen])
+
+
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
+def test_statements_give_the_documented_rows_in_the_catalog(
+    spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    run_in_catalog(spark, sqlite_uri, tmp_path, CASES)
 
 
 def test_registered_session_runs_statements(spark: SparkSession, lake: Catalog) -> None:

@@ -36,6 +36,15 @@ class Place:
     def uri(self, table: str) -> str:
         return self.catalog.uri.with_table(table).to_string()
 
+    def catalog_sql(self, text: str) -> list[tuple[Any, ...]]:
+        """Run a statement with the Spark catalog `lake`, and return its rows."""
+        name = self.folder.name
+        for key, value in deltasql.spark.catalog_options(self.catalog, name).items():
+            if key != "spark.jars":
+                self.spark.conf.set(key, value)
+        found = self.spark.sql(text.replace("lake.", f"{name}."))
+        return [tuple(row) for row in found.collect()]
+
     def ids(self, table: str) -> list[int]:
         """Return the ids of a table, as the embedded engine reads them."""
         rows = deltasql.DeltaTable(self.uri(table)).to_pyarrow_table(columns=["id"])
@@ -121,6 +130,21 @@ def skip_files(place: Place) -> None:
     _equal([leaves.apply(n).metrics().apply("numFiles").value() for n in range(leaves.size())], [1])
 
 
+def catalog_tables(place: Place) -> None:
+    sql = place.catalog_sql
+    sql("CREATE TABLE lake.default.t (id BIGINT NOT NULL, day DATE) PARTITIONED BY (day)")
+    sql("INSERT INTO lake.default.t VALUES (1, DATE'2024-05-01'), (2, NULL)")
+    sql("INSERT OVERWRITE lake.default.t PARTITION (day = DATE'2024-05-01') VALUES (3)")
+    _equal(sql("SELECT id FROM lake.default.t ORDER BY id"), [(2,), (3,)])
+    _equal(sql("SELECT sum(id) FROM lake.default.t VERSION AS OF 1"), [(3,)])
+    sql("CREATE OR REPLACE TABLE lake.default.copy AS SELECT * FROM lake.default.t WHERE id > 2")
+    sql("ALTER TABLE lake.default.copy ADD COLUMNS (name STRING)")
+    _equal(sql("SELECT * FROM lake.default.copy")[0][2], None)
+    _equal(place.ids("copy"), [3])
+    sql("DROP TABLE lake.default.copy")
+    _equal([each.name for each in place.catalog.tables()], ["t"])
+
+
 CHECKS: dict[str, Callable[[Place], None]] = {
     "`deltasql.spark.read` and `write`": read_and_write,
     "`update`, `delete` and `merge`": change_rows,
@@ -129,6 +153,7 @@ CHECKS: dict[str, Callable[[Place], None]] = {
     '`format("deltasql")`': data_source,
     "A stream from one table to another": streams,
     "Filters on a DataFrame skip files": skip_files,
+    "The Spark catalog: tables and rows": catalog_tables,
 }
 
 
@@ -147,6 +172,7 @@ def main() -> int:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.jars", deltasql.spark.jar())
         .config("spark.python.authenticate.socketTimeout", "300s")  # for a busy machine
         .getOrCreate()
     )

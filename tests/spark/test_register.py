@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 import deltasql.spark
 from deltasql.exceptions import CatalogNotFoundError, TxnLogConfigError
@@ -71,6 +71,27 @@ def test_name_without_a_registered_catalog_is_rejected_with_a_solution(
         with pytest.raises(TxnLogConfigError, match="'sales': no catalog is registered") as caught:
             call()
         assert "deltasql.spark.register(spark, catalog_uri)" in caught.value.help
+
+
+def test_statements_that_would_not_change_the_catalog_are_rejected(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    lake.create_table("j_kept", pa.schema([("id", pa.int64())]))
+    deltasql.spark.register(spark, lake)
+    for text in (
+        "CREATE TABLE j_new (id INT) USING deltasql",
+        "CREATE TABLE IF NOT EXISTS spark_catalog.default.j_new USING DeltaSQL AS SELECT 1 AS x",
+        "DROP TABLE j_kept",
+        "DROP TABLE IF EXISTS `J_Kept`",
+    ):
+        with pytest.raises(AnalysisException, match=r"deltasql\.spark\.sql\(spark"):
+            spark.sql(text)
+    assert not spark.catalog.tableExists("default.j_new")
+    assert lake.exists("j_kept")
+    # The view can be dropped, and the name used for a table of Spark.
+    spark.sql("DROP VIEW j_kept")
+    spark.sql("CREATE TABLE j_kept (id INT) USING parquet")
+    spark.sql("DROP TABLE j_kept")
 
 
 @pytest.mark.everything("Spark, beyond a smoke test of each face")
@@ -177,26 +198,46 @@ before = (spark.sparkContext.pythonExec, spark.conf.getAll)
 deltasql.spark.register(spark, sys.argv[1], views=False)
 spark.range(3).write.format("deltasql").mode("append").save("t")
 print(spark.read.format("deltasql").load("t").count())
+
+import logging
+import deltalake
+import pyarrow as pa
+from deltasql.engine.spark import write
+
+reports = []
+handler = logging.Handler(logging.INFO)
+handler.emit = lambda record: reports.append(record.getMessage())
+logging.getLogger("deltasql").setLevel(logging.INFO)
+logging.getLogger("deltasql").addHandler(handler)
+write._BY_DRIVER = 1  # executors read the footers of more files
+rows = spark.range(20).selectExpr("id", "id AS p")
+deltasql.spark.write(rows, f"{sys.argv[1]}?table=parts", partition_by="p")
+with deltasql.connect(sys.argv[1]) as catalog:
+    catalog.vacuum("parts", engine="spark", dry_run=True)
+    deltalake.write_deltalake(f"{sys.argv[2]}/source", pa.table({"id": [1]}))
+    catalog.import_table(f"{sys.argv[2]}/source", name="copy", engine="spark")
+    print(len(catalog.table("copy").files()))
+print([each for each in reports if "by the driver" in each])
 print((spark.sparkContext.pythonExec, spark.conf.getAll) == before)
 """
 
 
 @pytest.mark.everything("starts a JVM of its own")
-def test_data_source_runs_with_the_python_of_the_driver(sqlite_uri: Any, tmp_path: Path) -> None:
+def test_local_workers_run_with_the_python_of_the_driver(sqlite_uri: Any, tmp_path: Path) -> None:
     other = tmp_path / "bin" / "python3"
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho this is another Python >&2\nexit 1\n")
     other.chmod(0o755)
     known = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
     answer = subprocess.run(
-        [sys.executable, "-c", JOB, sqlite_uri.to_string()],
+        [sys.executable, "-c", JOB, sqlite_uri.to_string(), str(tmp_path)],
         env={**known, "PATH": f"{other.parent}:{known['PATH']}"},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert answer.stdout.split()[-2:] == ["3", "True"], answer.stderr[-3000:]
+    assert answer.stdout.split()[-4:] == ["3", "1", "[]", "True"], answer.stderr[-3000:]
 
 
 def test_other_python_of_workers_is_reported(caplog: pytest.LogCaptureFixture) -> None:

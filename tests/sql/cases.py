@@ -1,11 +1,12 @@
 """The statements of docs/reference/sql.md: a script for each, and the rows that it must give.
 
-Every case runs on the embedded engine, on classic Spark and on Spark Connect, in an empty catalog.
+Every case runs on the embedded engine, on classic Spark and on Spark Connect, and with the Spark
+catalog in a session without SQL extensions, each time in an empty catalog.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,6 +31,17 @@ class Case:
     """The columns to compare; None for all."""
     smoke: bool = field(default=False, kw_only=True)
     """Whether `make test` runs the case on Spark."""
+    catalog: str = field(default="yes", kw_only=True)
+    """What the documentation says about the Spark catalog."""
+    in_catalog: tuple[str, ...] | None = field(default=None, kw_only=True)
+    """The script for the Spark catalog, if Spark itself does not have a statement of `script`."""
+    rows_in_catalog: list[tuple[Any, ...]] | None = field(default=None, kw_only=True)
+    """The rows with the Spark catalog, if they differ."""
+
+    def with_catalog(self) -> Case:
+        """Return the case with the script and the rows for the Spark catalog."""
+        rows = self.rows if self.rows_in_catalog is None else self.rows_in_catalog
+        return replace(self, script=self.in_catalog or self.script, rows=rows)
 
 
 CASES = [
@@ -45,6 +57,13 @@ CASES = [
         (T, TWO, "DELETE FROM t", "SELECT count(*) AS n FROM t VERSION AS OF 1 JOIN t@v1 ON true"),
         [(4,)],
         smoke=True,
+        catalog="yes, without `t@1`",
+        in_catalog=(
+            T,
+            TWO,
+            "DELETE FROM t",
+            "SELECT count(*) AS n FROM t VERSION AS OF 1 JOIN t VERSION AS OF 1 ON true",
+        ),
     ),
     Case(
         "Rows",
@@ -107,6 +126,18 @@ CASES = [
     Case("Rows", "DELETE FROM t WHERE …", (T, TWO, "DELETE FROM t WHERE id = 1", ALL), [(2, "b")]),
     Case(
         "Rows",
+        "UPDATE, DELETE … WHERE … IN (SELECT …)",
+        (
+            T,
+            TWO,
+            "UPDATE t SET name = 'last' WHERE id = (SELECT max(id) FROM t)",
+            "DELETE FROM t WHERE id IN (SELECT id - 1 FROM t)",
+            ALL,
+        ),
+        [(2, "last")],
+    ),
+    Case(
+        "Rows",
         "MERGE INTO t USING … ON … WHEN …",
         (
             T,
@@ -165,6 +196,11 @@ CASES = [
         ("CREATE TABLE t (id BIGINT) CLUSTER BY (id)", "DESCRIBE DETAIL t"),
         [(["id"],)],
         ("clusteringColumns",),
+        catalog="yes",
+        in_catalog=(
+            "CREATE TABLE t (id BIGINT) CLUSTER BY (id)",
+            "CALL system.detail('t')",
+        ),
     ),
     Case(
         "Tables",
@@ -253,6 +289,12 @@ CASES = [
         (T, "ALTER TABLE t CLUSTER BY (id, name)", "DESCRIBE DETAIL t"),
         [(["id", "name"],)],
         ("clusteringColumns",),
+        catalog="`CALL system.cluster_by`",
+        in_catalog=(
+            T,
+            "CALL system.cluster_by('t', array('id', 'name'))",
+            "CALL system.detail('t')",
+        ),
     ),
     Case(
         "Tables",
@@ -266,6 +308,12 @@ CASES = [
         (T, "COMMENT ON TABLE t IS 'about'", "DESCRIBE DETAIL t"),
         [("about",)],
         ("description",),
+        catalog="yes",
+        in_catalog=(
+            T,
+            "COMMENT ON TABLE t IS 'about'",
+            "CALL system.detail('t')",
+        ),
     ),
     Case(
         "Tables",
@@ -279,6 +327,15 @@ CASES = [
             "SELECT count(*) AS n FROM t",
         ),
         [(2,)],
+        catalog="`DROP TABLE`, `CALL system.undrop`",
+        in_catalog=(
+            T,
+            TWO,
+            "DROP TABLE t",
+            "DROP TABLE IF EXISTS t",
+            "CALL system.undrop('t')",
+            "SELECT count(*) AS n FROM t",
+        ),
     ),
     Case(
         "Tables",
@@ -290,6 +347,7 @@ CASES = [
             "SHOW NAMESPACES",
         ),
         [("erp",)],
+        rows_in_catalog=[("default",), ("erp",)],
     ),
     Case(
         "Reports",
@@ -303,6 +361,12 @@ CASES = [
         (T, TWO, "DESCRIBE DETAIL t"),
         [("delta", [])],
         ("format", "partitionColumns"),
+        catalog="`CALL system.detail`",
+        in_catalog=(
+            T,
+            TWO,
+            "CALL system.detail('t')",
+        ),
     ),
     Case(
         "Reports",
@@ -310,6 +374,12 @@ CASES = [
         (T, TWO, "DESCRIBE HISTORY t LIMIT 1"),
         [(1, "WRITE")],
         ("version", "operation"),
+        catalog="`CALL system.history`",
+        in_catalog=(
+            T,
+            TWO,
+            "CALL system.history('t', 1)",
+        ),
     ),
     Case(
         "Reports", "SHOW TABLES", (T, "SHOW TABLES IN default LIKE 't*'"), [("default", "t", False)]
@@ -319,6 +389,7 @@ CASES = [
         "SHOW NAMESPACES",
         ("CREATE TABLE crm.t (id INT)", "SHOW NAMESPACES"),
         [("crm",)],
+        rows_in_catalog=[("crm",), ("default",)],
     ),
     Case("Reports", "SHOW COLUMNS IN t", (T, "SHOW COLUMNS IN t"), [("id",), ("name",)]),
     Case(
@@ -334,24 +405,52 @@ CASES = [
         [(1,)],
         ("numFiles",),
         smoke=True,
+        catalog="`CALL system.optimize`",
+        in_catalog=(
+            T,
+            TWO,
+            TWO,
+            "CALL system.optimize('t', zorder_by => array('id'))",
+            "CALL system.optimize('t')",
+            "CALL system.detail('t')",
+        ),
     ),
     Case(
         "Maintenance",
         "VACUUM t RETAIN n HOURS DRY RUN",
         (T, TWO, "VACUUM t RETAIN 200 HOURS DRY RUN"),
         [],
+        catalog="`CALL system.vacuum`",
+        in_catalog=(
+            T,
+            TWO,
+            "CALL system.vacuum('t', 200, true)",
+        ),
     ),
     Case(
         "Maintenance",
         "RESTORE TABLE t TO VERSION AS OF n",
         (T, TWO, "DELETE FROM t", "RESTORE TABLE t TO VERSION AS OF 1", ALL),
         [(1, "a"), (2, "b")],
+        catalog="`CALL system.restore`",
+        in_catalog=(
+            T,
+            TWO,
+            "DELETE FROM t",
+            "CALL system.restore('t', 1)",
+            ALL,
+        ),
     ),
     Case(
         "Maintenance",
         "CONVERT TO DELTA parquet.`path`",
         ("CONVERT TO DELTA parquet.`{parquet}`", "SELECT * FROM delta.`{parquet}`"),
         [(1,)],
+        catalog="`CALL system.convert`",
+        in_catalog=(
+            "CALL system.convert('files', '{parquet}')",
+            "SELECT * FROM files",
+        ),
     ),
     Case(
         "Transactions",
@@ -368,12 +467,32 @@ CASES = [
         ),
         [(1, 2)],
         smoke=True,
+        catalog="`CALL system.begin`, `commit`",
+        in_catalog=(
+            T,
+            "CREATE TABLE u (id BIGINT)",
+            "CALL system.begin()",
+            TWO,
+            "INSERT INTO u SELECT id FROM t",
+            "DELETE FROM t WHERE id = 1",
+            "CALL system.commit()",
+            "SELECT (SELECT count(*) FROM t) AS t, (SELECT count(*) FROM u) AS u",
+        ),
     ),
     Case(
         "Transactions",
         "BEGIN … ROLLBACK",
         (T, TWO, "BEGIN", "DELETE FROM t", "ROLLBACK", ALL),
         [(1, "a"), (2, "b")],
+        catalog="`CALL system.begin`, `rollback`",
+        in_catalog=(
+            T,
+            TWO,
+            "CALL system.begin()",
+            "DELETE FROM t",
+            "CALL system.rollback()",
+            ALL,
+        ),
     ),
 ]
 

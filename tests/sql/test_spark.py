@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 import deltasql.spark
 from deltasql.exceptions import InvalidQueryError, TxnLogTableNotFoundError
@@ -105,7 +106,32 @@ def test_registered_session_runs_statements_about_tables_of_the_catalog(
     finally:
         deltasql.spark.register(spark, lake, views=False)
         spark.catalog.dropTempView("v")
-    assert spark.sql.__func__ is type(spark).sql
+
+
+def test_registered_session_reads_the_catalog_in_statements_about_tables_of_spark(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    deltasql.sql(lake, T)
+    deltasql.sql(lake, TWO)
+    try:
+        deltasql.spark.register(spark, lake, sql=True)
+        spark.sql(
+            "CREATE TABLE own USING parquet AS SELECT id, '{x}' AS x FROM t WHERE id = ?", [1]
+        )
+        spark.sql("INSERT INTO own SELECT x.id, :name FROM T AS x WHERE id > 1", {"name": "it's"})
+        assert spark.sql("SELECT * FROM own ORDER BY id").collect() == [(1, "{x}"), (2, "it's")]
+        spark.sql("INSERT INTO t SELECT * FROM own")
+        assert lake.table("t").snapshot().totals().num_records == 4
+        spark.sql("BEGIN")
+        with pytest.raises(InvalidQueryError, match="cannot be part of a transaction"):
+            spark.sql("INSERT INTO own SELECT * FROM t")
+        spark.sql("ROLLBACK")
+        # The name of a catalog that this session does not have.
+        with pytest.raises(PySparkException, match="lake"):
+            spark.table("own").write.saveAsTable("lake.crm.t")
+    finally:
+        deltasql.spark.register(spark, lake, views=False)
+        spark.sql("DROP TABLE IF EXISTS own")
 
 
 @pytest.mark.everything("delta-spark as the oracle")

@@ -24,10 +24,10 @@ from deltasql.commit.stale import (
     created_by_other,
     reject_following,
     reject_location_of_other,
+    reject_taken_version,
     reject_used_location,
     reject_vacuumed,
     table_changed,
-    version_taken,
 )
 from deltasql.commit.table_state import (
     TableState,
@@ -47,7 +47,7 @@ from deltasql.exceptions import (
     TxnLogTransactionError,
     VersionNotFoundError,
 )
-from deltasql.model.clock import now_ms
+from deltasql.model.clock import LAST_MS, now_ms
 from deltasql.phases import reached
 from deltasql.store.append import BULK_ROWS
 from deltasql.store.dialect import Fault
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
-    from deltasql.model.actions import CommitInfo
+    from deltasql.model.actions import CommitInfo, RemoveFile
     from deltasql.model.properties import TableProperties
     from deltasql.store.dialect import Session
     from deltasql.store.store import Store
@@ -274,7 +274,9 @@ class Committer:
         return Ratified(one.table, *done, one.ratified(*done))
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
-        """Return the commitInfo of a commit, without its timestamps."""
+        """Return the commitInfo of a commit, without its timestamps unless it is external."""
+        if staged.is_external:
+            return replace(staged.info, txn_id=txn_id)
         level = self.isolation_level(state)
         return replace(
             staged.info,
@@ -286,6 +288,21 @@ class Committer:
             engine_info=staged.info.engine_info or ENGINE_INFO,
             txn_id=txn_id,
         )
+
+    def _timed_info(
+        self, staged: Staged, state: TableState, txn_id: str, timestamp_ms: int
+    ) -> CommitInfo:
+        info = self._info(staged, state, txn_id)
+        if not staged.is_external:
+            in_commit = timestamp_ms if state.in_commit_timestamps else None
+            return replace(info, timestamp=timestamp_ms, in_commit_timestamp=in_commit)
+        if state.in_commit_timestamps and _external_time(staged) is None:
+            raise InvalidActionError(
+                f"the commit to {staged.table.full_name} has no valid in-commit timestamp, "
+                "which the table requires",
+                help="Write it with a Delta writer that supports in-commit timestamps.",
+            )
+        return info
 
     def _build(
         self,
@@ -309,6 +326,8 @@ class Committer:
             # "following" after a cutover, but never the reverse.
             if table.is_following:
                 reject_following(session, staged)
+            reject_taken_version(staged, head)
+            timestamp_ms = _commit_time(staged, head, timestamp_ms)
             before = self._states.read(session, head)
             state = state_after(
                 before,
@@ -328,17 +347,10 @@ class Committer:
                     version=staged.read_version,
                     latest=head.version,
                 )
-            if staged.must_be_next and staged.read_version < head.version:
-                raise version_taken(staged, head)
             if staged.may_conflict(staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
                 level = self.isolation_level(state)
                 check_conflicts(staged, winners, staged.isolation(level))
-        info = replace(
-            self._info(staged, state, txn_id),
-            timestamp=timestamp_ms,
-            in_commit_timestamp=timestamp_ms if state.in_commit_timestamps else None,
-        )
         return Commit(
             table=table,
             head=head,
@@ -346,15 +358,12 @@ class Committer:
             committed_at_ms=timestamp_ms,
             txn_id=txn_id,
             group_size=group_size,
-            info=info,
+            info=self._timed_info(staged, state, txn_id, timestamp_ms),
             adds=staged.adds,
-            removes=[
-                r
-                if r.deletion_timestamp is not None
-                else replace(r, deletion_timestamp=timestamp_ms)
-                for r in staged.removes
-            ],
-            metadata=state.metadata if staged.metadata is not None else None,
+            removes=_with_deletion_times(staged, timestamp_ms),
+            metadata=staged.metadata
+            if staged.metadata is None or staged.is_external
+            else state.metadata,
             protocol=staged.protocol,
             txns=staged.txns,
             domains=staged.domains,
@@ -409,6 +418,30 @@ class Committer:
         retry = self._config.retry
         ceiling = min(retry.max_backoff_ms, retry.initial_backoff_ms * 2 ** (attempt - 1))
         return float(ceiling * (1 - retry.jitter * random.random()) / 1000)
+
+
+def _commit_time(staged: Staged, head: Head, now: int) -> int:
+    """Return the time of a commit: the present, or the in-commit timestamp of an external one."""
+    own = _external_time(staged)
+    return now if own is None else max(own, head.committed_at_ms + 1)
+
+
+def _external_time(staged: Staged) -> int | None:
+    own = staged.info.in_commit_timestamp if staged.is_external else None
+    # A very large timestamp would leave none for the next commit.
+    return own if isinstance(own, int) and abs(own) <= LAST_MS else None
+
+
+def _with_deletion_times(staged: Staged, timestamp_ms: int) -> list[RemoveFile]:
+    """Return the removed files of a commit; those without a time get the time of the commit."""
+    if staged.is_external:
+        return staged.removes
+    return [
+        each
+        if each.deletion_timestamp is not None
+        else replace(each, deletion_timestamp=timestamp_ms)
+        for each in staged.removes
+    ]
 
 
 def _add_group(commits: list[Commit]) -> None:

@@ -80,6 +80,8 @@ class Staged:
     read_version: int | None = None
     must_be_next: bool = False
     """Whether any commit after `read_version` is a conflict (`max_commit_retries=0`)."""
+    is_external: bool = False
+    """Whether another Delta writer wrote the commit: its commitInfo and times stay unchanged."""
     reads: ReadSet = field(default_factory=ReadSet)
     adds: list[AddFile] = field(default_factory=list)
     removes: list[RemoveFile] = field(default_factory=list)

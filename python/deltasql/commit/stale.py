@@ -67,12 +67,15 @@ def table_changed(staged: Staged, head: Head | None) -> CommitConflictError:
     )
 
 
-def version_taken(staged: Staged, head: Head) -> CommitConflictError:
-    """Return the conflict for a commit that needs the version after the one it read."""
-    return VersionTakenError(
+def reject_taken_version(staged: Staged, head: Head) -> None:
+    """Raise if a commit needs the version after the one it read, and this version exists."""
+    read_version = staged.read_version
+    if not staged.must_be_next or read_version is None or read_version >= head.version:
+        return
+    raise VersionTakenError(
         "Failed to commit transaction: 0 retries are allowed, and the next version already exists",
         table=staged.table.full_name,
-        expected_version=staged.read_version,
+        expected_version=read_version,
         actual_version=head.version,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
-from deltasql.serve import aggregates, procedures, scan, tables
+from deltasql.serve import aggregates, log_store, procedures, scan, tables
 from deltasql.serve.transactions import Transactions, at_once
 from deltasql.serve.writes import Writes
 from deltasql.uri import DEFAULT_NAMESPACE
@@ -79,6 +79,8 @@ REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Response]] = {
         "ALTER TABLE RENAME TO", lambda state, body: tables.rename(state.catalog, body)
     ),
     "delete": lambda state, body: tables.delete(state.transactions, body),
+    "log_commit": lambda state, body: log_store.commit(state.catalog, body),
+    "log_publish": lambda state, body: log_store.publish(state.catalog, body),
     "scan": lambda state, body: scan.planned(state.catalog, state.transactions, body),
     "aggregate": lambda state, body: aggregates.aggregated(state.catalog, body),
     "write_begin": lambda state, body: state.writes.begin(body),

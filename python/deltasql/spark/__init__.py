@@ -20,7 +20,7 @@
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.spark.session import require_pyspark
-from deltasql.spark.catalog import catalog_options, jar
+from deltasql.spark.catalog import catalog_options, jar, log_store_options
 from deltasql.spark.read import read
 from deltasql.spark.register import mirror_spark, register
 from deltasql.spark.sql import sql
@@ -34,6 +34,7 @@ __all__ = [
     "DeltaTable",
     "catalog_options",
     "jar",
+    "log_store_options",
     "mirror_spark",
     "read",
     "register",

@@ -1,4 +1,4 @@
-"""The Spark catalog of the jar: the path of the jar, and the options of a session that uses it."""
+"""The jar for Spark: its path, and the options of a session that uses its catalog or LogStore."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 CATALOG_CLASS = "io.deltasql.spark.DeltaSqlCatalog"
+LOG_STORE_CLASS = "io.deltasql.spark.DeltaSqlLogStore"
+# The URL schemes of Hadoop under which Spark finds the locations that deltasql supports.
+_SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "adl")
 _JAR = "deltasql-spark.jar"
 _lock = threading.Lock()
 _services: dict[int, tuple[Catalog, str]] = {}
@@ -51,6 +54,23 @@ def catalog_options(catalog: str | DeltaSqlUri | Catalog, name: str = "lake") ->
         "spark.jars": jar(),
         prefix: CATALOG_CLASS,
         f"{prefix}.service": _service_file(open_catalog(catalog)),
+    }
+
+
+def log_store_options(catalog: str | DeltaSqlUri | Catalog) -> dict[str, str]:
+    """Return the options of a Spark session in which delta-spark commits through the catalog.
+
+    Jobs with `format("delta")` and Delta's SQL stay unchanged. Their commits to tables whose
+    database is the authority are decided by the database; other tables behave as before.
+
+        builder = SparkSession.builder.config(map=deltasql.spark.log_store_options(catalog))
+        spark = configure_spark_with_delta_pip(builder).getOrCreate()
+        rows.write.format("delta").mode("append").save("/lake/sales")
+    """
+    return {
+        "spark.jars": jar(),
+        **{f"spark.delta.logStore.{scheme}.impl": LOG_STORE_CLASS for scheme in _SCHEMES},
+        "spark.hadoop.deltasql.logStore.service": _service_file(open_catalog(catalog)),
     }
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.scan import scan
 from deltasql.engine.spark.schema import quoted
+from deltasql.engine.spark.sql import spark_text
 from deltasql.operations.read import read_relation
-from deltasql.spark.conditions import spark_condition
+from deltasql.operations.sql.expressions import with_semantics
 from deltasql.spark.session import resolve
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.config import Config
     from deltasql.engine.spark.engine import SparkRelation
+    from deltasql.model.predicates.predicate import Predicate
     from deltasql.snapshot.snapshot import Snapshot
 
 
@@ -97,7 +99,7 @@ def read_snapshot(
         frame = _commented(frame, snapshot)
     if scanned.predicate is None:
         return frame
-    return frame.where(spark_condition(scanned.predicate))
+    return frame.where(_spark_condition(scanned.predicate))
 
 
 def _commented(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
@@ -113,3 +115,18 @@ def _commented(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
 def _matching(snapshot: Snapshot, condition: str) -> pa.ChunkedArray:
     """Return the paths of the files that may match a filter of the query."""
     return snapshot.scan(condition).arrow["path"]
+
+
+def _spark_condition(predicate: Predicate) -> str:
+    """Return the SQL of a predicate for `DataFrame.where`.
+
+    If a timestamp column is compared with a literal without a time zone, the literal is in UTC.
+    Data skipping uses UTC too, while Spark would use the time zone of the session.
+
+    >>> from deltasql.model.predicates.predicate import parse_predicate
+    >>> from deltasql.model.schema.schema import StructField, StructType
+    >>> table = StructType((StructField("at", "timestamp"), StructField("s", "string")))
+    >>> _spark_condition(parse_predicate("at < '2024-05-01' AND s = '2024-05-01'", table))
+    "`at` < CAST('2024-05-01T00:00:00Z' AS TIMESTAMP_LTZ) AND `s` = '2024-05-01'"
+    """
+    return spark_text(with_semantics(predicate.expression.copy(), predicate.flavour))

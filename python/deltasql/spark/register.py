@@ -14,11 +14,12 @@ from urllib.parse import unquote
 from deltasql import telemetry
 from deltasql.engine.spark.s3 import bucket_options
 from deltasql.engine.spark.schema import quoted, spark_path
-from deltasql.engine.spark.session import is_connect, require_pyspark
+from deltasql.engine.spark.session import require_pyspark
+from deltasql.engine.spark.workers import has_chosen_python, has_local_workers, with_this_python
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.spark.read import read_snapshot
 from deltasql.spark.session import has_delta, open_catalog, set_catalog
-from deltasql.spark.sql import replace_sql, restore_sql
+from deltasql.spark.sql import reject_bypass, replace_sql, run_if_concerned
 from deltasql.storage.location import root_address
 from deltasql.uri import DEFAULT_NAMESPACE
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.base import CatalogTable
     from deltasql.api.catalog.catalog import Catalog
+    from deltasql.model.statements.parameters import Parameters
     from deltasql.uri import DeltaSqlUri
 
 _log = logging.getLogger(__name__)
@@ -56,7 +58,9 @@ def register(
 
     With `sql`, `spark.sql` of this session object runs statements about tables of the catalog as
     `deltasql.spark.sql` does, at their current version, and BEGIN and COMMIT. It passes all other
-    statements to Spark unchanged. No views are created then.
+    statements to Spark unchanged. No views are created then. Without `sql`, it only rejects two
+    statements: CREATE TABLE … USING deltasql, and DROP TABLE of a view that `register` created.
+    Spark would run them without a change of the catalog.
 
         deltasql.spark.register(spark, catalog)
         spark.sql("SELECT max(id) FROM sales").show()
@@ -66,6 +70,8 @@ def register(
 
     if catalog is None:
         _register_format(spark, DeltaSqlSource)
+        if "sql" not in vars(spark):  # it may be replaced for a catalog
+            replace_sql(spark, _rejecting)
         return {}
     opened = open_catalog(catalog)
     if views and not sql:
@@ -75,38 +81,45 @@ def register(
     hides = isinstance(catalog, str) and "${" in catalog
     address = str(catalog) if hides else opened.uri.to_string()
     _register_format(spark, source_class(address, opened.config))
-    (replace_sql if sql else restore_sql)(spark)
+    replace_sql(spark, run_if_concerned if sql else _rejecting)
     if sql or not views:
         return {}
     return mirror_spark(spark, opened, using_delta=False)
 
 
-def _register_format(spark: Any, source: type[DataSource]) -> None:
-    """Register the data source so that local workers run it with this Python, which has deltasql.
+def _rejecting(spark: SparkSession, text: str, parameters: Parameters) -> None:
+    """Raise if a statement would bypass the catalog."""
+    from deltasql.spark.exceptions import as_spark_exceptions  # lazy import: needs pyspark
 
-    Without PYSPARK_PYTHON, Spark would start them with the first `python3` on the path. Only the
-    registered data source is changed, neither the session nor the environment.
-    """
-    if is_connect(spark) or "PYSPARK_PYTHON" in os.environ:
+    with as_spark_exceptions():
+        reject_bypass(spark, text, lambda name: _is_view(spark, name))
+
+
+def _is_view(spark: SparkSession, name: str) -> bool:
+    """Return whether a name is a temporary view that `mirror_spark` created."""
+    from pyspark.errors import AnalysisException
+
+    if name.casefold() not in {each.casefold() for each in _views.get(spark, ())}:
+        return False
+    try:
+        return spark.catalog.getTable(quoted(name)).isTemporary
+    except AnalysisException:  # the user dropped it
+        return False
+
+
+def _register_format(spark: Any, source: type[DataSource]) -> None:
+    """Register the data source; local workers run it with this Python, which has deltasql."""
+    if has_chosen_python(spark):
         spark.dataSource.register(source)
         return
     context = spark.sparkContext
-    if not (context.master or "").startswith("local"):
+    if not has_local_workers(spark):
         _warn_of_other_python(context.pythonExec)
         spark.dataSource.register(source)
         return
     from pyspark.sql.udf import _wrap_function
 
-    sent: Any = _wrap_function(context, source)
-    function = context._jvm.SimplePythonFunction(
-        sent.command(),
-        sent.envVars(),
-        sent.pythonIncludes(),
-        sys.executable,
-        sent.pythonVer(),
-        sent.broadcastVars(),
-        sent.accumulator(),
-    )
+    function = with_this_python(context, _wrap_function(context, source))
     sources = context._jvm.org.apache.spark.sql.execution.datasources.v2.python
     made = sources.UserDefinedPythonDataSource(function)
     spark._jsparkSession.dataSource().registerPython(source.name(), made)
@@ -161,6 +174,8 @@ def mirror_spark(
             help="Leave out database=, or configure delta-spark in the session.",
         )
     names = _view_names(chosen)
+    if "sql" not in vars(spark):
+        replace_sql(spark, _rejecting)
     for each in chosen:
         frame = read_snapshot(spark, each.snapshot(), opened.config)
         frame.createOrReplaceTempView(quoted(names[each.full_name]))

@@ -6,6 +6,7 @@ import re
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from deltasql.api.catalog.base import spelling_of
 from deltasql.api.catalog.catalog import Catalog
 from deltasql.api.catalog.connect import existing_catalog, parse_table_uri, shared
 from deltasql.config import Config
@@ -135,7 +136,7 @@ def known_name(spark: SparkSession, catalog: BaseCatalog, name: str) -> str:
     """
     if str(spark.conf.get(_CASE_SENSITIVE)).lower() == "true":
         return name
-    return catalog.spelling_of(name)
+    return spelling_of(catalog, name)
 
 
 def table_at(catalog: Catalog, path: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.api.catalog.base import CatalogTable
 from deltasql.api.sql.embedded import is_path, table_name
 from deltasql.api.sql.session import StatementRunner
+from deltasql.api.sql.statements import run_in_transaction
 from deltasql.engine.spark.schema import quoted, spark_type
 from deltasql.engine.spark.session import is_same_session
 from deltasql.exceptions import InvalidQueryError, TxnLogError
@@ -33,7 +35,7 @@ from deltasql.spark.session import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     import pyarrow as pa
@@ -46,7 +48,10 @@ if TYPE_CHECKING:
     from deltasql.model.statements.tables_in_query import TableInQuery
     from deltasql.uri import DeltaSqlUri
 
+    Handler = Callable[[SparkSession, str, Parameters], DataFrame | None]
+
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_MAY_BYPASS = re.compile(r"\b(deltasql|drop)\b", re.IGNORECASE)
 # Each session has one runner, which keeps the transaction between BEGIN and COMMIT.
 _runners: weakref.WeakKeyDictionary[Any, SparkSql] = weakref.WeakKeyDictionary()
 
@@ -57,6 +62,7 @@ def sql(
     parameters: Parameters = None,
     *,
     catalog: str | DeltaSqlUri | Catalog | None = None,
+    transaction: MultiTableTransaction | None = None,
 ) -> DataFrame:
     """Run one SQL statement on the tables of a catalog; returns a DataFrame.
 
@@ -64,7 +70,8 @@ def sql(
     (see `register`). Tables are read at their current version. Names that the catalog does not have
     are tables and views of Spark, so that a temporary view can be the source of a MERGE.
     `parameters` are the values of `:name` (a dict) or of `?` (a list). Every statement is one
-    commit, except between BEGIN and COMMIT. See docs/reference/sql.md.
+    commit, except between BEGIN and COMMIT. With `transaction`, a transaction of `deltasql.begin`,
+    the statement is a part of it. See docs/reference/sql.md.
 
         deltasql.spark.sql(spark, "CREATE TABLE visits (id BIGINT, day DATE)", catalog=catalog)
         deltasql.spark.sql(spark, "INSERT INTO visits VALUES (1, DATE '2024-05-01')")
@@ -72,6 +79,12 @@ def sql(
     """
     from deltasql.spark.exceptions import as_spark_exceptions  # lazy import: needs pyspark
 
+    if transaction is not None:
+        with as_spark_exceptions():
+            found: DataFrame = run_in_transaction(
+                transaction, statement, parameters, SparkQueries(spark)
+            )
+            return found
     if catalog is not None:
         set_catalog(spark, catalog)
     with as_spark_exceptions():
@@ -191,8 +204,15 @@ class SparkQueries:
         if arrange is None:
             return frame
         stored = arrange(frame.columns)
-        numbered = frame.toDF(*[f"c{number}" for number in range(len(frame.columns))])
-        return numbered.selectExpr(*[f"{_value(each)} AS {quoted(each.name)}" for each in stored])
+        # Spark's errors, such as a failed cast, show the names of these columns.
+        known = {each.column: each.name for each in stored}
+        names = [known.get(number, f"c{number}") for number in range(len(frame.columns))]
+        columns = [f"{_value(each, names)} AS {quoted(each.name)}" for each in stored]
+        return frame.toDF(*names).selectExpr(*columns)
+
+    def fetch(self, tx: MultiTableTransaction, query: str, values: Mapping[str, Any]) -> pa.Table:
+        """Return the rows of a query as an Arrow table, as a part of the transaction."""
+        return self.select(tx, query, values).toArrow()
 
     def vacuum_options(self) -> dict[str, Any]:
         """Return options that list files on executors, and the session's retention check."""
@@ -210,8 +230,12 @@ class SparkQueries:
         return self.spark.createDataFrame([], StructType.fromJson(schema))
 
 
-def replace_sql(spark: SparkSession) -> None:
-    """Make `spark.sql` of this session object run statements about tables of its catalog."""
+def replace_sql(spark: SparkSession, handle: Handler) -> None:
+    """Make `spark.sql` of this session object call `handle` first.
+
+    `handle` gets the session, the statement and its parameters. If it returns None, Spark runs the
+    statement.
+    """
     session: Any = spark
     weak = weakref.ref(spark)
     original = type(spark).sql
@@ -219,17 +243,89 @@ def replace_sql(spark: SparkSession) -> None:
     def run(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:
         owner = weak()
         assert owner is not None
-        if not kwargs and isinstance(sqlQuery, str) and concerns_catalog(owner, sqlQuery, args):
-            return sql(owner, sqlQuery, args)
+        # Statements with DataFrames as arguments are Spark's.
+        if not kwargs and isinstance(sqlQuery, str):
+            found = handle(owner, sqlQuery, args)
+            if found is not None:
+                return found
         return original(owner, sqlQuery, args, **kwargs)
 
     run.__doc__ = original.__doc__
     session.sql = run
 
 
-def restore_sql(spark: SparkSession) -> None:
-    """Undo `replace_sql`."""
-    vars(spark).pop("sql", None)
+def run_if_concerned(spark: SparkSession, text: str, parameters: Parameters) -> DataFrame | None:
+    """Run a statement that changes or reads tables of the session's catalog; otherwise None."""
+    if concerns_catalog(spark, text, parameters):
+        return sql(spark, text, parameters)
+    return _run_elsewhere(spark, text, parameters)
+
+
+def _run_elsewhere(spark: SparkSession, text: str, parameters: Parameters) -> DataFrame | None:
+    """Run a statement that changes a table of Spark and reads tables of the catalog."""
+    from deltasql.spark.exceptions import as_spark_exceptions  # lazy import: needs pyspark
+
+    values = named_parameters(parameters)
+    try:
+        reader = Reader(text)
+        first = reader.peek()
+        # CREATE TABLE, REPLACE TABLE, CREATE OR REPLACE TABLE
+        creates = first in ("CREATE", "REPLACE") and "TABLE" in (reader.peek(1), reader.peek(3))
+        if not creates and first not in ("INSERT", "MERGE"):
+            return None
+        tables = tables_in_query(reader.text, values).tables
+    except TxnLogError:
+        return None  # Spark says what is wrong
+    with as_spark_exceptions():
+        runner = runner_of(spark, required_catalog(spark, text))
+        engine = SparkQueries(spark)
+        with runner.catalog.begin() as tx:
+            if not any(engine.known_table(tx, each) for each in tables):
+                return None
+            if runner.in_transaction:
+                raise InvalidQueryError(
+                    f"{first} that changes a table of Spark cannot be part of a transaction",
+                    help="Run it before BEGIN, or after COMMIT or ROLLBACK.",
+                )
+            return engine.select(tx, reader.text, values)
+
+
+def reject_bypass(spark: SparkSession, text: str, is_view: Callable[[str], bool]) -> None:
+    """Raise if a statement of Spark would only seem to change the session's catalog.
+
+    `is_view` returns whether a name is a view of one of its tables. Spark accepts CREATE TABLE …
+    USING deltasql with columns without a call of our data source, and DROP TABLE drops a view.
+    """
+    if _MAY_BYPASS.search(text) is None:
+        return
+    try:
+        statement = parse_statement(text)
+    except TxnLogError:
+        return
+    if isinstance(statement, s.CreateTable) and statement.using == "deltasql":
+        if _catalog_of_name(spark, statement.table) != "spark_catalog":
+            return  # such as the catalog of the jar
+        raise InvalidQueryError(
+            f"CREATE TABLE {statement.table} USING deltasql would create a table of Spark, not of "
+            "the catalog",
+            help="Run the statement with deltasql.spark.sql(spark, …), or call "
+            "deltasql.spark.register(spark, catalog, sql=True).",
+        )
+    parts = statement.table.parts if isinstance(statement, s.DropTable) else ()
+    if len(parts) == 1 and is_view(parts[0]):
+        raise InvalidQueryError(
+            f"DROP TABLE {parts[0]} would drop only a view: the table would stay in the catalog",
+            help="Drop the table with deltasql.spark.sql(spark, 'DROP TABLE …'), or the view with "
+            "DROP VIEW.",
+        )
+
+
+def _catalog_of_name(spark: SparkSession, table: s.TableRef) -> str:
+    """Return the Spark catalog in which Spark looks up a table."""
+    first = table.parts[0]
+    if len(table.parts) > 1 and spark.conf.get(f"spark.sql.catalog.{first}", None) is not None:
+        return first
+    return spark.catalog.currentCatalog()
 
 
 def concerns_catalog(spark: SparkSession, text: str, parameters: Parameters = None) -> bool:
@@ -290,10 +386,10 @@ def _with_double_braces(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _value(stored: Stored) -> str:
+def _value(stored: Stored, names: Sequence[str]) -> str:
     value = "NULL" if stored.value is None else f"({stored.value})"
     if stored.column is not None:
-        value = f"c{stored.column}"
+        value = quoted(names[stored.column])
     if stored.type is None:
         return value
     return f"CAST({value} AS {spark_type(stored.type).simpleString()})"

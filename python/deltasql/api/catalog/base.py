@@ -79,23 +79,6 @@ class BaseCatalog:
         key = split_table_name(name)
         return self.store.exists() and self.store.find_table(*key, fresh=True) is not None
 
-    def spelling_of(self, name: str) -> str:
-        """Return a table name in the catalog's spelling, if only the case of letters differs.
-
-        If no table or several tables have such a name, the name is returned unchanged.
-        """
-        if self.exists(name) or not self.store.exists():
-            return name
-        namespace, short = wanted = tuple(part.casefold() for part in split_table_name(name))
-        # Only for ASCII letters do all databases convert case in the same way.
-        known = (
-            self.store.query("names_alike", namespace=namespace, name=short)
-            if "".join(wanted).isascii()
-            else [(each.row.namespace, each.row.name) for each in self.tables()]
-        )
-        alike = [each for each in known if tuple(part.casefold() for part in each) == wanted]
-        return join_table_name(*alike[0]) if len(alike) == 1 else name
-
     def dropped(self) -> list[TableRow]:
         """List dropped tables, the most recently dropped first."""
         rows = (TableRow.from_row(row) for row in self.store.query("list_dropped"))
@@ -118,6 +101,24 @@ class BaseCatalog:
         if found.is_following:
             raise follows_another_log(found)
         return found
+
+
+def spelling_of(catalog: BaseCatalog, name: str) -> str:
+    """Return a table name in the catalog's spelling, if only the case of letters differs.
+
+    If no table or several tables have such a name, the name is returned unchanged.
+    """
+    if catalog.exists(name) or not catalog.store.exists():
+        return name
+    namespace, short = wanted = tuple(part.casefold() for part in split_table_name(name))
+    # Only for ASCII letters do all databases convert case in the same way.
+    known = (
+        catalog.store.query("names_alike", namespace=namespace, name=short)
+        if "".join(wanted).isascii()
+        else [(each.row.namespace, each.row.name) for each in catalog.tables()]
+    )
+    alike = [each for each in known if tuple(part.casefold() for part in each) == wanted]
+    return join_table_name(*alike[0]) if len(alike) == 1 else name
 
 
 class CatalogTable:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deltasql.api.catalog.base import CatalogTable
+from deltasql.api.catalog.base import CatalogTable, spelling_of
 from deltasql.api.catalog.query import closing_reader, live_files, run_parsed, sandbox
 from deltasql.api.sql.engine import as_they_are
 from deltasql.exceptions import InvalidQueryError
@@ -99,6 +99,10 @@ class EmbeddedEngine:
             tree = _arranged(parsed.tree, types, (arrange or as_they_are)(names))
             return closing_reader(stack.pop_all(), answer("query", tree))
 
+    def fetch(self, tx: MultiTableTransaction, query: str, values: Mapping[str, Any]) -> pa.Table:
+        """Return the rows of a query as an Arrow table, as a part of the transaction."""
+        return self.rows(tx, query, values).read_all()
+
     def vacuum_options(self) -> dict[str, Any]:
         """Return no options: files are listed in this process."""
         return {}
@@ -140,7 +144,9 @@ def table_name(
         )
     namespace = parts[0] if len(parts) == 2 else DEFAULT_NAMESPACE
     name = join_table_name(namespace, parts[-1])
-    return name if is_staged(name) else (spelling or catalog.spelling_of)(name)
+    if is_staged(name):
+        return name
+    return spelling_of(catalog, name) if spelling is None else spelling(name)
 
 
 def _parsed(catalog: BaseCatalog, query: str, values: Mapping[str, Any]) -> QueryText:
@@ -197,7 +203,9 @@ def _files_of(tx: MultiTableTransaction, tree: exp.Query, asked: QueriedTable) -
 
 def _arranged(tree: exp.Query, types: Sequence[str], stored: Sequence[Stored]) -> exp.Query:
     """Return a query that computes the columns to store, with the types of the table."""
-    names = [identifier(f"c{number}") for number in range(len(types))]
+    # DuckDB's errors, such as a failed cast, name the columns of the inner query.
+    known = {each.column: each.name for each in stored}
+    names = [identifier(known.get(number, f"c{number}")) for number in range(len(types))]
     columns = []
     for name, kind in zip(names, types, strict=True):
         column = exp.column(name.copy())

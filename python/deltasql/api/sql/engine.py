@@ -68,6 +68,9 @@ class StatementEngine(Protocol):
     ) -> Any:
         """Return the rows of a query for a write or a merge, in the columns of `arrange`."""
 
+    def fetch(self, tx: MultiTableTransaction, query: str, values: Mapping[str, Any]) -> pa.Table:
+        """Return the rows of a query as an Arrow table, as a part of the transaction."""
+
     def vacuum_options(self) -> dict[str, Any]:
         """Return the options of `catalog.vacuum` for this engine."""
 

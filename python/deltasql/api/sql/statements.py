@@ -6,14 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from sqlglot import exp
 
 from deltasql.api.sql import reports
 from deltasql.api.sql.embedded import EmbeddedEngine
 from deltasql.api.sql.engine import Stored, as_they_are
+from deltasql.api.sql.subqueries import MOST_ROWS, has_subquery, without_subqueries
 from deltasql.api.sql.tables import convert_folder, create_table
 from deltasql.exceptions import InvalidQueryError, TxnLogSchemaError
-from deltasql.model.predicates.parser import parse_expression
 from deltasql.model.predicates.rewrite import to_datafusion, without_alias
 from deltasql.model.schema.schema import nearest
 from deltasql.model.statements import statement as s
@@ -39,17 +38,19 @@ _OUTSIDE = (s.RenameTable, s.DropTable, s.UndropTable, s.CreateNamespace, s.Drop
 
 
 def run_in_transaction(
-    tx: MultiTableTransaction, text: str, parameters: Parameters = None
-) -> pa.Table:
-    """Run one statement as a part of a transaction; `tx.sql` calls it."""
+    tx: MultiTableTransaction,
+    text: str,
+    parameters: Parameters = None,
+    engine: StatementEngine | None = None,
+) -> Any:
+    """Run one statement as a part of a transaction, by default on the embedded engine."""
     statement = parse_statement(text)
     if isinstance(statement, s.Begin | s.Commit | s.Rollback):
         raise InvalidQueryError(
-            f"{statement.name} cannot be run by tx.sql: the transaction has begun already",
+            f"{statement.name} cannot be run in a transaction that has begun already",
             help="Call tx.commit() or tx.rollback(), or use deltasql.SqlSession.",
         )
-    found: pa.Table = Statements(tx, EmbeddedEngine(), named_parameters(parameters)).run(statement)
-    return found
+    return Statements(tx, engine or EmbeddedEngine(), named_parameters(parameters)).run(statement)
 
 
 class Statements:
@@ -109,8 +110,11 @@ class Statements:
     def _update(self, statement: s.Update) -> pa.Table:
         table = self._name(statement.table)
         plain = self._plain_names(table, statement)
-        updates = {plain(column.text): plain(self._text(v)) for column, v in statement.assignments}
-        where = None if statement.where is None else plain(self._condition(statement.where))
+        updates = {
+            plain(column.text): plain(self._value(value, statement))
+            for column, value in statement.assignments
+        }
+        where = None if statement.where is None else plain(self._value(statement.where, statement))
         self._engine.start(self._tx, table)
         metrics = self._tx.update(
             table, updates, predicate=where, engine=self._engine.name, flavour="spark"
@@ -120,7 +124,7 @@ class Statements:
     def _delete(self, statement: s.Delete) -> pa.Table:
         table = self._name(statement.table)
         plain = self._plain_names(table, statement)
-        where = None if statement.where is None else plain(self._condition(statement.where))
+        where = None if statement.where is None else plain(self._value(statement.where, statement))
         return self._deleted(table, where)
 
     def _truncate(self, statement: s.Truncate) -> pa.Table:
@@ -133,19 +137,21 @@ class Statements:
         metrics = tx.delete(table, where, engine=self._engine.name, flavour="spark")
         return _counts(num_affected_rows=metrics["num_deleted_rows"])
 
-    def _condition(self, part: s.SqlPart) -> str:
-        text = self._text(part)
-        if parse_expression(text, escapes=True).find(exp.Query) is not None:
-            raise InvalidQueryError(
-                "a condition of UPDATE, DELETE or OPTIMIZE cannot have a subquery",
-                help="Write MERGE INTO … USING (the subquery) AS s ON … WHEN MATCHED THEN DELETE "
-                "or UPDATE SET ….",
-            )
-        return text
+    def _value(self, part: s.SqlPart, statement: s.Update | s.Delete) -> str:
+        """Return the text of an expression, with literals for its parameters and subqueries."""
+        if not has_subquery(part.text):
+            return self._text(part)
+
+        def fetch(query: str) -> pa.Table:
+            limited = f"SELECT * FROM ({query}\n) AS q LIMIT {MOST_ROWS + 1}"  # noqa: S608
+            return self._engine.fetch(self._tx, limited, self._values)
+
+        own = _qualifiers(statement)
+        return without_subqueries(part.text, self._values, own=own, fetch=fetch)
 
     def _plain_names(self, table: str, statement: s.Update | s.Delete) -> Callable[[str], str]:
         """Return a function that removes the table's name or alias from columns in expressions."""
-        qualifiers = statement.table.parts if statement.alias is None else (statement.alias,)
+        qualifiers = _qualifiers(statement)
         columns = self._schema(table).names
 
         def plain(text: str) -> str:
@@ -299,7 +305,13 @@ class Statements:
         return pa.Table.from_pylist([{"path": location, "metrics": metrics}])
 
     def _partition_filter(self, table: str, where: s.SqlPart) -> str:
-        condition = to_datafusion(self._condition(where))
+        text = self._text(where)
+        if has_subquery(text):
+            raise InvalidQueryError(
+                "the condition of OPTIMIZE cannot have a subquery",
+                help="Write a condition on partition columns.",
+            )
+        condition = to_datafusion(text)
         target = self._tx.target(table)
         if not target.predicate(condition).partition_only:
             known = ", ".join(target.partition_columns) or "none"
@@ -361,7 +373,18 @@ def _stored(
             help="Give a value for every column, or list the columns after the table: t (a, b).",
         )
     added = {each.column for each in extra}
-    places = {_known(schema, name): n for n, name in enumerate(given) if n not in added}
+    places: dict[str, int] = {}
+    for number, name in enumerate(given):
+        if number in added:
+            continue
+        column = _known(schema, name)
+        if column in places:
+            raise TxnLogSchemaError(
+                f"the statement has two values for column {column}",
+                column=column,
+                help="Name each column once.",
+            )
+        places[column] = number
     stored = []
     for field in schema.fields:
         if field.name in constants:
@@ -369,6 +392,11 @@ def _stored(
         elif field.name in places or _GENERATED not in field.metadata:
             stored.append(Stored(field.name, field.type, places.get(field.name)))
     return stored + extra
+
+
+def _qualifiers(statement: s.Update | s.Delete) -> tuple[str, ...]:
+    """Return the names that columns of the changed table can have before them."""
+    return statement.table.parts if statement.alias is None else (statement.alias,)
 
 
 def _known(schema: StructType, name: str) -> str:

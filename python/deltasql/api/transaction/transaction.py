@@ -359,7 +359,8 @@ class MultiTableTransaction:
         """
         from deltasql.api.sql.statements import run_in_transaction  # lazy import: loads the parser
 
-        return run_in_transaction(self, statement, parameters)
+        found: pa.Table = run_in_transaction(self, statement, parameters)
+        return found
 
     def delete(
         self,

@@ -38,7 +38,8 @@ KEYWORDS = (
     *("DISTINCT", "UNION", "ALL", "EXCEPT", "INTERSECT", "WITH", "CASE", "WHEN", "THEN", "ELSE"),
     *("END", "CAST", "COUNT", "SUM", "AVG", "MIN", "MAX", "DESC", "ASC", "EXPLAIN", "DESCRIBE"),
     *("SUMMARIZE", "SHOW TABLES", "OVER", "PARTITION BY", "QUALIFY", "DATE", "TIMESTAMP", "TRUE"),
-    *("FALSE", "INTERVAL", "EXISTS", "VALUES"),
+    *("FALSE", "INTERVAL", "EXISTS", "VALUES", "INSERT INTO", "UPDATE", "SET", "DELETE FROM"),
+    *("MERGE INTO", "CREATE TABLE", "ALTER TABLE", "BEGIN", "COMMIT"),
 )
 _BACKSLASH_COMMANDS = tuple(sorted(set(re.findall(r"\\[a-z?]", HELP))))
 _WORD = re.compile(r"[\w.\\]*$")

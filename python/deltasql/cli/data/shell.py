@@ -12,13 +12,16 @@ import click
 from deltasql.cli.commands import error_text, is_closed_pipe
 from deltasql.cli.context import EXIT_WRONG, Context
 from deltasql.cli.data.query import run_query
-from deltasql.cli.data.statements import HELP, is_sql, statements
+from deltasql.cli.data.sql import run_statement
+from deltasql.cli.data.statements import HELP, QUERIES, first_word, is_sql, statements
 from deltasql.cli.output import message
+from deltasql.exceptions import TxnLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.sql.session import SqlSession
 
 _ALIASES = {"help": "\\?", "?": "\\?", "exit": "\\q", "quit": "\\q"}
 
@@ -28,15 +31,19 @@ _ALIASES = {"help": "\\?", "?": "\\?", "exit": "\\q", "quit": "\\q"}
 def shell(context: Context) -> None:
     """Open an interactive shell for commands and SQL, with completion.
 
-    If stdin is not a terminal, its lines are run one after the other, and the exit code is 1 if one
-    of them failed.
+    SQL ends with a semicolon: queries as in `deltasql query`, and statements as in `deltasql sql`,
+    also BEGIN and COMMIT. If stdin is not a terminal, its lines are run one after the other, and
+    the exit code is 1 if one of them failed.
 
     \b
     Example:
       deltasql shell
     """
-    with context.open() as catalog:
-        session = Session(replace(context, open_catalog=catalog), catalog, sys.stdin.isatty())
+    from deltasql.api.sql.session import SqlSession  # lazy import: start-up time
+
+    with context.open() as catalog, SqlSession(catalog) as sql:
+        opened = replace(context, open_catalog=catalog)
+        session = Session(opened, catalog, sql, sys.stdin.isatty())
         if session.is_terminal:
             from deltasql.cli.data.prompt import lines  # lazy import: optional package
 
@@ -44,8 +51,10 @@ def shell(context: Context) -> None:
             session.run(lines(session.context, catalog))
         else:
             session.run(statements(sys.stdin))
-            if session.failures:
-                raise click.exceptions.Exit(EXIT_WRONG)
+        if sql.in_transaction:
+            session.fail("the transaction was rolled back, because the shell ended without COMMIT")
+        if session.failures and not session.is_terminal:
+            raise click.exceptions.Exit(EXIT_WRONG)
 
 
 @dataclass(slots=True)
@@ -54,6 +63,7 @@ class Session:
 
     context: Context
     catalog: Catalog
+    sql: SqlSession
     is_terminal: bool
     failures: int = 0
 
@@ -67,12 +77,12 @@ class Session:
                 self.run_one(statement)
 
     def run_one(self, text: str) -> None:
-        """Run a command or a query; an error is printed and counted, not raised."""
+        """Run a command or SQL; an error is printed and counted, not raised."""
         from deltasql.cli.main import main
 
         try:
             if is_sql(text):
-                self._query(text)
+                self._sql(text.rstrip().removesuffix(";"))
             elif text in _ALIASES or text.startswith("\\"):
                 self._backslash_command(_ALIASES.get(text, text))
             else:
@@ -86,14 +96,17 @@ class Session:
         except (click.Abort, KeyboardInterrupt):
             if not self.is_terminal:  # an interrupt ends a script, but not the prompt
                 raise
-            self._fail("Interrupted.")
+            self.fail("Interrupted.")
         except Exception as error:  # the session continues after a failed statement
             if is_closed_pipe(error):
                 raise
-            self._fail(f"Error: {error_text(error, verbose=self.context.verbose)}")
+            self.fail(f"Error: {error_text(error, verbose=self.context.verbose)}")
 
-    def _query(self, text: str) -> None:
-        run_query(self.context, self.catalog, text.rstrip().removesuffix(";"))
+    def _sql(self, text: str) -> None:
+        if self.sql.in_transaction or not _is_query(text):
+            run_statement(self.context, self.sql, text)
+        else:
+            run_query(self.context, self.catalog, text)
 
     def _backslash_command(self, text: str) -> None:
         command, _, rest = text.partition(" ")
@@ -105,18 +118,30 @@ class Session:
             from deltasql.cli.output import FORMATS
 
             if rest.strip() not in FORMATS:
-                self._fail(f"Error: the format must be one of {', '.join(FORMATS)}")
+                self.fail(f"Error: the format must be one of {', '.join(FORMATS)}")
             else:
                 self.context = replace(self.context, format=rest.strip())
                 message(f"results are now printed as {self.context.format}")
         elif command == "\\?":
             message(HELP)
         else:
-            self._fail(f"Error: unknown command {command}; \\? lists the commands")
+            self.fail(f"Error: unknown command {command}; \\? lists the commands")
 
-    def _fail(self, text: str) -> None:
+    def fail(self, text: str) -> None:
+        """Print an error and count it."""
         self.failures += 1
         message(text)
+
+
+def _is_query(text: str) -> bool:
+    """Return whether SQL is a query in DuckDB's SQL, and not a statement of `deltasql sql`."""
+    from deltasql.model.statements import statement as s  # lazy import: start-up time
+    from deltasql.model.statements.parser import parse_statement
+
+    try:
+        return isinstance(parse_statement(text), s.Select | s.Describe | s.ShowTables)
+    except TxnLogError:
+        return text.startswith("(") or first_word(text) in QUERIES
 
 
 def _arguments(text: str) -> list[str]:

@@ -13,8 +13,9 @@ from deltasql.cli.output import message
 from deltasql.cli.progress import busy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from deltasql.api.sql.session import SqlSession
     from deltasql.cli.context import Context
 
 
@@ -52,13 +53,20 @@ def sql(
 
     with context.open(create=True) as catalog, SqlSession(catalog) as session:
         for text in split_statements(sql_text(statement, file)) or [""]:
-            with busy("running the statement", color=context.color):
-                found = session.sql(text, values)
-            if found.column_names:
-                context.output.query_result(found.to_reader(), context.output.result_limit)
+            run_statement(context, session, text, values)
         if session.in_transaction:
             message("the transaction was rolled back, because the statements end without COMMIT")
             raise click.exceptions.Exit(EXIT_WRONG)
+
+
+def run_statement(
+    context: Context, session: SqlSession, text: str, values: Mapping[str, Any] | None = None
+) -> None:
+    """Run a statement and print its result, if it has one."""
+    with busy("running the statement", color=context.color):
+        found = session.sql(text, values)
+    if found.column_names:
+        context.output.query_result(found.to_reader(), context.output.result_limit)
 
 
 def _parameter(text: str) -> tuple[str, Any]:

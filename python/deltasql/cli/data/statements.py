@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SQL_KEYWORDS = ("select", "with", "from", "values", "explain", "describe", "summarize", "show")
+QUERIES = ("select", "with", "from", "values", "explain", "describe", "summarize", "show")
+_STATEMENTS = (
+    *("insert", "update", "delete", "merge", "truncate", "create", "replace", "alter", "drop"),
+    *("undrop", "comment", "convert", "desc", "begin", "start", "commit"),
+)
+# These are also commands.
+_BOTH = ("optimize", "vacuum", "restore", "rollback")
 HELP = """\
-SQL ends with a semicolon and may span lines; sales@3 is version 3 of sales.
+SQL ends with a semicolon and may span lines; sales@3 is version 3 of sales. Queries are written in
+DuckDB's SQL. Statements that change tables, and all SQL between BEGIN; and COMMIT;, are written as
+for `deltasql sql`. OPTIMIZE, VACUUM, RESTORE and ROLLBACK with a semicolon are SQL too.
 Everything else is a command as on the command line, without `deltasql`: table list, head sales.
 
   \\d            tables                     \\d sales     columns of a table
@@ -40,13 +48,25 @@ def statements(lines: Iterable[str]) -> Iterable[str]:
 
 
 def is_sql(text: str) -> bool:
-    """Return whether a string is SQL and not a command; the first word decides.
+    """Return whether a string is SQL and not a command.
+
+    The first word decides; for a word that is also a command, the semicolon does.
 
     >>> is_sql("SELECT 1"), is_sql("(SELECT 1)"), is_sql("table list"), is_sql("show tables")
     (True, True, False, True)
+    >>> is_sql("vacuum sales --dry-run"), is_sql("VACUUM sales DRY RUN;"), is_sql("COMMIT;")
+    (False, True, True)
     """
+    first = first_word(text)
+    if first in _BOTH:
+        return text.rstrip().endswith(";")
+    return first.startswith("(") or first in (*QUERIES, *_STATEMENTS)
+
+
+def first_word(text: str) -> str:
+    """Return the first word in lower case, without a semicolon."""
     first, *_ = [*text.lower().split(maxsplit=1), ""]
-    return first.startswith("(") or first in _SQL_KEYWORDS
+    return first.removesuffix(";")
 
 
 def is_complete(text: str) -> bool:

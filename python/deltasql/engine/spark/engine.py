@@ -29,6 +29,7 @@ from deltasql.engine.spark.session import (
 )
 from deltasql.engine.spark.session_copy import QUERY_SETTINGS, SessionCopy, copy_session
 from deltasql.engine.spark.sql import spark_query
+from deltasql.engine.spark.workers import map_in_arrow
 from deltasql.engine.spark.write import target_file_count, write_files
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.counts import size_text
@@ -262,7 +263,7 @@ class SparkEngine:
         frame = cast("SparkRelation", relation).frame
         with spark_errors("compute rows"):
             schema = _arrow_schema(frame)
-            packed = frame.mapInArrow(pack, "batch binary").toLocalIterator()
+            packed = map_in_arrow(frame, pack, "batch binary").toLocalIterator()
 
         def unpacked() -> Iterator[pa.RecordBatch]:
             with spark_errors("compute rows"):

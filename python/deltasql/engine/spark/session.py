@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -77,11 +76,6 @@ def _start() -> SparkSession:
         raise TxnLogEngineError(
             f"Spark did not start: {error}", engine="spark", help=_JAVA_HELP
         ) from error
-    if not is_connect(session) and "PYSPARK_PYTHON" not in os.environ:
-        # Let local workers use this Python, which has deltasql, not the first Python on the PATH.
-        context = session.sparkContext
-        if (context.master or "").startswith("local"):
-            context.pythonExec = sys.executable
     return session
 
 

@@ -23,6 +23,7 @@ from deltasql.engine.spark.file_columns import has_encoded_value, partition_of, 
 from deltasql.engine.spark.s3 import bucket_options
 from deltasql.engine.spark.schema import quoted, spark_path
 from deltasql.engine.spark.session_copy import WRITE_SETTINGS, copy_session
+from deltasql.engine.spark.workers import map_in_arrow
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.storage import open_storage, parse_location
@@ -278,5 +279,6 @@ def _read_on_executors(
     frame = spark.createDataFrame(pa.table({"name": pa.array(names, pa.string())}))
     tasks = frame.repartition(len(names) // _FILES_PER_TASK + 1)
     with spark_errors("read the footers of new files"):
-        rows = tasks.mapInArrow(read, "name string, rows long, stats string").toArrow().to_pylist()
+        read_rows = map_in_arrow(tasks, read, "name string, rows long, stats string")
+        rows = read_rows.toArrow().to_pylist()
     return {row["name"]: FooterStats(row["rows"], row["stats"]) for row in rows}

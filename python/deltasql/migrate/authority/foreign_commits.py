@@ -188,11 +188,16 @@ def _import(
 
 
 def _flush(storage: Storage, foreign: Sequence[LogCommit]) -> None:
-    """Flush foreign commits and their data files to disk; their writer may have omitted this."""
     for commit in foreign:
-        paths = [each.path for each in files_named(commit.data)]
-        relative = [path for path in paths if not path.startswith("/") and "://" not in path]
-        storage.flush([*map(storage.data_name, relative), commit_file(commit.version)])
+        flush_data_files(storage, commit.data)
+        storage.flush([commit_file(commit.version)])
+
+
+def flush_data_files(storage: Storage, data: bytes) -> None:
+    """Flush the data files of another writer's commit to disk; the writer may have omitted this."""
+    paths = [each.path for each in files_named(data)]
+    relative = [path for path in paths if not path.startswith("/") and "://" not in path]
+    storage.flush(map(storage.data_name, relative))
 
 
 def _commit_after_head(

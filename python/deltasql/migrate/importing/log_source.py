@@ -17,6 +17,7 @@ import pyarrow as pa
 from deltasql._core import FileList, parse_commit
 from deltasql.engine.spark.errors import spark_errors
 from deltasql.engine.spark.session import active_session
+from deltasql.engine.spark.workers import map_in_arrow
 from deltasql.exceptions import TxnLogEngineError, TxnLogError
 from deltasql.mirror.log.read import read_commits, stream_state
 from deltasql.mirror.log.read_checkpoint import count_row_groups, read_files
@@ -158,7 +159,7 @@ class SparkLog:
                         yield from _outcomes(work, storage, wave[number])
 
             numbers = self._spark.range(0, len(wave), 1, len(wave))
-            frame = numbers.mapInArrow(run, "found binary, error binary").persist()
+            frame = map_in_arrow(numbers, run, "found binary, error binary").persist()
             frame.count()  # toLocalIterator would run the tasks one after the other
             yield frame
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltasql import telemetry
 from deltasql.engine.spark.errors import spark_errors
 from deltasql.engine.spark.session import active_session
+from deltasql.engine.spark.workers import map_in_arrow
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
 from deltasql.operations.vacuum.unreferenced import (
     UnreferencedFiles,
@@ -110,7 +111,7 @@ class SparkListing:
             tasks = pa.Table.from_pylist([_task(each, needed) for each in wave], _TASKS)
             with spark_errors(f"list {rule.location}"):
                 frame = session.createDataFrame(tasks).repartition(len(wave))
-                result = frame.mapInArrow(look, _FOUND).toArrow()
+                result = map_in_arrow(frame, look, _FOUND).toArrow()
             for name, size in zip(*result.to_pydict().values(), strict=True):
                 if size == _OTHER_TABLE:
                     found.tables.add(name)

@@ -44,8 +44,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public class DeltaSqlCatalog
         implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
     private static final Pattern RELEASES = Pattern.compile("4\\.[0-3]([.-].*)?");
-    private static final Pattern PASSWORD =
-        Pattern.compile("deltasql://\\w+/[^/@:]*:(?!\\$\\{)[^/@]+@.*");
     private static final Set<String> OPTIONS = Set.of("uri", "service");
     private static final Set<String> PROVIDERS = Set.of("deltasql", "delta");
     private static final Set<String> RESERVED = Set.of(
@@ -83,11 +81,7 @@ public class DeltaSqlCatalog
                 "Set " + prefix + "uri to a catalog, such as deltasql://sqlite//lake/catalog.db, or "
                     + prefix + "service to a service file.");
         }
-        if (uri != null && PASSWORD.matcher(uri).matches()) {
-            throw new IllegalArgumentException(
-                prefix + "uri contains a password, and Spark shows its options: write ${VARIABLE} "
-                    + "instead, or the name of a catalog in the configuration.");
-        }
+        Service.rejectPassword(prefix + "uri", uri);
     }
 
     @Override
@@ -103,8 +97,7 @@ public class DeltaSqlCatalog
     /** Return the service; the first call connects, so that a session starts without it. */
     synchronized Service service() {
         if (service == null) {
-            String python = System.getenv("PYSPARK_PYTHON");
-            service = new Service(uri, file, python == null ? "python3" : python);
+            service = new Service(uri, file, Service.python());
         }
         return service;
     }

@@ -26,6 +26,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Pattern;
 
 /**
  * A client of the local service of one catalog (docs/internals/service-protocol.md).
@@ -37,6 +38,8 @@ final class Service {
     static final ObjectMapper JSON = new ObjectMapper();
     private static final int PROTOCOL = 1;
     private static final int ATTEMPTS = 5;
+    private static final Pattern PASSWORD =
+        Pattern.compile("deltasql://\\w+/[^/@:]*:(?!\\$\\{)[^/@]+@.*");
     private static final Set<PosixFilePermission> OF_OTHERS = Set.of(
         PosixFilePermission.GROUP_READ, PosixFilePermission.GROUP_WRITE,
         PosixFilePermission.OTHERS_READ, PosixFilePermission.OTHERS_WRITE);
@@ -64,6 +67,21 @@ final class Service {
         this.parent = null;
         this.transaction = null;
         connect();
+    }
+
+    /** Return the Python that runs a service which this JVM starts. */
+    static String python() {
+        String python = System.getenv("PYSPARK_PYTHON");
+        return python == null ? "python3" : python;
+    }
+
+    /** Raise if the URI in a Spark option contains a password; Spark shows its options. */
+    static void rejectPassword(String option, String uri) {
+        if (uri != null && PASSWORD.matcher(uri).matches()) {
+            throw new IllegalArgumentException(
+                option + " contains a password, and Spark shows its options: write ${VARIABLE} "
+                    + "instead, or the name of a catalog in the configuration.");
+        }
     }
 
     private Service(Service parent, String transaction) {
