@@ -77,6 +77,19 @@ def test_other_protocols_and_unknown_requests_are_named(client: Client) -> None:
         client.call("fly")
 
 
+def test_unexpected_errors_are_logged_with_their_stack(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ServiceError, match="KeyError"):
+        client.call("table", name="t")
+    (record,) = [each for each in caplog.records if each.name == "deltasql.serve"]
+    assert record.getMessage() == "the request /v1/table failed"
+    assert record.exc_info is not None
+    with pytest.raises(ServiceError, match="does not exist"):
+        client.call("table", namespace="default", name="t")
+    assert len([each for each in caplog.records if each.name == "deltasql.serve"]) == 1
+
+
 def test_rows_are_changed_by_files_that_replace_others(
     client: Client, table: str, lake: Catalog
 ) -> None:

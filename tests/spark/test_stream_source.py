@@ -220,6 +220,20 @@ def test_schema_change_stops_a_stream_until_it_is_reloaded(lake: Catalog) -> Non
     assert again.batch() == [{"id": 3, "part": 1, "more": "x"}]
 
 
+def test_schema_change_before_the_start_stops_a_stream(lake: Catalog) -> None:
+    append(lake, 1)
+    for options in ({}, {"startingVersion": "latest"}):
+        stream = Stream(uri(lake), **options)
+        more = pa.table({"id": [3], "part": [1], f"more{lake.table('t').version()}": ["x"]})
+        with lake.begin() as tx:
+            tx.write("t", more, schema_mode="merge")
+        stream.offset = stream.reader.initialOffset()  # Spark asks for it when a query starts
+        with lake.begin() as tx:
+            tx.write("t", more, schema_mode="merge")
+        with pytest.raises(TxnLogSchemaError, match="changed the columns"):
+            stream.batch()
+
+
 def test_schema_change_after_versions_without_rows_stops_a_stream(lake: Catalog) -> None:
     append(lake, 1)
     stream = Stream(uri(lake), ignoreDeletes=True)

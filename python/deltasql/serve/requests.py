@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
-from deltasql.serve import aggregates, log_store, procedures, scan, tables
+from deltasql.serve import aggregates, changes, log_store, procedures, scan, streams, tables
 from deltasql.serve.transactions import Transactions, at_once
 from deltasql.serve.writes import Writes
 from deltasql.uri import DEFAULT_NAMESPACE
@@ -62,7 +62,7 @@ def _drop_namespace(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]
     return {}
 
 
-REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Response]] = {
+REQUESTS: dict[str, Callable[[State, Mapping[str, Any]], Response]] = {
     "hello": _hello,
     "namespaces": lambda state, body: _namespaces(state.catalog),
     "namespace_create": at_once(
@@ -83,6 +83,12 @@ REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Response]] = {
     "log_publish": lambda state, body: log_store.publish(state.catalog, body),
     "scan": lambda state, body: scan.planned(state.catalog, state.transactions, body),
     "aggregate": lambda state, body: aggregates.aggregated(state.catalog, body),
+    "changes": lambda state, body: changes.found(state.catalog, body),
+    "changes_files": lambda state, body: changes.files(state.catalog, body),
+    "stream_start": lambda state, body: streams.start(state.catalog, body),
+    "stream_latest": lambda state, body: streams.latest(state.catalog, body),
+    "stream_next": lambda state, body: streams.following(state.catalog, body),
+    "stream_files": lambda state, body: streams.files(state.catalog, body),
     "write_begin": lambda state, body: state.writes.begin(body),
     "write_commit": lambda state, body: state.writes.commit(body),
     "write_abort": lambda state, body: state.writes.abort(body),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltasql.operations.table_stage import TableStage
     from deltasql.serve.transactions import Transactions
 
-_FILES_PER_LINE = 1_000
+FILES_PER_LINE = 1_000
 
 
 def planned(
@@ -74,7 +74,7 @@ def _response(live: LiveFiles) -> Iterator[dict[str, Any]]:
     groups = live.by_names(live.files)
     partitions = {text: number for number, text in enumerate({f.partition for f in live.files})}
     yield {
-        "schemas": [_stored_schema(schema, live).to_json() for schema, _ in groups],
+        "schemas": [stored_schema(schema, live).to_json() for schema, _ in groups],
         "partitions": partition_values(live, list(partitions)),
         "bytes": sum(file.size or 0 for file in live.files),
         "rows": _row_count(live.files),
@@ -83,12 +83,12 @@ def _response(live: LiveFiles) -> Iterator[dict[str, Any]]:
     }
     deleted = {file.path: rows for file, rows in live.deleted_rows(live.files)}
     for number, (_, files) in enumerate(groups):
-        for start in range(0, len(files), _FILES_PER_LINE):
+        for start in range(0, len(files), FILES_PER_LINE):
             yield {
                 "schema": number,
                 "files": [
                     _file(file, partitions[file.partition], deleted.get(file.path))
-                    for file in files[start : start + _FILES_PER_LINE]
+                    for file in files[start : start + FILES_PER_LINE]
                 ],
             }
     yield {"end": len(live.files)}
@@ -104,11 +104,11 @@ def _file(file: LiveFile, partition: int, deleted: array[int] | None) -> list[An
     """Return a file: its URL, size, modification time, partition and deleted rows."""
     found = [address_url(file.address), file.size, file.modified_ms or 0, partition]
     if deleted is not None:
-        found.append(_encoded(deleted))
+        found.append(encoded_rows(deleted))
     return found
 
 
-def _encoded(rows: array[int]) -> str:
+def encoded_rows(rows: array[int]) -> str:
     """Return row positions as 64-bit little-endian integers in base64."""
     if sys.byteorder == "big":
         rows = rows[:]
@@ -116,7 +116,7 @@ def _encoded(rows: array[int]) -> str:
     return base64.b64encode(rows.tobytes()).decode()
 
 
-def _stored_schema(schema: StructType, live: LiveFiles) -> StructType:
+def stored_schema(schema: StructType, live: LiveFiles) -> StructType:
     """Return the columns of files under their physical names, without partition columns."""
     mode = live.column_mapping_mode
     return StructType(

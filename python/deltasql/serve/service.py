@@ -31,7 +31,7 @@ PROTOCOL = 1
 """The version of the protocol, which is the first part of every path."""
 _PREFIX = f"/v{PROTOCOL}/"
 _LARGEST_BODY = 1 << 28
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("deltasql.serve")
 
 
 class Service:
@@ -191,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             found = handler(self.server.state, json.loads(body or b"{}"))
         except Exception as error:
-            return 400, [_error(error)]
+            return 400, [_error(error, self.path)]
         return 200, [found] if isinstance(found, dict) else found
 
     def _held(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -215,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             raise
         except Exception as error:
-            self._send_line(_error(error))
+            self._send_line(_error(error, self.path))
         self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
 
@@ -232,12 +232,15 @@ def _problem(kind: str, message: str, help: str = "") -> dict[str, Any]:
     return {"error": {"type": kind, "types": [kind], "message": message, "help": help}}
 
 
-def _error(error: Exception) -> dict[str, Any]:
-    """Return an error as a line of the response; `types` also has its base classes."""
+def _error(error: Exception, path: str) -> dict[str, Any]:
+    """Return an error as a line of the response; `types` also has its base classes.
+
+    An error that is not one of deltasql's is unexpected, and is logged with its stack.
+    """
     if isinstance(error, TxnLogError):
         types = [each.__name__ for each in type(error).__mro__ if issubclass(each, TxnLogError)]
         found = _problem(type(error).__name__, error.message, error.help)
         found["error"]["types"] = types
         return found
-    _log.exception("a request failed")
+    _log.error("the request %s failed", path, exc_info=error)
     return _problem("InternalError", redact(f"{type(error).__name__}: {error}"))

@@ -22,6 +22,7 @@ from deltasql.engine.parquet.writer import escape_name
 from deltasql.engine.spark.file_columns import stored_field
 from deltasql.engine.spark.write import parquet_options
 from deltasql.exceptions import (
+    CommitConflictError,
     TableExistsError,
     TransactionClosedError,
     TxnLogConfigError,
@@ -45,6 +46,7 @@ from deltasql.serve.filters import condition_of, skipping_condition
 from deltasql.serve.names import snapshot_of, stage_of, table_name
 from deltasql.serve.row_changes import change_plan, operation_parameters, rows_written
 from deltasql.serve.rules import rules_plan
+from deltasql.serve.stream_writes import StreamBatch, stream_positions
 from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
 from deltasql.storage import absolute_location
 from deltasql.storage.location import address_url, root_address
@@ -111,6 +113,7 @@ class Writes:
             reject_types_that_spark_lacks(stage.schema)
             if not body.get("checks_rules"):
                 reject_unchecked_rules(stage)
+            positions = stream_positions(stage, body)
             folder = new_folder(stage)
             plan = _write_plan(stage, folder)
             if body.get("command") is not None:
@@ -123,7 +126,7 @@ class Writes:
         self._forget_oldest()
         write_id = tx.txn_id if shared is None else str(uuid.uuid4())
         self._writes[write_id] = _Write(name, folder, operation, tx, shared is not None)
-        return {"txn_id": write_id, **plan}
+        return {"txn_id": write_id, **plan, **positions}
 
     def commit(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Commit the files of a write; a second request gets the response of the first."""
@@ -146,12 +149,25 @@ class Writes:
                 raise _not_committed(write.table, txn_id)
             tx, write.tx = write.tx, None
             try:
+                batch = StreamBatch.of(body)
+                if batch is not None and batch.needs_no_commit(tx, write.table, body):
+                    tx.rollback()
+                    write.response = {"version": None}
+                    return write.response
                 _stage_files(tx, write, body)
+                if batch is not None:
+                    tx.stage_table(write.table, [batch.action()])
             except BaseException:
                 if shared is None:
                     tx.rollback()
                 raise
-            versions = tx.commit() if shared is None else {}
+            try:
+                versions = tx.commit() if shared is None else {}
+            except CommitConflictError:
+                # The other commit may be the same batch, by a driver that still runs.
+                if batch is None or not batch.is_in(self._catalog.table(write.table).snapshot()):
+                    raise
+                versions = {}
             write.response = {"version": versions.get(write.table)}
             return write.response
 

@@ -193,7 +193,7 @@ class ChangeFeed:
     ) -> Relation:
         """Return the rows of files with change type, commit version and commit timestamp."""
         from_row = marked[0].kind is None
-        live = self._live([each.file for each in marked], partitioned_by, change_data=from_row)
+        live = self.live([each.file for each in marked], partitioned_by, change_data=from_row)
         scanned = engine.scan(live, positions=True)
         marks = pa.table(
             {
@@ -223,8 +223,8 @@ class ChangeFeed:
         """Return the inserted and deleted rows of a version, without rows that cancel out."""
         names = list(self.snapshot.schema.names)
         sides: dict[str, Any] = {
-            "added": engine.scan(self._live(changes.added, changes.partitioned_by)),
-            "removed": engine.scan(self._live(changes.removed, changes.partitioned_before)),
+            "added": engine.scan(self.live(changes.added, changes.partitioned_by)),
+            "removed": engine.scan(self.live(changes.removed, changes.partitioned_before)),
         }
         plus, minus = (
             _select(names, from_=side).select(exp.alias_(exp.Literal.number(sign), _TOTAL))
@@ -262,13 +262,17 @@ class ChangeFeed:
         )
         return engine.query(query, **sides, marks=engine.rows(marks))
 
-    def _live(
+    def live(
         self,
         files: Sequence[ChangedFile],
         partitioned_by: tuple[str, ...],
         *,
         change_data: bool = False,
     ) -> LiveFiles:
+        """Return files of a version for reading them with the columns of the snapshot.
+
+        `partitioned_by` has the physical names of the partition columns at that version.
+        """
         metadata, schema = self.snapshot.metadata, self.snapshot.schema
         if change_data:
             schema = StructType((*schema.fields, FEED_FIELDS[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.datasource import (
@@ -12,13 +13,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from deltasql.spark.source.stream import Budget, TableStream
+from deltasql.api.stream.planner import MAX_FILES, Budget
+from deltasql.api.stream.rules import Offset
+from deltasql.spark.source.stream import TableStream
 
 if TYPE_CHECKING:
     from deltasql.spark.source.options import SourceOptions
     from deltasql.spark.source.read import Reading
-
-_MAX_FILES = 1000
 
 
 class LimitedStream(TableStream, SupportsTriggerAvailableNow):
@@ -29,16 +30,16 @@ class LimitedStream(TableStream, SupportsTriggerAvailableNow):
         self._last: int | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxFiles(self.options.number("maxFilesPerTrigger") or _MAX_FILES)
+        return ReadMaxFiles(self.options.number("maxFilesPerTrigger") or MAX_FILES)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._last = self._snapshot().version
+        self._last = self._planner().latest_version()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return self._after_head()
+        return asdict(self._planner().after_head())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return self._next_offset(start, self._budget(limit), self._last)
+        return asdict(self._planner().next_offset(Offset(**start), self._budget(limit), self._last))
 
     def _budget(self, limit: ReadLimit) -> Budget:
         if isinstance(limit, ReadAllAvailable):

@@ -103,7 +103,7 @@ class DeltaSqlSource(DataSource):
         self.options = {}
 
     def _options(self) -> SourceOptions:
-        options = SourceOptions(dict(self.options), self.catalog)
+        options = SourceOptions(dict(self.options), catalog=self.catalog)
         options.check()
         return options
 

@@ -16,6 +16,8 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Changelog;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
@@ -136,6 +138,18 @@ public class DeltaSqlCatalog
         Map<String, Object> at = new HashMap<>();
         at.put("timestamp_us", timestamp);
         return load(ident, at);
+    }
+
+    /**
+     * Return the change feed of a table; Spark has this method since 4.2.
+     *
+     * Earlier releases lack the classes in its signature, and load this class nevertheless, because
+     * the method only passes them on.
+     */
+    public Changelog loadChangelog(
+            Identifier ident, ChangelogContext context, CaseInsensitiveStringMap options)
+            throws NoSuchTableException {
+        return TableChangelog.of(this, ident, context, options);
     }
 
     private Table load(Identifier ident, Map<String, Object> at) throws NoSuchTableException {
@@ -475,7 +489,8 @@ public class DeltaSqlCatalog
         return found;
     }
 
-    private JsonNode askAbout(Identifier ident, String request, Map<String, Object> body)
+    /** Send a request about a table; throw Spark's own error if the table does not exist. */
+    JsonNode askAbout(Identifier ident, String request, Map<String, Object> body)
             throws NoSuchTableException {
         if (ident.namespace().length != 1) {
             throw new NoSuchTableException(ident);

@@ -105,15 +105,18 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
     public Set<TableCapability> capabilities() {
         return Set.of(
             TableCapability.BATCH_READ,
+            TableCapability.MICRO_BATCH_READ,
             TableCapability.BATCH_WRITE,
+            TableCapability.STREAMING_WRITE,
             TableCapability.TRUNCATE,
             TableCapability.OVERWRITE_BY_FILTER,
             TableCapability.OVERWRITE_DYNAMIC);
     }
 
+    /** Begin a read; the service checks the options of a stream. */
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-        return new TableScanBuilder(this);
+        return new TableScanBuilder(this, options);
     }
 
     @Override
@@ -124,7 +127,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
         rejectOldVersion();
-        return new TableWrite(this);
+        return new TableWrite(this, info);
     }
 
     @Override

@@ -41,7 +41,7 @@ final class RowOperation implements SupportsDelta {
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-        return new TableScanBuilder(table) {
+        return new TableScanBuilder(table, options) {
             @Override
             public Scan build() {
                 scan = new RowScan(RowOperation.this, scan());

@@ -29,6 +29,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
@@ -40,6 +41,7 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Function1;
 import scala.collection.Iterator;
@@ -53,7 +55,7 @@ class TableScan
     static final String DELETED = "deltasql.deleted";
 
     /** The column that Spark's Parquet reader fills with the position of each row in its file. */
-    private static final StructField ROW_INDEX = new StructField(
+    static final StructField ROW_INDEX = new StructField(
         ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME(), DataTypes.LongType, true,
         Metadata.empty());
 
@@ -62,15 +64,21 @@ class TableScan
         "deltasql.file", DataTypes.StringType, false, Metadata.empty());
 
     /** Options that make the result independent of the session's settings. */
-    private static final Map<String, String> OPTIONS = Map.of(
+    static final Map<String, String> OPTIONS = Map.of(
         "mergeSchema", "false",
         "datetimeRebaseMode", "CORRECTED",
         "int96RebaseMode", "CORRECTED");
+
+    /** Options of a change feed, which would be ignored silently: they cannot add columns. */
+    private static final List<String> OF_CHANGES = List.of(
+        "readChangeFeed", "readChangeData", "startingVersion", "startingTimestamp", "endingVersion",
+        "endingTimestamp");
 
     private final DeltaSqlTable table;
     private final StructType columns;
     private final PushedFilters filters;
     private final Integer limit;
+    private CaseInsensitiveStringMap options = CaseInsensitiveStringMap.empty();
     private final StructType data;
     private final StructType partitions;
     private final boolean hasFile;
@@ -103,6 +111,12 @@ class TableScan
         this.partitions = partitions;
         this.hasFile = hasFile;
         this.hasPosition = hasPosition;
+    }
+
+    /** Set the options of the read. */
+    TableScan with(CaseInsensitiveStringMap given) {
+        options = given;
+        return this;
     }
 
     /** Return a scan of all columns of the same files, which skips no row groups. */
@@ -139,7 +153,22 @@ class TableScan
 
     @Override
     public Batch toBatch() {
+        for (String name : OF_CHANGES) {
+            if (options.containsKey(name)) {
+                throw new IllegalArgumentException(
+                    "A read of " + table.name() + " has no option " + name + ": use "
+                        + "spark.read.changes on Spark 4.2 or newer, or "
+                        + "spark.read.format('deltasql').");
+            }
+        }
         return this;
+    }
+
+    @Override
+    public MicroBatchStream toMicroBatchStream(String checkpoint) {
+        Map<String, Object> request = table.request();
+        request.put("options", options.asCaseSensitiveMap());
+        return new TableStream(table.catalog.service(), request, table.schema(), columns);
     }
 
     @Override
@@ -324,7 +353,7 @@ class TableScan
     }
 
     /** Return columns of `from`, which a query may have pruned, with the names that `to` has. */
-    private static DataType renamed(DataType wanted, DataType from, DataType to) {
+    static DataType renamed(DataType wanted, DataType from, DataType to) {
         if (wanted instanceof StructType struct) {
             StructType known = (StructType) from;
             StructType names = (StructType) to;
@@ -383,7 +412,7 @@ class TableScan
         return (SparkSession) SparkSession.active();
     }
 
-    private static StructType joined(StructType one, StructType other) {
+    static StructType joined(StructType one, StructType other) {
         for (StructField field : other.fields()) {
             one = one.add(field);
         }

@@ -12,19 +12,22 @@ import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.collection.immutable.Seq;
 
 /** Collects the columns, filters, limit and aggregation of a query. */
 class TableScanBuilder implements ScanBuilder, SupportsPushDownRequiredColumns,
         SupportsPushDownCatalystFilters, SupportsPushDownAggregates, SupportsPushDownLimit {
     private final DeltaSqlTable table;
+    private final CaseInsensitiveStringMap options;
     private StructType columns;
     private PushedFilters filters = PushedFilters.NONE;
     private Integer limit;
     private AggregateScan aggregate;
 
-    TableScanBuilder(DeltaSqlTable table) {
+    TableScanBuilder(DeltaSqlTable table, CaseInsensitiveStringMap options) {
         this.table = table;
+        this.options = options;
         this.columns = table.schema();
     }
 
@@ -70,6 +73,6 @@ class TableScanBuilder implements ScanBuilder, SupportsPushDownRequiredColumns,
 
     /** Return the scan of the files. */
     TableScan scan() {
-        return new TableScan(table, columns, filters, limit);
+        return new TableScan(table, columns, filters, limit).with(options);
     }
 }

@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.sql.classic.SparkSession;
@@ -19,6 +20,7 @@ import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
@@ -27,6 +29,7 @@ import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.sources.Filter;
@@ -44,12 +47,14 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         "spark.sql.parquet.fieldId.write.enabled", "true");
 
     private final DeltaSqlTable table;
+    private final LogicalWriteInfo info;
     private Map<String, Object> overwrite;
     private String txnId;
     private RowChecks checks;
 
-    TableWrite(DeltaSqlTable table) {
+    TableWrite(DeltaSqlTable table, LogicalWriteInfo info) {
         this.table = table;
+        this.info = info;
     }
 
     @Override
@@ -60,6 +65,11 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     @Override
     public BatchWrite toBatch() {
         return this;
+    }
+
+    @Override
+    public StreamingWrite toStreaming() {
+        return new StreamWrite(table, info, overwrite);
     }
 
     @Override
@@ -93,7 +103,10 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     /** Sort the rows of a task by partition, because a task writes one file at a time. */
     @Override
     public SortOrder[] requiredOrdering() {
+        Set<String> given = new TreeSet<>(String.CASE_INSENSITIVE_ORDER);
+        given.addAll(List.of(info.schema().fieldNames())); // a stream can lack columns
         return table.partitionColumns().stream()
+            .filter(given::contains)
             .map(DeltaSqlTable::quoted)
             .map(each -> Expressions.sort(Expressions.column(each), SortDirection.ASCENDING))
             .toArray(SortOrder[]::new);
@@ -134,7 +147,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
                 TableScan.hadoopUrl(folder, keepsS3),
                 schema,
                 stored,
-                table.partitionColumns(),
+                Service.texts(begun.get("partition_columns")),
                 Service.texts(begun.get("partition_folders")),
                 Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")),
                 checks);
@@ -145,6 +158,22 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
 
     @Override
     public void commit(WriterCommitMessage[] messages) {
+        Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
+        body.put("txn_id", txnId);
+        body.put("files", described(messages, checks));
+        if (overwrite != null) {
+            body.put("overwrite", overwrite);
+        }
+        Set<Map<String, Object>> reads = Statements.reads(table);
+        if (!reads.isEmpty()) {
+            body.put("reads", reads);
+            body.put("statement", Statements.text());
+        }
+        table.commitWrite(body);
+    }
+
+    /** Return the files of all tasks as `write_commit` takes them; throw if a row broke a rule. */
+    static List<Object> described(WriterCommitMessage[] messages, RowChecks checks) {
         List<Object> files = new ArrayList<>();
         List<RowChecks.BrokenRows> broken = new ArrayList<>();
         for (WriterCommitMessage message : messages) {
@@ -158,18 +187,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         if (checks != null) {
             checks.reject(broken);
         }
-        Map<String, Object> body = DeltaSqlCatalog.named(table.ident);
-        body.put("txn_id", txnId);
-        body.put("files", files);
-        if (overwrite != null) {
-            body.put("overwrite", overwrite);
-        }
-        Set<Map<String, Object>> reads = Statements.reads(table);
-        if (!reads.isEmpty()) {
-            body.put("reads", reads);
-            body.put("statement", Statements.text());
-        }
-        table.commitWrite(body);
+        return files;
     }
 
     @Override

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deltasql.engine.spark.schema import spark_type
+from deltasql.engine.spark.schema import plain_field
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError, VersionNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from deltasql.model.schema.schema import StructType
+    from deltasql.api.stream.options import TextOptions
+    from deltasql.model.schema.schema import StructField, StructType
     from deltasql.operations.changes.log import ChangedFile, VersionChanges
     from deltasql.snapshot.snapshot import Snapshot
-    from deltasql.spark.source.options import SourceOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class StreamRules:
     timestamp: datetime | None
 
     @classmethod
-    def of(cls, options: SourceOptions) -> StreamRules:
+    def of(cls, options: TextOptions) -> StreamRules:
         """Read the options, and raise if they cannot be combined."""
         for name in ("versionAsOf", "timestampAsOf", "endingVersion"):
             if options.text(name) is not None:
@@ -137,6 +137,6 @@ class StreamRules:
         )
 
 
-def columns_of(schema: StructType) -> list[tuple[str, str]]:
+def columns_of(schema: StructType) -> list[StructField]:
     """Return the names and types of the columns, which must not change during a stream."""
-    return [(field.name, spark_type(field.type).simpleString()) for field in schema.fields]
+    return [plain_field(field, None) for field in schema.fields]
