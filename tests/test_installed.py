@@ -199,9 +199,9 @@ def test_postgres_alone(wheel: Path, tmp_path: Path, postgres_uri: DeltaSqlUri) 
         with deltasql.connect(uri, create=True, table=table) as catalog:
             for rows in (3, 20_000):
                 catalog.create_table(f"t{rows}", pa.schema({"id": pa.int64()}))
-                with catalog.transaction() as tx:
+                with catalog.begin() as tx:
                     tx.write(f"t{rows}", pa.table({"id": range(rows)}))
-                print(catalog.table(f"t{rows}").to_pyarrow_table().num_rows)
+                print(catalog.table(f"t{rows}").describe()["num_records"])
     """
     assert bare.python(code, postgres_uri.to_string()) == "3\n20000\n"
 
