@@ -108,7 +108,7 @@ $(JAR): $(JAVA_SOURCES) $(VENV)/$(ENVIRONMENT) $(JARS)/.fetched
 wheel: setup jar  ## Build an abi3 wheel and an sdist in dist/, both with the jar and the pages for `deltasql docs`
 	@rm -rf dist
 	$(BIN)/python -m docs.tools.pack
-	$(BIN)/maturin build --release --sdist --out dist; code=$$?; rm -rf python/deltasql/pages; exit $$code
+	$(BIN)/maturin sdist --out dist && $(BIN)/maturin build --release --out dist; code=$$?; rm -rf python/deltasql/pages; exit $$code
 
 # In sequence, because only one apt-get can run at a time.
 apt:
@@ -217,6 +217,7 @@ $(VENV)/.built: $(VENV)/$(ENVIRONMENT) pyproject.toml $(RUST_SOURCES)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) PATH="$(CURDIR)/$(BIN):$$PATH" $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --reinstall-package deltasql -e .
 	@touch $@
 
-# Compiles what the installation of deltasql needs, while packages are downloaded.
+# Compiles most of what the installation of deltasql needs, while packages are downloaded. The crate that binds it to
+# Python is compiled with the settings of maturin.
 core:
-	cargo build --quiet --release --package deltasql-py --features pyo3/extension-module
+	cargo build --quiet --release --package deltasql-core
