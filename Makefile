@@ -6,16 +6,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+# The packages in .venv: .env for all of them, .demo for those of the demo.
+ENVIRONMENT := .env
 export SPARK_LOCAL_IP := 127.0.0.1
 # Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar apt browser pooler java
+.PHONY: help demo core test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
-demo: java setup  ## Run a PySpark pipeline on SQLite
+demo: java  ## Run a PySpark pipeline on SQLite; installs only what it needs
+	@$(NEED_CARGO)
+	@echo "1 of 3: download the packages and compile the Rust core, at the same time (next: install deltasql, run the pipeline)"
+	@$(MAKE) --no-print-directory --silent -j 2 $(VENV)/.demo core
+	@echo "2 of 3: install deltasql into .venv (next: run the pipeline)"
+	@$(MAKE) --no-print-directory --silent ENVIRONMENT=.demo $(VENV)/.built
+	@echo "3 of 3: run the pipeline"
 	@$(BIN)/python examples/pipeline/run.py
 
 test: parts checks python-test  ## Run all checks and tests of CI
@@ -90,11 +98,17 @@ JAVA_SOURCES := $(wildcard jvm/src/io/deltasql/spark/*.java) python/deltasql/eng
 
 jar: $(JAR)  ## Build the jar of the Spark catalog
 
-$(JAR): $(JAVA_SOURCES) $(VENV)/.env $(JARS)/.fetched
+$(JAR): $(JAVA_SOURCES) $(VENV)/$(ENVIRONMENT) $(JARS)/.fetched
 	@$(NEED_JAVAC)
 	@rm -rf build/jvm && mkdir -p build/jvm
 	javac --release 17 -nowarn -Xlint:none -d build/jvm -cp "$$(echo $(VENV)/lib/python3*/site-packages/pyspark/jars)/*:$$(echo $(JARS)/delta-storage-*.jar)" $(JAVA_SOURCES)
 	jar --create --file $@ --date 1980-01-01T00:00:02Z -C build/jvm .
+
+# The pages for `deltasql docs` are removed afterwards: in a clone, the command prints those in docs/.
+wheel: setup jar  ## Build an abi3 wheel and an sdist in dist/, both with the jar and the pages for `deltasql docs`
+	@rm -rf dist
+	$(BIN)/python -m docs.tools.pack
+	$(BIN)/maturin sdist --out dist && $(BIN)/maturin build --release --out dist; code=$$?; rm -rf python/deltasql/pages; exit $$code
 
 # In sequence, because only one apt-get can run at a time.
 apt:
@@ -166,23 +180,44 @@ audit:  ## Search the dependencies for known vulnerabilities, if the advisory da
 	  elif grep -q "Crate:" build/audit-rust.txt; then cat build/audit-rust.txt; exit 1; \
 	  else echo "Rust: not audited, the advisory database cannot be reached from here (build/audit-rust.txt)"; fi
 
-lock:  ## Resolve the dependencies and write requirements.lock
-	$(UV) pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
-	  --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock
+COMPILE = $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url -q
+
+# The demo has the versions of the full environment, so that both fit into one .venv.
+lock: $(VENV)/.python  ## Resolve the dependencies and write requirements.lock and requirements-demo.lock
+	$(COMPILE) --extra dev -o requirements.lock
+	$(COMPILE) --extra demo --no-annotate --constraints requirements.lock -o requirements-demo.lock
 
 clean:  ## Remove everything that was built
 	rm -rf $(VENV) target build dist site python/deltasql/*.so $(JAR)
 
-$(VENV)/.env: requirements.lock
+$(VENV)/.python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: install it and set PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; $(PYTHON) is older: set PYTHON=/path/to/python3.11"; exit 1; }
 	@$(NEED_CARGO)
 	@command -v $(UV) >/dev/null || { $(PYTHON) -m venv $(VENV)/uv && $(VENV)/uv/bin/pip install --quiet 'uv>=0.5'; }
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-	$(UV) pip sync --quiet --python $(BIN)/python requirements.lock
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.env pyproject.toml $(RUST_SOURCES)
+# pyspark is published as source only. Its wheel contains jars, which are already compressed.
+STORED := --config-settings=--build-option=--compression=stored
+
+# All packages, for development.
+$(VENV)/.env: requirements.lock | $(VENV)/.python
+	$(UV) pip sync --quiet $(STORED) --python $(BIN)/python requirements.lock
+	@touch $@
+
+# The packages of the demo: a subset of those above, so nothing is removed from a full environment.
+# The lock file is complete; without --no-deps, uv would build pyspark once more to read its dependencies.
+$(VENV)/.demo: requirements-demo.lock | $(VENV)/.python
+	$(UV) pip install --quiet $(STORED) --no-deps --python $(BIN)/python -r requirements-demo.lock
+	@touch $@
+
+$(VENV)/.built: $(VENV)/$(ENVIRONMENT) pyproject.toml $(RUST_SOURCES)
 	@$(NEED_CARGO)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) PATH="$(CURDIR)/$(BIN):$$PATH" $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --reinstall-package deltasql -e .
 	@touch $@
+
+# Compiles most of what the installation of deltasql needs, while packages are downloaded. The crate that binds it to
+# Python is compiled with the settings of maturin.
+core:
+	cargo build --quiet --release --package deltasql-core

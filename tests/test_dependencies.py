@@ -1,13 +1,21 @@
-"""Every package that deltasql imports is declared in pyproject.toml."""
+"""Every package that deltasql imports is declared, and its release is checked."""
 
 from __future__ import annotations
 
 import ast
 import re
+import sqlite3
 import sys
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import deltalake
+import pytest
+
+import deltasql
+from deltasql.exceptions import UnsupportedReleaseError
+from deltasql.exceptions.releases import SUPPORTED, check_release
 from tests.pages import ROOT
 
 if TYPE_CHECKING:
@@ -23,7 +31,7 @@ DISTRIBUTIONS = {
 # Used only if installed: dask installs fsspec, and pyspark installs py4j unless it is only
 # the Spark Connect client.
 OPTIONAL = {"fsspec", "py4j"}
-FOR_DEVELOPERS = {"dev", "all"}
+FOR_DEVELOPERS = {"dev", "demo", "all"}
 
 
 def normalized(name: str) -> str:
@@ -73,3 +81,36 @@ def test_every_imported_package_is_declared() -> None:
                 undeclared.append(f"{path.relative_to(ROOT)}:{line} imports {top}")
     assert {"pyarrow", "obstore", "psycopg_pool", "yaml"} <= found
     assert not undeclared, "not declared in pyproject.toml:\n" + "\n".join(undeclared)
+
+
+def test_supported_releases_are_those_of_pyproject() -> None:
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    for component in ("DuckDB", "PySpark", "deltalake"):
+        oldest, before = (".".join(map(str, each or ())) for each in SUPPORTED[component])
+        assert f'"{component.lower()}>={oldest},<{before}"' in text
+
+
+def test_unsupported_releases_are_named_with_the_supported_ones() -> None:
+    for component, found, supported in (
+        ("PostgreSQL", "11.22", "12 or newer"),
+        ("SQLite", "3.34.1", "3.37 or newer"),
+        ("PySpark", "3.5.7", "4.0 or newer, before 4.4"),
+        ("PySpark", "4.4.0", "4.0 or newer, before 4.4"),
+        ("deltalake", "1.7.0", "1.6 or newer, before 1.7"),
+    ):
+        with pytest.raises(UnsupportedReleaseError) as caught:
+            check_release(component, found)
+        message = f"{component} {found} is not supported: deltasql supports {supported}"
+        assert caught.value.message == message
+
+
+def test_unsupported_release_is_rejected_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deltalake, "__version__", "1.9.0")
+    with pytest.raises(UnsupportedReleaseError, match=r"deltalake 1\.9\.0"):
+        deltasql.register()
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
+    with pytest.raises(UnsupportedReleaseError, match=r"SQLite 3\.34\.1"):
+        deltasql.begin(f"deltasql://sqlite/{tmp_path}/catalog.db").__enter__()
+    assert not list(tmp_path.iterdir())

@@ -283,7 +283,7 @@ def test_missing_package_error_gives_the_install_command(package: str, call: str
         "except MissingDriverError as error: print(error.help)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "In a clone of the repository, run: pip install '.[console]'"
+    assert run.stdout.strip() == "Run: pip install 'deltasql[console]'"
 
 
 def test_exporters_are_imported_only_when_enabled() -> None:

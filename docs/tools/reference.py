@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +14,7 @@ from deltasql.cli.main import main as cli
 from deltasql.config import Config
 from deltasql.config.problems import allowed_values
 from deltasql.exceptions import TxnLogError
+from deltasql.exceptions.documentation import error_facts
 from deltasql.telemetry import METRICS
 from deltasql.uri import PARAMETERS
 from docs.tools.text import as_markdown, first_line, table
@@ -35,21 +35,14 @@ def errors_page() -> str:
     """Return the page of all exceptions with their fields, meaning and remedy."""
     parts = ["# Errors", as_markdown(deltasql.exceptions.__doc__ or "")]
     parts.append(
-        "Tracebacks and the command line print a link to the error's section on this page below "
-        "the message. The link is also in `error.docs`."
+        "Tracebacks and the command line name the command that prints the section of the error, "
+        "such as `deltasql docs TxnLogUriError`. It is also in `error.docs`."
     )
     for name in deltasql.exceptions.__all__:
         cls = getattr(deltasql.exceptions, name)
         if not (isinstance(cls, type) and issubclass(cls, TxnLogError)):
             continue
-        names = [f"`{each.name}`" for each in fields(cls) if each.name not in ("message", "help")]
-        facts = [f"- **Cause**: {first_line(cls)}", f"- **Remedy**: {cls.default_help}"]
-        facts.append(f"- **Default message**: {cls.default_message}")
-        facts.append(f"- **Fields**: {', '.join(names) or 'none'}")
-        if cls is not TxnLogError:
-            parent = cls.__bases__[0].__name__
-            facts.append(f"- **A kind of**: [`{parent}`](#{parent.lower()})")
-        parts.append(f"## {name}\n\n" + "\n".join(facts))
+        parts.append(f"## {name}\n\n" + "\n".join(error_facts(cls)))
     return "\n\n".join(parts)
 
 

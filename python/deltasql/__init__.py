@@ -13,7 +13,7 @@
 
 `begin` starts a transaction, `connect` opens a catalog. `DeltaTable` and `write_deltalake` are
 compatible with those of deltalake. `deltasql.spark` is for PySpark, `deltasql.aio` for async code,
-and `deltasql.exceptions` has every error. Continue with docs/quickstart.md.
+and `deltasql.exceptions` has every error. Continue with `deltasql docs quickstart`.
 
 All names of `deltalake` are here too, so that `from deltasql import …` can replace
 `from deltalake import …`. Only `Metadata` differs: here it is the action of the log, not the class

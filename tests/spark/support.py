@@ -52,10 +52,10 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
-def add_catalog(spark: SparkSession, **options: str) -> str:
-    """Add a catalog to the session, and return its name."""
+def add_catalog(spark: SparkSession, *, kind: str = "DeltaSqlCatalog", **options: str) -> str:
+    """Add a catalog of the class `kind` to the session, and return its name."""
     name = f"lake{uuid.uuid4().hex[:8]}"
-    spark.conf.set(f"spark.sql.catalog.{name}", "io.deltasql.spark.DeltaSqlCatalog")
+    spark.conf.set(f"spark.sql.catalog.{name}", f"io.deltasql.spark.{kind}")
     for key, value in options.items():
         spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
     return name

@@ -1,4 +1,4 @@
-"""CALL in the Spark catalog: procedures, and transactions over several statements."""
+"""Procedures, transactions and the SQL extension of the Spark catalog."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import IllegalArgumentException
+from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
 
 import deltasql.spark
+from deltasql.serve import requests
 from deltasql.serve.service_file import write_service_file
 from tests.serve.client import losing_responses, watch_ends
 from tests.spark.support import add_catalog, mirrored
@@ -187,3 +188,125 @@ def test_wrong_procedures_and_arguments_are_named(sql: Any, tables: None) -> Non
             sql(statement)
     listed = [row[-1] for row in sql("SHOW PROCEDURES IN lake.system")]
     assert {"optimize", "begin"} <= set(listed)
+
+
+def test_extension_adds_statements_of_delta(lake: Catalog, sql: Any, tables: None) -> None:
+    sql("INSERT INTO lake.default.stock VALUES ('cup', 1)")
+    [(_, metrics)] = sql("OPTIMIZE lake.default.stock")
+    assert metrics["numFilesRemoved"] == 2
+    assert sql("SELECT count(*), '@0' FROM lake.default.stock@0 AS s") == [(1, "@0")]
+    sql("-- the first version\nRESTORE TABLE lake.`default`.stock TO VERSION AS OF 0")
+    assert sql("DESCRIBE HISTORY lake.default.stock LIMIT 1")[0][4] == "RESTORE"
+    assert sql("desc detail lake.default.stock")[0][2] == "default.stock"
+
+
+@pytest.mark.everything(BEYOND)
+def test_extension_runs_transactions_in_the_current_catalog(
+    spark: SparkSession, lake: Catalog, name: str, sql: Any, tables: None
+) -> None:
+    sql(f"USE {name}.default")
+    try:
+        sql("BEGIN")
+        sql("INSERT INTO orders VALUES ('pen')")
+        sql("UPDATE stock SET n = 1")
+        assert sql("SELECT count(*) FROM orders") == [(1,)]
+        sql("COMMIT")
+        sql("START TRANSACTION")
+        sql("DELETE FROM orders")
+        sql("ROLLBACK;")
+        assert sql("SELECT count(*) FROM orders@1") == [(1,)]
+        assert sql("VACUUM orders DRY RUN") == []
+        sql("DROP TABLE orders")
+        sql("UNDROP TABLE orders")
+    finally:
+        sql("USE spark_catalog.default")
+    assert mirrored(lake, "orders") == [{"sku": "pen"}]
+
+
+@pytest.mark.everything(BEYOND)
+def test_extension_leaves_other_statements_to_spark_and_delta(
+    spark: SparkSession, tmp_path: Path, sql: Any, tables: None
+) -> None:
+    assert sql("BEGIN SELECT 7; END") == [(7,)]
+    with pytest.raises(ParseException):
+        sql("SELECT 1 FROM other@3")
+    with pytest.raises(AnalysisException):
+        sql("DESCRIBE HISTORY nosuch")
+    path = str(tmp_path / "delta")
+    spark.range(3).write.format("delta").save(path)
+    spark.range(3).write.format("delta").mode("append").save(path)
+    assert len(sql(f"OPTIMIZE delta.`{path}`")) == 1
+    assert len(sql(f"DESCRIBE HISTORY delta.`{path}`")) == 3
+
+
+def test_statement_reads_all_tables_at_one_point_in_time(
+    spark: SparkSession,
+    lake: Catalog,
+    service: Service,
+    tmp_path: Path,
+    tables: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another writer changes both tables after the statement has read the first one."""
+    name = add_catalog(
+        spark, kind="TransactionalDeltaSqlCatalog", service=str(tmp_path / "service.json")
+    )
+    spark.sql(f"CREATE TABLE {name}.default.counts (a BIGINT, b BIGINT)")
+    load, changed = requests.REQUESTS["table"], []
+
+    def load_then_change(state: requests.State, body: Any) -> Any:
+        found = load(state, body)
+        if body["name"] in ("orders", "stock") and not changed:
+            changed.append(body["name"])
+            with lake.begin() as tx:
+                tx.write("orders", pa.table({"sku": ["pen"]}))
+                tx.write("stock", pa.table({"sku": ["cup"], "n": [1]}))
+        return found
+
+    monkeypatch.setitem(requests.REQUESTS, "table", load_then_change)
+    spark.sql(
+        f"INSERT INTO {name}.default.counts SELECT (SELECT count(*) FROM {name}.default.orders), "
+        f"(SELECT count(*) FROM {name}.default.stock)"
+    )
+    assert changed
+    assert mirrored(lake, "counts") == [{"a": 0, "b": 1}]
+
+
+@pytest.mark.everything(BEYOND)
+def test_every_statement_ends_its_own_transaction(
+    spark: SparkSession, lake: Catalog, service: Service, tmp_path: Path, tables: None
+) -> None:
+    name = add_catalog(
+        spark, kind="TransactionalDeltaSqlCatalog", service=str(tmp_path / "service.json")
+    )
+    for statement in (
+        f"CREATE TABLE {name}.default.c AS SELECT * FROM {name}.default.stock",
+        f"INSERT INTO {name}.default.c SELECT sku, n + 1 FROM {name}.default.c",
+        f"UPDATE {name}.default.c SET n = n + 1 WHERE n > 9",
+        f"MERGE INTO {name}.default.c USING {name}.default.stock s ON c.n = s.n "
+        "WHEN MATCHED THEN DELETE",
+        f"INSERT OVERWRITE {name}.default.c SELECT sku, n FROM {name}.default.c",
+        f"CREATE OR REPLACE TABLE {name}.default.c AS SELECT n FROM {name}.default.c",
+    ):
+        spark.sql(statement)
+    assert mirrored(lake, "c") == [{"n": 11}]
+    assert lake.table("c").version() == 5
+    for statement, message in (
+        (f"CREATE TABLE {name}.default.d AS SELECT 1 / (id - 1) AS x FROM range(3)", "DIVIDE"),
+        (f"INSERT INTO {name}.default.c SELECT 1 / (id - 1) FROM range(3)", "DIVIDE"),
+        (f"INSERT INTO {name}.default.c SELECT nosuch", "nosuch"),
+    ):
+        with pytest.raises(Exception, match=message):
+            spark.sql(statement)
+    assert not service._state.transactions._open
+    assert not lake.exists("d")
+
+
+@pytest.mark.everything(BEYOND)
+def test_several_catalogs_need_a_choice_for_begin(
+    spark: SparkSession, service: Service, tmp_path: Path, name: str
+) -> None:
+    """Other tests have added catalogs to the session, and this one at least two."""
+    add_catalog(spark, service=str(tmp_path / "service.json"))
+    with pytest.raises(IllegalArgumentException, match=r"there are several: .*Choose one with USE"):
+        spark.sql("BEGIN")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, IllegalArgumentException
+from pyspark.errors import IllegalArgumentException
 
 import deltasql
 from deltasql.serve.service_file import write_service_file
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tests.oracles.writing import Written
 
 MORE = "row-level statements of the Spark catalog on more tables and in more races"
+# The rows of `rules` were added without a check and break the rules.
+KEPT = [make for make in SMALL if make.__name__ != "rules"]
 MERGE = (
     "MERGE INTO {t} AS t USING {s} AS s ON t.id = s.id "
     "WHEN MATCHED AND s.x < 0 THEN DELETE "
@@ -209,7 +211,7 @@ def test_several_matches_delete_a_row_once_and_cannot_update_it(lake: Catalog, s
     with pytest.raises(Exception, match="MERGE_CARDINALITY_VIOLATION"):
         sql(f"{on} UPDATE SET x = 0")
     sql(f"{on} DELETE")
-    assert [row["id"] for row in mirrored(lake, "t")] == list(range(50))
+    assert sorted(row["id"] for row in mirrored(lake, "t")) == list(range(50))
     assert described(lake, "t")["rows"]["num_target_rows_deleted"] == 10
 
 
@@ -217,12 +219,37 @@ def test_several_matches_delete_a_row_once_and_cannot_update_it(lake: Catalog, s
 def test_null_in_a_not_null_column_is_refused(lake: Catalog, sql: Any) -> None:
     sql("CREATE TABLE lake.default.t (id INT NOT NULL, x INT)")
     sql("INSERT INTO lake.default.t VALUES (1, NULL), (2, 2)")
-    with pytest.raises(Exception, match="NOT_NULL_ASSERT_VIOLATION"):
-        sql("UPDATE lake.default.t SET id = x")
+    for value in ("x", "NULL"):
+        with pytest.raises(Exception, match="NOT_NULL_ASSERT_VIOLATION"):
+            sql(f"UPDATE lake.default.t SET id = {value}")
     sql("UPDATE lake.default.t SET id = x WHERE x IS NOT NULL")
-    with pytest.raises(AnalysisException, match="NULL"):
-        sql("UPDATE lake.default.t SET id = NULL")
     assert lake.table("t").version() == 2
+
+
+@pytest.mark.everything(MORE)
+def test_new_rows_keep_the_rules_of_the_table(lake: Catalog, both: Any, sql: Any) -> None:
+    twice = deltalake.Field("x2", "long", metadata={"delta.generationExpression": "x * 2"})
+    columns = [deltalake.Field("id", "long"), deltalake.Field("x", "long"), twice]
+    for name in ("t", "o"):
+        lake.create_table(name, deltalake.Schema(columns))
+        for start in (0, 10):
+            with lake.begin() as tx:
+                tx.write(name, numbers(start, start + 10).drop_columns(["p"]))
+        with lake.begin() as tx:
+            tx.add_constraint(name, {"small": "x < 100"})
+    with lake.begin() as tx:
+        tx.write("s", pa.table({"id": [3, 50], "x": [30, 40]}))
+    both("UPDATE {t} SET x = x + 10 WHERE id = 5")
+    both(
+        "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET x = s.x "
+        "WHEN NOT MATCHED THEN INSERT (id, x) VALUES (s.id, s.x)"
+    )
+    both("DELETE FROM {t} WHERE id = 50")
+    assert all(row["x2"] == row["x"] * 2 for row in mirrored(lake, "t"))
+    for change in ("x = 100", "x2 = 5"):
+        with pytest.raises(IllegalArgumentException, match="2 rows failed validation"):
+            sql(f"UPDATE lake.default.t SET {change} WHERE id IN (8, 9)")
+    assert lake.table("t").version() == lake.table("o").version()
 
 
 @pytest.mark.everything(MORE)
@@ -258,7 +285,7 @@ def test_failed_statement_leaves_no_files(lake: Catalog, sql: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "make", smoke(SMALL, ("deletion_vectors",), MORE, named=True), ids=lambda make: make.__name__
+    "make", smoke(KEPT, ("deletion_vectors",), MORE, named=True), ids=lambda make: make.__name__
 )
 def test_update_of_all_rows_to_the_same_values_changes_none(
     spark: SparkSession, lake: Catalog, name: str, make: Callable[[Catalog], list[Written]]

@@ -93,6 +93,7 @@ CASES = [
             "SELECT * FROM t",
         ),
         [(1, None, True)],
+        catalog="no",
     ),
     Case(
         "Rows",
@@ -116,6 +117,14 @@ CASES = [
         "INSERT INTO t REPLACE WHERE … SELECT …",
         (T, TWO, "INSERT INTO t REPLACE WHERE id > 1 SELECT 8, 'h'", ALL),
         [(1, "a"), (8, "h")],
+        catalog="whole partitions",
+        in_catalog=(
+            "CREATE TABLE t (id BIGINT, name STRING) PARTITIONED BY (name)",
+            TWO,
+            "INSERT INTO t REPLACE WHERE name = 'b' SELECT 8, 'b'",
+            ALL,
+        ),
+        rows_in_catalog=[(1, "a"), (8, "b")],
     ),
     Case(
         "Rows",
@@ -162,6 +171,14 @@ CASES = [
             "WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE THEN DELETE",
         ),
         [(3, 1, 1, 1)],
+        in_catalog=(
+            T,
+            TWO,
+            f"MERGE INTO t USING {SOURCE} ON t.id = s.id WHEN MATCHED THEN UPDATE SET * "
+            "WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE THEN DELETE",
+            ALL,
+        ),
+        rows_in_catalog=[(2, "B"), (3, "c")],
     ),
     Case(
         "Rows",
@@ -174,6 +191,8 @@ CASES = [
             "SELECT * FROM t ORDER BY id",
         ),
         [(1, "a", None), (2, "B", 5)],
+        catalog="columns are not added",
+        rows_in_catalog=[(1, "a"), (2, "B")],
     ),
     Case("Rows", "TRUNCATE TABLE t", (T, TWO, "TRUNCATE TABLE t", ALL), []),
     Case(
@@ -189,6 +208,14 @@ CASES = [
         ),
         [(1, "2024-05-01", 5)],
         smoke=True,
+        catalog="without constraints and generated columns",
+        in_catalog=(
+            "CREATE TABLE IF NOT EXISTS crm.t (id BIGINT NOT NULL COMMENT 'key', day DATE, "
+            "s STRUCT<a: INT, b: ARRAY<STRING>>, month INT) USING delta PARTITIONED BY (day) "
+            "COMMENT 'c' TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+            "INSERT INTO crm.t (id, day, month) VALUES (1, DATE'2024-05-01', 5)",
+            "SELECT id, day, month FROM crm.t",
+        ),
     ),
     Case(
         "Tables",
@@ -225,6 +252,19 @@ CASES = [
             (0, "CREATE TABLE"),
         ],
         ("version", "operation"),
+        in_catalog=(
+            T,
+            TWO,
+            "CREATE OR REPLACE TABLE t (id BIGINT, name STRING, more INT)",
+            "REPLACE TABLE t AS SELECT 4L AS id, 'd' AS name",
+            "CALL system.history('t')",
+        ),
+        rows_in_catalog=[
+            (3, "CREATE OR REPLACE TABLE AS SELECT"),
+            (2, "CREATE OR REPLACE TABLE"),
+            (1, "WRITE"),
+            (0, "CREATE TABLE"),
+        ],
     ),
     Case(
         "Tables",
@@ -282,6 +322,15 @@ CASES = [
             ALL,
         ),
         [(1, "a"), (2, "b"), (10, "x")],
+        catalog="`CALL system.add_constraint`, `drop_constraint`",
+        in_catalog=(
+            T,
+            TWO,
+            "CALL system.add_constraint('t', 'small', 'id < 10')",
+            "CALL system.drop_constraint('t', 'small')",
+            "INSERT INTO t VALUES (10, 'x')",
+            ALL,
+        ),
     ),
     Case(
         "Tables",

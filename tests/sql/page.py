@@ -18,14 +18,15 @@ def with_table(text: str) -> str:
 
 def _table() -> str:
     lines = [
-        "| | statement | embedded engine | classic Spark | Spark Connect |",
-        "|---|---|---|---|---|",
+        "| | statement | embedded engine | classic Spark | Spark Connect | Spark catalog |",
+        "|---|---|---|---|---|---|",
     ]
     group = None
     for case in CASES:
         # Two backquotes enclose a text that has one.
         quotes = "``" if "`" in case.shown else "`"
         shown = "" if case.group == group else case.group
-        lines.append(f"| {shown} | {quotes}{case.shown}{quotes} | yes | yes | yes |")
+        statement = f"{quotes}{case.shown}{quotes}"
+        lines.append(f"| {shown} | {statement} | yes | yes | yes | {case.catalog} |")
         group = case.group
     return "\n".join(lines) + "\n"

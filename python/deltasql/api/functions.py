@@ -270,7 +270,7 @@ def sql(
     """Run one SQL statement on the tables of a catalog: its URI, its name, or an open Catalog.
 
     The statement is one commit. `parameters` are the values of `:name` (a dict) or of `?` (a list).
-    Statements are written in Spark's SQL; see docs/reference/sql.md. `SqlSession` runs several
+    Statements are written in Spark's SQL; see `deltasql docs sql`. `SqlSession` runs several
     statements in one transaction.
 
     >>> import tempfile, deltasql

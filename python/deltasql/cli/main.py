@@ -8,9 +8,12 @@ from dataclasses import replace
 try:
     import click
 except ImportError:  # pragma: no cover - the extra is not installed
-    sys.exit(
-        "the command line needs click and rich: in a clone of the repository, pip install '.[cli]'"
-    )
+    if sys.argv[1:2] == ["docs"] and len(sys.argv) == 3:  # every error names this command
+        from deltasql.exceptions.documentation import documentation
+
+        print(documentation(sys.argv[2]))
+        sys.exit()
+    sys.exit("the command line needs click and rich: pip install 'deltasql[cli]'")
 
 from deltasql._core import __version__
 from deltasql.cli.commands import LazyCommands
@@ -25,6 +28,7 @@ COMMANDS = {
     "config": "operate.config:config",
     "cutover": "migrate.authority:cutover",
     "diff": "history.history:diff",
+    "docs": "docs:docs",
     "doctor": "operate.doctor:doctor",
     "export": "migrate.import_export:export",
     "files": "tables.files:files",

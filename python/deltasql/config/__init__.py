@@ -18,8 +18,8 @@ Sources are merged key by key. `Config(...)` itself reads no variables and no fi
 >>> Config(pool={"max_sise": 4})
 Traceback (most recent call last):
 deltasql.exceptions.TxnLogConfigError: unknown setting pool.max_sise (source: the call)
-Help: Did you mean pool.max_size? docs/reference/config.md lists all keys.
-Docs: docs/reference/errors.md#txnlogconfigerror
+Help: Did you mean pool.max_size? `deltasql docs config` lists all keys.
+Docs: deltasql docs TxnLogConfigError
 """
 
 from deltasql.config.sections import (

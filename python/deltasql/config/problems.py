@@ -36,7 +36,7 @@ def problem(
             f"unknown setting {key}{more}",
             key=key,
             source=source,
-            help=f"{hint}docs/reference/config.md lists all keys.",
+            help=f"{hint}`deltasql docs config` lists all keys.",
         )
     found = field_at(model, path)
     allowed = allowed_values(found) if found else None

@@ -9,7 +9,8 @@
     │   ├── StoreClosedError
     │   ├── SchemaVersionError
     │   ├── MigrationError
-    │   └── MissingDriverError             ImportError
+    │   ├── MissingDriverError             ImportError
+    │   └── UnsupportedReleaseError
     ├── TxnLogTransactionError             deltalake CommitFailedError
     │   ├── CommitConflictError
     │   │   ├── ConcurrentAppendError
@@ -88,6 +89,7 @@ from deltasql.exceptions.store import (
     StoreClosedError,
     StoreUnavailableError,
     TxnLogStoreError,
+    UnsupportedReleaseError,
 )
 from deltasql.exceptions.table import (
     CatalogNotFoundError,
@@ -173,6 +175,7 @@ __all__ = [
     "TxnLogUriError",
     "UnreadableRowsError",
     "UnsupportedFeatureError",
+    "UnsupportedReleaseError",
     "VersionGapError",
     "VersionNotFoundError",
     "VersionTakenError",

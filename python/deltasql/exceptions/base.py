@@ -45,13 +45,13 @@ class TxnLogError(DeltaError):
         self.help = self.help or self.default_help
         # Pickle and copy create the error from its args, then restore its fields.
         self.args = (self.message,)
-        # Add the link as a note: tracebacks show it below the message, which stays short.
+        # Add the command as a note: tracebacks show it below the message, which stays short.
         self.add_note(f"Docs: {self.docs}")
 
     @property
     def docs(self) -> str:
-        """The section of the documentation on this class of errors."""
-        return f"docs/reference/errors.md#{type(self).__name__.lower()}"
+        """The command that prints the documentation of this class of errors."""
+        return f"deltasql docs {type(self).__name__}"
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class TxnLogConfigError(TxnLogError, ValueError):
     """A setting is missing, unknown or has a value that is not allowed."""
 
     default_message = "the configuration is not valid"
-    default_help = "Correct the setting where it was set; docs/reference/config.md lists all keys."
+    default_help = "Correct the setting where it was set; `deltasql docs config` lists all keys."
 
     key: str | None = None
     source: str | None = None

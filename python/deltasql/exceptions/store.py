@@ -74,11 +74,11 @@ class MissingDriverError(TxnLogStoreError, ImportError):
 
     >>> print(MissingDriverError(driver="psycopg", extra="postgres"))
     psycopg is not installed (extra: postgres)
-    Help: In a clone of the repository, run: pip install '.[postgres]'
+    Help: Run: pip install 'deltasql[postgres]'
     """
 
     default_message = "an optional package is not installed"
-    default_help = "In a clone of the repository, run: pip install '.[all]'"
+    default_help = "Run: pip install 'deltasql[all]'"
 
     driver: str | None = None
     extra: str | None = None
@@ -87,6 +87,18 @@ class MissingDriverError(TxnLogStoreError, ImportError):
         if self.driver:
             self.message = self.message or f"{self.driver} is not installed"
         if self.extra:
-            own = f"In a clone of the repository, run: pip install '.[{self.extra}]'"
+            own = f"Run: pip install 'deltasql[{self.extra}]'"
             self.help = self.help or own
         super().__post_init__()
+
+
+@dataclass(eq=False, repr=False)
+class UnsupportedReleaseError(TxnLogStoreError):
+    """deltasql does not support this release of a library or of a database server."""
+
+    default_message = "an installed release is not supported"
+    default_help = "Install a release that deltasql supports."
+
+    component: str | None = None
+    found: str | None = None
+    supported: str | None = None

@@ -62,7 +62,7 @@ def _drop_namespace(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]
     return {}
 
 
-REQUESTS: Mapping[str, Callable[[State, Mapping[str, Any]], Response]] = {
+REQUESTS: dict[str, Callable[[State, Mapping[str, Any]], Response]] = {
     "hello": _hello,
     "namespaces": lambda state, body: _namespaces(state.catalog),
     "namespace_create": at_once(

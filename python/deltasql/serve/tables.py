@@ -16,6 +16,7 @@ from deltasql.model.schema.schema import (
     with_members,
 )
 from deltasql.operations.alter.cluster_by import clustering_columns
+from deltasql.operations.alter.properties import unset_table_properties
 from deltasql.operations.rules.schema_merge import GENERATED
 from deltasql.serve.filters import condition_of
 from deltasql.serve.names import snapshot_of, stage_of, table_name
@@ -178,6 +179,10 @@ def _set_property(tx: MultiTableTransaction, table: str, change: Mapping[str, An
         tx.set_table_properties(table, values, raise_if_not_exists=False)
 
 
+def _unset_property(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    unset_table_properties(tx.target(table), [str(change["key"])], raise_if_not_exists=False)
+
+
 def _dotted(change: Mapping[str, Any]) -> str:
     return ".".join(change["column"])
 
@@ -189,4 +194,5 @@ _CHANGES: Mapping[str, Callable[[MultiTableTransaction, str, Mapping[str, Any]],
     "drop not null": _drop_not_null,
     "column comment": _column_comment,
     "set property": _set_property,
+    "unset property": _unset_property,
 }

@@ -14,7 +14,7 @@
     spark.sql("SELECT count(*) FROM sales").show()
     deltasql.spark.DeltaTable.forName(spark, "sales").delete("day < '2020-01-01'")
 
-`deltasql.begin(catalog)` commits DataFrames to several tables at once. See docs/guides/spark.md.
+`deltasql.begin(catalog)` commits DataFrames to several tables at once. See `deltasql docs spark`.
 """
 
 from typing import TYPE_CHECKING, Any

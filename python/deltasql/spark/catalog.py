@@ -10,6 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
+
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.serve.service import Service
 from deltasql.spark.session import open_catalog
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 CATALOG_CLASS = "io.deltasql.spark.DeltaSqlCatalog"
+_CATALOG_CLASS_4_2 = "io.deltasql.spark.TransactionalDeltaSqlCatalog"
+"""The class for Spark 4.2 and later, which cannot be loaded on earlier releases."""
 LOG_STORE_CLASS = "io.deltasql.spark.DeltaSqlLogStore"
 # The URL schemes of Hadoop under which Spark finds the locations that deltasql supports.
 _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "adl")
@@ -44,15 +48,17 @@ def catalog_options(catalog: str | DeltaSqlUri | Catalog, name: str = "lake") ->
     """Return the options of a Spark session in which `name` is a catalog for `spark.sql`.
 
     A thread of this process handles the requests of Spark; no password and no token is an option.
+    On Spark 4.2 and later, a statement that writes reads all tables at one point in time.
 
         options = deltasql.spark.catalog_options(catalog)
         spark = SparkSession.builder.config(map=options).getOrCreate()
         spark.sql("SELECT * FROM lake.default.sales")
     """
     prefix = f"spark.sql.catalog.{name}"
+    release = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     return {
         "spark.jars": jar(),
-        prefix: CATALOG_CLASS,
+        prefix: CATALOG_CLASS if release < (4, 2) else _CATALOG_CLASS_4_2,
         f"{prefix}.service": _service_file(open_catalog(catalog)),
     }
 

@@ -71,7 +71,7 @@ def sql(
     are tables and views of Spark, so that a temporary view can be the source of a MERGE.
     `parameters` are the values of `:name` (a dict) or of `?` (a list). Every statement is one
     commit, except between BEGIN and COMMIT. With `transaction`, a transaction of `deltasql.begin`,
-    the statement is a part of it. See docs/reference/sql.md.
+    the statement is a part of it. See `deltasql docs sql`.
 
         deltasql.spark.sql(spark, "CREATE TABLE visits (id BIGINT, day DATE)", catalog=catalog)
         deltasql.spark.sql(spark, "INSERT INTO visits VALUES (1, DATE '2024-05-01')")

@@ -17,6 +17,7 @@ from deltasql.exceptions import (
     StoreClosedError,
     StoreUnavailableError,
 )
+from deltasql.exceptions.releases import SUPPORTED, check_release
 from deltasql.storage.local_files import make_folders
 from deltasql.store.dialect import AppendOne, Fault, Row, Session
 from deltasql.store.migrations import ledger_if_exists
@@ -152,7 +153,7 @@ class DuckdbDialect:
     """A catalog in a DuckDB file or in memory."""
 
     name = "duckdb"
-    oldest_version: tuple[int, ...] = (1, 4)
+    oldest_version: tuple[int, ...] = SUPPORTED["DuckDB"][0]
     drivers: tuple[str, ...] = ("duckdb",)
     lists_transactions = False
     types = TYPES
@@ -165,6 +166,7 @@ class DuckdbDialect:
     append_one: AppendOne | None = None
 
     def __init__(self, path: Path | None, config: Config) -> None:
+        check_release("DuckDB", duckdb.__version__)
         self.path = path
         self._busy_timeout_ms = config.store.busy_timeout_ms
         self._pid = os.getpid()

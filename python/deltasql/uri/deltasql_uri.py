@@ -254,7 +254,7 @@ def parse_uri(text: str, *, environ: Mapping[str, str] | None = None) -> DeltaSq
     Traceback (most recent call last):
     deltasql.exceptions.TxnLogUriError: unknown parameter 'tabel' (uri: deltasql://sqlite/meta.db?tabel=sales)
     Help: Did you mean 'table'? Known: table, version, timestamp, location, mirror, pool_size.
-    Docs: docs/reference/errors.md#txnlogurierror
+    Docs: deltasql docs TxnLogUriError
     """
     try:
         if "$" not in text:

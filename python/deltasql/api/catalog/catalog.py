@@ -284,7 +284,7 @@ class Catalog(BaseCatalog):
         """Run one SQL statement, such as MERGE or ALTER TABLE, in one commit; returns its rows.
 
         `parameters` are the values of `:name` (a dict) or of `?` (a list). See
-        docs/reference/sql.md for the statements, and `SqlSession` for BEGIN and COMMIT.
+        `deltasql docs sql` for the statements, and `SqlSession` for BEGIN and COMMIT.
         """
         from deltasql.api.sql.session import run_once  # lazy import: loads the SQL parser
 
@@ -357,7 +357,7 @@ class Catalog(BaseCatalog):
         - `dry_run`: only report what would be imported
         - `allow_nested_location`: the table may be inside another table's folder, or contain one
 
-        See docs/guides/migrating.md.
+        See `deltasql docs migrating`.
         """
         from deltasql.api.catalog import importing  # lazy import: few processes import a table
 

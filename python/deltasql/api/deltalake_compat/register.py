@@ -13,7 +13,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
+import deltalake
+
 from deltasql.api.catalog.connect import is_deltasql
+from deltasql.exceptions.releases import check_release
 
 if TYPE_CHECKING:
     from deltasql.api.deltalake_compat.handle.raw_table import RawTable
@@ -30,6 +33,9 @@ def register() -> None:
     This also affects references that were imported before, and libraries that use deltalake:
     polars, daft, pandas and dask. A second call does nothing. `unregister` undoes it.
 
+    Raises:
+        UnsupportedReleaseError: `register` does not know this release of deltalake.
+
     >>> import deltalake, tempfile, pyarrow as pa
     >>> register()
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -41,6 +47,7 @@ def register() -> None:
     """
     with _guard:
         if not _replaced:
+            check_release("deltalake", deltalake.__version__)
             _patch_all()
             _register_scheme()
 

@@ -214,7 +214,7 @@ class SqlSession(StatementRunner[pa.Table]):
     """Runs SQL statements on a catalog; results are Arrow tables.
 
     Every statement is one commit, except between BEGIN and COMMIT: these are one transaction over
-    any number of tables. Statements are written in Spark's SQL; see docs/reference/sql.md. At the
+    any number of tables. Statements are written in Spark's SQL; see `deltasql docs sql`. At the
     end of a `with` block, an open transaction is rolled back.
 
     >>> import tempfile, deltasql

@@ -355,7 +355,7 @@ class MultiTableTransaction:
         """Run one SQL statement as a part of this transaction; returns its rows.
 
         `parameters` are the values of `:name` (a dict) or of `?` (a list). See
-        docs/reference/sql.md.
+        `deltasql docs sql`.
         """
         from deltasql.api.sql.statements import run_in_transaction  # lazy import: loads the parser
 

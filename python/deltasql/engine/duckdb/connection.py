@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.engine.duckdb.scan import literal
 from deltasql.engine.parquet.file_errors import DAMAGED_HELP, missing_file
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
+from deltasql.exceptions.releases import check_release
 from deltasql.storage.platform import register_at_fork
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ NUMBERS = count(1)
 
 
 def require_duckdb() -> None:
-    """Raise `MissingDriverError`, which says how to install DuckDB, if it is not installed."""
+    """Raise an error that says how to install DuckDB if it is missing or not supported."""
     try:
-        import duckdb  # noqa: F401
+        import duckdb
     except ImportError as error:
         raise MissingDriverError(driver="duckdb", extra="duckdb") from error
+    check_release("DuckDB", duckdb.__version__)
 
 
 def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckDBPyConnection:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
+from deltasql.exceptions.releases import check_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,16 +17,17 @@ if TYPE_CHECKING:
 
 _JAVA_HELP = (
     "Spark needs Java 17 or newer: install a JDK and put java on the PATH, or set JAVA_HOME; "
-    "see docs/troubleshooting.md#spark."
+    "see `deltasql docs troubleshooting`."
 )
 
 
 def require_pyspark() -> None:
-    """Raise `MissingDriverError`, which says how to install pyspark, if it is not installed."""
+    """Raise an error that says how to install pyspark if it is missing or not supported."""
     try:
-        import pyspark  # noqa: F401
+        import pyspark
     except ImportError as error:
         raise MissingDriverError(driver="pyspark", extra="spark") from error
+    check_release("PySpark", pyspark.__version__)
 
 
 def active_session() -> SparkSession:

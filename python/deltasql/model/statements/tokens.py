@@ -148,7 +148,7 @@ class Reader:
             found = f"found {self.text[word.start : word.end][:40]!r}, line {line}"
         return InvalidQueryError(
             f"cannot parse the statement: {problem}, but {found}",
-            help="docs/reference/sql.md lists the statements and their grammar.",
+            help="`deltasql docs sql` lists the statements and their grammar.",
         )
 
     # Names and literals

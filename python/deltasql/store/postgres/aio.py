@@ -9,9 +9,10 @@ import psycopg
 from psycopg.types.numeric import Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from deltasql.exceptions import StoreUnavailableError
+from deltasql.exceptions import TxnLogStoreError
+from deltasql.exceptions.releases import check_release
 from deltasql.store.dialect import Fault, Row, no_free_connection
-from deltasql.store.postgres.connection import SessionSettings, SessionState
+from deltasql.store.postgres.connection import SessionSettings, SessionState, server_release
 from deltasql.store.postgres.dialect import conninfo
 from deltasql.store.statements import numbered
 
@@ -25,7 +26,7 @@ class AsyncConnection(psycopg.AsyncConnection[Row]):
     """A connection with its session state, or the error that occurred during its setup."""
 
     state: SessionState | None = None
-    setup_error: StoreUnavailableError | None = None
+    setup_error: TxnLogStoreError | None = None
 
 
 class AsyncPostgres:
@@ -109,6 +110,7 @@ class AsyncPostgres:
             rows = await (await connection.execute(*session.local_statement())).fetchall()
         connection.prepare_threshold = None if is_pooled else 2
         try:
+            check_release("PostgreSQL", server_release(connection.info))
             connection.state = session.state(rows[0], is_pooled=is_pooled)
-        except StoreUnavailableError as error:
+        except TxnLogStoreError as error:
             connection.setup_error = error

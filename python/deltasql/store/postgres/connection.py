@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.types.numeric import Int8Dumper
 
-from deltasql.exceptions import StoreUnavailableError
+from deltasql.exceptions import StoreUnavailableError, TxnLogStoreError
+from deltasql.exceptions.releases import check_release
 from deltasql.store.dialect import Fault, Row
 from deltasql.store.statements import PARAMETER, numbered, statement
 
@@ -89,7 +90,7 @@ class SessionSettings:
                 f"the schema {wanted!r} of the URI does not exist, or this user may not use it",
                 backend="postgres",
                 help=f"As its owner: CREATE SCHEMA {wanted}; GRANT USAGE ON SCHEMA {wanted} TO "
-                "the user (docs/guides/production.md#roles). Or correct ?search_path=.",
+                "the user (`deltasql docs production`). Or correct ?search_path=.",
             )
         return SessionState(
             is_pooled=is_pooled,
@@ -99,6 +100,11 @@ class SessionSettings:
             idle_timeout=idle_timeout,
             bulk_timeout=str(self.bulk_timeout_ms),
         )
+
+
+def server_release(info: psycopg.ConnectionInfo) -> str:
+    """Return the release of a server, such as 18.1."""
+    return f"{info.server_version // 10_000}.{info.server_version % 10_000}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,7 @@ class Connection(psycopg.Connection[Row]):
 
     used_at = 0.0
     state: SessionState
-    setup_error: StoreUnavailableError | None = None
+    setup_error: TxnLogStoreError | None = None
     limit_s = 30.0
     """The statement timeout that the server enforces; 0 means none."""
     lock_holders: str | None = None
@@ -176,8 +182,9 @@ class Connection(psycopg.Connection[Row]):
         # other's prepared statements.
         self.prepare_threshold = None if is_pooled else 2
         try:
+            check_release("PostgreSQL", server_release(self.info))
             self.state = settings.state(rows[0], is_pooled=is_pooled)
-        except StoreUnavailableError as error:
+        except TxnLogStoreError as error:
             self.setup_error = error
             return
         self.reset_limit()

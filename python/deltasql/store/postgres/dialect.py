@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from deltasql.exceptions import MissingDriverError
+from deltasql.exceptions.releases import SUPPORTED
 from deltasql.store.dialect import PARTIAL_INDEXES, Appended
 from deltasql.store.records import dump
 from deltasql.store.statements import (
@@ -245,7 +246,7 @@ class PostgresDialect:
     """A catalog in a PostgreSQL schema."""
 
     name = "postgres"
-    oldest_version: tuple[int, ...] = (12,)
+    oldest_version: tuple[int, ...] = SUPPORTED["PostgreSQL"][0]
     drivers: tuple[str, ...] = ("psycopg", "psycopg-pool")
     lists_transactions = True
     path = None

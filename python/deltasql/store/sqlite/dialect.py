@@ -9,6 +9,7 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.exceptions import StoreUnavailableError
+from deltasql.exceptions.releases import SUPPORTED, check_release
 from deltasql.phases import reached
 from deltasql.storage.local_files import make_folders
 from deltasql.store.dialect import (
@@ -255,7 +256,7 @@ class SqliteDialect:
     """A catalog in a SQLite file."""
 
     name = "sqlite"
-    oldest_version: tuple[int, ...] = (3, 37)  # the first with STRICT tables
+    oldest_version: tuple[int, ...] = SUPPORTED["SQLite"][0]
     drivers: tuple[str, ...] = ()
     lists_transactions = False
     connections_opened = 0  # there is no server that could restart
@@ -268,6 +269,7 @@ class SqliteDialect:
     append_one = staticmethod(append_one_file)
 
     def __init__(self, path: Path, config: Config) -> None:
+        check_release("SQLite", sqlite3.sqlite_version)
         self.path, self._config = path, config
         self.relaxes_durability = "before begin" if config.store.synchronous == "full" else None
         self._queue = WriteQueue(str(path), config.store.busy_timeout_ms / 1000)

@@ -292,6 +292,9 @@ public class DeltaSqlCatalog
             found.put("change", "set property");
             found.put("key", set.property());
             found.put("value", set.value());
+        } else if (change instanceof TableChange.RemoveProperty remove) {
+            found.put("change", "unset property");
+            found.put("key", remove.property());
         } else {
             found.put("change", change.getClass().getSimpleName()); // the service refuses it
         }

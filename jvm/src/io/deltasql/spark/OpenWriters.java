@@ -77,9 +77,9 @@ final class OpenWriters {
         open.clear();
     }
 
-    /** Return the files that are closed. */
-    WrittenFiles written() {
-        return new WrittenFiles(written);
+    /** Return the files that are closed, and rows that break a rule, or null. */
+    WrittenFiles written(RowChecks.BrokenRows broken) {
+        return new WrittenFiles(written, broken);
     }
 
     /** Delete the files. */

@@ -38,6 +38,17 @@ record RowChanges(
             rows[2], milliseconds);
     }
 
+    /** Return the rows of all tasks that break a rule. */
+    static List<RowChecks.BrokenRows> broken(WriterCommitMessage[] messages) {
+        List<RowChecks.BrokenRows> found = new ArrayList<>();
+        for (WriterCommitMessage message : messages) {
+            if (message instanceof RowChanges each) {
+                found.add(each.files().broken());
+            }
+        }
+        return found;
+    }
+
     boolean isEmpty() {
         return replaced.isEmpty() && files.files().isEmpty();
     }

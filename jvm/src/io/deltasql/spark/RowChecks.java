@@ -79,6 +79,11 @@ final class RowChecks implements Serializable {
         return generated.stream().anyMatch(columns::contains);
     }
 
+    /** Return whether a column is generated. */
+    boolean computes(String column) {
+        return generated.contains(column);
+    }
+
     /** Start the checks of a task. */
     Task start(int partition) {
         return new Task(partition);

@@ -37,6 +37,7 @@ final class RowWrite
     private final DeltaSqlTable table;
     private final StructType written;
     private String txnId;
+    private RowChecks checks;
 
     RowWrite(RowOperation operation, LogicalWriteInfo info) {
         this.operation = operation;
@@ -108,8 +109,10 @@ final class RowWrite
     public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
         Map<String, Object> body = table.request();
         body.put("command", operation.command().toString());
+        body.put("checks_rules", true);
         JsonNode begun = table.catalog.service().call("write_begin", body);
         txnId = begun.get("txn_id").asText();
+        checks = RowChecks.of(begun, table.schema(), false);
         StructType stored = schema(begun.get("stored_schema"));
         FileWriterFactory files = TableWrite.writers(
             table, begun, begun.get("folder").asText(), table.schema(), stored, null);
@@ -130,7 +133,8 @@ final class RowWrite
             old.keySet().retainAll(scan.files().keySet());
         }
         return new RowWriterFactory(
-            table.schema(), table.partitionColumns(), files, changes, readers, broadcast(old));
+            table.schema(), table.partitionColumns(), files, changes, checks, readers,
+            broadcast(old));
     }
 
     private static StructType schema(JsonNode json) {
@@ -145,6 +149,9 @@ final class RowWrite
 
     @Override
     public void commit(WriterCommitMessage[] messages) {
+        if (checks != null) {
+            checks.reject(RowChanges.broken(messages));
+        }
         RowChanges all = RowChanges.sum(messages);
         if (all.isEmpty()) {
             abort(messages);

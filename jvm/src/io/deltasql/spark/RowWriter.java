@@ -27,6 +27,7 @@ final class RowWriter implements DeltaWriter<InternalRow> {
 
     private final OpenWriters files;
     private final OpenWriters changes;
+    private final ChangeChecks checks;
     private final Function<String, OldFile> open;
     private final List<String> replaced = new ArrayList<>();
     private final JoinedRow joined = new JoinedRow();
@@ -39,10 +40,13 @@ final class RowWriter implements DeltaWriter<InternalRow> {
     private long updated;
     private long deleted;
 
-    /** `changes` is null if the table has no change data feed. */
-    RowWriter(OpenWriters files, OpenWriters changes, Function<String, OldFile> open) {
+    /** `changes` is null if the table has no change data feed, `checks` if it has no rules. */
+    RowWriter(
+            OpenWriters files, OpenWriters changes, ChangeChecks checks,
+            Function<String, OldFile> open) {
         this.files = files;
         this.changes = changes;
+        this.checks = checks;
         this.open = open;
     }
 
@@ -61,21 +65,27 @@ final class RowWriter implements DeltaWriter<InternalRow> {
     }
 
     @Override
-    public void update(InternalRow metadata, InternalRow id, InternalRow row) throws IOException {
+    public void update(InternalRow metadata, InternalRow id, InternalRow given) throws IOException {
         if (!moveTo(id)) {
             throw new IllegalStateException("A row of " + url + " is updated twice.");
         }
-        change(file.row(), BEFORE);
-        change(row, AFTER);
-        files.write(row);
+        InternalRow row = checks == null ? given : checks.updated(file.row(), given);
+        if (row != null) {
+            change(file.row(), BEFORE);
+            change(row, AFTER);
+            files.write(row);
+        }
         updated++;
         hasRow = file.next();
     }
 
     @Override
-    public void insert(InternalRow row) throws IOException {
-        change(row, INSERT);
-        files.write(row);
+    public void insert(InternalRow given) throws IOException {
+        InternalRow row = checks == null ? given : checks.inserted(given);
+        if (row != null) {
+            change(row, INSERT);
+            files.write(row);
+        }
     }
 
     private void change(InternalRow row, InternalRow kind) throws IOException {
@@ -133,10 +143,10 @@ final class RowWriter implements DeltaWriter<InternalRow> {
         WrittenFiles changeData = new WrittenFiles(List.of());
         if (changes != null) {
             changes.finish();
-            changeData = changes.written();
+            changeData = changes.written(null);
         }
         return new RowChanges(
-            files.written(), changeData, replaced, copied, updated, deleted,
+            files.written(checks == null ? null : checks.broken()), changeData, replaced, copied, updated, deleted,
             (System.nanoTime() - started) / 1_000_000);
     }
 

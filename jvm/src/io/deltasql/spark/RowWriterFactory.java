@@ -16,18 +16,23 @@ final class RowWriterFactory implements DeltaWriterFactory {
     private final List<String> partitionColumns;
     private final FileWriterFactory files;
     private final FileWriterFactory changes;
+    private final RowChecks checks;
     private final FileReaders readers;
     private final Broadcast<Map<String, PartitionedFile>> old;
 
-    /** `changes` writes change data, or is null. `old` has the files that Spark has read. */
+    /**
+     * `changes` writes change data, or is null, and `checks` may be null. `old` has the files that
+     * Spark has read.
+     */
     RowWriterFactory(
             StructType schema, List<String> partitionColumns, FileWriterFactory files,
-            FileWriterFactory changes, FileReaders readers,
+            FileWriterFactory changes, RowChecks checks, FileReaders readers,
             Broadcast<Map<String, PartitionedFile>> old) {
         this.schema = schema;
         this.partitionColumns = new ArrayList<>(partitionColumns);
         this.files = files;
         this.changes = changes;
+        this.checks = checks;
         this.readers = readers;
         this.old = old;
     }
@@ -39,6 +44,7 @@ final class RowWriterFactory implements DeltaWriterFactory {
             new OpenWriters(files, schema, partition, partitionId, taskId),
             changes == null
                 ? null : new OpenWriters(changes, schema, partition, partitionId, taskId),
+            checks == null ? null : new ChangeChecks(checks, schema, partitionId),
             url -> new OldFile(readers, old.value().get(url)));
     }
 }

@@ -193,7 +193,7 @@ class TableScan
 
     @Override
     public NamedReference[] filterAttributes() {
-        return RuntimeFilters.columns(columns).stream()
+        return RuntimeFilters.columns(joined(data, partitions)).stream()
             .map(each -> Expressions.column(DeltaSqlTable.quoted(each)))
             .toArray(NamedReference[]::new);
     }

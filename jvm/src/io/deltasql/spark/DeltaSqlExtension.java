@@ -1,0 +1,19 @@
+package io.deltasql.spark;
+
+import org.apache.spark.sql.SparkSessionExtensions;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
+
+/**
+ * Adds Delta's own statements to Spark SQL, for the tables of deltasql's catalogs.
+ *
+ * `spark.sql.extensions = io.deltasql.spark.DeltaSqlExtension`. Beside the extension of delta-spark
+ * it must be the last one, so that it sees a statement first.
+ */
+public final class DeltaSqlExtension extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+    @Override
+    public BoxedUnit apply(SparkSessionExtensions extensions) {
+        extensions.injectParser(StatementParser::around);
+        return BoxedUnit.UNIT;
+    }
+}

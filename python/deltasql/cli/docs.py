@@ -1,0 +1,34 @@
+"""`deltasql docs`: print the documentation that is installed with the package."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import click
+
+from deltasql.cli.output import echo
+from deltasql.exceptions.documentation import documentation, topics
+
+
+@click.command()
+@click.argument("topic", required=False)
+def docs(topic: str | None) -> None:
+    """Print a page of the documentation, or the description of an error.
+
+    Without TOPIC, list all pages and errors.
+
+    \b
+    Example:
+      deltasql docs TxnLogUriError
+    """
+    if topic is None:
+        echo("\n".join(topics()))
+        return
+    try:
+        echo(documentation(topic))
+    except LookupError:
+        near = get_close_matches(topic.lower(), [each.lower() for each in topics()], n=1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise click.UsageError(
+            f"There is no page or error {topic!r}. {hint}`deltasql docs` lists all."
+        ) from None

@@ -1,0 +1,52 @@
+"""The releases of libraries and servers that deltasql supports."""
+
+from __future__ import annotations
+
+import re
+
+from deltasql.exceptions.store import UnsupportedReleaseError
+
+# From the first release to the one before the second; None means that newer ones are accepted.
+SUPPORTED: dict[str, tuple[tuple[int, ...], tuple[int, ...] | None]] = {
+    "DuckDB": ((1, 4), (2,)),
+    "PostgreSQL": ((12,), None),
+    "PySpark": ((4, 0), (4, 4)),
+    "SQLite": ((3, 37), None),  # the first with STRICT tables
+    "deltalake": ((1, 6), (1, 7)),
+}
+_REMEDIES = {
+    "DuckDB": "Run: pip install 'duckdb>=1.4,<2'",
+    "PostgreSQL": "Upgrade the server, or use another one.",
+    "PySpark": "Run: pip install 'pyspark>=4.0,<4.4'",
+    "SQLite": "Use a Python that was built with a newer SQLite; sqlite3.sqlite_version shows it.",
+    "deltalake": "Run: pip install 'deltalake>=1.6,<1.7'",
+}
+
+
+def check_release(component: str, found: str) -> None:
+    """Raise UnsupportedReleaseError if a release is outside the range that deltasql supports.
+
+    >>> check_release("PySpark", "4.2.0")
+    >>> try:
+    ...     check_release("PySpark", "3.5.7")
+    ... except UnsupportedReleaseError as error:
+    ...     error.help
+    "Run: pip install 'pyspark>=4.0,<4.4'"
+    """
+    oldest, before = SUPPORTED[component]
+    numbers = tuple(map(int, re.findall(r"\d+", found)))
+    if numbers < oldest or (before is not None and numbers >= before):
+        supported = f"{_text(oldest)} or newer"
+        if before is not None:
+            supported += f", before {_text(before)}"
+        raise UnsupportedReleaseError(
+            f"{component} {found} is not supported: deltasql supports {supported}",
+            component=component,
+            found=found,
+            supported=supported,
+            help=_REMEDIES[component],
+        )
+
+
+def _text(release: tuple[int, ...]) -> str:
+    return ".".join(map(str, release))
