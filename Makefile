@@ -217,7 +217,7 @@ $(VENV)/.built: $(VENV)/$(ENVIRONMENT) pyproject.toml $(RUST_SOURCES)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) PATH="$(CURDIR)/$(BIN):$$PATH" $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --reinstall-package deltasql -e .
 	@touch $@
 
-# Compiles most of what the installation of deltasql needs, while packages are downloaded. The crate that binds it to
-# Python is compiled with the settings of maturin.
+# Compiles the dependencies of the extension while packages are downloaded, with the features that maturin selects.
+# maturin then compiles only pyo3 and the extension again, for the Python in .venv.
 core:
-	cargo build --quiet --release --package deltasql-core
+	cargo build --quiet --release --package deltasql-py --features pyo3/extension-module
