@@ -12,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from deltasql.mirror.log.same_commit import same_content
+from deltasql.phases import hooked
 from deltasql.serve import Service
 from tests.mirror.support import commit_path, forget_published, open_mirrored, published_versions
 from tests.serve.client import Client, ServiceError
@@ -165,6 +166,23 @@ def test_unpublished_versions_are_published_on_request(client: Client, lake: Cat
     assert published_versions(table.location) == [0]
     assert client.call("log_publish", location=table.location) == {"registered": True}
     assert published_versions(table.location) == [0, 1]
+
+
+def test_commit_that_could_not_be_published_is_published_by_the_next_request(
+    client: Client, lake: Catalog
+) -> None:
+    text = commit_text()
+
+    def fail(phase: str) -> None:
+        if phase == "publishing":
+            raise OSError("no space left")
+
+    with hooked(fail), pytest.raises(ServiceError, match="is committed, but it could not be"):
+        send(client, lake, text)
+    location = lake.table("t").location
+    assert (lake.table("t").version(), published_versions(location)) == (NEXT, [0, 1])
+    assert send(client, lake, text)
+    assert (lake.table("t").version(), published_versions(location)) == (NEXT, [0, 1, NEXT])
 
 
 def test_tables_that_the_database_does_not_decide_are_left_alone(
