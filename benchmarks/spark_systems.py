@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import uuid
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from pathlib import Path
@@ -218,9 +219,10 @@ class DeltasqlCatalog(SparkSystem):
         """Start another service, with a catalog of its own, so that the next read is the first."""
         if self._service is not None:
             self._service.stop()
-        file = self._folder / f"{len(list(self._folder.iterdir()))}.json"
+        # Spark keeps a catalog until the session ends, so every service needs another name.
+        self._catalog = f"bench{uuid.uuid4().hex}"
+        file = self._folder / f"{self._catalog}.json"
         self._service = Service(parse_uri(self.place).catalog().to_string()).start(file)
-        self._catalog = f"bench{abs(hash(str(file)))}"
         self.spark.conf.set(
             f"spark.sql.catalog.{self._catalog}", "io.deltasql.spark.DeltaSqlCatalog"
         )
