@@ -216,6 +216,19 @@ def test_several_matches_delete_a_row_once_and_cannot_update_it(lake: Catalog, s
 
 
 @pytest.mark.everything(MORE)
+@pytest.mark.parametrize("clause", ["MATCHED THEN UPDATE SET *", "NOT MATCHED THEN INSERT *"])
+def test_merge_with_schema_evolution_is_refused(lake: Catalog, sql: Any, clause: str) -> None:
+    sql("CREATE TABLE lake.default.t (id INT)")
+    sql("INSERT INTO lake.default.t VALUES (1)")
+    with pytest.raises(Exception, match="does not support MERGE WITH SCHEMA EVOLUTION"):
+        sql(
+            "MERGE WITH SCHEMA EVOLUTION INTO lake.default.t USING (SELECT 1 AS id, 2 AS new) AS s "
+            f"ON t.id = s.id WHEN {clause}"
+        )
+    assert lake.table("t").version() == 1
+
+
+@pytest.mark.everything(MORE)
 def test_null_in_a_not_null_column_is_refused(lake: Catalog, sql: Any) -> None:
     sql("CREATE TABLE lake.default.t (id INT NOT NULL, x INT)")
     sql("INSERT INTO lake.default.t VALUES (1, NULL), (2, 2)")

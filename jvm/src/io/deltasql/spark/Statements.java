@@ -3,6 +3,7 @@ package io.deltasql.spark;
 import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Pattern;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
@@ -11,6 +12,10 @@ import scala.runtime.BoxedUnit;
 
 /** Looks at the statement that runs in this thread. */
 final class Statements {
+    private static final Pattern SCHEMA_EVOLUTION = Pattern.compile(
+        "^\\s*(WITH\\b.*)?\\bMERGE\\s+WITH\\s+SCHEMA\\s+EVOLUTION\\b",
+        Pattern.CASE_INSENSITIVE | Pattern.DOTALL);
+
     private Statements() {}
 
     private static QueryExecution running() {
@@ -25,6 +30,16 @@ final class Statements {
         Option<String> found = running == null
             ? Option.empty() : running.logical().origin().sqlText();
         return found.isDefined() ? found.get() : null;
+    }
+
+    /** Throw if the statement is a MERGE WITH SCHEMA EVOLUTION, which Spark runs without it. */
+    static void refuseSchemaEvolution() {
+        String text = text();
+        if (text != null && SCHEMA_EVOLUTION.matcher(text).find()) {
+            throw new UnsupportedOperationException(
+                "The Spark catalog does not support MERGE WITH SCHEMA EVOLUTION: add the columns "
+                    + "with ALTER TABLE … ADD COLUMNS, or use deltasql.spark.sql.");
+        }
     }
 
     /** Return the filters of all scans of a table in the statement, as they are sent. */

@@ -114,6 +114,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
 
     @Override
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
+        Statements.refuseSchemaEvolution();
         JsonNode begun = table.beginWrite();
         txnId = begun.get("txn_id").asText();
         checks = RowChecks.of(begun, table.schema(), false);
