@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 UV = shutil.which("uv") or str(ROOT / ".venv" / "uv" / "bin" / "uv")
 MATURIN = Path(sys.executable).with_name("maturin")
+# One process builds the wheel: two builds at once would write to the same folder.
+pytestmark = pytest.mark.xdist_group("installed")
 SLOW = pytest.mark.everything("installs an environment; `make test` installs the core alone")
 # The settings of this process must not reach the environments, nor must its modules.
 CLEAN = {

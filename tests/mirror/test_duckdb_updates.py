@@ -292,7 +292,7 @@ def test_missing_duckdb_error_names_the_install_command(
     lake: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(MissingDriverError, match=r"pip install '\.\[duckdb\]'"):
+    with pytest.raises(MissingDriverError, match=r"pip install 'deltasql\[duckdb\]'"):
         catalog_file.CatalogFile.open(path)
 
 

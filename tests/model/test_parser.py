@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from deltasql.model.predicates.parser import Flavour
 
 SOURCE = Path(deltasql.__file__).parent
-# Expressions, queries over the catalog, statements, and queries of deltalake's QueryBuilder.
+# Expressions, queries over the catalog, statements, queries of deltalake's QueryBuilder, and
+# subqueries, whose columns are looked at.
 PARSERS = {
     "model/predicates/parser.py",
     "model/predicates/query_text.py",
     "model/statements/tables_in_query.py",
     "model/statements/tokens.py",
     "api/deltalake_compat/query_builder.py",
+    "api/sql/subqueries.py",
 }
 TABLE = StructType(
     (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import deltalake
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from deltasql import Catalog
     from deltasql.serve import Service
@@ -156,14 +157,23 @@ def change_first(uri: str, statement: str) -> Callable[..., Iterator[pa.RecordBa
     return commit
 
 
+@contextmanager
+def temporary_view(frame: DataFrame) -> Iterator[None]:
+    """A view `late` of a DataFrame; other tests use the same session."""
+    frame.createOrReplaceTempView("late")
+    try:
+        yield
+    finally:
+        frame.sparkSession.catalog.dropTempView("late")
+
+
 def test_concurrent_change_of_a_file_that_was_read_is_a_conflict(
     spark: SparkSession, lake: Catalog, name: str, sql: Any
 ) -> None:
     create_pair(lake)
     commit = change_first(lake.uri.to_string(), "UPDATE t SET x = 55 WHERE id = 50")
     late = spark.range(50, 51, numPartitions=1).mapInArrow(commit, "id long")
-    late.createOrReplaceTempView("late")
-    with pytest.raises(IllegalArgumentException, match=r"Concurrent.*Error"):
+    with temporary_view(late), pytest.raises(IllegalArgumentException, match=r"Concurrent.*Error"):
         sql("MERGE INTO lake.default.t t USING late ON t.id = late.id WHEN MATCHED THEN DELETE")
     assert sql("SELECT x FROM lake.default.t WHERE id = 50") == [(55,)]
 
@@ -178,8 +188,7 @@ def test_concurrent_merges_do_not_insert_a_row_twice(
     commit = change_first(lake.uri.to_string(), merge.format(t="t", s="s"))
     schema = "id long, x long, p string"
     late = spark.sql("SELECT 95L AS id, 1L AS x, 'a' AS p").mapInArrow(commit, schema)
-    late.createOrReplaceTempView("late")
-    with pytest.raises(IllegalArgumentException, match=r"Concurrent.*Error"):
+    with temporary_view(late), pytest.raises(IllegalArgumentException, match=r"Concurrent.*Error"):
         sql(merge.format(t="lake.default.t", s="late"))
 
 

@@ -321,5 +321,5 @@ def test_object_store_urls_use_the_schemes_of_hadoop(spark: SparkSession) -> Non
 
 def test_missing_pyspark_error_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(MissingDriverError, match=r"pip install '\.\[spark\]'"):
+    with pytest.raises(MissingDriverError, match=r"pip install 'deltasql\[spark\]'"):
         engine.scan(None, None)  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ from difflib import get_close_matches
 import click
 
 from deltasql.cli.output import echo
-from deltasql.exceptions.documentation import documentation, topics
 
 
 @click.command()
@@ -21,6 +20,9 @@ def docs(topic: str | None) -> None:
     Example:
       deltasql docs TxnLogUriError
     """
+    # A late import: the errors need deltalake, and `deltasql --help` imports this module.
+    from deltasql.exceptions.documentation import documentation, topics
+
     if topic is None:
         echo("\n".join(topics()))
         return
