@@ -15,7 +15,6 @@ from deltasql.cli.data.query import run_query
 from deltasql.cli.data.sql import run_statement
 from deltasql.cli.data.statements import HELP, QUERIES, first_word, is_sql, statements
 from deltasql.cli.output import message
-from deltasql.exceptions import TxnLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,7 +134,8 @@ class Session:
 
 def _is_query(text: str) -> bool:
     """Return whether SQL is a query in DuckDB's SQL, and not a statement of `deltasql sql`."""
-    from deltasql.model.statements import statement as s  # lazy import: start-up time
+    from deltasql.exceptions import TxnLogError  # lazy imports: start-up time
+    from deltasql.model.statements import statement as s
     from deltasql.model.statements.parser import parse_statement
 
     try:
