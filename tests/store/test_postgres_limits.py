@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema([("id", pa.int64())])
 # Half of the lock timeout is left to look up the lock holder, even on a busy machine.
-LOCK_MS, STATEMENT_MS = 1_500, 300
+LOCK_MS, STATEMENT_MS = 3_000, 300
 # Three waits for a lock, the backoff between them, and a margin for a busy machine.
 IN_TIME_S = 3 * LOCK_MS / 1000 + 3
 
