@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SOURCE = Path(deltasql.__file__).parent
 # Expressions, queries over the catalog, statements, queries of deltalake's QueryBuilder, and
-# subqueries, whose columns are looked at.
+# subqueries, to find the columns that they use.
 PARSERS = {
     "model/predicates/parser.py",
     "model/predicates/query_text.py",

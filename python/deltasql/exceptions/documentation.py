@@ -25,7 +25,7 @@ def documentation(topic: str) -> str:
     """Return a page or the description of an error, as Markdown without links.
 
     Raises:
-        LookupError: There is no such page or error.
+        LookupError: No page or error has this name.
     """
     if cls := {name.lower(): each for name, each in _errors().items()}.get(topic.lower()):
         text = f"# {cls.__name__}\n\n" + "\n".join(error_facts(cls))

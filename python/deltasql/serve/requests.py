@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
-from deltasql.serve import aggregates, changes, log_store, procedures, scan, streams, tables
+from deltasql.serve import procedures, tables
+from deltasql.serve.read import aggregates, changes, scan, streams
 from deltasql.serve.transactions import Transactions, at_once
-from deltasql.serve.writes import Writes
+from deltasql.serve.write import log_store
+from deltasql.serve.write.writes import Writes
 from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:

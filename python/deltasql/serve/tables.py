@@ -18,8 +18,8 @@ from deltasql.model.schema.schema import (
 from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.operations.alter.properties import unset_table_properties
 from deltasql.operations.rules.schema_merge import GENERATED
-from deltasql.serve.filters import condition_of
 from deltasql.serve.names import snapshot_of, stage_of, table_name
+from deltasql.serve.read.filters import condition_of
 from deltasql.storage.location import address_url, root_address
 from deltasql.uri import split_table_name
 

@@ -190,6 +190,13 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
         catalog.service().askAgain("write_commit", body);
     }
 
+    /** Delete the files of a write; the id is null if the write did not begin. */
+    void abortWrite(String txnId) {
+        if (txnId != null) {
+            catalog.service().call("write_abort", Map.of("txn_id", txnId));
+        }
+    }
+
     @Override
     public String toString() {
         return name();

@@ -172,9 +172,7 @@ final class RowWrite
 
     @Override
     public void abort(WriterCommitMessage[] messages) {
-        if (txnId != null) {
-            table.catalog.service().call("write_abort", Map.of("txn_id", txnId));
-        }
+        table.abortWrite(txnId);
     }
 
     @Override

@@ -193,9 +193,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
 
     @Override
     public void abort(WriterCommitMessage[] messages) {
-        if (txnId != null) {
-            table.catalog.service().call("write_abort", Map.of("txn_id", txnId));
-        }
+        table.abortWrite(txnId);
     }
 
     @Override

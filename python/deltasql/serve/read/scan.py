@@ -13,8 +13,8 @@ from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.file_index import encoded_values
 from deltasql.engine.spark.schema import plain_field
 from deltasql.model.schema.schema import StructType
-from deltasql.serve.filters import skipping_condition
 from deltasql.serve.names import snapshot_of, stage_of
+from deltasql.serve.read.filters import skipping_condition
 from deltasql.storage.location import address_url
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from deltasql.operations.changes.feed import ChangeFeed
-from deltasql.serve.scan import FILES_PER_LINE, encoded_rows, partition_values, stored_schema
+from deltasql.serve.read.scan import FILES_PER_LINE, encoded_rows, partition_values, stored_schema
 from deltasql.storage.location import address_url
 
 if TYPE_CHECKING:

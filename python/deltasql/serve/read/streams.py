@@ -13,8 +13,8 @@ from deltasql.api.stream.options import READING, STREAMING, TextOptions
 from deltasql.api.stream.planner import MAX_FILES, Budget, StreamPlanner
 from deltasql.api.stream.rules import Offset, StreamRules
 from deltasql.exceptions import TxnLogConfigError
-from deltasql.serve.changed_files import added_files, feed_files
 from deltasql.serve.names import snapshot_of, table_name
+from deltasql.serve.read.changed_files import added_files, feed_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

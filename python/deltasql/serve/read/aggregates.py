@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.model.typed_stats import StatsParser, primitive_type
-from deltasql.serve.filters import skipping_condition
 from deltasql.serve.names import snapshot_of
-from deltasql.serve.scan import partition_values
+from deltasql.serve.read.filters import skipping_condition
+from deltasql.serve.read.scan import partition_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,8 @@ from deltasql.exceptions import VersionNotFoundError
 from deltasql.model.schema.schema import StructType
 from deltasql.operations.changes.feed import FEED_FIELDS
 from deltasql.operations.changes.log import ChangeLog
-from deltasql.serve.changed_files import feed_files
 from deltasql.serve.names import snapshot_of, table_name
+from deltasql.serve.read.changed_files import feed_files
 from deltasql.serve.tables import reject_types_that_spark_lacks
 
 if TYPE_CHECKING:

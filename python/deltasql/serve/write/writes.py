@@ -20,6 +20,8 @@ from deltasql.engine.parquet.file_shape import file_shape
 from deltasql.engine.parquet.partitions import partition_text
 from deltasql.engine.parquet.writer import escape_name
 from deltasql.engine.spark.file_columns import stored_field
+from deltasql.engine.spark.session_copy import QUERY_SETTINGS
+from deltasql.engine.spark.sql import spark_text
 from deltasql.engine.spark.write import parquet_options
 from deltasql.exceptions import (
     CommitConflictError,
@@ -41,13 +43,19 @@ from deltasql.operations.add_written import (
 from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.create import record_create, replace_table
 from deltasql.operations.rows_written import RowsWritten, stage_rows
-from deltasql.operations.rules.row_checks import reject_append_only
-from deltasql.serve.filters import condition_of, skipping_condition
+from deltasql.operations.rules.row_checks import (
+    broken_condition,
+    generated_value,
+    help_of,
+    reject_append_only,
+    rules_of,
+)
+from deltasql.operations.table_stage import adds_table_to_errors
 from deltasql.serve.names import snapshot_of, stage_of, table_name
-from deltasql.serve.row_changes import change_plan, operation_parameters, rows_written
-from deltasql.serve.rules import rules_plan
-from deltasql.serve.stream_writes import StreamBatch, stream_positions
+from deltasql.serve.read.filters import condition_of, skipping_condition
 from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
+from deltasql.serve.write.row_changes import change_plan, operation_parameters, rows_written
+from deltasql.serve.write.stream_writes import StreamBatch, stream_positions
 from deltasql.storage import absolute_location
 from deltasql.storage.location import address_url, root_address
 
@@ -272,7 +280,7 @@ def _write_plan(stage: TableStage, folder: str) -> dict[str, Any]:
             if (field := stage.schema.find(name)) is not None
         ],
         "options": parquet_options(plan, file_shape(plan)),
-        "rules": rules_plan(stage),
+        "rules": _rules_plan(stage),
     }
 
 
@@ -324,3 +332,24 @@ def _partition_value(text: str | None, data_type: DataType) -> Any:
         return date(1970, 1, 1) + timedelta(days=int(text))
     zone = UTC if data_type == "timestamp" else None
     return datetime(1970, 1, 1, tzinfo=zone) + timedelta(microseconds=int(text))
+
+
+@adds_table_to_errors
+def _rules_plan(stage: TableStage) -> dict[str, Any] | None:
+    """Return how a client computes generated columns and finds rows that break a rule.
+
+    Return None if the table has no rules, or NOT NULL only, which Spark checks itself.
+    """
+    rules = rules_of(stage)
+    if not (rules.conditions or rules.generated):
+        return None
+    broken = broken_condition(rules)
+    assert broken is not None
+    return {
+        "settings": QUERY_SETTINGS,
+        "generated": {
+            name: spark_text(generated_value(stage.schema, rules, name)) for name in rules.generated
+        },
+        "broken": spark_text(broken.copy()),
+        "help": help_of(rules),
+    }

@@ -14,7 +14,7 @@ from deltasql.operations.merge.plan import Clause, MergeSpec
 from deltasql.operations.rewrite import FOLDER, keeps_change_data
 from deltasql.operations.rows_written import RowCounts, RowsWritten
 from deltasql.operations.sql.normal_form import normal
-from deltasql.serve.filters import skipping_condition
+from deltasql.serve.read.filters import skipping_condition
 from deltasql.storage.location import address_url, root_address
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Requests that plan reads: files, statistics, streams and change feeds."""

@@ -1,0 +1,1 @@
+"""Requests that write: files, changed rows, batches of streams, and commits of delta-spark."""
