@@ -112,6 +112,8 @@ def losing_responses(
                 return
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
+            # Without this header the client may use a connection that is about to be closed.
+            self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(content)
 
