@@ -12,7 +12,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo core test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
+.PHONY: help demo core test tools checks lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -26,7 +26,7 @@ demo: java  ## Run a PySpark pipeline on SQLite; installs only what it needs
 	@echo "3 of 3: run the pipeline"
 	@$(BIN)/python examples/pipeline/run.py
 
-test: parts checks python-test  ## Run all checks and tests of CI
+test: checks python-test  ## Run all checks and tests of CI
 
 # These are checked before steps that take minutes.
 NEED_CARGO = command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup (docs/troubleshooting.md\#setting-up)"; exit 1; }
@@ -44,11 +44,8 @@ tools:
 	@$(NEED_MAVEN)
 
 # Independent steps run in parallel, first downloads and compilers.
-parts: tools
-	@$(MAKE) --no-print-directory -j 3 -O setup jar jars apt rust-lint rust-test
-
-checks: parts
-	@$(MAKE) --no-print-directory -j 2 -O python-lint types layers
+checks: tools
+	@$(MAKE) --no-print-directory -j 3 -O setup jar jars apt rust-lint rust-test python-lint types layers
 
 setup: $(VENV)/.built  ## Create the environment in .venv and build the Rust core
 
