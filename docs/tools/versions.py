@@ -59,8 +59,8 @@ def versions_page() -> str:
         [
             "# Supported releases",
             "*Allowed* are the releases that `pip` installs with deltasql. *Tested* is the release "
-            "that `make test` uses. [Tested releases](tested-with.md) lists the other releases that "
-            "were run. "
+            "that `make test` uses. [Tested releases](tested-with.md) lists the others that were "
+            "run. "
             f"Python {project['requires-python'].replace('>=', '')} or newer is required, and Java "
             "17 or newer for Spark.",
             "## Packages that deltasql works with",

@@ -190,7 +190,7 @@ def _with_duckdb(release: str) -> Path:
     lock = (ROOT / "requirements.lock").read_text("utf-8")
     pins = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", lock, flags=re.MULTILINE))
     packages = [f"{name}=={pins[name]}" for name in names if name != "duckdb"]
-    return environment(Path("matrix") / f"duckdb-{release}", [f"duckdb=={release}", *packages])
+    return environment(Path("duckdb") / release, [f"duckdb=={release}", *packages])
 
 
 def _behaviours(
