@@ -23,6 +23,7 @@ from deltasql.exceptions import (
 from deltasql.model.clock import now_ms
 from deltasql.store import append, migrations
 from deltasql.store.dialect import Appended, Dialect, Fault, Row, Session
+from deltasql.store.locations import record_locations
 from deltasql.store.records import (
     Commit,
     Head,
@@ -105,6 +106,18 @@ class Store:
             applied = migrations.migrate(self.dialect, up_to=up_to)
         self._database_id = _file_id(self.dialect.path)
         return applied
+
+    def record_locations(self) -> int:
+        """Record the locations of tables that an older release created or dropped.
+
+        A process of 0.1.0 that runs during the upgrade does not record them. Returns the number of
+        such tables; nothing is written if there are none.
+        """
+        if not self.query("unrecorded_locations"):
+            return 0
+        with self.change() as (session, _):
+            session.query("lock_schema")  # if two processes do this, the second finds nothing
+            return record_locations(session)
 
     def upgrade(self) -> None:
         """Apply pending migrations; does nothing if the catalog does not exist."""
