@@ -87,7 +87,7 @@ def states() -> dict[str, dict[str, Any]]:
 
 def versions_of(table: Any) -> dict[str, Any]:
     """Return the operation and the rows of every version of a table."""
-    operations = {each.version: each.operation for each in table.history()}
+    operations = {each.version: each.info.operation for each in table.history()}
     found = {}
     for number in range(table.version() + 1):
         rows = deltasql.DeltaTable(table.uri, version=number).to_pyarrow_table().to_pylist()
