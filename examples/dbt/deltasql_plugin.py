@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 from dbt.adapters.duckdb.plugins import BasePlugin
+from dbt_common.invocation import get_invocation_id
 from deltalake.exceptions import DeltaProtocolError
 
 import deltasql
@@ -21,8 +22,7 @@ class Plugin(BasePlugin):
 
     def initialize(self, plugin_config: dict[str, Any]) -> None:
         self._catalog = deltasql.connect(plugin_config["uri"])
-        # It only reads. All sources are seen as they were when the first one was read.
-        self._reader = self._catalog.begin()
+        self._run: str | None = None
         self._lock = threading.Lock()  # dbt loads sources from several threads
 
     def load(self, source_config: SourceConfig) -> Any:
@@ -30,13 +30,19 @@ class Plugin(BasePlugin):
         name = source_config.get("table", source_config.identifier)
         version = source_config.get("version")
         if version is None:
-            with self._lock:
-                version = self._reader.snapshot(name).version
+            version = self._version(name)
         table = deltasql.DeltaTable(self._catalog.table(name).uri, version=version)
         try:
             return table.to_pyarrow_dataset()  # DuckDB reads only the columns and files it needs
         except DeltaProtocolError:  # the table has deletion vectors
             return table.to_pyarrow_table()
+
+    def _version(self, name: str) -> int:
+        """Return the version of a table when this run of dbt read its first source."""
+        with self._lock:
+            if self._run != get_invocation_id():  # a process may run dbt several times
+                self._run, self._reader = get_invocation_id(), self._catalog.begin()
+            return self._reader.snapshot(name).version
 
     def default_materialization(self) -> str:
         return "view"
