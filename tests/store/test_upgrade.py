@@ -24,11 +24,12 @@ from tests.store import release_0_1
 import deltasql
 from deltasql.exceptions import StoreUnavailableError
 from deltasql.store.migrations import latest_version
+from deltasql.uri import DeltaSqlUri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql import Catalog, DeltaSqlUri
+    from deltasql import Catalog
 
 pytestmark = [
     pytest.mark.everything("compiles and installs deltasql 0.1.0"),
@@ -62,6 +63,17 @@ def running(
 
 def connect(uri: DeltaSqlUri, folder: Path) -> Catalog:
     return deltasql.connect(uri, table={"data_root": str(folder / "lake")})
+
+
+def command(python: Path, uri: DeltaSqlUri, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line of 0.1.0."""
+    return subprocess.run(
+        [str(python), "-m", "deltasql.cli.main", "--uri", uri.to_string(), *arguments],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def problems(catalog: Catalog) -> list[tuple[str, str | None]]:
@@ -130,7 +142,8 @@ def test_vacuum_deletes_the_uncommitted_file_of_a_killed_0_1_0_writer(
         assert len(list(place.rglob("*.parquet"))) == 2
         with catalog.store.change() as (session, _):
             session.script("UPDATE dl_staged_files SET staged_at_ms = 0")
-        assert catalog.vacuum("events", dry_run=False) == [path]
+        deleted = catalog.vacuum("events", dry_run=False)
+        assert [str(place / each) for each in deleted] == [path], deleted
         assert len(list(place.rglob("*.parquet"))) == 1
         assert catalog.store.intents_before(2**60) == []
         assert numbers(catalog, "events") == [1]
@@ -207,7 +220,7 @@ def test_tables_that_a_running_0_1_0_process_creates_are_reported_and_recorded(
 
 
 def test_duckdb_file_that_0_1_0_has_open_is_not_upgraded(old_python: Path, tmp_path: Path) -> None:
-    uri = deltasql.DeltaSqlUri(backend="duckdb", database=str(tmp_path / "meta.duckdb"))
+    uri = DeltaSqlUri(backend="duckdb", database=str(tmp_path / "meta.duckdb"))
     with running(old_python, uri, tmp_path) as old:
         old.request("append", table="events", numbers=[1])
         with pytest.raises(StoreUnavailableError, match="Only one process"):
@@ -224,15 +237,13 @@ def test_0_1_0_refuses_to_open_an_upgraded_catalog(
         tx.write("events", pa.table({"n": [1]}))
     message = f"the catalog has schema version {latest_version()}, this release knows 3"
     with (
-        pytest.raises(ReleaseError, match=f"SchemaVersionError: {message}.*Upgrade deltasql"),
+        pytest.raises(
+            ReleaseError, match=rf"SchemaVersionError: {message}\nHelp: Upgrade deltasql"
+        ),
         running(old_python, catalog_uri, tmp_path),
     ):
         pass
-    command = [str(old_python.with_name("deltasql")), "--uri", catalog_uri.to_string()]
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    listed = subprocess.run(
-        [*command, "table", "list"], env=environ, capture_output=True, text=True, check=False
-    )
+    listed = command(old_python, catalog_uri, "table", "list")
     assert (listed.returncode, listed.stdout) == (3, "")
     assert message in listed.stderr
 
@@ -253,9 +264,8 @@ def test_backup_and_rebuild_lead_back_to_0_1_0(
     for path in tmp_path.glob(f"{database.name}*"):
         path.unlink()
     shutil.copy(copy, database)
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [str(old_python.with_name("deltasql")), "--uri", catalog_uri.to_string()]
-    subprocess.run([*command, "rebuild", str(tmp_path / "lake")], env=environ, check=True)
+    rebuilt = command(old_python, catalog_uri, "rebuild", str(tmp_path / "lake"))
+    assert rebuilt.returncode == 0, rebuilt.stderr
     with running(old_python, catalog_uri, tmp_path) as old:
         rows = {table: states[max(states)][1] for table, states in old.request("states").items()}
         assert rows == {"events": [{"n": 1}, {"n": 2}], "later": [{"n": 3}]}
