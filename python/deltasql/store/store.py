@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql import telemetry
 from deltasql.exceptions import (
     CatalogNotFoundError,
+    SchemaVersionError,
     StoreBusyError,
     StoreUnavailableError,
     TxnLogStoreError,
@@ -121,8 +122,21 @@ class Store:
 
     def upgrade(self) -> None:
         """Apply pending migrations; does nothing if the catalog does not exist."""
-        if self.schema_version() not in (None, migrations.latest_version()):
+        found, needed = self.schema_version(), migrations.latest_version()
+        if found in (None, needed):
+            return
+        try:
             self.migrate()
+        except TxnLogStoreError as error:
+            if type(error) is not TxnLogStoreError:  # its help says what to do
+                raise
+            raise SchemaVersionError(
+                f"the catalog has schema version {found}, this release needs {needed}, and it "
+                f"cannot be upgraded here: {error.message}",
+                found=found,
+                supported=needed,
+                help="Run `deltasql migrate` as a user who may change the schema, then try again.",
+            ) from error
 
     def schema_version(self) -> int | None:
         """Return the schema version, None without a catalog; raise if the schema is newer."""
