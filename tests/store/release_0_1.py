@@ -68,6 +68,11 @@ def drop(table: str) -> None:
     opened[-1].drop(table)
 
 
+def publish() -> int:
+    """Publish what is missing, as a reconciler does; return the number of versions."""
+    return int(opened[-1].mirror.publish())
+
+
 def stage(table: str, numbers: list[int]) -> None:
     """Write a data file for a table in a transaction that stays open."""
     tx = opened[-1].begin()

@@ -168,6 +168,24 @@ def test_running_0_1_0_writer_commits_its_open_transaction_after_the_upgrade(
 
 
 @RUNNING
+def test_running_0_1_0_process_publishes_commits_of_this_release(
+    old_python: Path, catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    with running(old_python, catalog_uri, tmp_path) as old:
+        old.request("append", table="events", numbers=[1])
+        settings = {"mirror": {"mode": "off"}, "table": {"data_root": str(tmp_path / "lake")}}
+        with deltasql.connect(catalog_uri, **settings) as catalog:
+            with catalog.begin() as tx:
+                tx.write("events", pa.table({"n": [2]}))
+                tx.write("new", pa.table({"n": [3]}))
+            with catalog.begin() as tx:
+                tx.delete("events", "n = 1")
+            assert old.request("publish") == 3
+            assert (published(catalog, "events"), published(catalog, "new")) == ([2], [3])
+            assert all(report.ok for report in catalog.mirror.verify(versions="all"))
+
+
+@RUNNING
 def test_upgrade_during_commits_of_0_1_0_loses_none(
     old_python: Path, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
