@@ -33,7 +33,7 @@ LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
     ("DataFusion", "52.0.0"): (),
     ("DataFusion", "55.0.0"): (),
     ("daft", "0.6.14"): (),
-    ("daft", "0.7.26"): (),
+    ("daft", "0.7.26"): ("pyarrow<26",),
     ("dask", "2025.1.0"): ("dask-deltatable==0.3.3",),
     ("dask", "2026.8.0"): ("dask-deltatable==0.4.0",),
     ("ibis", "10.0.0"): ("polars", "duckdb-extensions", "duckdb-extension-delta"),
@@ -157,8 +157,8 @@ def environment(
     """Return the Python of an environment with the wheel and with these packages."""
     folder = ROOT / "build" / "matrix" / f"env-{component}-{release}"
     python = folder / "bin" / "python"
-    named = {re.split(r"[\[=]", each)[0] for each in packages if "==" in each}
-    pins = [f"{name}=={pin}" for name, pin in _lock().items() if name not in named]
+    named = {re.split(r"[\[=<]", each)[0] for each in packages if "=" in each or "<" in each}
+    pins = [pin for pin in _lock() if pin.partition("==")[0] not in named]
     folder.mkdir(parents=True, exist_ok=True)
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(pins), "utf-8")
@@ -195,9 +195,10 @@ def wheel() -> Path:
 
 
 @cache
-def _lock() -> dict[str, str]:
+def _lock() -> list[str]:
+    """Return the lines of the lock file without their hashes; some have a condition on Python."""
     text = (ROOT / "requirements.lock").read_text("utf-8")
-    return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, flags=re.MULTILINE))
+    return re.findall(r"^([\w.-]+==[^\\\n]+?) *\\?$", text, flags=re.MULTILINE)
 
 
 def _interpreter(release: str) -> str:
