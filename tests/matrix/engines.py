@@ -26,7 +26,8 @@ DELTALAKE = (
     *("1.6.0", "1.6.1", "1.6.2", "1.6.3", "1.6.6"),
 )
 PYTHON = ("3.11", "3.12", "3.13", "3.14")
-# The oldest supported release, and the newest one on the index, with what it needs.
+# An old release that can be installed with deltasql, and the newest one on the index; then what
+# else they need.
 LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
     ("polars", "1.20.0"): (),
     ("polars", "2.1.0"): (),
@@ -36,13 +37,12 @@ LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
     ("daft", "0.7.26"): ("pyarrow<26",),
     ("dask", "2025.1.0"): ("dask-deltatable==0.3.3",),
     ("dask", "2026.8.0"): ("dask-deltatable==0.4.0",),
-    ("ibis", "10.0.0"): ("polars", "duckdb-extensions", "duckdb-extension-delta"),
+    ("ibis", "10.1.0"): ("polars", "duckdb-extensions", "duckdb-extension-delta"),
     ("ibis", "12.0.0"): ("polars", "duckdb-extensions", "duckdb-extension-delta"),
 }
 # DuckDB's delta extension of the same release; there is none for the newest release yet.
 DUCKDB = {"1.4.0": "1.4.0", "1.5.5": "1.5.5", "1.5.6": None}
-_UNSUPPORTED_DUCKDB = "2.0.0"
-_PACKAGES = {"DataFusion": "datafusion", "DuckDB": "duckdb", "ibis": "ibis-framework[duckdb]"}
+_PACKAGES = {"DataFusion": "datafusion", "ibis": "ibis-framework[duckdb]"}
 
 
 def cells() -> list[Cell]:
@@ -54,8 +54,7 @@ def cells() -> list[Cell]:
         *(Cell("deltalake", release, partial(_deltalake, release)) for release in DELTALAKE),
         *(Cell("Python", release, partial(_python, release)) for release in PYTHON),
         *(Cell("PySpark", release, partial(_pyspark, release)) for release in pyspark.RELEASES),
-        *(Cell("DuckDB", release, partial(_duckdb, release)) for release in DUCKDB),
-        Cell("DuckDB", _UNSUPPORTED_DUCKDB, _unsupported_duckdb),
+        *(Cell("DuckDB as engine", each, partial(_duckdb, each)) for each in DUCKDB),
         *(Cell(name, release, partial(_library, name, release)) for name, release in LIBRARIES),
     ]
 
@@ -69,7 +68,7 @@ def _deltalake(release: str, folder: Path) -> dict[str, str]:
 def _python(release: str, folder: Path) -> dict[str, str]:
     """Run the behaviours with a release of Python; the wheel is the same for all of them."""
     interpreter = _interpreter(release)
-    python = environment("Python", release, "[duckdb,cli]", interpreter=interpreter)
+    python = environment("python", release, "[duckdb,cli]", interpreter=interpreter)
     return _behaviours(python, folder) | _checks(python, folder, "on_deltalake")
 
 
@@ -88,17 +87,9 @@ def _duckdb(release: str, folder: Path) -> dict[str, str]:
     packages = [f"duckdb=={release}"]
     if extension is not None:
         packages += [f"duckdb-extensions=={extension}", f"duckdb-extension-delta=={extension}"]
-    python = environment("DuckDB", release, "[duckdb]", *packages)
+    python = environment("duckdb", release, "[duckdb]", *packages)
     chosen = ("engine",) if extension is None else ("engine", "duckdb")
     return _behaviours(python, folder) | _checks(python, folder, "on_library", *chosen)
-
-
-def _unsupported_duckdb(folder: Path) -> dict[str, str]:
-    """A release outside the supported ones is named, and nothing is written."""
-    python = environment(
-        "DuckDB", _UNSUPPORTED_DUCKDB, "", f"duckdb=={_UNSUPPORTED_DUCKDB}", "pyarrow"
-    )
-    return _checks(python, folder, "on_library", "unsupported_duckdb")
 
 
 def _library(name: str, release: str, folder: Path) -> dict[str, str]:

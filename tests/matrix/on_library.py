@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import deltasql
-from deltasql.exceptions import UnsupportedReleaseError
 from tests.matrix.behaviours import check
 from tests.matrix.checks import main
 
@@ -114,22 +113,6 @@ def engine(folder: Path) -> None:
         check(report.total == 0, report.summary())
 
 
-def unsupported_duckdb(folder: Path) -> None:
-    """A release of DuckDB that is not supported is named before a catalog is created."""
-    for call in (
-        lambda: deltasql.begin(f"deltasql://duckdb/{folder}/catalog.duckdb").__enter__(),
-        lambda: deltasql.connect(f"deltasql://duckdb/{folder}/catalog.duckdb", create=True),
-    ):
-        try:
-            call()
-        except UnsupportedReleaseError as error:
-            check("1.4 or newer, before 2" in error.message, error.message)
-            check("duckdb>=1.4,<2" in error.help, error.help)
-        else:
-            check(False, "the release is not rejected")
-    check(not list(folder.iterdir()), "something was written")
-
-
 def datafusion(folder: Path) -> None:
     """DataFusion queries a DeltaTable through its table provider, and the published log."""
     import deltalake
@@ -187,8 +170,7 @@ def ibis(folder: Path) -> None:
 
 
 CHECKS: dict[str, Callable[[Path], None]] = {
-    each.__name__: each
-    for each in (polars, duckdb, engine, unsupported_duckdb, datafusion, daft, dask, ibis)
+    each.__name__: each for each in (polars, duckdb, engine, datafusion, daft, dask, ibis)
 }
 
 
