@@ -15,8 +15,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import deltalake
-import deltalake.transaction
-from deltalake.table import DeltaTableConfig, TableAlterer
 
 from deltasql.exceptions.releases import SUPPORTED, check_release, supported_releases
 from deltasql.exceptions.store import UnsupportedReleaseError
@@ -24,14 +22,26 @@ from deltasql.exceptions.store import UnsupportedReleaseError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["RemoveAction", "TableAlterer"]
+    from deltalake.table import TableAlterer
 
 RELEASE = tuple(map(int, re.findall(r"\d+", deltalake.__version__)[:3]))
 if SUPPORTED["deltalake"][0] > RELEASE:
     check_release("deltalake", deltalake.__version__)
 
-RemoveAction: Any = getattr(deltalake.transaction, "RemoveAction", ())
+
+def _found(module: str, name: str, default: Any = None) -> Any:
+    """Return an object of deltalake, or the default if the installed release does not have it."""
+    try:
+        return getattr(import_module(module), name, default)
+    except ImportError:
+        return default
+
+
+RemoveAction: Any = _found("deltalake.transaction", "RemoveAction", ())
 """The class of an action that removes a file; before deltalake 1.6.6 an empty tuple of classes."""
+
+if not TYPE_CHECKING:
+    TableAlterer = _found("deltalake.table", "TableAlterer", object)
 
 COUNTS_ROWS = RELEASE >= (1, 5, 1)
 """Whether `count(*)` in DataFusion is correct for partitioned tables."""
@@ -52,14 +62,11 @@ _RENAMED = {
 
 
 def _missing() -> tuple[str, ...]:
-    found = []
-    for module, name in (CREATE, CREATE_WITH_ACTIONS, CONVERT, WRITE, *_CLASSES):
-        try:
-            getattr(import_module(module), name)
-        except (ImportError, AttributeError):
-            found.append(f"{module}.{name}")
+    names = (CREATE, CREATE_WITH_ACTIONS, CONVERT, WRITE, *_CLASSES)
+    found = [f"{module}.{name}" for module, name in names if _found(module, name) is None]
     # The attributes by which deltalake's methods find the raw table and its options.
-    used = deltalake.DeltaTable.__init__.__code__.co_names
+    methods = (getattr(each, "__code__", None) for each in vars(deltalake.DeltaTable).values())
+    used = {name for each in methods if each is not None for name in each.co_names}
     found += [f"DeltaTable.{name}" for name in ("_table", "_storage_options") if name not in used]
     return tuple(found)
 
@@ -113,7 +120,7 @@ def reject_changed_methods(handle: type[Any]) -> None:
 
 def changed_methods(handle: type[Any]) -> dict[str, str]:
     """Return the methods of deltalake's raw table that a class does not have, or not like this."""
-    stock: Any = getattr(import_module("deltalake._internal"), "RawDeltaTable", None)
+    stock = _found(*_CLASSES[0])
     found = {}
     for name in (name for name in dir(stock) if not name.startswith("_")):
         theirs, ours = getattr(stock, name), getattr(handle, name, None)
@@ -122,12 +129,18 @@ def changed_methods(handle: type[Any]) -> dict[str, str]:
         elif callable(theirs) != callable(ours):
             found[name] = f"{name} changed"
         elif callable(theirs):
-            given = inspect.signature(theirs).parameters
-            known = {*inspect.signature(ours).parameters, "self"}
-            new = [each for each in given if not {each, _RENAMED.get(each)} & known]
+            known = {*_parameters(ours), "self"}
+            new = [each for each in _parameters(theirs) if not {each, _RENAMED.get(each)} & known]
             if new:
                 found[name] = f"{name}() has new parameters: {', '.join(new)}"
     return found
+
+
+def _parameters(function: Any) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except ValueError:  # the binary does not say which parameters it has
+        return []
 
 
 def history_result(version: int, commits: list[str]) -> Any:
@@ -149,13 +162,17 @@ def add_actions_result(found: Any) -> Any:
 
 def config_result(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the options of a raw table that the installed deltalake knows."""
-    return values[: len(DeltaTableConfig._fields)]
+    known = _found("deltalake.table", "DeltaTableConfig")
+    return values if known is None else values[: len(known._fields)]
 
 
 def encoded_filters(table: deltalake.DeltaTable, filters: Any) -> Any:
     """Return filters with their values as strings, as in partition values."""
-    encode: Any = getattr(table, "_encode_file_pruning_predicate", None)
-    return (encode or table._stringify_partition_values)(filters)
+    for name in ("_encode_file_pruning_predicate", "_stringify_partition_values"):
+        encode: Any = getattr(table, name, None)
+        if encode is not None:
+            return encode(filters)
+    return filters
 
 
 class StockTable(deltalake.DeltaTable):
@@ -199,8 +216,7 @@ def open_raw_table(
 ) -> Any:
     """Open a table as deltalake's raw table, which its queries and DataFusion need."""
     require(purpose)
-    opener: Any = import_module("deltalake._internal").RawDeltaTable
-    return opener(location, version=version, storage_options=storage_options)
+    return _found(*_CLASSES[0])(location, version=version, storage_options=storage_options)
 
 
 def table_provider(raw: Any, session: Any | None) -> Any:
@@ -213,8 +229,7 @@ def table_provider(raw: Any, session: Any | None) -> Any:
 def query_session(session_config: dict[str, str] | None) -> Any:
     """Return a DataFusion session of deltalake."""
     require("QueryBuilder")
-    opener: Any = import_module("deltalake._internal").PyQueryBuilder
-    return opener(*session_arguments(session_config))
+    return _found(*_CLASSES[1])(*session_arguments(session_config))
 
 
 def session_of(builder: deltalake.QueryBuilder) -> Any:
@@ -233,13 +248,12 @@ def session_arguments(session_config: dict[str, str] | None) -> tuple[dict[str, 
 
 def reader_features() -> set[str]:
     """Return the reader features for which deltalake returns pyarrow datasets."""
-    found: set[str] = import_module("deltalake.table").SUPPORTED_READER_FEATURES
-    return found
+    return set(_found("deltalake.table", "SUPPORTED_READER_FEATURES", ()))
 
 
 def nanoseconds_enabled() -> bool:
     """Return whether this process called deltalake's `enable_nanosecond_timestamps()`."""
-    enabled: Callable[[], bool] | None = getattr(deltalake, "_nanosecond_timestamps_enabled", None)
+    enabled = _found("deltalake", "_nanosecond_timestamps_enabled")
     return enabled is not None and bool(enabled())
 
 

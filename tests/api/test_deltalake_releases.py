@@ -16,13 +16,15 @@ from tests.pages import ROOT
 PACKAGE = ROOT / "python" / "deltasql"
 WINDOW = "1.3 or newer, before 1.7"
 REMEDY = "Run: pip install 'deltalake>=1.3,<1.7'"
-# A raw table of a release in which some methods changed.
+# A raw table of a release in which some methods changed, and private names are gone.
 CHANGED = """
 class RawDeltaTable:
     def vacuum(self, dry_run, retention_hours=None, purge=False): ...
     def history(self, limit=None): ...
     def rename(self, name): ...
 deltalake._internal.RawDeltaTable = RawDeltaTable
+del deltalake.table.DeltaTableConfig, deltalake.table.TableAlterer
+del deltalake.transaction.RemoveAction
 """
 START = """
 import sys
@@ -89,11 +91,13 @@ def test_methods_that_a_newer_deltalake_changed_are_rejected_before_anything_is_
     tmp_path: Path,
 ) -> None:
     code = """
-deltasql.write_deltalake(uri, pa.table({"id": [1]}))
+deltasql.write_deltalake(uri, pa.table({"id": [1], "p": ["a"]}), partition_by="p")
 table = deltasql.DeltaTable(uri)
 rejected(table.vacuum)
 rejected(table._table.rename, "u")
 print(len(table.history()), deltasql.DeltaTable(uri).version())
+table.merge(pa.table({"id": [1]}), "t.id = s.id", "s", "t").when_matched_delete().execute()
+print(table.to_pyarrow_table(filters=[("p", "=", "a")]).num_rows)
 """
     assert run("2.0.0", tmp_path, code, CHANGED) == [
         "DeltaTable.vacuum does not support deltalake 2.0.0: vacuum() has new parameters: purge",
@@ -101,6 +105,7 @@ print(len(table.history()), deltasql.DeltaTable(uri).version())
         "DeltaTable.rename does not support deltalake 2.0.0: rename() is new",
         f"{WINDOW}; {REMEDY}",
         "1 0",
+        "0",
     ]
 
 

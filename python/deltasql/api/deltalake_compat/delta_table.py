@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset, Expression, ParquetReadOptions
 
 # deltalake's default value, which distinguishes an omitted argument from True.
-_UNSET: bool = (
-    inspect.signature(deltalake.DeltaTable.create).parameters["raise_if_key_not_exists"].default
+_UNSET: bool = getattr(
+    inspect.signature(deltalake.DeltaTable.create).parameters.get("raise_if_key_not_exists"),
+    "default",
+    True,
 )
 _NO_EFFECT = {
     "without_files": "the files of a table are listed when they are needed",
