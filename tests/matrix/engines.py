@@ -25,7 +25,9 @@ DELTALAKE = (
     *("1.3.0", "1.3.1", "1.3.2", "1.3.3", "1.4.0", "1.4.1", "1.4.2", "1.5.0", "1.5.1"),
     *("1.6.0", "1.6.1", "1.6.2", "1.6.3", "1.6.6"),
 )
+DELTALAKE_REFUSED = ("0.25.5", "1.2.1")
 PYTHON = ("3.11", "3.12", "3.13", "3.14")
+PYTHON_REFUSED = "3.10"
 # An old release that can be installed with deltasql, and the newest one on the index; then what
 # else they need.
 LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -42,6 +44,8 @@ LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
 }
 # DuckDB's delta extension of the same release; there is none for the newest release yet.
 DUCKDB = {"1.4.0": "1.4.0", "1.5.5": "1.5.5", "1.5.6": None}
+REFUSED = "refused by name"
+SOURCE = ROOT / "python"
 _PACKAGES = {"DataFusion": "datafusion", "ibis": "ibis-framework[duckdb]"}
 
 
@@ -52,7 +56,12 @@ def cells() -> list[Cell]:
 
     return [
         *(Cell("deltalake", release, partial(_deltalake, release)) for release in DELTALAKE),
+        *(
+            Cell("deltalake", f"{release}, not supported", partial(_old_deltalake, release))
+            for release in DELTALAKE_REFUSED
+        ),
         *(Cell("Python", release, partial(_python, release)) for release in PYTHON),
+        Cell("Python", f"{PYTHON_REFUSED}, not supported", _old_python),
         *(Cell("PySpark", release, partial(_pyspark, release)) for release in pyspark.RELEASES),
         *(Cell("DuckDB as engine", each, partial(_duckdb, each)) for each in DUCKDB),
         *(Cell(name, release, partial(_library, name, release)) for name, release in LIBRARIES),
@@ -70,6 +79,29 @@ def _python(release: str, folder: Path) -> dict[str, str]:
     interpreter = _interpreter(release)
     python = environment("python", release, "[duckdb,cli]", interpreter=interpreter)
     return _behaviours(python, folder) | _checks(python, folder, "on_deltalake")
+
+
+def _old_deltalake(release: str, folder: Path) -> dict[str, str]:
+    """An older deltalake, which pip would not install, is named before anything is written."""
+    python = environment("deltalake", release, "")
+    _install(python, "--no-deps", f"deltalake=={release}")
+    return _checks(python, folder, "refused_deltalake")
+
+
+def _old_python(folder: Path) -> dict[str, str]:
+    """An older Python is named by the installer, and by a copy of the source."""
+    interpreter = _interpreter(PYTHON_REFUSED)
+    installed = _run(UV, "venv", "--quiet", "--python", interpreter, folder / "env")
+    if installed.returncode:
+        return {REFUSED: installed.stderr}
+    python = folder / "env" / "bin" / "python"
+    installed = _run(UV, "pip", "install", "--python", python, "--no-deps", wheel())
+    copied = _run(python, "-c", f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import deltasql")
+    named = "Python 3.10 is not supported: deltasql supports 3.11 or newer"
+    for done, expected in ((installed, ">=3.11"), (copied, named)):
+        if done.returncode == 0 or expected not in done.stderr:
+            return {REFUSED: f"not refused: {done.stderr}"}
+    return {REFUSED: OK}
 
 
 def _pyspark(release: str, folder: Path) -> dict[str, str]:
@@ -153,20 +185,22 @@ def environment(
     folder.mkdir(parents=True, exist_ok=True)
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(pins), "utf-8")
-    for command in (
-        [UV, "venv", "--quiet", "--allow-existing", "--python", interpreter, folder],
-        [
-            *(UV, "pip", "install", "--quiet", "--python", python),
-            *("--constraints", constraints, "--reinstall-package", "deltasql"),
-            *(f"deltasql{extras} @ {wheel().as_uri()}", *packages),
-        ],
-    ):
-        done = subprocess.run(
-            [str(each) for each in command], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"cannot install {component} {release}: {done.stderr.strip()}")
+    _run(UV, "venv", "--quiet", "--allow-existing", "--python", interpreter, folder)
+    own = f"deltasql{extras} @ {wheel().as_uri()}"
+    again = ("--reinstall-package", "deltasql")
+    _install(python, "--constraints", constraints, *again, own, *packages)
     return python
+
+
+def _install(python: Path, *packages: object) -> None:
+    done = _run(UV, "pip", "install", "--quiet", "--python", python, *packages)
+    if done.returncode:
+        raise RuntimeError(f"cannot install {packages[-1]}: {done.stderr.strip()}")
+
+
+def _run(*command: object) -> subprocess.CompletedProcess[str]:
+    arguments = [str(each) for each in command]
+    return subprocess.run(arguments, capture_output=True, text=True, check=False)
 
 
 @cache
@@ -203,7 +237,6 @@ def _interpreter(release: str) -> str:
     )
     for each in filter(None, found):
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
-        done = subprocess.run([str(each), "-c", code], capture_output=True, text=True, check=False)
-        if done.stdout.strip() == release:
+        if _run(each, "-c", code).stdout.strip() == release:
             return str(each)
     raise Skipped(f"Python {release} is not on this machine, and no package index here has it")
