@@ -22,7 +22,7 @@ from deltasql.exceptions.store import UnsupportedReleaseError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from deltalake.table import TableAlterer
+    from deltalake.table import TableAlterer as TableAlterer
 
 RELEASE = tuple(map(int, re.findall(r"\d+", deltalake.__version__)[:3]))
 if SUPPORTED["deltalake"][0] > RELEASE:
@@ -84,7 +84,7 @@ def require(purpose: str) -> None:
 # Tables
 
 
-def raw_table(table: deltalake.DeltaTable) -> Any:
+def raw_table(table: object) -> Any:
     """Return the object that the methods of a DeltaTable call."""
     return getattr(table, "_table", None)
 

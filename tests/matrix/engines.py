@@ -28,18 +28,23 @@ DELTALAKE = (
 DELTALAKE_REFUSED = ("0.25.5", "1.2.1")
 PYTHON = ("3.11", "3.12", "3.13", "3.14")
 PYTHON_REFUSED = "3.10"
-# An old release that can be installed with deltasql, and the newest one on the index; then what
-# else they need.
+# The oldest release that works with a supported deltalake, and the newest one on the index, with
+# what else they need.
 LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("polars", "1.20.0"): (),
+    ("polars", "1.31.0"): (),
     ("polars", "2.1.0"): (),
-    ("DataFusion", "52.0.0"): (),
+    # deltalake accepts the release of DataFusion that it was built with.
+    ("DataFusion", "53.0.0"): ("deltalake==1.5.1",),
+    ("DataFusion", "54.0.0"): ("deltalake==1.6.2",),
     ("DataFusion", "55.0.0"): (),
-    ("daft", "0.6.14"): (),
+    ("daft", "0.7.10"): ("pyarrow<26",),
     ("daft", "0.7.26"): ("pyarrow<26",),
-    ("dask", "2025.1.0"): ("dask-deltatable==0.3.3",),
+    ("dask", "2025.1.0"): ("dask-deltatable==0.4.0",),
     ("dask", "2026.8.0"): ("dask-deltatable==0.4.0",),
-    ("ibis", "10.1.0"): ("polars", "duckdb-extensions", "duckdb-extension-delta"),
+    ("ibis", "10.1.0"): (
+        *("polars<2", "duckdb==1.4.0"),
+        *("duckdb-extensions==1.4.0", "duckdb-extension-delta==1.4.0"),
+    ),
     ("ibis", "12.0.0"): ("polars", "duckdb-extensions", "duckdb-extension-delta"),
 }
 # DuckDB's delta extension of the same release; there is none for the newest release yet.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import deltasql
+from deltasql.model.duckdb_results import arrow_table
 from tests.matrix.behaviours import check
 from tests.matrix.checks import main
 
@@ -54,6 +55,8 @@ class Published:
 
 def table_rows(rows: Any) -> tuple[list[int], float]:
     """Return the sorted ids and the sum of the prices."""
+    if isinstance(rows, pa.RecordBatchReader):  # from ibis 10
+        rows = rows.read_all()
     columns = rows if isinstance(rows, dict) else rows.to_pydict()
     return sorted(columns["id"]), sum(price for price in columns["price"] if price is not None)
 
@@ -88,11 +91,13 @@ def polars(folder: Path) -> None:
 def duckdb(folder: Path) -> None:
     """DuckDB's delta extension reads the path."""
     import duckdb
+    import duckdb_extensions
 
+    duckdb_extensions.import_extension("delta")
     table = Published(folder)
     with duckdb.connect() as connection:
         connection.sql("LOAD delta")
-        found = connection.execute("FROM delta_scan(?)", [table.path]).fetch_arrow_table()
+        found = arrow_table(connection.execute("FROM delta_scan(?)", [table.path]))
         table.expect(table_rows(found), "delta_scan")
         sql = "SELECT id FROM delta_scan(?) WHERE part = 'a'"
         check(connection.execute(sql, [table.path]).fetchall() == [(1,)], "wrong rows of a filter")
@@ -158,8 +163,10 @@ def dask(folder: Path) -> None:
 
 def ibis(folder: Path) -> None:
     """ibis reads the path through polars and DuckDB, and the URI through polars."""
+    import duckdb_extensions
     import ibis
 
+    duckdb_extensions.import_extension("delta")
     table = Published(folder)
     with registration():
         for place in (table.path, table.uri):
