@@ -37,7 +37,7 @@ LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
     ("DataFusion", "53.0.0"): ("deltalake==1.5.1",),
     ("DataFusion", "54.0.0"): ("deltalake==1.6.2",),
     ("DataFusion", "55.0.0"): (),
-    ("daft", "0.7.10"): ("pyarrow<26",),
+    ("daft", "0.7.10"): ("pyarrow<26", "fsspec<2026.3"),
     ("daft", "0.7.26"): ("pyarrow<26",),
     ("dask", "2025.1.0"): ("dask-deltatable==0.4.0",),
     ("dask", "2026.8.0"): ("dask-deltatable==0.4.0",),
