@@ -50,6 +50,7 @@ LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
 # DuckDB's delta extension of the same release; there is none for the newest release yet.
 DUCKDB = {"1.4.0": "1.4.0", "1.5.5": "1.5.5", "1.5.6": None}
 REFUSED = "refused by name"
+READS = "reads the mirror"
 SOURCE = ROOT / "python"
 _PACKAGES = {"DataFusion": "datafusion", "ibis": "ibis-framework[duckdb]"}
 
@@ -126,7 +127,11 @@ def _duckdb(release: str, folder: Path) -> dict[str, str]:
         packages += [f"duckdb-extensions=={extension}", f"duckdb-extension-delta=={extension}"]
     python = environment("duckdb", release, "[duckdb]", *packages)
     chosen = ("engine",) if extension is None else ("engine", "duckdb")
-    return _behaviours(python, folder) | _checks(python, folder, "on_library", *chosen)
+    behaviours = _behaviours(python, folder)
+    checks = _checks(python, folder, "on_library", *chosen)
+    if "duckdb" in checks:
+        checks[READS] = checks.pop("duckdb")
+    return behaviours | checks
 
 
 def _library(name: str, release: str, folder: Path) -> dict[str, str]:
@@ -135,7 +140,8 @@ def _library(name: str, release: str, folder: Path) -> dict[str, str]:
     needed = (f"{package}=={release}", *LIBRARIES[name, release])
     python = environment(name, release, "[duckdb]", *needed)
     behaviours = _behaviours(python, folder, ("commit", "conflict", "vacuum", "migrate"))
-    return behaviours | _checks(python, folder, "on_library", name.lower())
+    found = _checks(python, folder, "on_library", name.lower())
+    return behaviours | {READS: found.get(name.lower(), str(found))}
 
 
 def _behaviours(
