@@ -120,6 +120,9 @@ class DeltaTable(deltalake_internals.StockTable):
         """Create a table, or replace one with mode="overwrite"; returns the table."""
         given = (commit_properties, post_commithook_properties)
         strict = raise_if_key_not_exists
+        named = _given(*given)
+        if strict is not _UNSET:
+            named["raise_if_key_not_exists"] = strict
         if not is_deltasql(table_uri):
             return super().create(
                 table_uri,
@@ -131,8 +134,7 @@ class DeltaTable(deltalake_internals.StockTable):
                 configuration,
                 storage_options,
                 *args,
-                **_given(*given),
-                **({} if strict is _UNSET else {"raise_if_key_not_exists": strict}),
+                **named,
             )
         from deltasql.api.deltalake_compat.create import create_deltalake
 

@@ -93,7 +93,8 @@ class QueryBuilder(deltalake.QueryBuilder):
         can_narrow = self._has_only_tables and deltalake_internals.COUNTS_ROWS
         narrowed = self._narrowed_session(sql) if can_narrow else None
         if narrowed is not None:
-            return narrowed.execute(sql)
+            found: RecordBatchReader = narrowed.execute(sql)
+            return found
         self._register_pending()
         if not self._unpublished:
             return super().execute(sql)
