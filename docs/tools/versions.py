@@ -20,7 +20,7 @@ NEEDED = {
     "pyarrow": "rows in memory; always needed",
     "duckdb": "the embedded engine, and DuckDB as a store",
     "psycopg": "PostgreSQL as a store",
-    "pyspark": "the engine on Spark; Spark Connect from 4.1",
+    "pyspark": "the engine on Spark, and the Spark catalog",
     "pandas": "rows between Spark and Python",
     "obstore": "object stores",
     "sqlglot": "predicates; always needed",
@@ -45,7 +45,7 @@ def versions_page() -> str:
         (f"`{name}`", allowed[name], tested[name], meaning) for name, meaning in NEEDED.items()
     ]
     readers = [(f"`{name}`", tested[name], meaning) for name, meaning in READERS.items()]
-    spark = _delta_spark()
+    spark = delta_spark_release()
     readers.insert(1, ("`delta-spark`", spark, '`spark.read.format("delta").load(path)`'))
     databases = [
         ("SQLite", _from("sqlite"), "the library of the Python that runs the tests"),
@@ -69,11 +69,13 @@ def versions_page() -> str:
             "## Releases of deltalake",
             _deltalake(),
             "## Releases of PySpark",
-            "`make compat` runs these checks with the newest patch of each release.",
+            "`make compat` runs these checks with the newest patch of each release. *from 4.2* "
+            "means that Spark has what the feature needs since 4.2.",
             _pyspark(),
-            "Limits of older releases: Spark Connect needs 4.1, and the options "
-            "`maxFilesPerTrigger` and `maxBytesPerTrigger` of a stream need 4.2. A release outside "
-            "the table may work, but is not tested.",
+            "Limits of older releases: the Python API on Spark Connect needs 4.1, and the options "
+            "`maxFilesPerTrigger` and `maxBytesPerTrigger` of a stream with "
+            '`format("deltasql")` need 4.2. There is no build of delta-spark for Spark 4.3. '
+            "Releases before 4.0 and after 4.3 are refused before anything is written.",
             "## Databases that hold the log",
             "A release that is not allowed is refused when the catalog is opened, before anything "
             "is written. SQLite 3.37 is the first release with STRICT tables.",
@@ -135,7 +137,8 @@ def _pyspark() -> str:
     return table(("", *releases), rows)
 
 
-def _delta_spark() -> str:
+def delta_spark_release() -> str:
+    """Return the release of delta-spark with which the tests read the mirror."""
     found = re.search(r"delta-spark_[\d.]+_[\d.]+:([\d.]+)", (ROOT / "Makefile").read_text("utf-8"))
     assert found is not None
     return found[1]

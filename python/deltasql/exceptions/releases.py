@@ -12,6 +12,7 @@ SUPPORTED: dict[str, tuple[tuple[int, ...], tuple[int, ...] | None]] = {
     "PostgreSQL": ((12,), None),
     "PySpark": ((4, 0), (4, 4)),
     "SQLite": ((3, 37), None),  # the first with STRICT tables
+    "Spark": ((4, 0), (4, 4)),  # the server of Spark Connect
     "deltalake": ((1, 3), (1, 7)),
 }
 _REMEDIES = {
@@ -19,6 +20,7 @@ _REMEDIES = {
     "PostgreSQL": "Upgrade the server, or use another one.",
     "PySpark": "Run: pip install 'pyspark>=4.0,<4.4'",
     "SQLite": "Use a Python that was built with a newer SQLite; sqlite3.sqlite_version shows it.",
+    "Spark": "Connect to a server with another release of Spark.",
     "deltalake": "Run: pip install 'deltalake>=1.3,<1.7'",
 }
 
