@@ -30,15 +30,16 @@ def python_of(release: str) -> Path:
 
 
 def environment(name: Path, packages: Sequence[str]) -> Path:
-    """Return the Python of an environment below `build/`; install it on the first call."""
+    """Return the Python of an environment below `build/`; install it if the packages differ."""
     folder = BUILD / name
     python = folder / "bin" / "python"
     done = folder / ".installed"
-    if not done.exists():
+    content = "\n".join(packages)
+    if not done.exists() or done.read_text(encoding="utf-8") != content:
         uv = shutil.which("uv") or str(ROOT / ".venv" / "uv" / "bin" / "uv")
         _run(uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder))
         _run(uv, "pip", "install", "--quiet", "--python", str(python), *packages)
-        done.touch()
+        done.write_text(content, encoding="utf-8")
     return python
 
 

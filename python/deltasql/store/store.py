@@ -18,6 +18,7 @@ from deltasql.exceptions import (
     CatalogNotFoundError,
     SchemaVersionError,
     StoreBusyError,
+    StoreReadOnlyError,
     StoreUnavailableError,
     TxnLogStoreError,
 )
@@ -201,6 +202,7 @@ class Store:
             Fault.LOST: StoreUnavailableError,
             Fault.RETRY: StoreBusyError,
             Fault.BUSY: StoreBusyError,
+            Fault.READ_ONLY: StoreReadOnlyError,
         }
         kind = kinds.get(self.classify(error), TxnLogStoreError)
         text = str(error).strip() or type(error).__name__

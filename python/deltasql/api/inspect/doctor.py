@@ -67,8 +67,9 @@ def doctor(
 ) -> DoctorReport:
     """Check a catalog, or one of its tables."""
     found = check_database(catalog)
-    # The pool is checked only if the schema is that of this release, which the other checks need.
-    if all(each.name != "pool" for each in found.checks):
+    # The checks of the database end with a failure only if the connection was lost or the schema
+    # is not that of this release: then the tables cannot be checked.
+    if found.checks[-1].status == FAILURE:
         return found
     totals = totals or TotalsCache(catalog.store)
     return DoctorReport((*found.checks, *_check_tables(catalog, table, totals)))
@@ -89,6 +90,7 @@ def _check_database(catalog: BaseCatalog) -> Iterator[Check]:
         if schema.status == OK:
             yield checks.indexes(store)
             yield from checks.pool(store)
+            yield from checks.replica(store)
     except TxnLogError as error:
         yield checks.unreachable(error)
 
