@@ -88,9 +88,12 @@ def test_every_imported_package_is_declared() -> None:
 
 def test_supported_releases_are_those_of_pyproject() -> None:
     text = (ROOT / "pyproject.toml").read_text("utf-8")
-    for component in ("DuckDB", "PySpark", "deltalake"):
+    for component in ("DuckDB", "PySpark"):
         oldest, before = (".".join(map(str, each or ())) for each in SUPPORTED[component])
         assert f'"{component.lower()}>={oldest},<{before}"' in text
+    # Newer releases of deltalake can be installed: only some functions reject them.
+    oldest = ".".join(map(str, SUPPORTED["deltalake"][0]))
+    assert f'"deltalake>={oldest},<2"' in text
 
 
 def test_unsupported_releases_are_named_with_the_supported_ones() -> None:
@@ -99,7 +102,7 @@ def test_unsupported_releases_are_named_with_the_supported_ones() -> None:
         ("SQLite", "3.34.1", "3.37 or newer"),
         ("PySpark", "3.5.7", "4.0 or newer, before 4.4"),
         ("PySpark", "4.4.0", "4.0 or newer, before 4.4"),
-        ("deltalake", "1.7.0", "1.6 or newer, before 1.7"),
+        ("deltalake", "1.7.0", "1.3 or newer, before 1.7"),
     ):
         with pytest.raises(UnsupportedReleaseError) as caught:
             check_release(component, found)

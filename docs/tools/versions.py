@@ -7,6 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 
+from deltasql.exceptions.releases import supported_releases
 from deltasql.store.duckdb import DuckdbDialect
 from deltasql.store.postgres.dialect import PostgresDialect
 from deltasql.store.sqlite.dialect import SqliteDialect
@@ -65,6 +66,8 @@ def versions_page() -> str:
             "17 or newer for Spark.",
             "## Packages that deltasql works with",
             table(("package", "allowed", "tested", "for"), needed),
+            "## Releases of deltalake",
+            _deltalake(),
             "## Releases of PySpark",
             "`make compat` runs these checks with the newest patch of each release. *from 4.2* "
             "means that Spark has what the feature needs since 4.2.",
@@ -107,6 +110,24 @@ def _ranges(project: dict[str, object]) -> dict[str, str]:
 def _pins() -> dict[str, str]:
     text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, flags=re.MULTILINE))
+
+
+def _deltalake() -> str:
+    supported, _ = supported_releases("deltalake")
+    return (
+        f"Supported is deltalake {supported}. `make test-matrix` runs the behaviour suite with "
+        "every release of this range, and compares the results of `DeltaTable`, "
+        "`write_deltalake`, `QueryBuilder` and `register()` with those of the same release on a "
+        "path.\n\n"
+        "A newer release can be installed: reading and writing work. `register()`, `QueryBuilder`, "
+        "and methods of `DeltaTable` whose implementation in deltalake changed, raise "
+        "`UnsupportedReleaseError`, which names the supported releases. An older release is "
+        "rejected on the first use of deltasql.\n\n"
+        "Limits of older releases: `deltasql.VariantType` needs 1.6.0, "
+        "`enable_nanosecond_timestamps` needs 1.6.1, and `file_pruning_predicate`, "
+        "`session_config` and `scan()` of a path need 1.6.6. Before 1.5.1, DuckDB runs the queries "
+        "of `QueryBuilder`, because `count(*)` in deltalake is wrong for partitioned tables."
+    )
 
 
 def _pyspark() -> str:
