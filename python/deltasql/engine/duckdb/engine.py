@@ -25,7 +25,7 @@ from deltasql.engine.files.arrow_scan import ArrowScan
 from deltasql.engine.inputs import batches, duckdb_types, is_stream
 from deltasql.engine.parquet.writer import write_batches
 from deltasql.exceptions import TxnLogEngineError
-from deltasql.model.duckdb_arrow import arrow_reader, arrow_table
+from deltasql.model.duckdb_results import arrow_reader, arrow_table
 from deltasql.model.predicates.query_conditions import named_columns
 from deltasql.model.schema.schema import has_nanoseconds
 

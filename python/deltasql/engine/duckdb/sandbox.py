@@ -32,7 +32,7 @@ from deltasql.engine.duckdb.engine import (
 )
 from deltasql.engine.duckdb.scan import as_pattern
 from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
-from deltasql.model.duckdb_arrow import arrow_reader
+from deltasql.model.duckdb_results import arrow_reader
 from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
