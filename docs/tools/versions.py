@@ -59,8 +59,8 @@ def versions_page() -> str:
         [
             "# Supported releases",
             "*Allowed* are the releases that `pip` installs with deltasql. *Tested* is the release "
-            "that `make test` uses; of the other allowed releases, only those of PySpark below are "
-            "tested. "
+            "that `make test` uses. [Tested releases](tested-with.md) lists the others that were "
+            "run. "
             f"Python {project['requires-python'].replace('>=', '')} or newer is required, and Java "
             "17 or newer for Spark.",
             "## Packages that deltasql works with",
@@ -72,6 +72,8 @@ def versions_page() -> str:
             "`maxFilesPerTrigger` and `maxBytesPerTrigger` of a stream need 4.2. A release outside "
             "the table may work, but is not tested.",
             "## Databases that hold the log",
+            "A release that is not allowed is refused when the catalog is opened, before anything "
+            "is written. SQLite 3.37 is the first release with STRICT tables.",
             table(("database", "allowed", "tested"), databases),
             "## Readers of the mirror",
             "The tests read published tables with each of these. The first four open the path of a "

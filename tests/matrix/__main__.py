@@ -14,15 +14,17 @@ from pathlib import Path
 
 from tests.matrix.behaviours import BEHAVIOURS, OK
 from tests.matrix.cell import ROOT, Cell, Skipped
-from tests.matrix.report import Result, commit_of_tree, is_changed, load, save, terminal, write_page
+from tests.matrix.report import Result, commit_of_tree, is_changed, load, save, terminal, write_rows
 
 MODULES = ("databases", "stores", "engines")
 
 
-def cells() -> list[Cell]:
-    """Return the cells of all modules."""
-    names = [f"tests.matrix.{module}" for module in MODULES]
-    return [cell for name in names if find_spec(name) for cell in import_module(name).cells()]
+def cells() -> dict[str, list[Cell]]:
+    """Return the cells by module."""
+    names = {module: f"tests.matrix.{module}" for module in MODULES}
+    return {
+        module: import_module(name).cells() for module, name in names.items() if find_spec(name)
+    }
 
 
 def run(cell: Cell) -> Result:
@@ -60,7 +62,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--list", action="store_true", help="print the names of the cells")
     given = parser.parse_args(arguments)
     every = cells()
-    chosen = [cell for cell in every if given.only.lower() in cell.name.lower()]
+    chosen = [
+        cell
+        for found in every.values()
+        for cell in found
+        if given.only.lower() in cell.name.lower()
+    ]
     if not chosen:
         parser.error(f"no cell has {given.only!r} in its name; --list prints all names")
     if given.list:
@@ -81,8 +88,10 @@ def main(arguments: list[str]) -> int:
     failed = [result for result in found if result.failed]
     if failed:
         print(f"failed: {', '.join(result.name for result in failed)}", file=sys.stderr)
-    # A part of the matrix keeps the other rows of the page as they are.
-    write_page(found, [cell.name for cell in every])
+    results = {result.name: result for result in found}
+    for module, known in every.items():
+        names = [cell.name for cell in known]
+        write_rows(module, names, {n: r for n, r in results.items() if n in names})
     return 1 if failed else 0
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from tests.matrix.behaviours import BEHAVIOURS
 
 ROOT = Path(__file__).parents[2]
 _TIMEOUT_S = 1_800
+CODE = "exit code"
+"""The name of the result of a process that printed none."""
 
 
 class Skipped(Exception):
@@ -50,16 +53,31 @@ def run_behaviours(
 
     The output of the process is kept in `log.txt` of the folder.
     """
-    command = [
-        *(str(python), "-m", "tests.matrix.behaviours", *behaviours),
+    arguments = [
+        *behaviours,
         *("--catalog", catalog, "--location", location),
         *("--storage-options", json.dumps(dict(storage_options))),
     ]
+    found = run_module(
+        "tests.matrix.behaviours", arguments, folder, python=python, **(environment or {})
+    )
+    return dict.fromkeys(behaviours, found[CODE]) if CODE in found else found
+
+
+def run_module(
+    module: str,
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    python: Path | str = sys.executable,
+    **environment: str,
+) -> dict[str, str]:
+    """Run a module that prints its results as a line of JSON; keep its errors in `log.txt`."""
     path = os.pathsep.join([str(ROOT / "python"), str(ROOT)])
-    known = {**os.environ, "PYTHONPATH": path, "RUST_LOG": "off", **(environment or {})}
+    known = {**os.environ, "PYTHONPATH": path, "RUST_LOG": "off", **environment}
     with (folder / "log.txt").open("w", encoding="utf-8") as log:
         done = subprocess.run(
-            command,
+            [str(python), "-m", module, *arguments],
             cwd=ROOT,
             env=known,
             stdout=subprocess.PIPE,
@@ -70,6 +88,6 @@ def run_behaviours(
         )
     lines = done.stdout.strip().splitlines()
     if not lines:
-        return dict.fromkeys(behaviours, f"ended with code {done.returncode}")
+        return {CODE: f"ended with code {done.returncode}"}
     found: dict[str, str] = json.loads(lines[-1])
     return found

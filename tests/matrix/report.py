@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.matrix.behaviours import OK
 from tests.matrix.cell import ROOT
 
-PAGE = ROOT / "docs" / "tools" / "matrix.json"
+ROWS = ROOT / "docs" / "tools" / "matrix"
+"""The folder with a file of rows for each module of cells."""
 
 
 @dataclass(frozen=True)
@@ -93,21 +94,17 @@ def _mark(result: str | None) -> str:
     return "-" if result is None else OK if result == OK else "FAILED"
 
 
-def write_page(results: Sequence[Result], names: Sequence[str]) -> None:
-    """Update `docs/tools/matrix.json`, from which docs/build.py writes the page.
+def write_rows(module: str, names: Sequence[str], results: Mapping[str, Result]) -> None:
+    """Update the rows of a module, from which docs/build.py writes the page.
 
     The rows of cells that were not run stay; those of cells that no longer exist are removed.
     """
-    known = {}
-    if PAGE.exists():
-        known = {f"{row['component']} {row['release']}": row for row in _rows()}
-    for each in results:
+    path = ROWS / f"{module}.json"
+    known = json.loads(path.read_text("utf-8")) if path.exists() else []
+    rows = {f"{row['component']} {row['release']}": row for row in known}
+    for name, each in results.items():
         row = {"component": each.component, "release": each.release}
-        known[each.name] = {**row, "results": each.results, "skipped": each.reason}
-    rows = [known[name] for name in names if name in known]
-    PAGE.write_text(f"{json.dumps(rows, indent=2)}\n", "utf-8")
-
-
-def _rows() -> list[dict[str, str]]:
-    rows: list[dict[str, str]] = json.loads(PAGE.read_text("utf-8"))
-    return rows
+        rows[name] = {**row, "results": each.results, "skipped": each.reason}
+    chosen = [rows[name] for name in names if name in rows]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"{json.dumps(chosen, indent=2)}\n", "utf-8")

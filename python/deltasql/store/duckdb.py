@@ -156,6 +156,7 @@ class DuckdbDialect:
     oldest_version: tuple[int, ...] = SUPPORTED["DuckDB"][0]
     drivers: tuple[str, ...] = ("duckdb",)
     lists_transactions = False
+    has_replicas = False
     types = TYPES
     has_live_file_index = False  # DuckDB has no partial index
     has_combined_writes = False

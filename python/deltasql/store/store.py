@@ -17,6 +17,7 @@ from deltasql import telemetry
 from deltasql.exceptions import (
     CatalogNotFoundError,
     StoreBusyError,
+    StoreReadOnlyError,
     StoreUnavailableError,
     TxnLogStoreError,
 )
@@ -174,6 +175,7 @@ class Store:
             Fault.LOST: StoreUnavailableError,
             Fault.RETRY: StoreBusyError,
             Fault.BUSY: StoreBusyError,
+            Fault.READ_ONLY: StoreReadOnlyError,
         }
         kind = kinds.get(self.classify(error), TxnLogStoreError)
         text = str(error).strip() or type(error).__name__

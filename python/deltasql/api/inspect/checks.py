@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OK, WARNING, FAILURE = "ok", "warning", "failure"
 _SLOW_MS = 100.0
 _LONG_TRANSACTION_S = 300.0
+_REPLICA_LAG_S = 1.0
 _PACKAGES = ("deltasql", "deltalake", "pyarrow", "pyspark")
 
 
@@ -144,6 +145,22 @@ def pool(store: Store) -> Iterator[Check]:
             )
         else:
             yield Check("long transactions", OK, "none")
+
+
+def replica(store: Store) -> Iterator[Check]:
+    """Report how far a read replica is behind its primary server."""
+    rows = store.query("replica_lag") if store.dialect.has_replicas else []
+    for (lag_s,) in rows:
+        if lag_s > _REPLICA_LAG_S:
+            yield Check(
+                "replica",
+                WARNING,
+                f"this is a read replica; the last commit that it shows is {lag_s:,.0f} s old",
+                "Commits made since then are not visible here: see pg_stat_wal_receiver on this "
+                "server and pg_stat_replication on the primary server.",
+            )
+        else:
+            yield Check("replica", OK, "this is a read replica, and it shows all it received")
 
 
 def integrity(store: Store, only: str | None) -> Iterator[Check]:

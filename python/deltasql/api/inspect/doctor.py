@@ -80,6 +80,7 @@ def _run(catalog: BaseCatalog, table: str | None, totals: TotalsCache) -> Iterat
             return  # the other checks need the tables of this schema
         yield checks.indexes(store)
         yield from checks.pool(store)
+        yield from checks.replica(store)
     except TxnLogError as error:
         yield checks.unreachable(error)
         return
