@@ -52,7 +52,7 @@ def moto(folder: Path) -> Iterator[str]:
 def versitygw(folder: Path) -> Iterator[str]:
     """Run versitygw with one bucket in a folder, and yield its address."""
     program = _go_program("github.com/versity/versitygw/cmd/versitygw", VERSITYGW)
-    files, metadata = folder / "versitygw", folder / "versitygw-metadata"
+    files, metadata = folder / "buckets", folder / "metadata"
     files.mkdir()
     metadata.mkdir()
     port = _free_port()
