@@ -21,7 +21,6 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
 
 _FORWARDED = ("content-type", "content-range", "etag", "last-modified", "x-goog-generation")
-_NAMESPACE = "{*}"
 
 
 class Server(ThreadingHTTPServer):
@@ -99,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
         if parts is None:
             self._send(404, b"<Error><Code>NoSuchUpload</Code></Error>")
             return
-        chosen = [int(each.text or "") for each in fromstring(body).iter(f"{_NAMESPACE}PartNumber")]
+        chosen = [int(each.text or "") for each in fromstring(body).findall(".//{*}PartNumber")]
         self._insert(b"".join(parts[number] for number in chosen), upload=self._query["uploadId"])
 
     @property

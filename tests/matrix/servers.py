@@ -28,9 +28,6 @@ FAKE_GCS_SERVER = "1.56.1"
 AZURITE = "3.37.0"
 BUCKET = "lake"
 REGION = "us-east-1"
-JSON_API = "json-api.txt"
-"""The file with the address of fake-gcs-server itself, which offers Google's JSON API."""
-GCS_CONNECTOR = "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26:jar:shaded"
 S3_KEY = ("someone", "hunter2-hunter2")
 AZURE_ACCOUNT = "devstoreaccount1"
 # The key of azurite's only account, which its documentation publishes.
@@ -81,7 +78,6 @@ def fake_gcs_server(folder: Path) -> Iterator[str]:
         kind = {"Content-Type": "application/json"}
         with urlopen(Request(f"{server}/storage/v1/b?project=test", body, kind)):
             pass
-        (folder / JSON_API).write_text(server, "utf-8")
         front = _free_port()
         gateway = [sys.executable, "-m", "tests.matrix.gcs", server, str(front)]
         with _running(gateway, front, folder / "gateway.txt") as address:
@@ -127,17 +123,6 @@ def _azurite() -> Path:
     options = ["--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]
     _install(["npm", "install", *options, f"azurite@{AZURITE}"], os.environ)
     return program
-
-
-def gcs_connector() -> Path:
-    """Return the jar of Google's connector for Hadoop; download it on the first call."""
-    folder = ROOT / "build" / "jars" / "gcs"
-    if not [*folder.glob("*.jar")]:
-        if shutil.which("mvn") is None:
-            raise Skipped("Maven is missing, which downloads Google's connector for Hadoop")
-        options = ["--quiet", "--batch-mode", f"-DoutputDirectory={folder}"]
-        _install(["mvn", "dependency:copy", *options, f"-Dartifact={GCS_CONNECTOR}"], os.environ)
-    return next(folder.glob("*.jar"))
 
 
 def _install(command: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -128,8 +128,6 @@ def _run(store: Store, folder: Path) -> dict[str, str]:
         }
         if store.wrong:
             checks["wrong credentials"] = _wrong
-        if store is FAKE_GCS_SERVER:
-            checks["Spark"] = partial(_spark, folder=folder)
         for name, run in checks.items():
             found[name] = _result(partial(run, store, place))
         return found
@@ -246,27 +244,6 @@ def _wrong(store: Store, place: Place) -> None:
         else:
             raise RuntimeError("the server accepted a wrong key")
     check(not _storage(place, "wrong").exists("a"), "a file was written with a wrong key")
-
-
-def _spark(store: Store, place: Place, *, folder: Path) -> None:
-    """Write and read a table with Spark, through Google's connector."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.matrix.spark_gcs", "--catalog", place.catalog),
-            *("--location", f"{place.location}/spark"),
-            *("--storage-options", json.dumps(dict(place.storage_options))),
-            *("--server", (folder / servers.JSON_API).read_text("utf-8")),
-            *("--jar", str(servers.gcs_connector())),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    last = (done.stdout.strip().splitlines() or [""])[-1]
-    check(done.returncode == 0, f"ended with {done.returncode}: {last}\n{done.stdout[-5_000:]}")
 
 
 def _check_help(error: TxnLogStorageError, place: Place) -> None:
