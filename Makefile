@@ -159,7 +159,7 @@ soak: setup  ## Run 16 writers, 4 readers, a reconciler, optimize and vacuum for
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.soak --minutes 10
 	$(BIN)/python docs/build.py
 
-compat: java setup  ## Check that other releases of deltalake read and write our tables, deltasql theirs, and every release of PySpark
+compat: java setup jar  ## Check that other releases of deltalake read and write our tables, deltasql theirs, and every release of PySpark
 	$(BIN)/python -m tests.compat
 	$(BIN)/python -m tests.spark.releases
 	$(BIN)/python docs/build.py

@@ -15,7 +15,6 @@ from benchmarks.rows import DeltaRows, DuckLakeRows, merge_source, rows
 from benchmarks.rows_process import Work, measure
 from benchmarks.scenarios.commit import Runner
 from benchmarks.workload import SCHEMA
-from deltasql.api.catalog.connect import close_all
 from deltasql.uri import parse_uri
 
 if TYPE_CHECKING:
@@ -47,6 +46,13 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
     return results + _scans(workspace, quick=quick)
 
 
+def _close_catalogs() -> None:
+    # Imported here, because `benchmarks.before_after` runs parts of this module with 0.1.0.
+    from deltasql.api.catalog.connect import close_all
+
+    close_all()
+
+
 def _tiny_appends(workspace: Workspace, *, quick: bool) -> list[Result]:
     """Append three rows: write, commit and publish them."""
     everyone: list[Contender] = [contenders.deltalake(workspace)]
@@ -75,7 +81,7 @@ def _tiny_appends(workspace: Workspace, *, quick: bool) -> list[Result]:
         ]
     for runner in runners:
         runner.contender.close()
-    close_all()
+    _close_catalogs()
     return results
 
 
@@ -146,7 +152,7 @@ def _changes(workspace: Workspace, *, quick: bool) -> list[Result]:
         print_progress(f"  {system.name}: {count:,} rows in {FILES} files")
         for number in range(FILES):
             system.append(rows(number * (count // FILES), count // FILES))
-    close_all()
+    _close_catalogs()
     samples: dict[tuple[str, str], list[float]] = {}
     peaks: dict[str, list[float]] = {system.name: [] for system in systems}
     for system in systems:
@@ -203,7 +209,7 @@ def _small_changes(workspace: Workspace, *, quick: bool) -> list[Result]:
                 for system in systems
             ]
         _agree({system.name: {"small": list(system.sum())} for system in systems})
-    close_all()
+    _close_catalogs()
     return results
 
 
@@ -240,7 +246,7 @@ def _scans(workspace: Workspace, *, quick: bool) -> list[Result]:
     samples = interleave(calls, rounds=2 if quick else 5, per_round=1)
     for scanner in everyone:
         scanner.close()
-    close_all()
+    _close_catalogs()
     return [
         _latency(each.name, each.backend, "scan", files, samples[each.name]) for each in everyone
     ]

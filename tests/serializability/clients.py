@@ -163,7 +163,7 @@ def _run_transaction(
     for table in changed:
         _stage(tx, done, table, rng, name)
     if change is not None:
-        _stage_rows(tx, done, rng.choice(list(ROW_LEVELS)), change)
+        stage_rows(tx, done, rng.choice(list(ROW_LEVELS)), change)
     recorder.record_start(done)
     try:
         versions = tx.commit()
@@ -175,7 +175,7 @@ def _run_transaction(
         recorder.record_end(tx.txn_id, COMMITTED if done.tables else READ, versions)
 
 
-def _stage_rows(tx: MultiTableTransaction, done: Transaction, table: str, change: Change) -> None:
+def stage_rows(tx: MultiTableTransaction, done: Transaction, table: str, change: Change) -> None:
     """Apply the change to a table with rows."""
     change = replace(change, read_version=tx.snapshot(table).version)
     keys, parts, writers = zip(*change.rows, strict=True)

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import deltasql.spark
 from deltasql.exceptions import TxnLogEngineError
+from deltasql.serve import Service
 from tests.mirror.support import open_mirrored
+from tests.spark.support import add_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = (
             SparkSession.builder.master(address)
             .config("spark.ui.enabled", "false")
+            .config("spark.jars", deltasql.spark.jar())
             .config("spark.driver.host", HOSTS[0])
             .config("spark.executor.memory", "512m")
             .config("spark.sql.shuffle.partitions", "2")
@@ -90,10 +94,21 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield opened
 
 
-def with_a_bad_task(frame: DataFrame, marks: Path, fault: str) -> DataFrame:
+@pytest.fixture
+def name(spark: SparkSession, lake: Catalog, tmp_path: Path) -> Iterator[str]:
+    """The name of the catalog in the session."""
+    service = Service(lake).start(tmp_path / "service.json")
+    yield add_catalog(spark, service=str(tmp_path / "service.json"))
+    service.stop()
+
+
+def with_a_bad_task(
+    frame: DataFrame, marks: Path, fault: str, written: Path | None = None
+) -> DataFrame:
     """Return the same rows; the first attempt of the last task fails, dies or hangs.
 
-    It does so after it has passed its rows to the writer. Every attempt creates a marker file.
+    It does so after it has passed its rows to the writer. Every attempt creates a marker file. With
+    `written`, the attempt first waits until this folder has a file of the task.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,6 +123,8 @@ def with_a_bad_task(frame: DataFrame, marks: Path, fault: str) -> DataFrame:
             return
         first = not (marks / "0").exists()
         (marks / str(attempt)).touch()
+        while first and written is not None and not any(written.rglob("part-00003-*.parquet")):
+            time.sleep(0.05)
         if first and fault == "fails":
             raise RuntimeError("the first attempt")
         if first and fault == "dies":
@@ -142,6 +159,57 @@ def test_rows_of_a_task_that_ran_twice_are_written_once(
     }
     data = {path for path in found if path.suffix == ".parquet" and "_temporary" not in path.parts}
     assert {str(path) for path in data} == live
+    assert lake.store.intents_before(2**60) == []
+
+
+@pytest.mark.parametrize("fault", ["fails", "dies", "lags"])
+def test_rows_of_a_task_that_ran_twice_are_committed_once_through_the_catalog(
+    spark: SparkSession, lake: Catalog, name: str, tmp_path: Path, fault: str
+) -> None:
+    spark.sql(f"CREATE TABLE {name}.default.t (id BIGINT)")
+    marks, root = tmp_path / "marks", Path(lake.table("t").location)
+    marks.mkdir()
+    # More rows than fit into the buffers between Python and the writer.
+    rows = with_a_bad_task(spark.range(0, 200_000, 1, 4), marks, fault, written=root)
+    rows.writeTo(f"{name}.default.t").append()
+    assert {path.name for path in marks.iterdir()} >= {"0", "1"}
+    assert lake.table("t").version() == 1
+    with lake.begin() as tx:
+        ids = tx.read("t", engine="duckdb")["id"].to_pylist()
+    assert sorted(ids) == list(range(200_000))
+    live = set(lake.table("t").snapshot().files()["path"].to_pylist())
+    if fault == "dies":  # a killed executor cannot delete its file
+        assert data_files(root) > live
+    options = {"retention_hours": 0, "enforce_retention_duration": False, "full": True}
+    lake.vacuum("t", dry_run=False, **options)
+    assert data_files(root) == live
+    assert lake.store.intents_before(2**60) == []
+
+
+def data_files(root: Path) -> set[str]:
+    """Return the data files in the folder of a table."""
+    return {str(path.relative_to(root)) for path in root.rglob("*.parquet")}
+
+
+@pytest.mark.parametrize("fault", ["fails", "dies"])
+def test_merge_through_the_catalog_succeeds_after_a_lost_task(
+    spark: SparkSession, lake: Catalog, name: str, tmp_path: Path, fault: str
+) -> None:
+    rows = spark.range(0, 400, 1, 2).selectExpr("id", "0L AS v")
+    rows.writeTo(f"{name}.default.t").create()
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    source = spark.range(200, 600, 1, 4).selectExpr("id", "1L AS v")
+    with_a_bad_task(source, marks, fault).createOrReplaceTempView("bad")
+    spark.sql(
+        f"MERGE INTO {name}.default.t AS t USING bad ON t.id = bad.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert (marks / "0").exists()
+    assert lake.table("t").version() == 1
+    with lake.begin() as tx:
+        found = tx.read("t", engine="duckdb").sort_by("id").to_pylist()
+    assert found == [{"id": n, "v": int(n >= 200)} for n in range(600)]
     assert lake.store.intents_before(2**60) == []
 
 

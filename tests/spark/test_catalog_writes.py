@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import Field, Schema
-from pyspark.errors import IllegalArgumentException
+from pyspark.errors import IllegalArgumentException, PythonException
 
 from deltasql.exceptions import InvalidDataError
 from tests.spark.support import ODD, mirrored, settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
@@ -81,6 +84,29 @@ def test_rows_are_partitioned_by_a_generated_column(
         tx.write("t", pa.table({"at": [datetime(2024, 5, 1, 23, tzinfo=UTC)]}))
         assert max(row["n"] for row in tx.read("t").to_pylist()) == 11
     assert len(lake.table("t").files(version=1)) == 3  # one file for each partition
+
+
+def test_statement_whose_task_failed_is_committed_once_when_repeated(
+    spark: SparkSession, lake: Catalog, name: str, sql: Any, tmp_path: Path
+) -> None:
+    sql("CREATE TABLE lake.default.t (id BIGINT)")
+    failed = tmp_path / "failed"
+
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        if not failed.exists():
+            failed.touch()
+            raise RuntimeError("the first attempt")
+
+    rows = spark.range(0, 100, 1, 1).mapInArrow(fail_once, "id BIGINT")
+    with pytest.raises(PythonException, match="the first attempt"):
+        rows.writeTo(f"{name}.default.t").append()
+    assert lake.table("t").version() == 0
+    assert not list((tmp_path / "lake").rglob("*.parquet"))
+    assert lake.store.intents_before(2**60) == []
+    rows.writeTo(f"{name}.default.t").append()
+    assert lake.table("t").version() == 1
+    assert sorted(row["id"] for row in mirrored(lake, "t")) == list(range(100))
 
 
 @pytest.mark.everything(MORE)

@@ -13,9 +13,9 @@ SUITE = Path(__file__).with_name("on_cluster.py")
 
 @pytest.mark.everything("a cluster with executors of its own")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a second local address")
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1500)
 def test_repeated_tasks_write_their_rows_once() -> None:
     # The session of the other tests runs its executor in its own process.
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=1400, check=False)
     assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
