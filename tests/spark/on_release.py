@@ -21,7 +21,6 @@ import deltasql
 import deltasql.spark
 from deltasql.serve import requests
 from deltasql.spark import DeltaTable
-from deltasql.spark.catalog import LOG_STORE_CLASS, log_store_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -385,9 +384,13 @@ def delta_spark_commits(place: Place) -> str:
     if not _has_delta(place.spark):
         return NO_BUILD
     place.table(4)
-    for key, value in log_store_options(place.catalog).items():
+    # Delta reads the class from the configuration of the context.
+    configuration: Any = place.spark.sparkContext._jsc.sc().conf()
+    for key, value in deltasql.spark.log_store_options(place.catalog).items():
         if key.startswith("spark.hadoop."):
             place.spark.conf.set(key.removeprefix("spark.hadoop."), value)
+        elif key == "spark.delta.logStore.file.impl":
+            configuration.set(key, value)
     rows = place.spark.range(4, 6).selectExpr("id", "0L AS value")
     rows.write.format("delta").mode("append").save(place.catalog.table("t").location)
     _equal(place.ids("t"), [0, 1, 2, 3, 4, 5])
@@ -503,7 +506,6 @@ def _session(connect: bool, delta_spark: str) -> SparkSession:
     if delta_spark:
         options |= {
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            "spark.delta.logStore.file.impl": LOG_STORE_CLASS,
             "spark.databricks.delta.snapshotPartitions": "2",
         }
     for name, value in options.items():
