@@ -207,13 +207,18 @@ def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
 def locations(store: Store, only: str | None) -> Iterator[Check]:
     """Find tables whose folders are the same or nested; `only` limits this to one table."""
     rows = store.query("live_location_keys")
-    tables = sorted((key, join_table_name(space, name), place) for space, name, place, key in rows)
+    unrecorded = {join_table_name(space, name) for space, name, _, key in rows if not key}
+    tables = sorted(
+        (key or location_key(place), join_table_name(space, name), place)
+        for space, name, place, key in rows
+    )
     problems, around = 0, list[tuple[str, str, str]]()
     for table in tables:
         key, name, place = table
         while around and not key.startswith(around[-1][0]):
             around.pop()
         found = [_overlap(name, place, key, other) for other in around[-1:]]
+        found += [_unrecorded(name, place)] if name in unrecorded else []
         found += [] if key == location_key(place) else [_moved(name, place, key)]
         for check in found:
             if only in (None, check.table):
@@ -239,6 +244,17 @@ def _overlap(name: str, place: str, key: str, other: tuple[str, str, str]) -> Ch
         WARNING,
         f"its folder {place} is inside the folder of table {other_name}: {other_place}",
         "A vacuum keeps the files of the other table, but each table should have its own folder.",
+        name,
+    )
+
+
+def _unrecorded(name: str, place: str) -> Check:
+    return Check(
+        "locations",
+        FAILURE,
+        f"its folder {place} is not recorded: a process of an older release created the table "
+        "after the upgrade",
+        "Stop the processes of the older release, then record it: deltasql migrate.",
         name,
     )
 
