@@ -12,7 +12,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo core test tools checks lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
+.PHONY: help demo core test tools checks lint python-lint rust-lint types layers rust-test python-test test-everything test-matrix bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -134,6 +134,9 @@ python-test: tools setup jar jars browser pooler  ## Run the Python tests, with 
 test-everything: setup jar jars browser pooler  ## Run every Python test on every database, also those that `make test` skips (several hours)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
+test-matrix: setup jar jars pooler  ## Run one behaviour suite with every supported database, store and engine (hours; finished cells are not run again)
+	$(BIN)/python -m tests.matrix; code=$$?; $(BIN)/python docs/build.py; exit $$code
+
 bench: setup jars  ## Run the benchmarks against deltalake, DuckLake, delta-spark and plain SQL
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.profiles
@@ -156,7 +159,7 @@ soak: setup  ## Run 16 writers, 4 readers, a reconciler, optimize and vacuum for
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.soak --minutes 10
 	$(BIN)/python docs/build.py
 
-compat: java setup  ## Check that other releases of deltalake read and write our tables, deltasql theirs, and every release of PySpark
+compat: java setup jar  ## Check that other releases of deltalake read and write our tables, deltasql theirs, and every release of PySpark
 	$(BIN)/python -m tests.compat
 	$(BIN)/python -m tests.spark.releases
 	$(BIN)/python docs/build.py

@@ -30,6 +30,21 @@ LATE = {
     "checkpoint": "deltasql.mirror.checkpoint.write",
 }
 
+# The names of these modules in 0.1.0, which `benchmarks.before_after` measures, too.
+NAMES_IN_0_1_0 = {
+    "deltasql.api.catalog.connect": "deltasql.api.connect",
+    "deltasql.store.postgres.dialect": "deltasql.store.postgres",
+    "deltasql.model.predicates.predicate": "deltasql.model.predicate",
+    "deltasql.mirror.checkpoint.write": "deltasql.mirror.checkpoint",
+}
+
+
+def _import(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError:
+        importlib.import_module(NAMES_IN_0_1_0[module])
+
 
 class Deltasql(Contender):
     """Commits AddFiles through `deltasql.begin`, with the catalog's default durability."""
@@ -69,12 +84,12 @@ class Deltasql(Contender):
     def prepare(self) -> None:
         # deltasql imports these late; the import must not be part of a measured open.
         for module in ("deltasql.api.catalog.connect", *DRIVERS[self.backend]):
-            importlib.import_module(module)
+            _import(module)
 
     def prepare_to(self, action: str) -> None:
         self.prepare()
         if action in LATE:
-            importlib.import_module(LATE[action])
+            _import(LATE[action])
 
     def connect(self) -> None:
         self._catalog = deltasql.connect(self.uri)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # `python docs/build.py` puts only the folder of this file on the path.
 sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
-from docs.tools import api, pictures, reference, reliability, schema, versions  # noqa: E402
+from docs.tools import api, pictures, reference, reliability, schema, tested_with, versions  # noqa: E402
 from docs.tools.links import broken_links  # noqa: E402
 from docs.tools.ratios import ratios  # noqa: E402
 
@@ -66,6 +66,7 @@ def pages() -> dict[str, str]:
         "metrics.md": reference.metrics_page(),
         "cli.md": reference.cli_page(),
         "schema.md": schema.schema_page(),
+        "tested-with.md": tested_with.tested_with_page(),
         "versions.md": versions.versions_page(),
         **{f"api/{name}": body for name, body in api.pages().items()},
     }

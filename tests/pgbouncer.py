@@ -53,16 +53,22 @@ class PgBouncer:
 
 @contextmanager
 def pgbouncer(
-    *, mode: str = "transaction", pooler: Pooler | None = None, servers: int = 2, more: str = ""
+    *,
+    mode: str = "transaction",
+    pooler: Pooler | None = None,
+    servers: int = 2,
+    more: str = "",
+    address: str | None = None,
 ) -> Iterator[PgBouncer]:
     """Run PgBouncer during a block; skip the test if it is not installed.
 
-    `pooler` is the value of that parameter in the catalog URIs.
+    `pooler` is the value of that parameter in the catalog URIs. `address` is the server, by default
+    that of the tests.
     """
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("PgBouncer is not installed: install the package pgbouncer")
-    with psycopg.connect(os.environ["TEST_DATABASE_URL"]) as connection:
+    with psycopg.connect(address or os.environ["TEST_DATABASE_URL"]) as connection:
         server = {
             "database": connection.info.dbname,
             "host": connection.info.host,

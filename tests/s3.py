@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[str]:
-    """Yield the address of the server."""
+@contextmanager
+def running_s3() -> Iterator[str]:
+    """Run the server during a block, and yield its address."""
     # The user's AWS credentials must not reach the test server.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     with subprocess.Popen(
@@ -39,6 +40,13 @@ def s3_server() -> Iterator[str]:
         yield f"http://127.0.0.1:{int(server.stdout.readline())}"
         assert server.stdin is not None
         server.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """Yield the address of the server."""
+    with running_s3() as address:
+        yield address
 
 
 @pytest.fixture

@@ -5,21 +5,24 @@ from __future__ import annotations
 import ast
 import re
 import sqlite3
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import deltalake
+import pyspark
 import pytest
 
 import deltasql
-from deltasql.exceptions import UnsupportedReleaseError
+import deltasql.spark
+from deltasql.exceptions import MissingDriverError, UnsupportedReleaseError
 from deltasql.exceptions.releases import SUPPORTED, check_release
 from tests.pages import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PACKAGE = ROOT / "python" / "deltasql"
 # Distributions whose name differs from the module they install.
@@ -85,9 +88,12 @@ def test_every_imported_package_is_declared() -> None:
 
 def test_supported_releases_are_those_of_pyproject() -> None:
     text = (ROOT / "pyproject.toml").read_text("utf-8")
-    for component in ("DuckDB", "PySpark", "deltalake"):
+    for component in ("DuckDB", "PySpark"):
         oldest, before = (".".join(map(str, each or ())) for each in SUPPORTED[component])
         assert f'"{component.lower()}>={oldest},<{before}"' in text
+    # Newer releases of deltalake can be installed: only some functions reject them.
+    oldest = ".".join(map(str, SUPPORTED["deltalake"][0]))
+    assert f'"deltalake>={oldest},<2"' in text
 
 
 def test_unsupported_releases_are_named_with_the_supported_ones() -> None:
@@ -96,7 +102,7 @@ def test_unsupported_releases_are_named_with_the_supported_ones() -> None:
         ("SQLite", "3.34.1", "3.37 or newer"),
         ("PySpark", "3.5.7", "4.0 or newer, before 4.4"),
         ("PySpark", "4.4.0", "4.0 or newer, before 4.4"),
-        ("deltalake", "1.7.0", "1.6 or newer, before 1.7"),
+        ("deltalake", "1.7.0", "1.3 or newer, before 1.7"),
     ):
         with pytest.raises(UnsupportedReleaseError) as caught:
             check_release(component, found)
@@ -114,3 +120,46 @@ def test_unsupported_release_is_rejected_before_anything_is_written(
     with pytest.raises(UnsupportedReleaseError, match=r"SQLite 3\.34\.1"):
         deltasql.begin(f"deltasql://sqlite/{tmp_path}/catalog.db").__enter__()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("release", ["3.5.7", "5.0.0"])
+def test_unsupported_pyspark_is_rejected_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    monkeypatch.setattr(pyspark, "__version__", release)
+    uri = f"deltasql://sqlite/{tmp_path}/catalog.db"
+    for call in spark_calls(uri):
+        with pytest.raises(UnsupportedReleaseError, match=f"PySpark {release} is not supported"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_pyspark_is_named_with_the_install_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    for call in spark_calls(f"deltasql://sqlite/{tmp_path}/catalog.db"):
+        with pytest.raises(MissingDriverError, match=r"pip install 'deltasql\[spark\]'"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def spark_calls(uri: str) -> list[Callable[[], object]]:
+    """Return a call of each function of `deltasql.spark` that needs pyspark."""
+    session: Any = object()
+    table = f"{uri}?table=t"
+    return [
+        lambda: deltasql.spark.register(session, uri),
+        lambda: deltasql.spark.mirror_spark(session, uri),
+        lambda: deltasql.spark.read(session, table),
+        lambda: deltasql.spark.write(session, table),
+        lambda: deltasql.spark.sql(session, "CREATE TABLE t (id INT)", catalog=uri),
+        lambda: deltasql.spark.stream_writer("t", app_id="a", catalog=uri),
+        lambda: deltasql.spark.catalog_options(uri),
+        lambda: deltasql.spark.log_store_options(uri),
+    ]
+
+
+def test_deltasql_spark_is_imported_without_pyspark() -> None:
+    code = "import sys; sys.modules['pyspark'] = None; import deltasql.spark"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -34,7 +34,8 @@ def _names_of_deltalake() -> list[str]:
 def test_no_package_imports_from_the_top_level_module() -> None:
     """The layer contract cannot check this: it takes the extension for the package itself."""
     package = Path(deltasql.__file__).parent
+    modules = {"_core", "deltalake_internals", "phases", "telemetry"}
     for path in package.glob("*/**/*.py"):
         named = re.findall(r"^ *from deltasql import (.+)$", path.read_text("utf-8"), re.M)
         for name in (each.strip() for line in named for each in line.split(",")):
-            assert name in {"_core", "telemetry", "phases"} or (package / name).exists(), path
+            assert name in modules or (package / name).exists(), path

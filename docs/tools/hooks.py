@@ -29,7 +29,8 @@ MENU: dict[str, tuple[Any, ...]] = {
     ),
     "Guides": (
         *("guides/backends", "guides/transactions", "guides/spark", "guides/streaming"),
-        *("guides/mirror", "guides/migrating", "guides/mixed", "guides/maintenance"),
+        *("guides/mirror", "guides/object-stores", "guides/migrating", "guides/mixed"),
+        "guides/maintenance",
         *("guides/production", "guides/observability", "guides/console", "guides/cli"),
         *("guides/disaster-recovery", "guides/"),
     ),

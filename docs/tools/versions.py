@@ -7,6 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 
+from deltasql.exceptions.releases import supported_releases
 from deltasql.store.duckdb import DuckdbDialect
 from deltasql.store.postgres.dialect import PostgresDialect
 from deltasql.store.sqlite.dialect import SqliteDialect
@@ -19,7 +20,7 @@ NEEDED = {
     "pyarrow": "rows in memory; always needed",
     "duckdb": "the embedded engine, and DuckDB as a store",
     "psycopg": "PostgreSQL as a store",
-    "pyspark": "the engine on Spark; Spark Connect from 4.1",
+    "pyspark": "the engine on Spark, and the Spark catalog",
     "pandas": "rows between Spark and Python",
     "obstore": "object stores",
     "sqlglot": "predicates; always needed",
@@ -44,7 +45,7 @@ def versions_page() -> str:
         (f"`{name}`", allowed[name], tested[name], meaning) for name, meaning in NEEDED.items()
     ]
     readers = [(f"`{name}`", tested[name], meaning) for name, meaning in READERS.items()]
-    spark = _delta_spark()
+    spark = delta_spark_release()
     readers.insert(1, ("`delta-spark`", spark, '`spark.read.format("delta").load(path)`'))
     databases = [
         ("SQLite", _from("sqlite"), "the library of the Python that runs the tests"),
@@ -59,19 +60,25 @@ def versions_page() -> str:
         [
             "# Supported releases",
             "*Allowed* are the releases that `pip` installs with deltasql. *Tested* is the release "
-            "that `make test` uses; of the other allowed releases, only those of PySpark below are "
-            "tested. "
+            "that `make test` uses. [Tested releases](tested-with.md) lists the others that were "
+            "run. "
             f"Python {project['requires-python'].replace('>=', '')} or newer is required, and Java "
             "17 or newer for Spark.",
             "## Packages that deltasql works with",
             table(("package", "allowed", "tested", "for"), needed),
+            "## Releases of deltalake",
+            _deltalake(),
             "## Releases of PySpark",
-            "`make compat` runs these checks with the newest patch of each release.",
+            "`make compat` runs these checks with the newest patch of each release. *from 4.2* "
+            "means that Spark has what the feature needs since 4.2.",
             _pyspark(),
-            "Limits of older releases: Spark Connect needs 4.1, and the options "
-            "`maxFilesPerTrigger` and `maxBytesPerTrigger` of a stream need 4.2. A release outside "
-            "the table may work, but is not tested.",
+            "Limits of older releases: the Python API on Spark Connect needs 4.1, and the options "
+            "`maxFilesPerTrigger` and `maxBytesPerTrigger` of a stream with "
+            '`format("deltasql")` need 4.2. There is no build of delta-spark for Spark 4.3. '
+            "Releases before 4.0 and after 4.3 are refused before anything is written.",
             "## Databases that hold the log",
+            "A release that is not allowed is refused when the catalog is opened, before anything "
+            "is written. SQLite 3.37 is the first release with STRICT tables.",
             table(("database", "allowed", "tested"), databases),
             "## Readers of the mirror",
             "The tests read published tables with each of these. The first four open the path of a "
@@ -105,6 +112,24 @@ def _pins() -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, flags=re.MULTILINE))
 
 
+def _deltalake() -> str:
+    supported, _ = supported_releases("deltalake")
+    return (
+        f"Supported is deltalake {supported}. `make test-matrix` runs the behaviour suite with "
+        "every release of this range, and compares the results of `DeltaTable`, "
+        "`write_deltalake`, `QueryBuilder` and `register()` with those of the same release on a "
+        "path.\n\n"
+        "A newer release can be installed: reading and writing work. `register()`, `QueryBuilder`, "
+        "and methods of `DeltaTable` whose implementation in deltalake changed, raise "
+        "`UnsupportedReleaseError`, which names the supported releases. An older release is "
+        "rejected on the first use of deltasql.\n\n"
+        "Limits of older releases: `deltasql.VariantType` needs 1.6.0, "
+        "`enable_nanosecond_timestamps` needs 1.6.1, and `file_pruning_predicate`, "
+        "`session_config` and `scan()` of a path need 1.6.6. Before 1.5.1, DuckDB runs the queries "
+        "of `QueryBuilder`, because `count(*)` in deltalake is wrong for partitioned tables."
+    )
+
+
 def _pyspark() -> str:
     found = json.loads(Path(__file__).with_name("pyspark.json").read_text(encoding="utf-8"))
     releases = list(next(iter(found.values())))
@@ -112,7 +137,8 @@ def _pyspark() -> str:
     return table(("", *releases), rows)
 
 
-def _delta_spark() -> str:
+def delta_spark_release() -> str:
+    """Return the release of delta-spark with which the tests read the mirror."""
     found = re.search(r"delta-spark_[\d.]+_[\d.]+:([\d.]+)", (ROOT / "Makefile").read_text("utf-8"))
     assert found is not None
     return found[1]

@@ -20,8 +20,16 @@ All names of `deltalake` are here too, so that `from deltasql import …` can re
 `deltalake.Metadata` that `DeltaTable.metadata()` returns.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# pip checks this, too; a copy of the source would fail when it loads the extension.
+if sys.version_info < (3, 11):  # noqa: UP036
+    raise ImportError(
+        f"Python {sys.version_info[0]}.{sys.version_info[1]} is not supported: deltasql supports "
+        "3.11 or newer. Create an environment with a newer Python."
+    )
 
 from deltasql._core import __version__
 
@@ -159,7 +167,13 @@ def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(module), name)
+    try:
+        found = globals()[name] = getattr(import_module(module), name)
+    except AttributeError:
+        if module != "deltalake":
+            raise
+        release = import_module(module).__version__
+        raise AttributeError(f"deltalake {release} has no {name!r}: upgrade deltalake") from None
     return found
 
 

@@ -241,6 +241,64 @@ def test_doctor_reports_shared_folders_of_an_earlier_release(
         assert [each.table for each in found] == ["inside"]
 
 
+def forget_location(catalog: Catalog, name: str) -> None:
+    """Leave a table as a process of 0.1.0 does that creates it after the upgrade."""
+    with catalog.store.change() as (session, _):
+        session.script(
+            "DELETE FROM dl_table_locations WHERE table_id = "
+            f"(SELECT table_id FROM dl_tables WHERE name = '{name}')"
+        )
+
+
+def test_doctor_reports_tables_without_a_recorded_location_and_migrate_records_them(
+    catalog: Catalog, sales: Path, tmp_path: Path
+) -> None:
+    catalog.create_table("other", ROWS.schema, location=str(tmp_path / "other"))
+    forget_location(catalog, "sales")
+    found = [each for each in catalog.inspect.doctor().checks if each.name == "locations"]
+    assert [(each.table, each.status) for each in found] == [("sales", "failure")]
+    assert "deltasql migrate" in (found[0].suggestion or "")
+    assert catalog.migrate() == []
+    assert catalog.store.record_locations() == 0
+    found = [each for each in catalog.inspect.doctor().checks if each.name == "locations"]
+    assert [each.status for each in found] == ["ok"]
+    with pytest.raises(TableExistsError):
+        catalog.create_table("third", ROWS.schema, location=str(sales))
+
+
+def test_migrate_does_not_record_one_folder_as_unique_for_two_tables(
+    catalog: Catalog, sales: Path
+) -> None:
+    forget_location(catalog, "sales")
+    catalog.create_table("second", ROWS.schema, location=str(sales))
+    assert catalog.store.record_locations() == 1
+    found = [each for each in catalog.inspect.doctor().checks if each.name == "locations"]
+    assert [each.status for each in found] == ["failure"]
+    assert "is also the folder of table" in found[0].detail
+
+
+def test_vacuum_keeps_a_table_inside_whose_location_is_not_recorded(
+    catalog: Catalog, sales: Path
+) -> None:
+    inside = sales / "inside"
+    with catalog.begin() as tx:
+        tx.create_table("inside", ROWS.schema, location=str(inside), allow_nested_location=True)
+        tx.write("inside", ROWS)
+    forget_location(catalog, "inside")
+    kept = files_below(inside)
+    catalog.vacuum("sales", dry_run=False, full=True, **NOW)
+    assert files_below(inside) == kept
+
+
+def test_table_that_an_earlier_release_dropped_gives_up_its_unique_location(
+    catalog: Catalog, sales: Path
+) -> None:
+    with catalog.store.change() as (session, _):
+        session.script("UPDATE dl_tables SET live_name = NULL, dropped_at_ms = 1")
+    assert catalog.store.record_locations() == 1
+    assert catalog.store.query("unrecorded_locations") == []
+
+
 def test_doctor_reports_a_folder_replaced_by_a_symlink(
     catalog: Catalog, sales: Path, tmp_path: Path
 ) -> None:

@@ -81,6 +81,43 @@ def test_doctor_exits_with_1_if_a_check_fails(run: Run, catalog_uri: DeltaSqlUri
     assert "2 failed" in result.stderr
 
 
+def test_fast_doctor_checks_only_the_database(run: Run, catalog_uri: DeltaSqlUri) -> None:
+    names = [each["name"] for each in json_output(run, "doctor", "--fast")]
+    assert names[:6] == [
+        "connectivity",
+        "database version",
+        "library versions",
+        "schema",
+        "indexes",
+        "pool",
+    ]
+    assert set(names[6:]) <= {"long transactions"}
+    with deltasql.connect(catalog_uri) as catalog, catalog.store.change() as (session, _):
+        session.script("UPDATE dl_table_heads SET version = 77")
+    run("doctor", exit_code=1)
+    run("doctor", "--fast")  # a health check of the database does not look at tables
+    with deltasql.connect(catalog_uri) as catalog, catalog.store.change() as (session, _):
+        session.script("DELETE FROM dl_migrations WHERE version > 1")
+    [failed] = json.loads(
+        run("doctor", "--fast", "--problems", "--format", "json", exit_code=1).stdout
+    )
+    assert (failed["name"], failed["status"]) == ("schema", "failure")
+
+
+def test_doctor_exit_codes_tell_a_failed_check_from_checks_that_could_not_run(
+    run: Run, tmp_path: Path
+) -> None:
+    assert "leave out TABLE" in run("doctor", "sales", "--fast", exit_code=2).stderr
+    failed = run("doctor", "no_such_table", "--format", "json", exit_code=3)
+    assert (failed.stdout, "no_such_table" in failed.stderr) == ("", True)
+    for place in (f"sqlite/{tmp_path}/none.db", "postgres/nobody@127.0.0.1:1/none"):
+        uri = f"deltasql://{place}"
+        result = CliRunner().invoke(main, ["--uri", uri, "doctor", "--fast", "--format", "json"])
+        assert result.exit_code == 1, result.output
+        [found] = json.loads(result.stdout)
+        assert (found["name"], found["status"]) == ("connectivity", "failure")
+
+
 def test_diff_shows_files_and_rows(run: Run) -> None:
     found = json_output(run, "diff", "sales", "0", "2", "--rows")
     assert found["rows"]["inserted"] == [{"id": 3, "day": "mon"}]

@@ -142,6 +142,16 @@ def test_only_migrate_applies_pending_migrations(cli: Cli, catalog_uri: DeltaSql
     assert cli.json("table", "list") == []
 
 
+def test_migrate_records_the_location_of_a_table_that_an_older_release_created(
+    sales: Cli, catalog_uri: DeltaSqlUri
+) -> None:
+    with Catalog(catalog_uri) as catalog, catalog.store.change() as (session, _):
+        session.script("DELETE FROM dl_table_locations")
+    assert "to record: the folders of 1 table" in sales("migrate", "--dry-run").stderr
+    assert "\nrecorded: the folders of 1 table" in sales("migrate").stderr
+    assert "recorded" not in sales("migrate").stderr
+
+
 @pytest.mark.parametrize("load", ["import LAKE/a", "import -r LAKE", "rebuild LAKE"])
 def test_shell_imports_into_its_open_catalog(load: str, tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path / "lake" / "a"), pa.table({"id": [1]}))

@@ -1,4 +1,4 @@
-"""Environments of other releases, and a process to call the deltalake release in one of them."""
+"""Environments of other releases, and a process to call the release in one of them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ def python_of(release: str) -> Path:
 
 
 def environment(name: Path, packages: Sequence[str]) -> Path:
-    """Return the Python of an environment below `build/`; install it on the first call."""
+    """Return the Python of an environment below `build/`; install it if the packages differ."""
     folder = BUILD / name
     python = folder / "bin" / "python"
     done = folder / ".installed"
-    if not done.exists():
+    content = "\n".join(packages)
+    if not done.exists() or done.read_text(encoding="utf-8") != content:
         uv = shutil.which("uv") or str(ROOT / ".venv" / "uv" / "bin" / "uv")
         _run(uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder))
         _run(uv, "pip", "install", "--quiet", "--python", str(python), *packages)
-        done.touch()
+        done.write_text(content, encoding="utf-8")
     return python
 
 
@@ -48,16 +49,18 @@ def _run(*arguments: str) -> None:
 
 @dataclass(slots=True)
 class Release:
-    """A running release of deltalake; use it as a context manager."""
+    """A running release of deltalake, or of deltasql; use it as a context manager."""
 
     python: Path
+    module: str = "tests.compat.release"
     _process: subprocess.Popen[str] = field(init=False)
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [str(self.python), "-m", "tests.compat.release"],
+            [str(self.python), "-m", self.module],
             cwd=ROOT,
-            env={**os.environ, "RUST_LOG": "off"},
+            # PYTHONPATH may name the code of this tree.
+            env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"RUST_LOG": "off"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -66,7 +69,13 @@ class Release:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._process.communicate()
+        if self._process.returncode is None:
+            self._process.communicate()
+
+    def kill(self) -> None:
+        """Kill the process, so that it cannot clean up."""
+        self._process.kill()
+        self._process.wait()
 
     def request(self, do: str, **arguments: Any) -> Any:
         """Send a request to the release and return its response."""

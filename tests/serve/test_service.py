@@ -8,6 +8,7 @@ import os
 import struct
 import subprocess
 import sys
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -75,6 +76,25 @@ def test_other_protocols_and_unknown_requests_are_named(client: Client) -> None:
         client.lines("hello", protocol="v9")
     with pytest.raises(ServiceError, match="this service has no request 'fly'"):
         client.call("fly")
+
+
+def test_request_that_is_too_large_names_the_limit(service: Service) -> None:
+    limit = service.access["largest_request"]
+    assert limit == 256 * 1024 * 1024
+    part = bytes(1 << 20)
+    connection = HTTPConnection(service.address.removeprefix("http://"))
+    connection.putrequest("POST", "/v1/hello")
+    connection.putheader("Content-Length", str(limit + 1))
+    connection.endheaders()
+    for _ in range(256):
+        connection.send(part)
+    connection.send(b"x")
+    response = connection.getresponse()
+    error = json.loads(response.read())["error"]
+    assert (response.status, error["type"]) == (413, "RequestTooLarge")
+    assert error["message"] == f"the request has {limit + 1} bytes, and the limit is {limit}"
+    connection.request("POST", "/v1/hello", b"{}", {"Authorization": f"Bearer {service.token}"})
+    assert connection.getresponse().status == 200
 
 
 def test_unexpected_errors_are_logged_with_their_stack(

@@ -17,7 +17,7 @@ from tests.serve.client import Client, ServiceError, write_file
 from tests.spark.in_process import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from deltasql import Catalog
@@ -162,6 +162,31 @@ def test_same_batch_of_two_drivers_is_committed_once(lake: Catalog, client: Clie
     body = {"txn_id": begun["txn_id"], "files": [late], "stream": {"query_id": "q", "batch": 0}}
     assert client.call("write_commit", **names, **body) == {"version": None}
     assert ids(lake) == [1]
+
+
+def test_batch_that_replaces_all_rows_replaces_the_latest_version(
+    lake: Catalog, client: Client
+) -> None:
+    """Other writers commit while the batch is computed."""
+    names = {"namespace": "default", "name": "t"}
+    append(lake, 1, 2)
+
+    def commit_after(change: Callable[[], object], batch: int) -> dict[str, Any]:
+        begun = client.call("write_begin", **names, stream={"schema": STREAM})
+        file = {**write_file(begun, pa.table({"id": [10 + batch]})), "partition": [None]}
+        change()
+        stream = {"query_id": "q", "batch": batch}
+        body = {"txn_id": begun["txn_id"], "files": [file], "overwrite": {}, "stream": stream}
+        return client.call("write_commit", **names, **body)
+
+    assert commit_after(lambda: append(lake, 3), 0) == {"version": 3}
+    assert ids(lake) == [10]
+    assert commit_after(lambda: lake.sql("DELETE FROM t"), 1) == {"version": 5}
+    assert ids(lake) == [11]
+    with pytest.raises(ServiceError) as changed:
+        commit_after(lambda: lake.sql("ALTER TABLE t ADD COLUMNS (more STRING)"), 2)
+    assert "MetadataChangedError" in changed.value.types
+    assert ids(lake) == [11]
 
 
 def test_columns_and_options_that_a_table_does_not_take_are_named(client: Client) -> None:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 import deltasql.spark
 from deltasql.config import Config
 from deltasql.engine.spark.engine import SparkEngine
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import TxnLogError, UnsupportedReleaseError
 from deltasql.serve import Service
 from tests.conftest import JARS
 from tests.each import check_each
@@ -131,6 +131,19 @@ def test_connect_writes_in_every_mode_and_reads_every_version(
     ]
     assert ids(timestamp=first) == [0, 1, 2, 3]
     assert ids(version=1, predicate="NOT even AND id > 1") == [3, 5]
+
+
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
+def test_unsupported_release_of_the_server_is_refused_before_a_change(
+    spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(spark), "version", "5.0.0")
+    with (
+        pytest.raises(UnsupportedReleaseError, match=r"Spark 5\.0\.0 is not supported"),
+        lake.begin() as tx,
+    ):
+        tx.write("t", spark.range(2))
+    assert lake.tables() == []
 
 
 def test_connect_transaction_is_atomic(spark: SparkSession, lake: Catalog) -> None:

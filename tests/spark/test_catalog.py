@@ -17,6 +17,7 @@ from pyspark.errors import (
 from pyspark.sql import functions
 
 import deltasql.spark
+from deltasql.serve import Service
 from deltasql.serve.service_file import write_service_file
 from tests.oracles.fixed_set import SMALL
 from tests.oracles.states import arrow_rows
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
-    from deltasql.serve import Service
     from tests.oracles.writing import Written
 
 SMOKE = ("column_mapping", "deletion_vectors")
@@ -234,6 +234,30 @@ def test_dead_service_is_named(sql: Any, service: Service) -> None:
         sql("SELECT * FROM lake.default.t")
 
 
+def test_service_that_was_started_again_is_found(
+    lake: Catalog, service: Service, sql: Any, tmp_path: Path
+) -> None:
+    sql("CREATE TABLE lake.default.t (id INT)")
+    port = int(service.address.rpartition(":")[2])
+    service.stop()
+    for new_port in (0, port):  # another address, and the first one with another token
+        again = Service(lake, port=new_port).start(tmp_path / "service.json")
+        sql("INSERT INTO lake.default.t VALUES (1)")
+        again.stop()
+    assert mirrored(lake, "t") == [{"id": 1}, {"id": 1}]
+
+
+def test_request_that_is_too_large_names_the_limit(
+    spark: SparkSession, service: Service, tmp_path: Path
+) -> None:
+    limit = {**service.access, "largest_request": 1000}
+    write_service_file(tmp_path / "limited.json", limit)
+    name = add_catalog(spark, service=str(tmp_path / "limited.json"))
+    message = r"^The request call to the deltasql service has \d+ bytes, and the limit is 1000: "
+    with pytest.raises(IllegalArgumentException, match=message):
+        spark.sql(f"CALL {name}.system.detail('{'x' * 1000}')")
+
+
 def test_catalog_starts_a_service_of_its_own(spark: SparkSession, lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", pa.table({"id": [1, 2]}))
@@ -253,12 +277,16 @@ def test_catalog_starts_a_service_of_its_own(spark: SparkSession, lake: Catalog)
         spark.sql(f"SELECT * FROM {name}.default.t")
 
 
-def test_wrong_options_are_named(spark: SparkSession) -> None:
+def test_wrong_options_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    write_service_file(tmp_path / "other.json", {"protocol": 1})
+    write_service_file(tmp_path / "newer.json", {"protocol": 9, "address": "", "token": ""})
     for options, message in (
         ({}, "Set spark.sql.catalog.lake.* to a catalog"),
         ({"urii": "x"}, "urii is not an option: the options are"),
         ({"uri": "deltasql://postgres/me:secret@host/db"}, "contains a password"),
         ({"service": "/no/such/file"}, "/no/such/file cannot be read"),
+        ({"service": str(tmp_path / "other.json")}, "is not a service file of deltasql"),
+        ({"service": str(tmp_path / "newer.json")}, "protocol 9, this jar has 1"),
     ):
         name = add_catalog(spark, **options)
         with pytest.raises(IllegalArgumentException, match=message) as raised:

@@ -17,6 +17,7 @@ import deltasql.spark
 from deltasql.engine.spark.s3 import bucket_options
 from deltasql.serve import Service
 from deltasql.spark.catalog import CATALOG_CLASS
+from tests.conftest import JARS
 from tests.mirror.support import open_mirrored
 from tests.spark.support import add_catalog
 
@@ -136,3 +137,65 @@ def test_sql_shell_uses_deltasql_serve_and_names_wrong_options(
     done = spark_sql("SELECT id FROM lake.default.t", service=str(tmp_path / "none.json"))
     assert done.returncode != 0
     assert f"The service file {tmp_path / 'none.json'} cannot be read: start" in done.stderr
+
+
+OTHER_RELEASE = """
+import sys
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import SparkSession
+
+jars, classes, service = sys.argv[1:]
+spark = SparkSession.builder.master("local[1]").config(map={
+    "spark.jars": jars,
+    "spark.driver.extraClassPath": classes,
+    "spark.ui.enabled": "false",
+    "spark.sql.catalog.lake": "io.deltasql.spark.DeltaSqlCatalog",
+    "spark.sql.catalog.lake.service": service,
+}).getOrCreate()
+jvm = spark._jvm
+conf = jvm.org.apache.hadoop.conf.Configuration()
+log = jvm.org.apache.hadoop.fs.Path("/nowhere/_delta_log/0.json")
+for use in (
+    lambda: spark.sql("CREATE TABLE lake.default.t AS SELECT 1 AS id"),
+    lambda: jvm.io.deltasql.spark.DeltaSqlExtension().apply(None),
+    lambda: jvm.io.deltasql.spark.DeltaSqlLogStore(conf).listFrom(log, conf),
+):
+    try:
+        use()
+    except IllegalArgumentException as error:
+        print(error)
+"""
+
+
+@pytest.mark.everything(BEYOND)
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("release", ["3.5.7", "5.0.0"])
+def test_unsupported_release_of_spark_is_refused_before_a_change(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path, release: str
+) -> None:
+    """Spark and the jar read the release from this file."""
+    classes = tmp_path / "classes"
+    classes.mkdir()
+    (classes / "spark-version-info.properties").write_text(f"version={release}\n")
+    jars = [deltasql.spark.jar(), *map(str, JARS.glob("delta-storage-*.jar"))]
+    with (
+        open_mirrored(sqlite_uri, tmp_path / "lake") as lake,
+        served(lake, tmp_path / "service.json") as file,
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", OTHER_RELEASE, ",".join(jars), str(classes), file],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert lake.tables() == []
+    rest = (
+        f"runs on Spark 4.0 to 4.3, this is Spark {release}: use another release of Spark, or of "
+        "deltasql."
+    )
+    assert done.stdout.splitlines() == [
+        f"The catalog lake {rest}",
+        f"The SQL extension of deltasql {rest}",
+        f"The LogStore of deltasql {rest}",
+    ], done.stderr[-3000:]

@@ -346,6 +346,19 @@ def test_service_that_the_log_store_started_is_started_again(
 
 
 @pytest.mark.everything(MORE)
+def test_service_that_was_started_again_elsewhere_is_found(
+    spark: SparkSession, lake: Catalog, bridge: Service, path: str, tmp_path: Path
+) -> None:
+    append(spark, path, 4)
+    bridge.stop()
+    again = Service(lake).start(tmp_path / "service.json")
+    append(spark, path, 5)
+    again.stop()
+    assert ids(lake) == [1, 2, 3, 4, 5]
+    assert_published(lake)
+
+
+@pytest.mark.everything(MORE)
 def test_missing_option_and_password_are_named(
     spark: SparkSession, bridge: Service, tmp_path: Path
 ) -> None:

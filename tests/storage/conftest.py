@@ -1,8 +1,13 @@
-"""One storage of each kind: the same guarantees hold for all of them."""
+"""One storage of each kind: the same guarantees hold for all of them.
+
+`DELTASQL_TEST_STORE`, a JSON object with `location` and `options`, selects one other store instead.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +18,8 @@ from deltasql.storage import Storage, local_files, open_storage
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS = ("local", "local with names", "s3")
+STORE = json.loads(os.environ.get("DELTASQL_TEST_STORE", "null"))
+KINDS = ("local", "local with names", "s3") if STORE is None else ("store",)
 
 
 @pytest.fixture
@@ -27,6 +33,9 @@ def storage(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Storage:
     """An empty storage; as a URL, the name of its folder needs decoding."""
+    if request.param == "store":
+        settings = StorageSettings(options=STORE["options"], timeout_s=60, retries=2)
+        return open_storage(f"{STORE['location']}/{uuid.uuid4().hex}/100%25 of it", settings)
     if request.param == "s3":
         settings = request.getfixturevalue("s3_settings")
         return open_storage(f"{request.getfixturevalue('s3_location')}/100%25 of it", settings)

@@ -1,4 +1,4 @@
-"""A proxy for the S3 server that loses responses, fails or does not respond, as configured."""
+"""A proxy for an object store that loses responses, fails or does not respond, as configured."""
 
 from __future__ import annotations
 
@@ -17,12 +17,24 @@ Fault = Literal[
     "break",  # an internal error
     "be silent",
     "conflict",
+    "expired on S3",  # the credentials have expired, as each store reports it
+    "expired on Azure",
+    "expired on Google",
     "be late",  # the request is executed after the client has stopped waiting
     "do it twice",  # like a proxy that repeats the request; the response is that of the second one
     "respond twice",  # the second response arrives before the next request
 ]
 _LATE_S = 2.0
-_ERROR_STATUS = {"fail": 503, "break": 500, "conflict": 409}
+_ERRORS = {
+    "fail": (503, b"<Error><Code>SlowDown</Code></Error>"),
+    "break": (500, b"<Error><Code>InternalError</Code></Error>"),
+    "conflict": (409, b"<Error><Code>ConditionalRequestConflict</Code></Error>"),
+    "expired on S3": (400, b"<Error><Code>ExpiredToken</Code></Error>"),
+    "expired on Azure": (403, b"<Error><Code>AuthenticationFailed</Code></Error>"),
+    "expired on Google": (401, b"<Error><Code>AuthenticationRequired</Code></Error>"),
+}
+# Headers of one connection or of one encoding of the body, which are not passed on.
+_NOT_FORWARDED = ("content-length", "date", "server", "connection", "transfer-encoding")
 
 
 class FlakyServer:
@@ -46,7 +58,10 @@ class FlakyServer:
             protocol_version = "HTTP/1.1"
 
             def forward_or_fail(self) -> None:
-                owner._handle(self)
+                try:
+                    owner._handle(self)
+                except ConnectionError:  # the client does not wait for the response any more
+                    self.close_connection = True
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = forward_or_fail
 
@@ -87,8 +102,8 @@ class FlakyServer:
             self._quiet.wait(_LATE_S)
             self._forward(request, body)
             request.close_connection = True
-        elif fault in _ERROR_STATUS:
-            self._send(request, _ERROR_STATUS[fault], b"<Error>busy</Error>")
+        elif fault in _ERRORS:
+            self._send(request, *_ERRORS[fault])
         else:
             if fault == "do it twice":
                 self._forward(request, body)
@@ -119,9 +134,10 @@ class FlakyServer:
     ) -> None:
         request.send_response(status)
         for name, value in (headers or {}).items():
-            if name.lower() not in ("content-length", "date", "server", "connection"):
+            if name.lower() not in _NOT_FORWARDED:
                 request.send_header(name, value)
         length = (headers or {}).get("Content-Length") if request.command == "HEAD" else None
         request.send_header("Content-Length", length or str(len(body)))
         request.end_headers()
-        request.wfile.write(body)
+        if request.command != "HEAD":
+            request.wfile.write(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from deltasql.config import StorageSettings
 from deltasql.exceptions import MissingDriverError, TxnLogConfigError, TxnLogStorageError
 from deltasql.storage import Storage, open_storage
 from tests.s3 import options_for
-from tests.storage.flaky import FlakyServer
+from tests.storage.flaky import Fault, FlakyServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,6 +163,57 @@ def test_missing_bucket_is_not_reported_as_a_missing_file(s3_settings: StorageSe
         storage.put_if_absent("a", b"")
     with pytest.raises(TxnLogStorageError, match="NoSuchBucket"):
         list(storage.list())
+
+
+@pytest.mark.parametrize(
+    ("location", "options"),
+    [
+        ("s3://lake/t", {"aws_metadata_endpoint": "http://127.0.0.1:9"}),
+        (
+            "az://lake/t",
+            {
+                "azure_storage_account_name": "lake",
+                "azure_msi_endpoint": "http://127.0.0.1:9/metadata/identity/oauth2/token",
+            },
+        ),
+        ("gs://lake/t", {}),
+    ],
+)
+def test_missing_credentials_are_reported_in_one_sentence(
+    location: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (each for each in os.environ if each.startswith(("AWS_", "AZURE_", "GOOGLE_"))):
+        monkeypatch.delenv(name)
+    for name in ("GCE_METADATA_HOST", "GCE_METADATA_IP"):
+        monkeypatch.setenv(name, "127.0.0.1:9")
+    settings = StorageSettings(options=options, timeout_s=0.5, retries=0)
+    storage = open_storage(location, settings)
+    for call in (lambda: storage.read("x"), lambda: storage.put_if_absent("x", b"")):
+        with pytest.raises(TxnLogStorageError, match="no credentials were found") as caught:
+            call()
+        assert "127.0.0.1" not in caught.value.message
+        assert "deltasql docs object-stores" in caught.value.help
+
+
+@pytest.mark.parametrize("fault", ["expired on S3", "expired on Azure", "expired on Google"])
+def test_expired_credentials_are_named_and_not_retried(
+    flaky: FlakyServer, s3_location: str, fault: Fault
+) -> None:
+    storage = through(flaky, s3_location)
+    flaky.faults_by_request = dict.fromkeys(range(100), fault)
+
+    def stream() -> None:
+        with storage.writer("a") as sink:
+            sink.write(b"x")
+
+    for number, call in enumerate([lambda: storage.read("a"), lambda: [*storage.list()], stream]):
+        with pytest.raises(TxnLogStorageError) as caught:
+            call()
+        assert "have expired" in caught.value.help
+        assert SECRET not in full_text(caught.value)
+        assert len(flaky.requests) == number + 1
+    flaky.faults_by_request = {}
+    assert storage.put_if_absent("a", b"")
 
 
 def test_store_without_conditional_puts_is_rejected(

@@ -15,7 +15,12 @@ from tests.commit.proxy import Proxy
 from tests.conftest import add_file
 
 import deltasql
-from deltasql.exceptions import StoreBusyError, StoreUnavailableError, TxnLogStoreError
+from deltasql.exceptions import (
+    StoreBusyError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+    TxnLogStoreError,
+)
 from deltasql.store.dialect import Fault
 from deltasql.store.postgres.dialect import conninfo
 
@@ -236,3 +241,23 @@ def test_socket_number_above_1023_works(postgres_uri: DeltaSqlUri, tmp_path: Pat
         for each in low:
             os.close(each)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_write_to_a_read_only_database_is_refused_before_a_file_is_written(
+    catalog: Catalog, postgres_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read replica answers writes with the same SQLSTATE."""
+    catalog.create_table("t", SCHEMA)
+    append(catalog, "a")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setenv("PGOPTIONS", "-c default_transaction_read_only=on")
+    with open_catalog(postgres_uri, tmp_path) as reader:
+        assert reader.table("t").version() == 1
+        with pytest.raises(StoreReadOnlyError, match="read-only"), reader.begin() as tx:
+            tx.write("t", pa.table({"id": [1]}))
+        with pytest.raises(StoreReadOnlyError):
+            append(reader, "b")
+        with pytest.raises(StoreReadOnlyError):
+            reader.create_table("u", SCHEMA)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert catalog.table("t").version() == 1

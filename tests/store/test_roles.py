@@ -13,7 +13,8 @@ from tests.store.guide import PASSWORD
 
 import deltasql
 from deltasql.api.catalog.connect import open_existing
-from deltasql.exceptions import TxnLogStoreError
+from deltasql.exceptions import SchemaVersionError, TxnLogStoreError
+from deltasql.store.migrations import latest_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +62,25 @@ def test_each_role_has_the_privileges_of_the_guide(
         tx.write("orders", pa.table({"id": [4]}))
     with open_existing(guide.uri("analyst")) as catalog:
         assert catalog.table("orders").snapshot().totals().num_records == 2
+
+
+@pytest.mark.parametrize("role", ["etl", "analyst"])
+def test_role_that_may_not_upgrade_the_schema_is_told_who_can(
+    guide: Guide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    monkeypatch.setenv("PASSWORD", PASSWORD)
+    guide.init(f"{tmp_path}/lake")
+    with deltasql.connect(guide.uri("ops")) as catalog, catalog.store.change() as (session, _):
+        session.script("DROP TABLE dl_table_locations")
+        session.script("DROP INDEX dl_add_files_outside")
+        session.script("DELETE FROM dl_migrations WHERE version = 4")
+    with pytest.raises(SchemaVersionError, match="permission denied") as caught:
+        deltasql.connect(guide.uri(role))
+    assert (caught.value.found, caught.value.supported) == (3, latest_version())
+    assert "`deltasql migrate` as a user who may change the schema" in str(caught.value)
+    deltasql.connect(guide.uri("ops")).close()
+    with deltasql.connect(guide.uri(role)) as catalog:
+        assert catalog.health().ok
 
 
 def _use(catalog: Catalog) -> None:

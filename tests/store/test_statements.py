@@ -104,6 +104,7 @@ ONLY = {
     "apply_settings": {"postgres"},
     "lock_holders": {"postgres"},
     "longest_transaction": {"postgres"},
+    "replica_lag": {"postgres"},
     "record_staged_files": {"postgres"},
     "record_published": {"postgres"},
     "relax_durability": {"sqlite", "postgres"},

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from deltalake.transaction import RemoveAction
-
+from deltasql.deltalake_internals import RemoveAction
 from deltasql.engine.base import EVERY_COLUMN, WriteOptions
 from deltasql.exceptions import TxnLogConfigError
 from deltasql.exceptions.prefixes import TABLE_ERROR

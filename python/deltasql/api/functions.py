@@ -289,9 +289,15 @@ def sql(
 
 
 def examine(
-    uri: str | DeltaSqlUri, config: Config | None = None, *, table: str | None = None
+    uri: str | DeltaSqlUri,
+    config: Config | None = None,
+    *,
+    table: str | None = None,
+    fast: bool = False,
 ) -> DoctorReport:
     """Check the catalog of a URI for problems, without creating or migrating it.
+
+    With `fast`, only the database and its schema are checked.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -300,7 +306,7 @@ def examine(
     """
     # lazy import: few processes need reports
     from deltasql.api.inspect.checks import FAILURE, Check, unreachable
-    from deltasql.api.inspect.doctor import DoctorReport, doctor
+    from deltasql.api.inspect.doctor import DoctorReport, check_database, doctor
 
     chosen = Config.load() if config is None else config
     place = resolved(uri, chosen)
@@ -311,7 +317,7 @@ def examine(
             )
             return DoctorReport((found,))
         with Catalog(place, chosen, migrate=False) as catalog:
-            return doctor(catalog, table)
+            return check_database(catalog) if fast else doctor(catalog, table)
     except TxnLogTableNotFoundError:
         raise
     except TxnLogError as error:

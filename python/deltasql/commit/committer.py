@@ -185,7 +185,7 @@ class Committer:
                 return Fault.LOST  # the outcome of the COMMIT could not be looked up yet
             raise error
         fault = self._store.classify(error)
-        if fault is Fault.OTHER:
+        if fault in (Fault.OTHER, Fault.READ_ONLY):
             raise self._store.translate(error) from error
         return fault
 

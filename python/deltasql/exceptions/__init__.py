@@ -6,6 +6,7 @@
     ├── TxnLogStoreError
     │   ├── StoreUnavailableError
     │   ├── StoreBusyError
+    │   ├── StoreReadOnlyError
     │   ├── StoreClosedError
     │   ├── SchemaVersionError
     │   ├── MigrationError
@@ -87,6 +88,7 @@ from deltasql.exceptions.store import (
     SchemaVersionError,
     StoreBusyError,
     StoreClosedError,
+    StoreReadOnlyError,
     StoreUnavailableError,
     TxnLogStoreError,
     UnsupportedReleaseError,
@@ -157,6 +159,7 @@ __all__ = [
     "SchemaVersionError",
     "StoreBusyError",
     "StoreClosedError",
+    "StoreReadOnlyError",
     "StoreUnavailableError",
     "TableChangedError",
     "TableExistsError",

@@ -12,19 +12,23 @@ SUPPORTED: dict[str, tuple[tuple[int, ...], tuple[int, ...] | None]] = {
     "PostgreSQL": ((12,), None),
     "PySpark": ((4, 0), (4, 4)),
     "SQLite": ((3, 37), None),  # the first with STRICT tables
-    "deltalake": ((1, 6), (1, 7)),
+    "Spark": ((4, 0), (4, 4)),  # the server of Spark Connect
+    "deltalake": ((1, 3), (1, 7)),
 }
 _REMEDIES = {
     "DuckDB": "Run: pip install 'duckdb>=1.4,<2'",
     "PostgreSQL": "Upgrade the server, or use another one.",
     "PySpark": "Run: pip install 'pyspark>=4.0,<4.4'",
     "SQLite": "Use a Python that was built with a newer SQLite; sqlite3.sqlite_version shows it.",
-    "deltalake": "Run: pip install 'deltalake>=1.6,<1.7'",
+    "Spark": "Connect to a server with another release of Spark.",
+    "deltalake": "Run: pip install 'deltalake>=1.3,<1.7'",
 }
 
 
-def check_release(component: str, found: str) -> None:
+def check_release(component: str, found: str, purpose: str | None = None) -> None:
     """Raise UnsupportedReleaseError if a release is outside the range that deltasql supports.
+
+    `purpose` is what needs the release, if deltasql can do other things without it.
 
     >>> check_release("PySpark", "4.2.0")
     >>> try:
@@ -36,16 +40,26 @@ def check_release(component: str, found: str) -> None:
     oldest, before = SUPPORTED[component]
     numbers = tuple(map(int, re.findall(r"\d+", found)))
     if numbers < oldest or (before is not None and numbers >= before):
-        supported = f"{_text(oldest)} or newer"
-        if before is not None:
-            supported += f", before {_text(before)}"
+        supported, remedy = supported_releases(component)
+        rejected = f"{component} {found} is not supported"
+        if purpose is not None:
+            rejected = f"{purpose} does not support {component} {found}"
         raise UnsupportedReleaseError(
-            f"{component} {found} is not supported: deltasql supports {supported}",
+            f"{rejected}: deltasql supports {supported}",
             component=component,
             found=found,
             supported=supported,
-            help=_REMEDIES[component],
+            help=remedy,
         )
+
+
+def supported_releases(component: str) -> tuple[str, str]:
+    """Return the range of supported releases as text, and how to install one of them."""
+    oldest, before = SUPPORTED[component]
+    supported = f"{_text(oldest)} or newer"
+    if before is not None:
+        supported += f", before {_text(before)}"
+    return supported, _REMEDIES[component]
 
 
 def _text(release: tuple[int, ...]) -> str:

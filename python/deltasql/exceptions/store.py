@@ -38,6 +38,16 @@ class StoreBusyError(TxnLogStoreError):
     )
 
 
+class StoreReadOnlyError(TxnLogStoreError):
+    """A write was sent to a read replica, or to a database whose transactions are read-only."""
+
+    default_message = "the metadata database is read-only"
+    default_help = (
+        "Write through the URI of the primary server; a read replica serves only readers. On the "
+        "primary server, check default_transaction_read_only of the role and the database."
+    )
+
+
 class StoreClosedError(TxnLogStoreError):
     """The store or catalog was used after `close()`."""
 

@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import socket
+import sys
 import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 """The version of the protocol, which is the first part of every path."""
 _PREFIX = f"/v{PROTOCOL}/"
-_LARGEST_BODY = 1 << 28
+_LARGEST_REQUEST = 1 << 28
+"""In bytes. A commit of a million files is smaller."""
 _log = logging.getLogger("deltasql.serve")
 
 
@@ -83,6 +85,7 @@ class Service:
             "address": self.address,
             "token": self.token,
             "pid": os.getpid(),
+            "largest_request": _LARGEST_REQUEST,
         }
 
     def start(self, file: Path | None = None) -> Self:
@@ -141,6 +144,11 @@ class _Server(ThreadingHTTPServer):
         self._connections.discard(request)
         super().shutdown_request(request)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print an error of a connection, unless the client closed it, which it may do any time."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
     def server_close(self) -> None:
         """Close the port and all connections."""
         super().server_close()
@@ -160,17 +168,29 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             # Read the body in any case, because the connection is used again.
             body = self._body()
-            status, response = self._response(body)
+            status, response = self._too_large() if body is None else self._response(body)
             self._send(status, response)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
-    def _body(self) -> bytes:
+    def _body(self) -> bytes | None:
+        """Return the body of the request; None if it is too large."""
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > _LARGEST_BODY:
+        if not length.isdigit():
             self.close_connection = True
             return b""
-        return self.rfile.read(int(length))
+        left = int(length)
+        if left <= _LARGEST_REQUEST:
+            return self.rfile.read(left)
+        # Most clients read the response only after they have sent the whole body.
+        while left > 0 and (part := self.rfile.read(min(left, 1 << 20))):
+            left -= len(part)
+        return None
+
+    def _too_large(self) -> tuple[int, Iterable[Mapping[str, Any]]]:
+        length = self.headers["Content-Length"]
+        message = f"the request has {length} bytes, and the limit is {_LARGEST_REQUEST}"
+        return 413, [_problem("RequestTooLarge", message, "Write fewer files in one commit.")]
 
     def _response(self, body: bytes) -> tuple[int, Iterable[Mapping[str, Any]]]:
         sent = self.headers.get("Authorization", "")

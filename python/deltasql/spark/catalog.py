@@ -10,8 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyspark
-
+from deltasql.engine.spark.session import require_pyspark
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.serve.service import Service
 from deltasql.spark.session import open_catalog
@@ -54,6 +53,9 @@ def catalog_options(catalog: str | DeltaSqlUri | Catalog, name: str = "lake") ->
         spark = SparkSession.builder.config(map=options).getOrCreate()
         spark.sql("SELECT * FROM lake.default.sales")
     """
+    require_pyspark()
+    import pyspark  # lazy import: this module does not need it
+
     prefix = f"spark.sql.catalog.{name}"
     release = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     return {
@@ -73,6 +75,7 @@ def log_store_options(catalog: str | DeltaSqlUri | Catalog) -> dict[str, str]:
         spark = configure_spark_with_delta_pip(builder).getOrCreate()
         rows.write.format("delta").mode("append").save("/lake/sales")
     """
+    require_pyspark()
     return {
         "spark.jars": jar(),
         **{f"spark.delta.logStore.{scheme}.impl": LOG_STORE_CLASS for scheme in _SCHEMES},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.scan import scan
 from deltasql.engine.spark.schema import quoted
+from deltasql.engine.spark.session import require_pyspark
 from deltasql.engine.spark.sql import spark_text
 from deltasql.operations.read import read_relation
 from deltasql.operations.sql.expressions import with_semantics
@@ -53,6 +54,7 @@ def read(
             tx.delete("sales", "id = 9")
             deltasql.spark.read(spark, "sales", transaction=tx).count()
     """
+    require_pyspark()
     if transaction is not None:
         return _read_staged(spark, transaction, str(uri), columns, predicate)
     if version is None and timestamp is None and is_deltasql_uri(uri):

@@ -159,6 +159,7 @@ def mirror_spark(
     case, settings of the session are changed: for tables in S3, missing options of their buckets
     (`fs.s3a.bucket.…`) are set.
     """
+    require_pyspark()
     opened = open_catalog(catalog)
     chosen = opened.tables() if tables is None else [opened.table(name) for name in tables]
     if has_delta(spark) if using_delta is None else using_delta:

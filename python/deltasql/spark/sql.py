@@ -13,7 +13,7 @@ from deltasql.api.sql.embedded import is_path, table_name
 from deltasql.api.sql.session import StatementRunner
 from deltasql.api.sql.statements import run_in_transaction
 from deltasql.engine.spark.schema import quoted, spark_type
-from deltasql.engine.spark.session import is_same_session
+from deltasql.engine.spark.session import is_same_session, require_pyspark
 from deltasql.exceptions import InvalidQueryError, TxnLogError
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.statements import statement as s
@@ -77,6 +77,7 @@ def sql(
         deltasql.spark.sql(spark, "INSERT INTO visits VALUES (1, DATE '2024-05-01')")
         deltasql.spark.sql(spark, "SELECT * FROM visits WHERE id = :id", {"id": 1}).show()
     """
+    require_pyspark()
     from deltasql.spark.exceptions import as_spark_exceptions  # lazy import: needs pyspark
 
     if transaction is not None:

@@ -74,6 +74,7 @@ def stream_writer(
         stream = spark.readStream.format("rate").load().selectExpr("value AS id")
         query = stream.writeStream.foreachBatch(write)  # .option("checkpointLocation", …).start()
     """
+    require_pyspark()
     if not app_id:
         raise TxnLogConfigError(
             "a stream needs an app_id",
@@ -91,7 +92,6 @@ def stream_writer(
 
 def _sessions_catalog() -> Catalog | None:
     """Return the session's catalog now: the stream runs in a copy of the session without it."""
-    require_pyspark()
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from deltasql.api.catalog.connect import open_for_writing
 from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.engine.inputs import is_spark_frame
+from deltasql.engine.spark.session import require_pyspark
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.operations.write_request import WriteRequest
 from deltasql.spark.session import new_table_target
@@ -52,6 +53,7 @@ def write(
         )
         deltasql.spark.write(sales, f"{catalog}?table=copy", app_id="nightly", app_version=1)
     """
+    require_pyspark()
     if not is_spark_frame(df):
         raise TxnLogEngineError(
             f"expected a Spark DataFrame, got {type(df).__name__}",

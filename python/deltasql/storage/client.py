@@ -103,7 +103,7 @@ class Client:
                 f"the storage options for {self.root} cannot be used: {summary(error)}",
                 key="storage.options",
                 help="Give the options that deltalake accepts in storage_options, or set the "
-                "cloud's environment variables; `deltasql docs mirror` has examples.",
+                "cloud's environment variables; `deltasql docs object-stores` has examples.",
             ) from None  # the driver's message may contain a secret
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -21,14 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HELP = {
-    "PermissionDeniedError": "The credentials in storage.options (or in the environment "
-    "variables of the cloud) do not allow this; check the permissions on the bucket.",
-    "UnauthenticatedError": "Check the credentials in storage.options or in the environment "
-    "variables of the cloud, such as AWS_ACCESS_KEY_ID.",
     "NotImplementedError": "The store must support conditional writes: leave "
     "conditional_put out of storage.options, or set it to etag.",
     "NotFoundError": "Create the bucket, or correct the location.",
 }
+# Many of the driver's calls report these with a general class. Only the help depends on the text.
+_REJECTED = re.compile("ExpiredToken|status code: 40[13] ")
+_REJECTED_HELP = (
+    "The credentials in storage.options (or in the environment variables of the cloud) are wrong, "
+    "have expired, or do not allow this; check the permissions on the bucket."
+)
+_METADATA_SERVICE = re.compile("/latest/api/token|/computeMetadata/|/metadata/identity/")
 _was_used = False
 _was_used_before_fork = False
 
@@ -97,10 +101,17 @@ def summary(error: BaseException) -> str:
 
 
 def _fault(location: str, operation: str, name: str, error: Exception) -> TxnLogStorageError:
+    cause, help = summary(error), _HELP.get(type(error).__name__, "")
+    if _METADATA_SERVICE.search(cause):
+        cause = "no credentials were found in storage.options, in the environment variables of the "
+        cause += "cloud, or in the metadata service of this machine"
+        help = "Set the credentials of the store; `deltasql docs object-stores` has examples."
+    elif _REJECTED.search(cause):
+        help = _REJECTED_HELP
     return TxnLogStorageError(
-        f"{operation} of {name!r} at {location} failed: {summary(error)}",
+        f"{operation} of {name!r} at {location} failed: {cause}",
         location=location,
         name=name,
         operation=operation,
-        help=_HELP.get(type(error).__name__, ""),
+        help=help,
     )

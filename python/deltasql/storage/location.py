@@ -19,7 +19,6 @@ from deltasql.exceptions import RefusedFileError, TxnLogConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Azure and Google use the same code as S3, but are not tested.
 _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "az", "azure", "adl", "abfs", "abfss")
 # Different schemes of the same store.
 _ONE_SCHEME = {"s3a": "s3", "s3n": "s3"}

@@ -1,4 +1,4 @@
-"""Files in an object store: S3 and compatible stores. Azure and Google use the same code."""
+"""Files in an object store: S3 and compatible stores, Azure and Google Cloud Storage."""
 
 from __future__ import annotations
 

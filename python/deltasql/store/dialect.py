@@ -35,6 +35,7 @@ class Fault(enum.Enum):
     RETRY = "a concurrent transaction interfered; a retry may succeed"
     BUSY = "a lock or a statement exceeded its timeout"
     LOST = "the connection was lost; the outcome of a COMMIT must be looked up"
+    READ_ONLY = "the database accepts no writes, because it is a read replica"
     DUPLICATE = "a unique key already exists"
     OTHER = "the statement is invalid, or the database rejected it"
 
@@ -115,6 +116,8 @@ class Dialect(Protocol):
     """The packages that connect to the database, except Python's standard library."""
     lists_transactions: bool
     """Whether `longest_transaction` finds transactions that other connections left open."""
+    has_replicas: bool
+    """Whether `replica_lag` finds that the database is a read replica."""
     types: dict[str, str]
     """Column types and clauses that are inserted into the migrations."""
     bulk_files: int

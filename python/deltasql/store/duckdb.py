@@ -18,6 +18,7 @@ from deltasql.exceptions import (
     StoreUnavailableError,
 )
 from deltasql.exceptions.releases import SUPPORTED, check_release
+from deltasql.model.duckdb_results import arrow_table
 from deltasql.storage.local_files import make_folders
 from deltasql.store.dialect import AppendOne, Fault, Row, Session
 from deltasql.store.migrations import ledger_if_exists
@@ -156,6 +157,7 @@ class DuckdbDialect:
     oldest_version: tuple[int, ...] = SUPPORTED["DuckDB"][0]
     drivers: tuple[str, ...] = ("duckdb",)
     lists_transactions = False
+    has_replicas = False
     types = TYPES
     has_live_file_index = False  # DuckDB has no partial index
     has_combined_writes = False
@@ -222,8 +224,7 @@ class DuckdbDialect:
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         with self.session() as session:
-            reader = session._connection.execute(*_bound(name, params))
-            return reader.to_arrow_table()
+            return arrow_table(session._connection.execute(*_bound(name, params)))
 
     def ledger(self, session: Session) -> list[Row] | None:
         return ledger_if_exists(session)

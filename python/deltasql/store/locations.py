@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TableExistsError
+from deltasql.exceptions import TableExistsError, TxnLogError
 from deltasql.model.clock import now_ms
 from deltasql.storage.location import keys_above, location_key, location_keys
 from deltasql.store.records import TableRow
@@ -105,6 +105,32 @@ def drop_table(session: Session, table_id: int) -> None:
     """Mark a table as dropped, so that its name and its location can be used again."""
     session.execute("drop_table", table_id=table_id, dropped_at_ms=now_ms())
     session.execute("leave_location", table_id=table_id)
+
+
+def record_locations(session: Session) -> int:
+    """Insert or correct the location keys that an older release did not write; return their number.
+
+    Earlier releases accepted several live tables at one location. In this case the oldest table
+    gets the unique key, and `doctor` reports the others.
+    """
+    found = session.query("unrecorded_locations")
+    taken = {key for *_, key in session.query("live_location_keys") if key} if found else set()
+    rows: list[Row] = []
+    for table_id, location, dropped_at_ms, known_key in found:
+        if known_key:
+            session.execute("leave_location", table_id=table_id)
+            continue
+        try:
+            key = location_key(location)
+        except TxnLogError:  # a location that this release does not accept
+            key = f"{location.rstrip('/')}/"
+        is_live = dropped_at_ms is None and key not in taken
+        rows.append((table_id, key, key if is_live else None))
+        if is_live:
+            taken.add(key)
+    if rows:
+        session.insert("insert_location", rows)
+    return len(found)
 
 
 def _inside(key: str) -> dict[str, str]:

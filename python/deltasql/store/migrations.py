@@ -8,9 +8,9 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import MigrationError, SchemaVersionError, TxnLogError
-from deltasql.storage.location import location_key
+from deltasql.exceptions import MigrationError, SchemaVersionError
 from deltasql.store.dialect import Fault
+from deltasql.store.locations import record_locations
 from deltasql.store.statements import migration_files
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def migrate(dialect: Dialect, *, up_to: int | None = None) -> list[int]:
                 continue
             _apply(dialect, session, f"{number:04d}_{name}", text)
             if number == _LOCATION_KEYS:
-                _fill_location_keys(session)
+                record_locations(session)
             row = (number, name, checksum(text), int(time.time() * 1000))
             session.insert("insert_migration", [row])
             done.append(number)
@@ -70,27 +70,6 @@ def _apply(dialect: Dialect, session: Session, name: str, text: str) -> None:
         if dialect.classify(error) is not Fault.OTHER:
             raise
         raise MigrationError(f"migration {name} failed: {error}", migration=name) from error
-
-
-def _fill_location_keys(session: Session) -> None:
-    """Insert the location key of every table; only one live table gets the unique key.
-
-    Earlier releases accepted several live tables at one location. In this case the oldest table
-    gets the unique key, and `doctor` reports the others.
-    """
-    taken: set[str] = set()
-    rows: list[Row] = []
-    for table_id, location, dropped_at_ms in session.query("table_locations"):
-        try:
-            key = location_key(location)
-        except TxnLogError:  # a location that this release does not accept
-            key = f"{location.rstrip('/')}/"
-        is_live = dropped_at_ms is None and key not in taken
-        rows.append((table_id, key, key if is_live else None))
-        if is_live:
-            taken.add(key)
-    if rows:
-        session.insert("insert_location", rows)
 
 
 def render(text: str, dialect: Dialect) -> str:

@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any
 from deltasql import telemetry
 from deltasql.exceptions import (
     CatalogNotFoundError,
+    SchemaVersionError,
     StoreBusyError,
+    StoreReadOnlyError,
     StoreUnavailableError,
     TxnLogStoreError,
 )
 from deltasql.model.clock import now_ms
 from deltasql.store import append, migrations
 from deltasql.store.dialect import Appended, Dialect, Fault, Row, Session
+from deltasql.store.locations import record_locations
 from deltasql.store.records import (
     Commit,
     Head,
@@ -106,10 +109,35 @@ class Store:
         self._database_id = _file_id(self.dialect.path)
         return applied
 
+    def record_locations(self) -> int:
+        """Record the locations of tables that an older release created or dropped.
+
+        A process of 0.1.0 that runs during the upgrade does not record them. Returns the number of
+        such tables; nothing is written if there are none.
+        """
+        if not self.query("unrecorded_locations"):
+            return 0
+        with self.change() as (session, _):
+            session.query("lock_schema")  # if two processes do this, the second finds nothing
+            return record_locations(session)
+
     def upgrade(self) -> None:
         """Apply pending migrations; does nothing if the catalog does not exist."""
-        if self.schema_version() not in (None, migrations.latest_version()):
+        found, needed = self.schema_version(), migrations.latest_version()
+        if found in (None, needed):
+            return
+        try:
             self.migrate()
+        except TxnLogStoreError as error:
+            if type(error) is not TxnLogStoreError:  # its help says what to do
+                raise
+            raise SchemaVersionError(
+                f"the catalog has schema version {found}, this release needs {needed}, and it "
+                f"cannot be upgraded here: {error.message}",
+                found=found,
+                supported=needed,
+                help="Run `deltasql migrate` as a user who may change the schema, then try again.",
+            ) from error
 
     def schema_version(self) -> int | None:
         """Return the schema version, None without a catalog; raise if the schema is newer."""
@@ -174,6 +202,7 @@ class Store:
             Fault.LOST: StoreUnavailableError,
             Fault.RETRY: StoreBusyError,
             Fault.BUSY: StoreBusyError,
+            Fault.READ_ONLY: StoreReadOnlyError,
         }
         kind = kinds.get(self.classify(error), TxnLogStoreError)
         text = str(error).strip() or type(error).__name__

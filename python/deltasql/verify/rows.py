@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import deltalake
 from sqlglot import exp
 
+from deltasql.deltalake_internals import all_rows, raw_table
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.inputs import python_rows
 from deltasql.mirror.log.read import read_state
@@ -61,7 +62,7 @@ def read_rows_from_log(
         return _replay(version, engine, config, location, reason)
     options = config.storage.plain_options(location)
     table = deltalake.DeltaTable(location, version=version, storage_options=options or None)
-    return LogReading("deltalake", engine.rows(table.scan()))
+    return LogReading("deltalake", engine.rows(all_rows(raw_table(table))))
 
 
 def _delta_spark(engine: Engine, location: str, version: int) -> Relation | None:

@@ -284,7 +284,8 @@ class AsyncTable:
 
     def _handle(self) -> DeltaTable:
         from deltasql.api.deltalake_compat.delta_table import DeltaTable
+        from deltasql.deltalake_internals import set_raw_table
 
         handle = DeltaTable.__new__(DeltaTable)
-        handle._storage_options, handle._table = None, self._raw()
+        set_raw_table(handle, self._raw(), None)
         return handle

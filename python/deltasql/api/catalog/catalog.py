@@ -257,9 +257,15 @@ class Catalog(BaseCatalog):
         )
 
     def migrate(self) -> list[int]:
-        """Upgrade the database schema to this release; returns the applied migrations."""
+        """Upgrade the database schema to this release; returns the applied migrations.
+
+        Also records the locations of tables that a process of an older release created after the
+        upgrade.
+        """
         self.store.check_exists()
-        return self.store.migrate()
+        applied = self.store.migrate()
+        self.store.record_locations()
+        return applied
 
     # Rows
 

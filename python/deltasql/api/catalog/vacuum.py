@@ -69,6 +69,7 @@ def vacuum(
     storage = open_storage(table.location, catalog.config.storage)
     if not dry_run:
         check_no_foreign_commits(catalog.store, table, storage)
+        catalog.store.record_locations()  # files of tables inside the folder are kept
     snapshot = open_snapshot(catalog.store, table, catalog.cache)
     targets = _mirror_targets(catalog)
     plan = plan_vacuum(
@@ -168,6 +169,7 @@ def vacuum_uncommitted(catalog: BaseCatalog, *, dry_run: bool = True) -> list[st
     rows = catalog.store.query("staged_without_table", before_ms=now_ms() - INTENT_GRACE_MS)
     if dry_run:
         return [file for _, _, path in rows for file in _Abandoned(catalog, path).files()]
+    catalog.store.record_locations()
     deleted: list[str] = []
     for table_id in sorted({row[1] for row in rows}):
         intents = [(txn_id, path) for txn_id, owner, path in rows if owner == table_id]

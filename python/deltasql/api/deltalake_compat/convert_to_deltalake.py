@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 import deltalake
-from deltalake._util import deprecate_positional_commit_args
 
 from deltasql.api.catalog.connect import is_deltasql, leaves_existing, open_for_writing
 from deltasql.api.deltalake_compat.create import new_table, table_properties
@@ -40,7 +40,13 @@ def convert_to_deltalake(
     A `deltasql://` URI names the table; its option `?location=` is the folder.
     """
     if not is_deltasql(uri):
-        deltalake.convert_to_deltalake(
+        named = {
+            "collect_stats": None if collect_stats is True else collect_stats,
+            "commit_properties": commit_properties,
+            "post_commithook_properties": post_commithook_properties,
+        }
+        convert_stock: Any = deltalake.convert_to_deltalake
+        convert_stock(
             uri,
             mode,
             partition_by,
@@ -50,14 +56,11 @@ def convert_to_deltalake(
             configuration,
             storage_options,
             *args,
-            collect_stats=collect_stats,
-            commit_properties=commit_properties,
-            post_commithook_properties=post_commithook_properties,
+            # Older releases do not have all of these arguments.
+            **{name: value for name, value in named.items() if value is not None},
         )
         return
-    commit, post = deprecate_positional_commit_args(
-        "convert_to_deltalake", args, commit_properties, post_commithook_properties
-    )
+    commit, post = _with_positional(args, commit_properties, post_commithook_properties)
     if partition_by is not None and partition_strategy is None:
         raise ValueError("Partition strategy has to be provided with partition_by.")
     if partition_strategy not in (None, "hive", "directory"):
@@ -75,6 +78,28 @@ def convert_to_deltalake(
         post,
         mode=mode,
     )
+
+
+def _with_positional(
+    args: tuple[Any, ...],
+    commit: CommitProperties | None,
+    post: PostCommitHookProperties | None,
+) -> tuple[CommitProperties | None, PostCommitHookProperties | None]:
+    """Return the commit arguments, including those passed by position, which is deprecated."""
+    if not args:
+        return commit, post
+    function, names = "convert_to_deltalake()", ("commit_properties", "post_commithook_properties")
+    if len(args) > len(names):
+        raise TypeError(f"{function} got unexpected positional arguments")
+    warnings.warn(
+        f"Passing commit arguments positionally to {function} is deprecated; use their names",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    for name, value, _ in zip(names, (commit, post), args, strict=False):
+        if value is not None:
+            raise TypeError(f"{function} got multiple values for {name!r}")
+    return (args[0], args[1]) if len(args) > 1 else (args[0], post)
 
 
 def convert_by_uri(

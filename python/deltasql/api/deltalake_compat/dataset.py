@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pds
 import pyarrow.fs as pfs
 from deltalake.fs import DeltaStorageHandler
-from deltalake.table import SUPPORTED_READER_FEATURES
 from pyarrow.parquet import filters_to_expression
 
+from deltasql import deltalake_internals
 from deltasql.engine.parquet.file_errors import convert_read_errors, missing_file
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.schema.schema import column_mapping_mode, has_void
@@ -40,7 +40,7 @@ def can_pyarrow_read(raw: RawTable) -> bool:
     """Return whether pyarrow reads exactly the table's rows from its data files."""
     features = raw.snapshot.protocol.reader_features or ()
     return (
-        set(features) <= SUPPORTED_READER_FEATURES
+        set(features) <= deltalake_internals.reader_features()
         and not _is_mapped(raw)
         # A file may store integers in a void column, which pyarrow does not read as nulls.
         and not any(has_void(field.type) for field in raw.snapshot.schema.fields)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import deltalake
 
+from deltasql import deltalake_internals
 from deltasql.api.catalog.connect import is_deltasql
 from deltasql.api.deltalake_compat.handle.alter import Alterer
 from deltasql.api.deltalake_compat.handle.raw_table import RawTable
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset, Expression, ParquetReadOptions
 
 # deltalake's default value, which distinguishes an omitted argument from True.
-_UNSET: bool = (
-    inspect.signature(deltalake.DeltaTable.create).parameters["raise_if_key_not_exists"].default
+_UNSET: bool = getattr(
+    inspect.signature(deltalake.DeltaTable.create).parameters.get("raise_if_key_not_exists"),
+    "default",
+    True,
 )
 _NO_EFFECT = {
     "without_files": "the files of a table are listed when they are needed",
@@ -38,7 +41,7 @@ _NO_EFFECT = {
 }
 
 
-class DeltaTable(deltalake.DeltaTable):
+class DeltaTable(deltalake_internals.StockTable):
     """A table at one version; deltalake opens paths and URIs of other schemes.
 
     >>> import tempfile, deltasql, pyarrow as pa
@@ -61,8 +64,8 @@ class DeltaTable(deltalake.DeltaTable):
         if not is_deltasql(table_uri):
             super().__init__(table_uri, version, storage_options)
         else:
-            self._storage_options = storage_options
-            self._table = cast("Any", RawTable.open(table_uri, version, storage_options))
+            raw = RawTable.open(table_uri, version, storage_options)
+            deltalake_internals.set_raw_table(self, raw, storage_options)
         given = {
             "without_files": without_files,
             "log_buffer_size": log_buffer_size is not None,
@@ -80,12 +83,14 @@ class DeltaTable(deltalake.DeltaTable):
         else:
             # Include the password, because unpickling could not open the table without it.
             place = raw.catalog.uri.with_table(raw.row.name, raw.row.namespace).to_string()
-        return type(self), (place, self.version(), self._storage_options)
+        options = deltalake_internals.storage_options(self)
+        return type(self), (place, self.version(), options)
 
     @property
     def _raw(self) -> RawTable | None:
         """The table in the database; None for a table that deltalake opened."""
-        return self._table if isinstance(self._table, RawTable) else None
+        raw = deltalake_internals.raw_table(self)
+        return raw if isinstance(raw, RawTable) else None
 
     @staticmethod
     def is_deltatable(
@@ -114,6 +119,10 @@ class DeltaTable(deltalake.DeltaTable):
     ) -> deltalake.DeltaTable:
         """Create a table, or replace one with mode="overwrite"; returns the table."""
         given = (commit_properties, post_commithook_properties)
+        strict = raise_if_key_not_exists
+        named = _given(*given)
+        if strict is not _UNSET:
+            named["raise_if_key_not_exists"] = strict
         if not is_deltasql(table_uri):
             return super().create(
                 table_uri,
@@ -125,13 +134,11 @@ class DeltaTable(deltalake.DeltaTable):
                 configuration,
                 storage_options,
                 *args,
-                commit_properties=commit_properties,
-                post_commithook_properties=post_commithook_properties,
-                raise_if_key_not_exists=raise_if_key_not_exists,
+                **named,
             )
         from deltasql.api.deltalake_compat.create import create_deltalake
 
-        commit, post, strict = _with_positional(args, *given, raise_if_key_not_exists)
+        commit, post, strict = _with_positional(args, *given, strict)
         create_deltalake(
             str(table_uri),
             schema,
@@ -180,8 +187,7 @@ class DeltaTable(deltalake.DeltaTable):
             writer_properties,
             error_on_type_mismatch,
             *args,
-            commit_properties=commit_properties,
-            post_commithook_properties=post_commithook_properties,
+            **_given(commit_properties, post_commithook_properties),
         )
 
     def undo(
@@ -193,11 +199,8 @@ class DeltaTable(deltalake.DeltaTable):
         """Undo the last commit with a new commit; a second undo reverts the first."""
         raw = self._raw
         if raw is None:
-            return self.restore(
-                self.version() - 1,
-                commit_properties=commit_properties,
-                post_commithook_properties=post_commithook_properties,
-            )
+            given = _given(commit_properties, post_commithook_properties)
+            return self.restore(self.version() - 1, **given)
         return raw.commit(
             lambda tx: tx.undo(raw.name), commit_properties, post_commithook_properties
         )
@@ -288,7 +291,7 @@ class DeltaTable(deltalake.DeltaTable):
         condition = filter_expression(filters)
         raw = self._raw
         if raw is not None and not can_pyarrow_read(raw):
-            pruning = self._encode_file_pruning_predicate(partitions)
+            pruning = deltalake_internals.encoded_filters(self, partitions)
             return read_table(raw, columns, condition, pruning)
         chosen: FilePruningPredicateType | None = partitions
         if raw is not None and partitions is None and filters is not None:
@@ -309,7 +312,15 @@ class DeltaTable(deltalake.DeltaTable):
         from deltasql.api.deltalake_compat.dataset import check_pyarrow_can_read, file_system
 
         check_pyarrow_can_read(raw)
-        return given or file_system(raw, self._storage_options)
+        return given or file_system(raw, deltalake_internals.storage_options(self))
+
+
+def _given(
+    commit: CommitProperties | None, post: PostCommitHookProperties | None
+) -> dict[str, Any]:
+    """Return the arguments that are not None: some methods of older releases lack the others."""
+    named = {"commit_properties": commit, "post_commithook_properties": post}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _with_positional(

@@ -13,10 +13,10 @@ import deltalake
 import pyarrow.compute as pc
 import sqlglot
 from arro3.core import RecordBatchReader
-from deltalake._internal import PyQueryBuilder, RawDeltaTable
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from deltasql import deltalake_internals
 from deltasql.api.arguments import check_text
 from deltasql.api.catalog.query import closing_reader
 from deltasql.api.deltalake_compat.handle.raw_table import RawTable
@@ -41,11 +41,12 @@ class QueryBuilder(deltalake.QueryBuilder):
     If a query needs only a few files of a `deltasql://` table, the database selects them, and
     DataFusion reads only these files. Otherwise DataFusion reads the published log. If nothing is
     published, because the mirror is off or quarantined, DataFusion gets the list of all files. If
-    DataFusion cannot read these files, DuckDB runs the query.
+    DataFusion cannot read these files, DuckDB runs the query; with deltalake before 1.5.1, whose
+    `count(*)` of a partitioned table is wrong, DuckDB runs every query on a `deltasql://` table.
     """
 
     def __init__(self, session_config: dict[str, str] | None = None) -> None:
-        super().__init__(session_config)
+        super().__init__(*deltalake_internals.session_arguments(session_config))
         self._reset(session_config, {})
         # True if the session has exactly the registered tables: no views, and no table was dropped.
         self._has_only_tables = not any(key.startswith(_MEANINGS) for key in session_config or {})
@@ -70,13 +71,14 @@ class QueryBuilder(deltalake.QueryBuilder):
 
     def register(self, table_name: str, delta_table: deltalake.DeltaTable) -> QueryBuilder:
         """Register a table for queries, at the version that `delta_table` has now."""
-        raw: Any = delta_table._table
+        raw = deltalake_internals.raw_table(delta_table)
         check_text(table_name)
         if not isinstance(raw, RawTable):
-            self._query_builder.register(table_name=table_name, delta_table=raw)
+            deltalake_internals.session_of(self).register(table_name=table_name, delta_table=raw)
             self._tables[table_name] = raw
             self._datafusion_tables[table_name] = raw
             return self
+        deltalake_internals.require("QueryBuilder")
         is_known = table_name in self._tables
         if is_known:
             self._register_pending()
@@ -88,9 +90,11 @@ class QueryBuilder(deltalake.QueryBuilder):
 
     def execute(self, sql: str) -> RecordBatchReader:
         """Run a query; rows are computed while the result is read."""
-        narrowed = self._narrowed_session(sql) if self._has_only_tables else None
+        can_narrow = self._has_only_tables and deltalake_internals.COUNTS_ROWS
+        narrowed = self._narrowed_session(sql) if can_narrow else None
         if narrowed is not None:
-            return narrowed.execute(sql)
+            found: RecordBatchReader = narrowed.execute(sql)
+            return found
         self._register_pending()
         if not self._unpublished:
             return super().execute(sql)
@@ -104,10 +108,11 @@ class QueryBuilder(deltalake.QueryBuilder):
             if whole is None:
                 self._unpublished[name] = raw
             else:
-                self._query_builder.register(table_name=name, delta_table=whole)
+                session = deltalake_internals.session_of(self)
+                session.register(table_name=name, delta_table=whole)
 
-    def _narrowed_session(self, sql: str) -> PyQueryBuilder | None:
-        """Return a session whose tables have only the files that this query needs."""
+    def _narrowed_session(self, sql: str) -> Any:
+        """Return a session with only the files that this query needs; None if it needs all."""
         try:
             query = sqlglot.parse_one(sql, read="postgres")
         except (SqlglotError, RecursionError):
@@ -122,7 +127,7 @@ class QueryBuilder(deltalake.QueryBuilder):
         parts = {name: self._needed_files(query, name) for name in names}
         if all(part is None for part in parts.values()):
             return None
-        session = PyQueryBuilder(self._session_config)
+        session = deltalake_internals.query_session(self._session_config)
         for name, part in parts.items():
             table = self._whole_table(name, self._tables[name]) if part is None else part
             if table is None:
@@ -144,6 +149,8 @@ class QueryBuilder(deltalake.QueryBuilder):
 
     def _whole_table(self, name: str, raw: Any) -> Any:
         """Return the whole table in a form that DataFusion reads; None if there is none."""
+        if not deltalake_internals.COUNTS_ROWS:
+            return None
         if name not in self._datafusion_tables:
             try:
                 self._datafusion_tables[name] = raw.published()
@@ -167,14 +174,14 @@ def _run_in_duckdb(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
         relations = {
             name: engine.scan(raw.live(raw.listed()))
             if isinstance(raw, RawTable)
-            else engine.rows(raw.scan())
+            else engine.rows(deltalake_internals.all_rows(raw))
             for name, raw in tables.items()
         }
         result = engine.stream(engine.query(query, **relations))
         return closing_reader(stack.pop_all(), result)
 
 
-def _temporary_table(raw: RawTable, listed: pa.Table) -> RawDeltaTable | None:
+def _temporary_table(raw: RawTable, listed: pa.Table) -> Any:
     """Return a deltalake table of the listed files, made from a temporary log with one commit.
 
     Returns None if the files are not local, or have deletion vectors.
@@ -187,7 +194,7 @@ def _temporary_table(raw: RawTable, listed: pa.Table) -> RawDeltaTable | None:
         log.mkdir()
         lines = map(_line, _actions(raw, listed))
         Path(log, f"{0:020d}.json").write_text("\n".join(lines), encoding="utf-8")
-        return RawDeltaTable(folder, version=None, storage_options=None)
+        return deltalake_internals.open_raw_table(folder, None, None, purpose="QueryBuilder")
 
 
 def _actions(raw: RawTable, listed: pa.Table) -> list[dict[str, object]]:

@@ -13,10 +13,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
-import deltalake
-
+from deltasql import deltalake_internals
 from deltasql.api.catalog.connect import is_deltasql
-from deltasql.exceptions.releases import check_release
 
 if TYPE_CHECKING:
     from deltasql.api.deltalake_compat.handle.raw_table import RawTable
@@ -47,7 +45,7 @@ def register() -> None:
     """
     with _guard:
         if not _replaced:
-            check_release("deltalake", deltalake.__version__)
+            deltalake_internals.require("register()")
             _patch_all()
             _register_scheme()
 
@@ -66,34 +64,22 @@ def unregister() -> None:
 
 def _patch_all() -> None:
     import deltalake.fs
-    import deltalake.table
-    import deltalake.transaction
-    import deltalake.writer.convert_to
-    import deltalake.writer.writer
 
-    # deltalake's functions look these names up in their modules at every call.
     here = "deltasql.api.deltalake_compat"
-    _divert(deltalake.table, "_create_deltalake", f"{here}.create", "create_deltalake")
+    _divert(deltalake_internals.CREATE, f"{here}.create", "create_deltalake")
     _divert(
-        deltalake.transaction,
-        "_create_table_with_add_actions",
-        f"{here}.create",
-        "create_table_with_add_actions",
+        deltalake_internals.CREATE_WITH_ACTIONS, f"{here}.create", "create_table_with_add_actions"
     )
-    _divert(
-        deltalake.writer.convert_to,
-        "_convert_to_deltalake",
-        f"{here}.convert_to_deltalake",
-        "convert_by_uri",
-    )
-    _divert(deltalake.writer.writer, "write_deltalake_rust", __name__, "write_new_table")
-    _patch_table(deltalake.table.DeltaTable)
+    _divert(deltalake_internals.CONVERT, f"{here}.convert_to_deltalake", "convert_by_uri")
+    _divert(deltalake_internals.WRITE, __name__, "write_new_table")
+    _patch_table(deltalake.DeltaTable)
     _patch_queries(deltalake.QueryBuilder)
     _patch_files(deltalake.fs.DeltaStorageHandler.__mro__[1])
 
 
-def _divert(module: Any, name: str, ours_in: str, ours: str) -> None:
+def _divert(stock: tuple[str, str], ours_in: str, ours: str) -> None:
     """Make a module call our function instead of deltalake's Rust function for `deltasql://`."""
+    module, name = import_module(stock[0]), stock[1]
     before = getattr(module, name)
 
     @wraps(before)
@@ -144,8 +130,9 @@ def _patch_queries(stock: type[Any]) -> None:
 
     @wraps(register_before)
     def register_table(self: Any, table_name: str, delta_table: Any) -> Any:
-        if not isinstance(delta_table._table, RawTable):
-            self.__dict__.setdefault("_plain_tables", {})[table_name] = delta_table._table
+        raw = deltalake_internals.raw_table(delta_table)
+        if not isinstance(raw, RawTable):
+            self.__dict__.setdefault("_plain_tables", {})[table_name] = raw
             return register_before(self, table_name, delta_table)
         QueryBuilder.take_over(self, self.__dict__.get("_plain_tables", {}))
         return QueryBuilder.register(self, table_name, delta_table)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import deltalake
 
+from deltasql import deltalake_internals
 from deltasql.api.arguments import (
     check_file_size,
     check_mapping,
@@ -67,7 +68,7 @@ def write_deltalake(
     >>> uri = f"deltasql://sqlite/{folder.name}/meta.db?table=sales"
     >>> write_deltalake(uri, pa.table({"id": [1, 2]}), mode="append")
     """
-    handle = getattr(table_or_uri, "_table", None)
+    handle = deltalake_internals.raw_table(table_or_uri)
     save_mode: Any = mode.lower() if isinstance(mode, str) else mode
     evolution: Any = schema_mode.lower() if isinstance(schema_mode, str) else schema_mode
     if not isinstance(handle, OpenTable) and not is_deltasql(table_or_uri):

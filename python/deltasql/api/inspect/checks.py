@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OK, WARNING, FAILURE = "ok", "warning", "failure"
 _SLOW_MS = 100.0
 _LONG_TRANSACTION_S = 300.0
+_REPLICA_LAG_S = 1.0
 _PACKAGES = ("deltasql", "deltalake", "pyarrow", "pyspark")
 
 
@@ -146,6 +147,22 @@ def pool(store: Store) -> Iterator[Check]:
             yield Check("long transactions", OK, "none")
 
 
+def replica(store: Store) -> Iterator[Check]:
+    """Report how far a read replica is behind its primary server."""
+    rows = store.query("replica_lag") if store.dialect.has_replicas else []
+    for (lag_s,) in rows:
+        if lag_s > _REPLICA_LAG_S:
+            yield Check(
+                "replica",
+                WARNING,
+                f"this is a read replica; the last commit that it shows is {lag_s:,.0f} s old",
+                "Commits made since then are not visible here: see pg_stat_wal_receiver on this "
+                "server and pg_stat_replication on the primary server.",
+            )
+        else:
+            yield Check("replica", OK, "this is a read replica, and it shows all it received")
+
+
 def integrity(store: Store, only: str | None) -> Iterator[Check]:
     """Compare each head with the table's commits and files; `only` selects one table."""
     checked, problems = 0, 0
@@ -190,13 +207,18 @@ def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
 def locations(store: Store, only: str | None) -> Iterator[Check]:
     """Find tables whose folders are the same or nested; `only` limits this to one table."""
     rows = store.query("live_location_keys")
-    tables = sorted((key, join_table_name(space, name), place) for space, name, place, key in rows)
+    unrecorded = {join_table_name(space, name) for space, name, _, key in rows if not key}
+    tables = sorted(
+        (key or location_key(place), join_table_name(space, name), place)
+        for space, name, place, key in rows
+    )
     problems, around = 0, list[tuple[str, str, str]]()
     for table in tables:
         key, name, place = table
         while around and not key.startswith(around[-1][0]):
             around.pop()
         found = [_overlap(name, place, key, other) for other in around[-1:]]
+        found += [_unrecorded(name, place)] if name in unrecorded else []
         found += [] if key == location_key(place) else [_moved(name, place, key)]
         for check in found:
             if only in (None, check.table):
@@ -222,6 +244,17 @@ def _overlap(name: str, place: str, key: str, other: tuple[str, str, str]) -> Ch
         WARNING,
         f"its folder {place} is inside the folder of table {other_name}: {other_place}",
         "A vacuum keeps the files of the other table, but each table should have its own folder.",
+        name,
+    )
+
+
+def _unrecorded(name: str, place: str) -> Check:
+    return Check(
+        "locations",
+        FAILURE,
+        f"its folder {place} is not recorded: a process of an older release created the table "
+        "after the upgrade",
+        "Stop the processes of the older release, then record it: deltasql migrate.",
         name,
     )
 

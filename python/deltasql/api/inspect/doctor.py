@@ -66,23 +66,37 @@ def doctor(
     catalog: BaseCatalog, table: str | None = None, totals: TotalsCache | None = None
 ) -> DoctorReport:
     """Check a catalog, or one of its tables."""
-    return DoctorReport(tuple(_run(catalog, table, totals or TotalsCache(catalog.store))))
+    found = check_database(catalog)
+    # The checks of the database end with a failure only if the connection was lost or the schema
+    # is not that of this release: then the tables cannot be checked.
+    if found.checks[-1].status == FAILURE:
+        return found
+    totals = totals or TotalsCache(catalog.store)
+    return DoctorReport((*found.checks, *_check_tables(catalog, table, totals)))
 
 
-def _run(catalog: BaseCatalog, table: str | None, totals: TotalsCache) -> Iterator[Check]:
+def check_database(catalog: BaseCatalog) -> DoctorReport:
+    """Check that the database answers and has the schema of this release; no table is read."""
+    return DoctorReport(tuple(_check_database(catalog)))
+
+
+def _check_database(catalog: BaseCatalog) -> Iterator[Check]:
     store = catalog.store
     try:
         yield checks.connectivity(store)
         yield from checks.versions(store)
         schema = checks.schema(store)
         yield schema
-        if schema.status != OK:
-            return  # the other checks need the tables of this schema
-        yield checks.indexes(store)
-        yield from checks.pool(store)
+        if schema.status == OK:
+            yield checks.indexes(store)
+            yield from checks.pool(store)
+            yield from checks.replica(store)
     except TxnLogError as error:
         yield checks.unreachable(error)
-        return
+
+
+def _check_tables(catalog: BaseCatalog, table: str | None, totals: TotalsCache) -> Iterator[Check]:
+    store = catalog.store
     chosen = [catalog.table(table)] if table is not None else catalog.tables()
     found = [*checks.integrity(store, None if table is None else chosen[0].full_name)]
     yield from found

@@ -122,6 +122,10 @@ class Inspect:
         """Check the catalog, or one table, for problems."""
         return doctor.doctor(self._catalog, table, self._totals)
 
+    def check_database(self) -> DoctorReport:
+        """Check that the database answers and has the schema of this release; read no table."""
+        return doctor.check_database(self._catalog)
+
     # Sizes
 
     def stats(self, name: str, *, days: int = 30, partitions: int = 100) -> TableStats:

@@ -15,24 +15,37 @@ COLUMNS = ("status", "name", "table", "detail", "suggestion")
 @click.command()
 @click.argument("table", required=False)
 @click.option("--problems", is_flag=True, help="Show only problems.")
+@click.option(
+    "--fast", is_flag=True, help="Check only the database and its schema; do not read tables."
+)
 @click.pass_obj
-def doctor(context: Context, table: str | None, problems: bool) -> None:
+def doctor(context: Context, table: str | None, problems: bool, fast: bool) -> None:
     """Check a catalog, or TABLE, for problems; exit 1 if a check fails.
 
     Checks connectivity, versions, schema and indexes, integrity, the mirror, storage, uncommitted
     files, small files and overdue vacuums. Nothing is changed.
 
     \b
+    Exit codes:
+      0  no check failed; there may be warnings
+      1  a check failed: also if the database cannot be reached or has no catalog
+      2  wrong usage
+      3  the checks could not run, for example because TABLE does not exist
+
+    \b
     Example:
-      deltasql doctor
+      deltasql doctor --format json --fast
     """
+    if fast and table is not None:
+        raise click.UsageError("--fast checks no table: leave out TABLE, or --fast.")
     with busy("checking", color=context.color):
         if context.open_catalog is not None:
-            report = context.open_catalog.inspect.doctor(table=table)
+            inspect = context.open_catalog.inspect
+            report = inspect.check_database() if fast else inspect.doctor(table=table)
         else:
             from deltasql.api.functions import examine
 
-            report = examine(context.catalog_uri(), table=table)
+            report = examine(context.catalog_uri(), table=table, fast=fast)
     rows = [each.to_dict() for each in report.checks if not problems or each.status != "ok"]
     context.output.rows(rows, COLUMNS)
     if context.format == "table":

@@ -103,7 +103,7 @@ def migrate(context: Context, dry_run: bool, yes: bool) -> None:
       deltasql migrate --dry-run
     """
     import deltasql
-    from deltasql.api.catalog.connect import pending_migrations, resolved
+    from deltasql.api.catalog.connect import open_existing, pending_migrations, resolved
 
     place = resolved(context.catalog_uri())
     pending = pending_migrations(place)
@@ -114,5 +114,14 @@ def migrate(context: Context, dry_run: bool, yes: bool) -> None:
         state = "applied"
     rows = [{"migration": number, "name": name, "state": state} for number, name in pending]
     context.output.rows(rows, PENDING)
-    if not pending:
-        message("the schema is up to date")
+    if pending:
+        return
+    message("the schema is up to date")
+    with open_existing(place) as catalog:
+        if dry_run:
+            unrecorded = len(catalog.store.query("unrecorded_locations"))
+        else:
+            unrecorded = catalog.store.record_locations()
+    if unrecorded:
+        verb = "to record" if dry_run else "recorded"
+        message(f"{verb}: the folders of {many(unrecorded, 'table')} changed by an older release")

@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
@@ -76,7 +76,12 @@ def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckD
 
 def configure(connection: duckdb.DuckDBPyConnection) -> None:
     """Apply the settings that DuckDB has only per connection."""
-    connection.execute("SET enable_progress_bar = false")  # it writes to standard output
+    import duckdb
+
+    # The progress bar writes to standard output. In a notebook without ipywidgets, DuckDB shows
+    # none and rejects the setting.
+    with suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
 
 
 @contextmanager

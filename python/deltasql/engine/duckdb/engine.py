@@ -25,6 +25,7 @@ from deltasql.engine.files.arrow_scan import ArrowScan
 from deltasql.engine.inputs import batches, duckdb_types, is_stream
 from deltasql.engine.parquet.writer import write_batches
 from deltasql.exceptions import TxnLogEngineError
+from deltasql.model.duckdb_results import arrow_reader, arrow_table
 from deltasql.model.predicates.query_conditions import named_columns
 from deltasql.model.schema.schema import has_nanoseconds
 
@@ -220,7 +221,7 @@ class DuckDbEngine:
         """Return all rows as an Arrow table; for small results."""
         own = own_relation(relation)
         with scan_errors(own.needs), duckdb_errors():
-            found = self._connection.execute(own.sql).to_arrow_table()
+            found = arrow_table(self._connection.execute(own.sql))
         return found.cast(delta_types(found.schema))
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
@@ -414,7 +415,7 @@ def _stream(
 ) -> pa.RecordBatchReader:
     """Return rows as Arrow batches; `close_after` is closed after the last batch."""
     with scan_errors(relation.needs), duckdb_errors():
-        reader = connection.execute(relation.sql).to_arrow_reader(BATCH_ROWS)
+        reader = arrow_reader(connection.execute(relation.sql), BATCH_ROWS)
     schema = delta_types(reader.schema)
 
     def read(_: Relation = relation) -> Iterator[pa.RecordBatch]:

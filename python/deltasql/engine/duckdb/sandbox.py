@@ -32,6 +32,7 @@ from deltasql.engine.duckdb.engine import (
 )
 from deltasql.engine.duckdb.scan import as_pattern
 from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
+from deltasql.model.duckdb_results import arrow_reader
 from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class DuckDbSandbox(DuckDbEngine):
             for name, relation in used.items():
                 cursor.execute(f"CREATE TEMP VIEW {names[name]} AS {relation.sql}")
         with deadline.interrupts(cursor), scan_errors(needs), _short_errors():
-            reader = cursor.execute(text).to_arrow_reader(batch_rows or BATCH_ROWS)
+            reader = arrow_reader(cursor.execute(text), batch_rows or BATCH_ROWS)
         schema = delta_types(reader.schema)
 
         def read(_: object = used) -> Iterator[pa.RecordBatch]:

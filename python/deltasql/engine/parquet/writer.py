@@ -26,6 +26,7 @@ from deltasql.engine.parquet.statistics import Statistics
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.model.actions import AddFile
 from deltasql.model.clock import now_ms
+from deltasql.model.duckdb_results import arrow_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -139,7 +140,8 @@ def _sorted(
         # Pass the C stream to avoid a deadlock, see `DuckDbEngine.rows`.
         connection.register("rows", source.__arrow_c_stream__())
         order = ", ".join(map(identifier, shape.partition_columns))
-        reader = connection.execute(f"FROM rows ORDER BY {order}").to_arrow_reader(65_536)
+        found = connection.execute(f"FROM rows ORDER BY {order}")
+        reader = arrow_reader(found, 65_536)
         yield from _chunks(reader, shape, options)
 
 

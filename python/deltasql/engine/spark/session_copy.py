@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from deltasql.engine.spark.session import is_connect
 from deltasql.exceptions import TxnLogEngineError
+from deltasql.exceptions.releases import check_release
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,6 +119,7 @@ class _ConnectCopy:
     """
 
     def __init__(self, spark: Any, settings: Mapping[str, str]) -> None:
+        check_release("Spark", spark.version)  # the client can have another release
         if not hasattr(spark, "cloneSession"):
             raise TxnLogEngineError(
                 "this Spark Connect client cannot copy a session",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import deltalake
 
+from deltasql.deltalake_internals import nanoseconds_enabled
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema.schema import DataType, StructField, StructType, with_elements
 
@@ -80,11 +81,6 @@ def _from_arrow(schema: Any) -> StructType:
             help="Cast the column to a type that Delta has before writing.",
         ) from error
     return StructType.from_json(converted.to_json())
-
-
-def nanoseconds_enabled() -> bool:
-    """Return whether this process called deltalake's `enable_nanosecond_timestamps()`."""
-    return bool(deltalake._nanosecond_timestamps_enabled())
 
 
 def _delta_type(arrow_type: Any) -> Any:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from deltasql.deltalake_internals import nanoseconds_enabled
 from deltasql.engine.base import FILE, ROW
 from deltasql.engine.inputs import batches, is_rows, is_spark_frame, is_stream, nanosecond_columns
 from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.model.clock import Stopwatch
-from deltasql.model.schema.convert import nanoseconds_enabled
 from deltasql.model.schema.schema import has_nanoseconds
 from deltasql.operations.merge.plan import (
     MergePlan,

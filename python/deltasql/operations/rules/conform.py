@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltasql.deltalake_internals import nanoseconds_enabled
 from deltasql.engine.inputs import has_unit, nanosecond_columns
 from deltasql.engine.parquet.arrow_casts import as_void, has_void
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import ARROW_ERROR
-from deltasql.model.schema.convert import nanoseconds_enabled, schema_to_arrow
+from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.rules import validate_schema
 from deltasql.model.schema.schema import StructType, type_name
 

@@ -63,6 +63,18 @@ class StreamBatch:
         return SetTransaction(self.query_id, self.number, now_ms())
 
 
+def replace_latest(tx: MultiTableTransaction, table: str, latest: Snapshot) -> None:
+    """Let a batch that replaces all rows (complete mode) replace those of the latest version.
+
+    Its rows do not depend on the table, so commits since the batch began are no conflict. If the
+    columns or the properties have changed, the version stays, and the commit is a conflict.
+    """
+    begun = tx.snapshot(table)
+    is_same_table = latest.table.table_uuid == begun.table.table_uuid
+    if is_same_table and (latest.metadata, latest.protocol) == (begun.metadata, begun.protocol):
+        tx.pin(table, latest)
+
+
 def stream_positions(stage: TableStage, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the position of each column of the table in the rows of a stream.
 

@@ -55,7 +55,7 @@ from deltasql.serve.names import snapshot_of, stage_of, table_name
 from deltasql.serve.read.filters import condition_of, skipping_condition
 from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
 from deltasql.serve.write.row_changes import change_plan, operation_parameters, rows_written
-from deltasql.serve.write.stream_writes import StreamBatch, stream_positions
+from deltasql.serve.write.stream_writes import StreamBatch, replace_latest, stream_positions
 from deltasql.storage import absolute_location
 from deltasql.storage.location import address_url, root_address
 
@@ -158,6 +158,8 @@ class Writes:
             tx, write.tx = write.tx, None
             try:
                 batch = StreamBatch.of(body)
+                if batch is not None and body.get("overwrite") == {}:
+                    replace_latest(tx, write.table, self._catalog.table(write.table).snapshot())
                 if batch is not None and batch.needs_no_commit(tx, write.table, body):
                     tx.rollback()
                     write.response = {"version": None}

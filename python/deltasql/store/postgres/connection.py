@@ -40,6 +40,7 @@ _LIMITS = {
 }
 _RETRY = {"40001", "40P01"}
 _BUSY = {"55P03", "57014"}  # lock timeout, statement timeout
+_READ_ONLY = "25006"
 _LOST = {"25P03", "25P04", "57P01", "57P02", "57P03", "57P05"}
 _UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -235,6 +236,8 @@ def classify(error: BaseException) -> Fault:
         return Fault.RETRY
     if state in _BUSY:
         return Fault.BUSY
+    if state == _READ_ONLY:
+        return Fault.READ_ONLY
     if state == "23505":
         return Fault.DUPLICATE
     if state in _LOST or state.startswith("08"):

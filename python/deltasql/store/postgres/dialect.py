@@ -249,6 +249,7 @@ class PostgresDialect:
     oldest_version: tuple[int, ...] = SUPPORTED["PostgreSQL"][0]
     drivers: tuple[str, ...] = ("psycopg", "psycopg-pool")
     lists_transactions = True
+    has_replicas = True
     path = None
     types = TYPES
     has_live_file_index = True

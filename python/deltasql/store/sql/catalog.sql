@@ -102,5 +102,10 @@ UPDATE dl_table_locations SET live_location_key = NULL WHERE table_id = $table_i
 -- name: take_location
 UPDATE dl_table_locations SET live_location_key = location_key WHERE table_id = $table_id;
 
--- name: table_locations
-SELECT table_id, location, dropped_at_ms FROM dl_tables ORDER BY table_id;
+-- name: unrecorded_locations
+-- Tables without a location key, and dropped tables with a unique key. 0.1.0 does not know dl_table_locations: this is
+-- how it leaves a table that it creates or drops while it is still running after the upgrade.
+SELECT t.table_id, t.location, t.dropped_at_ms, coalesce(l.location_key, '')
+FROM dl_tables t LEFT JOIN dl_table_locations l ON l.table_id = t.table_id
+WHERE l.table_id IS NULL OR (t.dropped_at_ms IS NOT NULL AND l.live_location_key IS NOT NULL)
+ORDER BY t.table_id;

@@ -28,6 +28,14 @@ SELECT coalesce(max(extract(epoch FROM now() - a.xact_start)), 0)::float8 FROM p
 WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.state <> 'idle'
   AND a.backend_type = 'client backend';
 
+-- name: replica_lag [postgres]
+-- No row on a primary server. On a read replica: the age in seconds of the last commit that readers see, or 0 if the
+-- replica is connected and has replayed everything that it received.
+SELECT CASE WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() AND EXISTS (SELECT 1 FROM pg_stat_wal_receiver)
+  THEN 0 ELSE greatest(0, extract(epoch FROM
+    clock_timestamp() - coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time()))) END::float8
+WHERE pg_is_in_recovery();
+
 -- name: head_facts
 -- Every live table, with the values in its head and the same values computed from its rows.
 SELECT t.table_id, t.namespace, t.name, h.version, h.next_file_id,

@@ -259,6 +259,7 @@ class SqliteDialect:
     oldest_version: tuple[int, ...] = SUPPORTED["SQLite"][0]
     drivers: tuple[str, ...] = ()
     lists_transactions = False
+    has_replicas = False
     connections_opened = 0  # there is no server that could restart
     types = TYPES
     has_live_file_index = True

@@ -8,8 +8,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
-import java.util.regex.Pattern;
-import org.apache.spark.SparkBuildInfo;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
@@ -45,7 +43,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public class DeltaSqlCatalog
         implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
-    private static final Pattern RELEASES = Pattern.compile("4\\.[0-3]([.-].*)?");
     private static final Set<String> OPTIONS = Set.of("uri", "service");
     private static final Set<String> PROVIDERS = Set.of("deltasql", "delta");
     private static final Set<String> RESERVED = Set.of(
@@ -63,11 +60,7 @@ public class DeltaSqlCatalog
     @Override
     public void initialize(String name, CaseInsensitiveStringMap options) {
         this.name = name;
-        String release = SparkBuildInfo.spark_version();
-        if (!RELEASES.matcher(release).matches()) {
-            throw new IllegalStateException(
-                "The catalog " + name + " runs on Spark 4.0 to 4.3, this is Spark " + release + ".");
-        }
+        SparkRelease.check("The catalog " + name);
         String prefix = "spark.sql.catalog." + name + ".";
         for (String key : options.keySet()) {
             if (!OPTIONS.contains(key)) {

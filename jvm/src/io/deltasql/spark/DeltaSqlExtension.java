@@ -13,6 +13,7 @@ import scala.runtime.BoxedUnit;
 public final class DeltaSqlExtension extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
+        SparkRelease.check("The SQL extension of deltasql");
         extensions.injectParser(StatementParser::around);
         return BoxedUnit.UNIT;
     }

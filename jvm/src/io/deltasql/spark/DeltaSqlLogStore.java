@@ -153,6 +153,8 @@ public final class DeltaSqlLogStore extends LogStore {
 
     /** Return the service; all tables of a JVM share it. */
     private static Service service(Configuration hadoopConf) {
+        // The constructor is called by reflection, so the message would be hidden in a stack there.
+        SparkRelease.check("The LogStore of deltasql");
         // `getRaw` leaves ${VARIABLE} in the URI as it is.
         String uri = hadoopConf.getRaw(URI);
         String file = hadoopConf.getRaw(SERVICE);

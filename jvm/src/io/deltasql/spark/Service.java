@@ -16,33 +16,26 @@ import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.attribute.PosixFilePermission;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.regex.Pattern;
 
 /**
  * A client of the local service of one catalog (docs/internals/service-protocol.md).
  *
  * The service is given by its service file. Without one, the client looks for the file of
- * `deltasql serve`, and otherwise starts a service of its own, which ends with this JVM.
+ * `deltasql serve`, and otherwise starts a service of its own, which ends with this JVM. A service
+ * that is started again is found, also at another address.
  */
 final class Service {
     static final ObjectMapper JSON = new ObjectMapper();
-    private static final int PROTOCOL = 1;
     private static final int ATTEMPTS = 5;
     private static final Pattern PASSWORD =
         Pattern.compile("deltasql://\\w+/[^/@:]*:(?!\\$\\{)[^/@]+@.*");
-    private static final Set<PosixFilePermission> OF_OTHERS = Set.of(
-        PosixFilePermission.GROUP_READ, PosixFilePermission.GROUP_WRITE,
-        PosixFilePermission.OTHERS_READ, PosixFilePermission.OTHERS_WRITE);
 
     private final HttpClient client;
     private final String catalog;
@@ -50,8 +43,7 @@ final class Service {
     private final String python;
     private final Service parent;
     private final String transaction;
-    private String address;
-    private String token;
+    private volatile ServiceFile access;
     private Process process;
 
     /** `catalog` is a URI or a name, `file` the service file; one of them may be null. */
@@ -66,7 +58,7 @@ final class Service {
         this.python = python;
         this.parent = null;
         this.transaction = null;
-        connect();
+        this.access = find();
     }
 
     /** Return the Python that runs a service which this JVM starts. */
@@ -105,7 +97,7 @@ final class Service {
 
     /** Send a request and return its response, which is one object. */
     JsonNode call(String request, Map<String, ?> body) {
-        return only(request, send(request, body));
+        return only(request, send(request, body, ConnectException.class));
     }
 
     /**
@@ -113,23 +105,12 @@ final class Service {
      * If the response is lost, send the request again, also to a service that was started again.
      */
     JsonNode askAgain(String request, Map<String, ?> body) {
-        for (int attempt = 1; ; attempt++) {
-            try {
-                return only(request, send(request, body));
-            } catch (DeltaSqlException error) {
-                boolean isLost = error.getCause() instanceof IOException;
-                if (!isLost || attempt == ATTEMPTS) {
-                    throw error;
-                }
-                sleep(100L << attempt);
-                restart();
-            }
-        }
+        return only(request, send(request, body, IOException.class));
     }
 
     /** Send a request and return the lines of its response, which must end with a line `end`. */
     List<JsonNode> lines(String request, Map<String, ?> body) {
-        List<JsonNode> found = send(request, body);
+        List<JsonNode> found = send(request, body, ConnectException.class);
         if (found.isEmpty() || !found.get(found.size() - 1).has("end")) {
             throw new DeltaSqlException(
                 "The response of the deltasql service to " + request + " is not complete.", List.of());
@@ -150,36 +131,59 @@ final class Service {
      * latest with this JVM.
      */
     InputStream hold(String id) {
+        ServiceFile used = access;
         try {
-            InputStream held = open("transaction_hold", Map.of("transaction", id));
+            InputStream held = open(used, "transaction_hold", Map.of("transaction", id));
             while (held.read() > '\n') { // the first line says that the service holds it
             }
             return held;
         } catch (IOException error) {
-            throw lost(error);
+            throw lost(used, error);
         }
     }
 
-    private List<JsonNode> send(String request, Map<String, ?> body) {
+    /**
+     * Send a request and return the lines of its response. After an error of the class `repeated`,
+     * send it again. After a refused connection, this is safe: nobody has read the request.
+     */
+    private List<JsonNode> send(
+            String request, Map<String, ?> body, Class<? extends IOException> repeated) {
         if (parent != null) {
             Map<String, Object> inside = new HashMap<>(body);
             inside.put("transaction", transaction);
-            return parent.send(request, inside);
+            return parent.send(request, inside, repeated);
         }
+        for (int attempt = 1; ; attempt++) {
+            ServiceFile used = access;
+            try {
+                return response(used, request, body);
+            } catch (IOException error) {
+                if (!repeated.isInstance(error) || attempt == ATTEMPTS) {
+                    throw lost(used, error);
+                }
+                if (!reconnect(used)) {
+                    sleep(100L << attempt);
+                }
+            } catch (DeltaSqlException error) {
+                // A service that was started again at the same address has another token.
+                if (!error.is("WrongToken") || attempt == ATTEMPTS || !reconnect(used)) {
+                    throw error;
+                }
+            }
+        }
+    }
+
+    /** Send a request once and return the lines of its response; throw the error in a line. */
+    private List<JsonNode> response(ServiceFile used, String request, Map<String, ?> body)
+            throws IOException {
         List<JsonNode> found = new ArrayList<>();
-        try (InputStream response = open(request, body)) {
+        try (InputStream response = open(used, request, body)) {
             try (BufferedReader reader = new BufferedReader(
                     new InputStreamReader(response, StandardCharsets.UTF_8))) {
                 for (String line = reader.readLine(); line != null; line = reader.readLine()) {
                     found.add(JSON.readTree(line));
                 }
             }
-        } catch (IOException error) {
-            // A refused connection means that nobody has read the request.
-            if (error instanceof ConnectException && restart()) {
-                return send(request, body);
-            }
-            throw lost(error);
         }
         for (JsonNode line : found) {
             if (line.has("error")) {
@@ -189,16 +193,25 @@ final class Service {
         return found;
     }
 
-    private InputStream open(String request, Map<String, ?> body) throws IOException {
-        HttpRequest sent;
+    private InputStream open(ServiceFile used, String request, Map<String, ?> body)
+            throws IOException {
+        byte[] content;
         try {
-            sent = HttpRequest.newBuilder(URI.create(address + "/v" + PROTOCOL + "/" + request))
-                .header("Authorization", "Bearer " + token)
-                .POST(HttpRequest.BodyPublishers.ofByteArray(JSON.writeValueAsBytes(body)))
-                .build();
+            content = JSON.writeValueAsBytes(body);
         } catch (JsonProcessingException error) {
             throw new UncheckedIOException(error);
         }
+        if (content.length > used.largestRequest()) {
+            throw new DeltaSqlException(
+                "The request " + request + " to the deltasql service has " + content.length
+                    + " bytes, and the limit is " + used.largestRequest()
+                    + ": write fewer files in one commit.", List.of());
+        }
+        HttpRequest sent = HttpRequest
+            .newBuilder(URI.create(used.address() + "/v" + ServiceFile.PROTOCOL + "/" + request))
+            .header("Authorization", "Bearer " + used.token())
+            .POST(HttpRequest.BodyPublishers.ofByteArray(content))
+            .build();
         try {
             return client.send(sent, HttpResponse.BodyHandlers.ofInputStream()).body();
         } catch (InterruptedException error) {
@@ -207,9 +220,9 @@ final class Service {
         }
     }
 
-    private DeltaSqlException lost(IOException error) {
+    private static DeltaSqlException lost(ServiceFile used, IOException error) {
         return new DeltaSqlException(
-            "The deltasql service at " + address + " does not respond: start it again with "
+            "The deltasql service at " + used.address() + " does not respond: start it again with "
                 + "`deltasql serve`, or restart the Spark session if it started the service.",
             error);
     }
@@ -222,84 +235,39 @@ final class Service {
         return new DeltaSqlException(help.isEmpty() ? message : message + "\nHelp: " + help, types);
     }
 
-    private synchronized void connect() {
-        JsonNode access = null;
+    /** Return the service that runs now; start one if the configuration names no service file. */
+    private ServiceFile find() {
         if (file != null) {
-            access = read(Path.of(file));
-        } else if (Files.exists(defaultFile(catalog))) {
-            access = read(defaultFile(catalog));
-            if (!isAlive(access)) {
-                access = null;
+            return ServiceFile.read(Path.of(file));
+        }
+        Path path = ServiceFile.defaultPath(catalog);
+        if (Files.exists(path)) {
+            ServiceFile found = ServiceFile.read(path);
+            if (found.isAlive()) {
+                return found;
             }
         }
-        use(access == null ? start() : access);
+        return start();
     }
 
-    /** Start the service again if this client had started it and it has ended. */
-    private synchronized boolean restart() {
-        if (parent != null) {
-            return parent.restart();
-        }
-        boolean hasEnded = process != null && !process.isAlive();
-        if (hasEnded) {
-            connect();
-        }
-        return hasEnded;
-    }
-
-    private void use(JsonNode access) {
-        if (access.path("protocol").asInt() != PROTOCOL) {
-            throw new DeltaSqlException(
-                "The deltasql service has protocol " + access.path("protocol").asText()
-                    + ", this jar has " + PROTOCOL + ": use the jar of the same deltasql release.",
-                List.of());
-        }
-        address = access.get("address").asText();
-        token = access.get("token").asText();
-    }
-
-    private static boolean isAlive(JsonNode access) {
-        return ProcessHandle.of(access.path("pid").asLong()).map(ProcessHandle::isAlive).orElse(false);
-    }
-
-    private static JsonNode read(Path path) {
-        try {
-            if (Files.getPosixFilePermissions(path).stream().anyMatch(OF_OTHERS::contains)) {
-                throw new DeltaSqlException(
-                    "The service file " + path + " can be read by other users: its mode must be "
-                        + "0600.", List.of());
+    /** Look for the service again; return whether another one than `used` runs now. */
+    private synchronized boolean reconnect(ServiceFile used) {
+        boolean isOwn = process != null && process.isAlive();
+        if (access == used && !isOwn) {
+            try {
+                access = find();
+            } catch (DeltaSqlException error) {
+                if (file == null) {
+                    throw error; // it did not start
+                }
+                return false; // a service that is being started again has no file yet
             }
-            return JSON.readTree(Files.readString(path));
-        } catch (IOException | UnsupportedOperationException error) {
-            throw new DeltaSqlException(
-                "The service file " + path + " cannot be read: start the service with "
-                    + "`deltasql serve --service " + path + "`.", error);
         }
-    }
-
-    /** Return the file that `deltasql serve` writes for a catalog by default. */
-    static Path defaultFile(String catalog) {
-        String runtime = System.getenv("XDG_RUNTIME_DIR");
-        String shared = System.getenv("TMPDIR");
-        Path folder = runtime != null && !runtime.isEmpty()
-            ? Path.of(runtime, "deltasql")
-            : Path.of(shared != null && !shared.isEmpty() ? shared : "/tmp",
-                "deltasql-" + System.getProperty("user.name"));
-        try {
-            byte[] digest = MessageDigest.getInstance("SHA-256")
-                .digest(catalog.getBytes(StandardCharsets.UTF_8));
-            StringBuilder name = new StringBuilder();
-            for (int index = 0; index < 8; index++) {
-                name.append(String.format("%02x", digest[index]));
-            }
-            return folder.resolve(name + ".json");
-        } catch (NoSuchAlgorithmException error) {
-            throw new IllegalStateException(error);
-        }
+        return !access.equals(used);
     }
 
     /** Start a service. It ends when its standard input is closed, at the latest with this JVM. */
-    private JsonNode start() {
+    private ServiceFile start() {
         try {
             process = new ProcessBuilder(python, "-m", "deltasql.serve")
                 .redirectError(ProcessBuilder.Redirect.INHERIT)
@@ -316,7 +284,7 @@ final class Service {
                         + (access == null ? "deltasql is not installed there" // stderr says more
                             : access.get("error").asText()), List.of());
             }
-            return access;
+            return ServiceFile.of(access, "The output of " + python);
         } catch (IOException error) {
             throw new DeltaSqlException(
                 "The deltasql service did not start: set PYSPARK_PYTHON to a Python that has "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltalake import Field, TableFeatures
-from deltalake.table import TableAlterer
 
+from deltasql import deltalake_internals
 from deltasql.api.arguments import (
     check_flags,
     check_mapping,
@@ -14,6 +14,7 @@ from deltasql.api.arguments import (
     check_sequence,
     check_text,
 )
+from deltasql.deltalake_internals import TableAlterer
 from deltasql.operations.alter.features import FEATURE_NAMES, reject_higher_versions
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class Alterer(TableAlterer):
 
     @property
     def _open_table(self) -> OpenTable:
-        table: Any = self.table._table
-        return table  # type: ignore[no-any-return]
+        table: OpenTable = deltalake_internals.raw_table(self.table)
+        return table
 
 
 def add_columns(

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from arro3.core import RecordBatchReader, Table
 
+from deltasql import deltalake_internals
 from deltasql.api.arguments import check_flags
 from deltasql.api.deltalake_compat.handle.open_table import in_log_order
 from deltasql.model.properties import TableProperties
@@ -77,7 +78,7 @@ def get_active_partitions(
     return frozenset(found)
 
 
-def get_add_actions(table: OpenTable, flatten: bool) -> Table:
+def get_add_actions(table: OpenTable, flatten: bool) -> Any:
     """Return the files with typed statistics and partition values."""
     from deltasql.api.deltalake_compat.handle.file_statistics import add_actions
 
@@ -86,7 +87,7 @@ def get_add_actions(table: OpenTable, flatten: bool) -> Table:
     found = add_actions(table.snapshot.metadata, listed, table.live(listed))
     while flatten and any(str(field.type).startswith("struct") for field in found.schema):
         found = found.flatten()
-    return Table.from_arrow(found)
+    return deltalake_internals.add_actions_result(Table.from_arrow(found))
 
 
 def dataset_partitions(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import deltalake
 from arro3.core import RecordBatchReader
-from deltalake._internal import RawDeltaTable
 
+from deltasql import deltalake_internals
 from deltasql.api.arguments import (
     check_sequence,
     check_text,
@@ -86,9 +86,9 @@ class RawTable(OpenTable):
             None if found.reader_features is None else list(found.reader_features),
         )
 
-    def table_config(self) -> tuple[bool, int, bool]:
+    def table_config(self) -> tuple[Any, ...]:
         """Return the default values of options that deltalake removed."""
-        return False, 4 * (os.cpu_count() or 1), False
+        return deltalake_internals.config_result((False, 4 * (os.cpu_count() or 1), False))
 
     # Versions and history
 
@@ -128,14 +128,14 @@ class RawTable(OpenTable):
         """Change the snapshot to the latest version."""
         self.snapshot = self.snapshot_at()
 
-    def history(self, limit: int | None = None) -> tuple[int, list[str]]:
-        """Return the current version, and the commitInfo of commits, newest first."""
+    def history(self, limit: int | None = None) -> Any:
+        """Return the commitInfo of commits, newest first; since 1.6.1 after the version."""
         wanted = None if limit is None else unsigned(limit)
         commits = [
             json.dumps(row.info.body(), separators=(",", ":"), ensure_ascii=False)
             for row in self.snapshot.history(wanted)
         ]
-        return self.snapshot.version, commits
+        return deltalake_internals.history_result(self.snapshot.version, commits)
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the last transaction version that an application committed, or None."""
@@ -165,6 +165,10 @@ class RawTable(OpenTable):
     merge_execute = dml.merge_execute
 
     # Files
+
+    def has_files(self) -> bool:
+        """Return True: deltalake before 1.6.6 could open a table without its list of files."""
+        return True
 
     files = file_lists.file_uris  # deltalake's `files` returns URIs, too
     file_uris = file_lists.file_uris
@@ -202,8 +206,9 @@ class RawTable(OpenTable):
 
     # The published log
 
-    def published(self) -> RawDeltaTable:
+    def published(self, purpose: str = "QueryBuilder") -> Any:
         """Return this version as opened by deltalake; publish the version first if needed."""
+        deltalake_internals.require(purpose)
         mirror = self.catalog.mirror
         if not self.is_published():
             if mirror.mode == "off":
@@ -215,10 +220,11 @@ class RawTable(OpenTable):
                     help="Publish with catalog.mirror.publish(), or read with scan().",
                 )
             mirror.publish(self.name)
-        return RawDeltaTable(
+        return deltalake_internals.open_raw_table(
             location_url(self.row.location),
-            version=self.snapshot.version,
-            storage_options=self.storage_options(),
+            self.snapshot.version,
+            self.storage_options(),
+            purpose=purpose,
         )
 
     def is_published(self) -> bool:
@@ -229,4 +235,8 @@ class RawTable(OpenTable):
 
     def __datafusion_table_provider__(self, session: Any | None = None) -> Any:
         """Return DataFusion's table provider for the published table."""
-        return self.published().__datafusion_table_provider__(session)
+        raw = self.published("the table provider for DataFusion")
+        return deltalake_internals.table_provider(raw, session)
+
+
+deltalake_internals.reject_changed_methods(RawTable)

@@ -1,0 +1,1 @@
+"""Runs one behaviour suite with every supported database, store and engine: `make test-matrix`."""

@@ -1,0 +1,86 @@
+"""The matrix itself: its cells, its kept results, and the relay that loses responses."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from docs.tools import tested_with
+
+from tests.matrix.__main__ import cells, main
+from tests.matrix.behaviours import BEHAVIOURS, OK
+from tests.matrix.relay import Relay
+from tests.matrix.report import Result, load, save, terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_matrix_lists_each_cell_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    names = capsys.readouterr().out.splitlines()
+    assert len(names) == len(set(names)) == sum(map(len, cells().values()))
+    assert "PostgreSQL 18" in names
+
+
+def test_unknown_cell_is_an_error() -> None:
+    with pytest.raises(SystemExit):
+        main(["--only", "no such cell"])
+
+
+def test_only_finished_cells_are_not_run_again(tmp_path: Path) -> None:
+    finished = Result("SQLite", "3.37.0", {"commit": OK}, None, 1.0)
+    failed = Result("SQLite", "3.37.0", {"commit": "Failure: rows"}, None, 1.0)
+    skipped = Result("SQLite", "3.37.0", {}, "cargo is missing", 1.0)
+    kept = []
+    for number, result in enumerate((finished, failed, skipped)):
+        save(tmp_path / str(number), result)
+        kept.append(load(tmp_path / str(number)))
+    assert kept == [finished, None, None]
+    assert load(tmp_path / "missing") is None
+
+
+def test_table_shows_failures_and_reasons() -> None:
+    failed = Result("SQLite", "3.37.0", {"commit": "Failure: rows"}, None, 1.0)
+    skipped = Result("DuckDB", "1.4", {}, "not installed", 1.0)
+    text = terminal([failed, skipped], tuple(BEHAVIOURS))
+    assert "FAILED" in text
+    assert "SQLite 3.37.0: commit: Failure: rows" in text
+    assert "skipped: not installed" in text
+
+
+def test_page_describes_every_behaviour() -> None:
+    assert list(tested_with.BEHAVIOURS) == list(BEHAVIOURS)
+
+
+def test_relay_loses_one_response_of_a_request_that_arrived() -> None:
+    arrived: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def echo() -> None:
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    while data := connection.recv(100):
+                        arrived.append(data)
+                        connection.sendall(data)
+
+        threading.Thread(target=echo, daemon=True).start()
+        with Relay(*server.getsockname()) as relay:
+            client = socket.create_connection(("127.0.0.1", relay.port))
+            relay.lose(after=1)
+            assert _ask(client, b"first") == b"first"
+            assert _ask(client, b"second") == b""
+            again = socket.create_connection(("127.0.0.1", relay.port))
+            assert _ask(again, b"third") == b"third"
+            client.close()
+            again.close()
+    assert arrived == [b"first", b"second", b"third"]
+    assert relay.lost == 1
+
+
+def _ask(client: socket.socket, request: bytes) -> bytes:
+    client.sendall(request)
+    return client.recv(100)
