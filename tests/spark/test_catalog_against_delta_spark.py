@@ -31,7 +31,7 @@ _GENERATED_CODE = 5
 """Every fifth test uses generated code, which takes longer than the statements on few rows."""
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "number", smoke(range(20), (0,), "delta-spark as a second opinion, on random statements")
 )
