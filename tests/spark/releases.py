@@ -17,7 +17,7 @@ from tests.compat.environments import BUILD, ROOT, environment
 from tests.spark.on_release import CHECKS, ON_CONNECT, RESULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 RELEASES = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")
 """The newest patch of each minor release."""
@@ -59,12 +59,21 @@ def main() -> int:
         for check, result in found.items():
             failed += result not in RESULTS
             print(f"pyspark {release}: {check}: {result}")
-    if asked == RELEASES and not failed:
-        checks = [*CHECKS, *ON_CONNECT]
-        table = {check: {each: results[each][check] for each in RELEASES} for check in checks}
-        TABLE.write_text(f"{json.dumps(table, indent=2)}\n", encoding="utf-8")
-        print(f"written: {TABLE.relative_to(ROOT)}", file=sys.stderr)
+    if not failed:
+        write_results(results)
     return 1 if failed else 0
+
+
+def write_results(results: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the results of these releases; those of other releases stay as they are."""
+    known = json.loads(TABLE.read_text(encoding="utf-8"))
+    table = {}
+    for check in (*CHECKS, *ON_CONNECT):
+        new = {release: found[check] for release, found in results.items()}
+        cells = {**known.get(check, {}), **new}
+        table[check] = {each: cells.get(each, "not run") for each in RELEASES}
+    TABLE.write_text(f"{json.dumps(table, indent=2)}\n", encoding="utf-8")
+    print(f"written: {TABLE.relative_to(ROOT)}", file=sys.stderr)
 
 
 def results_of(release: str) -> dict[str, str]:

@@ -175,6 +175,7 @@ def test_transaction_is_rolled_back_when_its_session_is_garbage(
     other.sql(f"INSERT INTO {name}.default.orders VALUES ('pen')")
     assert not ended.is_set()
     del other
+    spark.newSession()  # PySpark keeps a reference to the session that was created last
     for _ in range(30):
         gc.collect()
         spark._jvm.System.gc()

@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import socket
+import sys
 import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -142,6 +143,11 @@ class _Server(ThreadingHTTPServer):
         """Close a connection at its end."""
         self._connections.discard(request)
         super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print an error of a connection, unless the client closed it, which it may do any time."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def server_close(self) -> None:
         """Close the port and all connections."""
