@@ -172,7 +172,9 @@ def _library(release: str | None) -> dict[str, str]:
 
 def _duckdb(release: str, folder: Path) -> dict[str, str]:
     uri = f"deltasql://duckdb/{folder}/meta.duckdb"
-    return _behaviours(uri, folder, python=_with_duckdb(release))
+    python = _with_duckdb(release)
+    found = run_module("tests.matrix.duckdb_engine", [str(folder)], folder, python=python)
+    return {**_behaviours(uri, folder, python=python), **found}
 
 
 def _other_duckdb(release: str, folder: Path) -> dict[str, str]:
