@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tests.serializability.checker import Log
     from tests.serializability.rows import RowLog
 
-_TURNS = 10 if EVERYTHING else 2
+_TURNS = 6 if EVERYTHING else 2
 _PYTHON_COMMITS = 3
 """How many transactions Python runs while a statement of Spark runs."""
 _CONFLICTS = (
@@ -99,7 +99,7 @@ def race(
         service.stop()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_sql_python_and_delta_spark_commits_have_one_order(
     spark: SparkSession, race: tuple[Catalog, str]
 ) -> None:
