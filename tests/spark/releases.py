@@ -69,7 +69,7 @@ def write_results(results: Mapping[str, Mapping[str, str]]) -> None:
     known = json.loads(TABLE.read_text(encoding="utf-8"))
     table = {}
     for check in (*CHECKS, *ON_CONNECT):
-        new = {release: found[check] for release, found in results.items()}
+        new = {release: found[check] for release, found in results.items() if check in found}
         cells = {**known.get(check, {}), **new}
         table[check] = {each: cells.get(each, "not run") for each in RELEASES}
     TABLE.write_text(f"{json.dumps(table, indent=2)}\n", encoding="utf-8")

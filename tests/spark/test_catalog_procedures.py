@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 from contextlib import suppress
@@ -162,26 +161,6 @@ def test_transaction_is_rolled_back_when_the_spark_context_stops(
         assert process.stdout.readline() == "stopped\n"
         assert ended.wait(30)
         process.stdin.close()
-    assert lake.table("orders").version() == 0
-
-
-@pytest.mark.everything(BEYOND)
-def test_transaction_is_rolled_back_when_its_session_is_garbage(
-    spark: SparkSession, lake: Catalog, service: Service, name: str, tables: None
-) -> None:
-    ended = watch_ends(service)
-    other = new_session(spark, name)
-    other.sql(f"CALL {name}.system.begin()")
-    other.sql(f"INSERT INTO {name}.default.orders VALUES ('pen')")
-    assert not ended.is_set()
-    del other
-    spark.newSession()  # PySpark keeps a reference to the session that was created last
-    for _ in range(30):
-        gc.collect()
-        spark._jvm.System.gc()
-        if ended.wait(1):
-            break
-    assert ended.is_set()
     assert lake.table("orders").version() == 0
 
 
