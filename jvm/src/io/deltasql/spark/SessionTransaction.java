@@ -11,8 +11,9 @@ import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 /**
  * The open transaction of a Spark session.
  *
- * The service rolls it back when its connection is closed: when the Spark context stops, when the
- * session is garbage, or when this JVM ends.
+ * The service rolls it back when its connection is closed: when the Spark context stops or this JVM
+ * ends, or earlier when the session is garbage. PySpark may refer to a session until the context
+ * stops.
  */
 final class SessionTransaction implements AutoCloseable {
     private static final Cleaner CLEANER = Cleaner.create();
