@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ def test_page_names_the_tested_releases_and_quotes_the_examples() -> None:
     for package in (*PACKAGES["dbt"], *PACKAGES["dagster"], "ipykernel==7.4.0", "nbclient==0.11.0"):
         assert package.replace("==", " ") in page
     [asset] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert asset in (EXAMPLES / "dagster" / "definitions.py").read_text("utf-8")
+    in_function = textwrap.indent(asset, "    ")
+    assert in_function in (EXAMPLES / "dagster" / "definitions.py").read_text("utf-8")
     [model] = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     assert model in (EXAMPLES / "dbt" / "models" / "daily_revenue.sql").read_text("utf-8")

@@ -82,8 +82,8 @@ NO_READS = {
             "write_manifests",
         ),  # they need an argument that only a catalog provides
     },
-    # `doctor` reports a missing catalog instead of raising; `tell_files` is a deprecated alias.
-    Inspect: {"doctor", "tell_files"},
+    # The first two report a missing catalog instead of raising; `tell_files` is a deprecated alias.
+    Inspect: {"check_database", "doctor", "tell_files"},
     deltasql.MultiTableTransaction: {
         *("create_missing", "create_table", "write", "write_rows"),
         *("commit", "creates", "has_table", "pin", "rollback"),

@@ -115,8 +115,9 @@ def test_sql_python_and_delta_spark_commits_have_one_order(
     transactions = [*python.done, *with_commits(attempts, catalog, found, tables)]
     assert problems(transactions, found) == []
     assert row_problems(transactions, tables) == []
-    for client in others:
-        assert any(each.outcome == COMMITTED for each in client.attempts), client
+    # In the few turns of `make test`, all attempts of one client may be conflicts.
+    for each in [client.attempts for client in others] if EVERYTHING else [attempts]:
+        assert any(attempt.outcome == COMMITTED for attempt in each)
     assert counts(transactions)[READ] > 0
 
 
