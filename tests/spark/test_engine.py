@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from deltasql.engine.base import Engine
+    from deltasql.engine.base import Engine, Relation
     from deltasql.engine.spark.engine import SparkRelation
 
 
@@ -40,11 +40,20 @@ class TestOnSpark(EngineProtocol):
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(count, range(8))) == [2] * 8
 
+    @staticmethod
+    def small(engine: Engine, rows: Relation) -> Relation:
+        """Store rows whose size is known; Spark counts stored partitions in the background."""
+        for _ in range(100):
+            kept = engine.keep(rows)
+            if cast("SparkRelation", kept).is_small:
+                break
+        return kept
+
     def test_small_stored_rows_are_broadcast_in_joins(
         self, engine: Engine, spark: SparkSession
     ) -> None:
         ids = engine.rows(pa.table({"id": [1, 2, 3]}))
-        kept = engine.keep(engine.query(sql("SELECT id FROM r WHERE id > 1"), r=ids))
+        kept = self.small(engine, engine.query(sql("SELECT id FROM r WHERE id > 1"), r=ids))
         large = engine.query(sql("SELECT id FROM r"), r=ids)
         with settings(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
             pairs = engine.query(sql("SELECT l.id FROM l JOIN k ON l.id = k.id"), l=large, k=kept)
@@ -58,7 +67,7 @@ class TestOnSpark(EngineProtocol):
         self, engine: Engine, spark: SparkSession
     ) -> None:
         ids = engine.rows(pa.table({"id": [1, 2, 3]}))
-        kept = engine.keep(engine.query(sql("SELECT id FROM r"), r=ids))
+        kept = self.small(engine, engine.query(sql("SELECT id FROM r"), r=ids))
         large = engine.query(sql("SELECT id FROM r"), r=ids)
         made = "SELECT a.id FROM k AS a CROSS JOIN k AS b"
         query = f"SELECT l.id FROM l JOIN ({made}) AS m ON l.id = m.id"
@@ -74,7 +83,7 @@ def test_stored_rows_are_released_when_the_engine_closes(spark: SparkSession) ->
     context: Any = spark.sparkContext
 
     def stored_rdds() -> set[int]:
-        return {each.id() for each in context._jsc.sc().getRDDStorageInfo()}
+        return set(context._jsc.getPersistentRDDs().keySet())
 
     before = stored_rdds()
     with SparkEngine(Config(), spark) as engine:

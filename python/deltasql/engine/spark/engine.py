@@ -374,11 +374,15 @@ def _release(frame: Any) -> None:
 
 
 def _checkpointed_bytes(frame: Any) -> float:
-    """Return the memory and disk that checkpointed rows use; Spark's plan only has an estimate."""
+    """Return the memory and disk that checkpointed rows use; Spark's plan only has an estimate.
+
+    Spark counts stored partitions in the background. While some are not counted, the size is
+    unknown and therefore infinite.
+    """
     rows = _checkpointed_rdd(frame)
     if rows is not None:
         for info in rows.context().getRDDStorageInfo():
-            if info.id() == rows.id():
+            if info.id() == rows.id() and info.numCachedPartitions() == info.numPartitions():
                 return int(info.memSize() + info.diskSize())
     return math.inf
 
