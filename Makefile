@@ -61,7 +61,7 @@ rust-lint:
 
 types: setup  ## Run mypy in strict mode, and compare the stub of the extension with the extension
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest deltasql._core --concise
+	$(BIN)/python -m mypy.stubtest deltasql._core --concise --mypy-config-file tests/stubtest.ini
 
 layers: setup  ## Check that no module imports from a higher layer
 	$(BIN)/lint-imports

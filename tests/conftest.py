@@ -43,10 +43,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all tests with Spark in one process, so that there is one JVM."""
+    """Run tests that share an expensive fixture in one process.
+
+    All tests with Spark run in one process, so that there is one JVM. The tests of a file that
+    share a fixture run in one process, so that it is made once.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif item.get_closest_marker("xdist_group") is None and _shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    used = getattr(item, "_fixtureinfo", None)
+    fixtures = used.name2fixturedefs.values() if used is not None else ()
+    return any(made.scope == "module" for each in fixtures for made in each)
 
 
 @pytest.fixture(params=BACKENDS)

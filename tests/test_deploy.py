@@ -130,6 +130,7 @@ def test_compose_file_refers_only_to_its_own_services_and_volumes() -> None:
             assert (context / service["build"]["dockerfile"]).is_file()
 
 
+@pytest.mark.everything("starts every service of the examples")
 def test_commands_of_the_units_and_of_compose_run(tmp_path: Path) -> None:
     compose = services()
     assert compose["init"]["command"] == ["init"]

@@ -111,7 +111,7 @@ class Trouble:
             )
             root = {"data_root": str(self.folder / "lake")}
             try:
-                with deltasql.connect(uri, table=root, store={"lock_timeout_ms": 1_500}) as catalog:
+                with deltasql.connect(uri, table=root, store={"lock_timeout_ms": 2_500}) as catalog:
                     catalog.create_table("sales", ROWS.schema)
                     other.execute(f"SELECT FROM {schema}.dl_table_heads FOR UPDATE")
                     with catalog.begin() as tx:

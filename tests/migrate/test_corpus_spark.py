@@ -91,9 +91,8 @@ def corpus(small: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cor
     return Corpus(tmp_path_factory.mktemp("corpus"), TABLES, (small,))
 
 
-@pytest.mark.parametrize(
-    "name", smoke([name for name in TABLES if name != "variants"], SMOKE, BEYOND)
-)
+@pytest.mark.everything(BEYOND)
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "variants"])
 def test_every_version_has_the_rows_of_the_source(
     imported: ImportedCorpus, small: SparkSession, name: str
 ) -> None:

@@ -43,6 +43,7 @@ def ids(rows: Iterable[object]) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in rows), key=str)  # type: ignore[call-overload]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_table_in_s3_is_written_changed_read_and_vacuumed(
     spark: SparkSession, lake: Catalog, s3_options: dict[str, str]
 ) -> None:

@@ -205,6 +205,7 @@ def _run_once(
     assert query.awaitTermination(120)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_streaming_query_continues_after_restarts(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
