@@ -55,9 +55,7 @@ def test_page_with_s3_shows_the_real_output(name: str, tmp_path: Path, s3_server
     ) == without_varying_values(PAGES[name])
 
 
-@pytest.mark.parametrize(
-    "name", smoke(WITH_SPARK, ("README.md", "docs/guides/spark.md"), "more pages with Spark")
-)
+@pytest.mark.parametrize("name", smoke(WITH_SPARK, ("README.md",), "more pages with Spark"))
 def test_page_with_spark_shows_the_real_output(
     name: str, tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -17,7 +17,6 @@ from deltasql.migrate.importing.log_source import LocalLog, open_log
 from deltasql.mirror.log.listing import list_log
 from deltasql.storage import open_storage
 from tests.migrate.small_logs import everything, hidden_table, random_commits, write_log
-from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +66,8 @@ def rows_of(
     ]
 
 
-@pytest.mark.parametrize("seed", smoke(range(3), [0], "more seeds"))
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
+@pytest.mark.parametrize("seed", range(3))
 def test_commits_parsed_on_spark_give_the_same_rows(
     catalogs: tuple[Catalog, Catalog],
     spark: SparkSession,

@@ -74,15 +74,9 @@ def test_readers_read_rows_from_our_checkpoint(
     assert rows(READERS[reader](), tables[name]) == tables[name].states[-1]
 
 
+@pytest.mark.everything("delta-spark as a second opinion, beyond the smoke set")
 @pytest.mark.parametrize("form", ["struct"], indirect=True)
-@pytest.mark.parametrize(
-    "name",
-    smoke(
-        ["typed_partitions", "nested", "deletion_vectors"],
-        ("deletion_vectors",),
-        "delta-spark as a second opinion, beyond the smoke set",
-    ),
-)
+@pytest.mark.parametrize("name", ["typed_partitions", "nested", "deletion_vectors"])
 def test_spark_reads_rows_from_our_checkpoint(
     tables: dict[str, Written], name: str, spark: SparkSession
 ) -> None:
@@ -145,6 +139,7 @@ def test_spark_skips_files_by_typed_statistics(typed_statistics: str, spark: Spa
     assert len({row[0] for row in frame.selectExpr("_metadata.file_path").collect()}) == 1
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_spark_accepts_our_checksums_and_rejects_wrong_ones(
     lake: Catalog, spark: SparkSession
 ) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.oracles.writing import Written
 
 BEYOND = "delta-spark as a second opinion, beyond the smoke set"
-SMOKE = ("column_mapping", "deletion_vectors")
+SMOKE = ("deletion_vectors",)
 # Tables whose versions differ by more than added rows; a read takes a second.
 CHANGED = {
     *("rewritten", "evolved", "several_tables", "column_mapping", "rules"),
@@ -85,7 +85,7 @@ def test_delta_spark_reads_the_rows_of_many_files(lake: Lake, delta_spark: Delta
         assert list(found.rows) == expected
 
 
-@pytest.mark.parametrize("name", smoke(TABLES, SMOKE[:1], BEYOND))
+@pytest.mark.parametrize("name", smoke(TABLES, SMOKE, BEYOND))
 def test_delta_spark_reads_the_whole_state_from_a_checkpoint(
     lake: Lake, delta_spark: DeltaSpark, name: str, tmp_path: Path
 ) -> None:

@@ -310,6 +310,7 @@ def test_statements_give_the_documented_rows(
     run_statements(spark, sqlite_uri, tmp_path, CASES)
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 def test_writes_that_would_not_change_the_catalog_are_rejected(
     spark: SparkSession, lake: Catalog
 ) -> None:

@@ -148,6 +148,7 @@ def test_table_name_that_spark_does_not_support_is_rejected(
         mirror_spark(spark, lake)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_existing_spark_table_with_the_same_name_is_rejected(
     spark: SparkSession, lake: Catalog
 ) -> None:

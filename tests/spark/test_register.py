@@ -156,6 +156,7 @@ def test_failed_task_commits_nothing(spark: SparkSession, lake: Catalog) -> None
     assert lake.table("t").version() == 0
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_reads_of_a_missing_catalog_raise_and_create_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

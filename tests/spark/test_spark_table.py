@@ -241,6 +241,7 @@ def test_optimize_returns_the_metrics_of_delta_spark(
     assert sorted(tuple(row) for row in many.toDF().collect()) == sorted(ROWS * 2)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_table_is_restored_to_a_version_and_to_a_timestamp(table: DeltaTable) -> None:
     table.delete("key = 'a'")
     table.delete("key = 'b'")
@@ -253,6 +254,7 @@ def test_table_is_restored_to_a_version_and_to_a_timestamp(table: DeltaTable) ->
     assert table.history(1).first()["operation"] == "RESTORE"  # type: ignore[index]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_vacuum_deletes_files_that_no_version_needs(
     spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:
@@ -467,6 +469,7 @@ def test_shallow_and_deep_clones_are_independent_tables(
     assert sorted(tuple(row) for row in again.collect()) == [ROWS[0], *ROWS[2:]]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_convert_to_delta_converts_parquet_files(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:

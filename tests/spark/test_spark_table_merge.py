@@ -62,6 +62,7 @@ def test_merge_clauses_apply_in_order(table: DeltaTable, source: DataFrame) -> N
     assert "predicate" in commit["operationParameters"]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_aliases_distinguish_target_and_source(table: DeltaTable, source: DataFrame) -> None:
     named = source.toDF("key", "value").alias("s")
     (
@@ -74,6 +75,7 @@ def test_aliases_distinguish_target_and_source(table: DeltaTable, source: DataFr
     assert rows(table) == [("a", 0), ("b", 2), ("c", 3), ("d", 4), ("e", -5)]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_frame_columns_distinguish_target_and_source(table: DeltaTable, source: DataFrame) -> None:
     other = source.toDF("key", "value")
     mine = table.toDF()
@@ -86,12 +88,14 @@ def test_frame_columns_distinguish_target_and_source(table: DeltaTable, source: 
     assert rows(table) == [("a", 0), ("b", 2), ("c", 3), ("d", 4), ("e", None), ("f", None)]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_update_all_matches_columns_by_name(spark: SparkSession, table: DeltaTable) -> None:
     source = spark.sql("SELECT 9 AS VALUE, 'x' AS extra, 'a' AS Key")
     table.merge(source.alias("s"), "t.key = s.key").whenMatchedUpdateAll().execute()
     assert rows(table) == [("a", 9), ("b", 2), ("c", 3), ("d", 4)]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_merge_with_schema_evolution_adds_source_columns(
     spark: SparkSession, table: DeltaTable
 ) -> None:
