@@ -31,7 +31,7 @@ demo: java  ## Run a PySpark pipeline on SQLite; installs only what it needs
 test: tools  ## Run all checks and tests of CI
 	@$(MAKE) --no-print-directory -j 3 -O $(VENV)/.env core jars apt
 	@$(MAKE) --no-print-directory -j 3 -O setup jar python-lint layers
-	@$(MAKE) --no-print-directory -j 2 -Oline python-test types rust-lint rust-test
+	@$(MAKE) --no-print-directory -j 2 python-test types rust-lint rust-test
 
 # These are checked before steps that take minutes.
 NEED_CARGO = command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup (docs/troubleshooting.md\#setting-up)"; exit 1; }
