@@ -264,5 +264,8 @@ def test_spark_rejects_void_types_it_cannot_write(spark: SparkSession, lake: Cat
         tx.write("t", rows(1, 2, odd=True))
     (first, last) = ordered(rows(1, 2, odd=True))
     assert on_spark(spark, lake) == [{**first, "m": {"k": None}}, last]
-    with pytest.raises(UnsupportedFeatureError, match="column 'l' is void"), lake.begin() as tx:
+    with (
+        pytest.raises(UnsupportedFeatureError, match="column 'l' has the type void"),
+        lake.begin() as tx,
+    ):
         tx.update("t", {"id": "id + 1"}, engine="spark")

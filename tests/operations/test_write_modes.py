@@ -173,12 +173,14 @@ def test_overwrite_with_predicate_replaces_matching_rows(
     twins.assert_alike()
 
 
-def test_predicate_of_an_overwrite_is_evaluated_in_its_flavour(catalog_uri: DeltaSqlUri) -> None:
+def test_predicate_of_an_overwrite_is_evaluated_in_its_flavour(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     # Spark divides integers to a fraction and unescapes a backslash; DataFusion does neither.
     predicate = r"id / 2 = 0.5 AND name = 'C:\\x'"
     given = pa.table({"id": [1, 0], "name": ["C:\\x", "C:\\x"]})
     new = given.slice(0, 1)
-    with deltasql.connect(catalog_uri) as catalog:
+    with deltasql.connect(catalog_uri, table={"data_root": str(tmp_path)}) as catalog:
         with catalog.begin() as tx:
             tx.write("t", given)
         request = WriteRequest("overwrite", predicate=predicate, flavour="spark")
