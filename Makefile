@@ -12,7 +12,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo core test tools lint python-lint rust-lint types layers rust-test python-test test-everything test-matrix bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
+.PHONY: help demo core test tools checks lint python-lint rust-lint types layers rust-test python-test test-everything test-matrix bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -26,12 +26,7 @@ demo: java  ## Run a PySpark pipeline on SQLite; installs only what it needs
 	@echo "3 of 3: run the pipeline"
 	@$(BIN)/python examples/pipeline/run.py
 
-# Downloads and compilers first. Then the checks run beside the tests, at low priority: the tests wait for disks and servers
-# a fifth of the time.
-test: tools  ## Run all checks and tests of CI
-	@$(MAKE) --no-print-directory -j 3 -O $(VENV)/.env core jars apt
-	@$(MAKE) --no-print-directory -j 3 -O setup jar python-lint layers
-	@$(MAKE) --no-print-directory -j 2 python-test types rust-lint rust-test
+test: checks python-test  ## Run all checks and tests of CI
 
 # These are checked before steps that take minutes.
 NEED_CARGO = command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup (docs/troubleshooting.md\#setting-up)"; exit 1; }
@@ -48,6 +43,10 @@ tools:
 	@$(NEED_JAVAC)
 	@$(NEED_MAVEN)
 
+# Independent steps run in parallel, first downloads and compilers.
+checks: tools
+	@$(MAKE) --no-print-directory -j 3 -O setup jar jars apt rust-lint rust-test python-lint types layers
+
 setup: $(VENV)/.built  ## Create the environment in .venv and build the Rust core
 
 lint: python-lint rust-lint  ## Run ruff, rustfmt and clippy (warnings are errors)
@@ -58,17 +57,17 @@ python-lint: setup
 
 rust-lint:
 	cargo fmt --all --check
-	nice -n 19 cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 types: setup  ## Run mypy in strict mode, and compare the stub of the extension with the extension
-	nice -n 19 $(BIN)/mypy
+	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest deltasql._core --concise --mypy-config-file tests/stubtest.ini
 
 layers: setup  ## Check that no module imports from a higher layer
 	$(BIN)/lint-imports
 
 rust-test:  ## Run the tests of the Rust core
-	nice -n 19 cargo test --quiet -p deltasql-core --lib --tests
+	cargo test --quiet -p deltasql-core --lib --tests
 
 # delta-spark is one of the readers with which the tests read the mirror. The jar is compiled against its LogStore.
 JARS := build/jars
