@@ -84,6 +84,11 @@ def test_everything_runs_all_cases(folder: Path) -> None:
     assert row(output, "all") == ["-", "-", "1", "-", "-", "1"]
 
 
+def test_rest_runs_the_cases_that_are_left_out(folder: Path) -> None:
+    printed = run(folder, DELTASQL_EVERYTHING="rest")
+    assert row(printed, "all") == ["-", "3", "3", "-", "2", "8"]
+
+
 def test_mark_without_a_reason_and_test_without_a_case_are_rejected(tmp_path: Path) -> None:
     source = tmp_path / "test_marks.py"
     source.write_text("import pytest\n@pytest.mark.everything\ndef test_long(): pass\n")
