@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.exceptions import TableExistsError, TxnLogError
+from deltasql.exceptions import TableExistsError, TxnLogError, TxnLogMirrorError
 from deltasql.store.migrations import latest_version
 from deltasql.store.open import open_store
 
@@ -119,6 +119,60 @@ def test_nested_locations_are_rejected_unless_allowed(
     )  # a sibling folder is allowed
     catalog.import_table(str(inside), allow_nested_location=True)
     catalog.create_table("around", ROWS.schema, location=str(around), allow_nested_location=True)
+
+
+def test_folder_of_a_replica_is_rejected_for_tables(
+    catalog: Catalog, sales: Path, tmp_path: Path
+) -> None:
+    """Even if nothing is published to it yet."""
+    del sales
+    replica = tmp_path / "copies" / "sales"
+    replica.parent.mkdir()
+    catalog.mirror.add_target("sales", "copy", str(replica))
+    tx = catalog.begin()
+    tx.create_table("late", ROWS.schema, location=str(tmp_path / "late"))
+    tx.write("late", ROWS)
+    catalog.mirror.add_target("sales", "second", str(tmp_path / "late" / "inside"))
+    with pytest.raises(TableExistsError, match="sales is replicated to"):
+        tx.commit()
+    for number, location in enumerate(spellings(replica)):
+        with pytest.raises(TableExistsError, match="sales is replicated to"):
+            catalog.create_table(f"t{number}", ROWS.schema, location=location)
+    for location in (replica, replica / "inside", replica.parent):
+        with pytest.raises(TableExistsError, match="sales is replicated to"):
+            catalog.create_table("t", ROWS.schema, location=str(location))
+        with pytest.raises(TableExistsError, match="sales is replicated to"):
+            catalog.export_table("sales", str(location))
+    deltalake.write_deltalake(replica, ROWS)
+    for options in ({}, {"allow_nested_location": True}):
+        with pytest.raises(TableExistsError, match="sales is replicated to"):
+            catalog.import_table(str(replica), **options)
+    (found,) = deltasql.rebuild(catalog, str(replica)).tables
+    assert found.state == "skipped"
+    around = str(replica.parent)
+    catalog.create_table("around", ROWS.schema, location=around, allow_nested_location=True)
+    catalog.drop("around")
+    with pytest.raises(TableExistsError, match="sales is replicated to"):
+        catalog.undrop("around")
+    catalog.mirror.remove_target("sales", "copy")
+    assert catalog.import_table(str(replica), name="imported").last_version == 0
+
+
+def test_replica_in_the_folder_of_a_table_is_rejected_unless_allowed(
+    catalog: Catalog, catalog_uri: DeltaSqlUri, sales: Path, tmp_path: Path
+) -> None:
+    catalog.create_table("gone", ROWS.schema, location=str(tmp_path / "gone"))
+    catalog.drop("gone")
+    for location in (*spellings(sales), f"file://{tmp_path}/gone"):
+        with pytest.raises(TxnLogMirrorError, match="the location is already in use"):
+            catalog.mirror.add_target("sales", "copy", location)
+    catalog.mirror.add_target("sales", "first", str(tmp_path / "copies" / "sales"))
+    for location in (sales / "copy", tmp_path, tmp_path / "copies"):
+        with pytest.raises(TableExistsError, match="sales"):
+            catalog.mirror.add_target("sales", "copy", str(location))
+    settings = {"table": {"allow_nested_location": True}, "mirror": {"mode": "off"}}
+    with deltasql.connect(catalog_uri, **settings) as other:
+        other.mirror.add_target("sales", "copy", str(sales / "copy"))
 
 
 def test_option_allows_nested_locations(

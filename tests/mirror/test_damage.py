@@ -9,8 +9,10 @@ import deltalake
 import pyarrow as pa
 import pytest
 
+import deltasql
 from deltasql.api.inspect.doctor import doctor
 from deltasql.verify import quick_check
+from deltasql.verify.report import Differences
 from tests.migrate.handwritten import PROTOCOL, HandwrittenTable, column, metadata
 from tests.mirror.published import CHECKPOINT, HEAD, append, storage_of
 from tests.mirror.support import LOG, commit_path, open_mirrored
@@ -190,3 +192,22 @@ def test_repair_names_force_when_it_is_needed(published: Catalog) -> None:
     forced = published.mirror.repair("t", force=True)
     assert forced.ok, forced.summary()
     assert "--force" not in forced.summary()
+
+
+def test_repair_names_force_for_more_differences_than_a_report_lists(published: Catalog) -> None:
+    place = published.table("t").location
+    last = HEAD + Differences().keep
+    for number in range(HEAD + 1, last + 1):
+        with published.begin() as tx:
+            tx.stage_table("t", [deltasql.SetTransaction("etl", number)])
+    for version in range(1, last + 1):
+        path = commit_path(place, version)
+        path.write_bytes(path.read_bytes().replace(b'"etl"', b'"lte"'))
+    for report in (published.mirror.repair("t", dry_run=True), published.mirror.repair("t")):
+        assert report.needs_force
+        message = report.summary()
+        assert "nothing to repair" not in message
+        assert "--force" in message
+    forced = published.mirror.repair("t", force=True)
+    assert forced.ok, forced.summary()
+    assert len(forced.replaced) == last

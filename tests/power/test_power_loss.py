@@ -2,8 +2,8 @@
 
 A process runs everything that writes files of a lake while a preloaded library records its file
 system calls, from Python, Arrow or any other code. The worst states that POSIX allows at each point
-in time follow from these calls. deltasql writes no multi-part and no V2 checkpoints, so they are
-not among the kinds of files.
+in time follow from these calls. deltasql writes no multi-part and no V2 checkpoints (and thus no
+sidecars), so they are not among the kinds of files. It copies deletion vectors, and writes none.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ KINDS = {
     "manifest": r"_symlink_format_manifest/.*manifest",
     "change data": r"_change_data/.*\.parquet",
     "data": r"(?:day=\w+/)?part-[^/]*\.parquet",
+    "deletion vector": r"ab/deletion_vector_[^/]*\.bin",
     "export under way": r"_deltasql_export\.json",
     "views": r"views/all\.duckdb",
 }

@@ -21,6 +21,7 @@ from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import DELTA, PublishTarget
 from deltasql.phases import hooked
 from deltasql.storage import local_files
+from tests.migrate.handwritten import VECTORS, HandwrittenTable, column, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,6 +184,20 @@ def exported(lake: Lake) -> None:
             mark("published", str(place), VERSIONS - 1)
 
 
+def exported_with_deletion_vectors(lake: Lake) -> None:
+    made = HandwrittenTable(lake.folder / "foreign")
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 1}
+    vector |= {"sizeInBytes": 40, "cardinality": 1}
+    add = made.add("part-1.parquet", ROW.select(["id"]), deletionVector=vector)
+    made.commit(VECTORS, metadata(column("id")), add)
+    name = made.folder / "ab" / "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    name.parent.mkdir()
+    name.write_bytes(bytes(64))
+    with lake.open("vectors") as catalog:
+        catalog.import_table(made.path, name="t")
+        catalog.export_table("t", str(lake.root / "exports" / "vectors"), with_data=True)
+
+
 def cleaned(lake: Lake) -> None:
     with lake.filled("cleaned") as catalog:
         with catalog.begin() as tx:
@@ -234,6 +249,7 @@ WORK: tuple[Callable[[Lake], None], ...] = (
     repaired,
     rebuilt,
     exported,
+    exported_with_deletion_vectors,
     cleaned,
     adopted,
     rolled_back,

@@ -18,7 +18,12 @@ from deltasql.exceptions import (
 )
 from deltasql.storage import open_storage
 from deltasql.storage.location import is_absolute
-from deltasql.store.locations import reject_nested_location, shared_location, tables_at
+from deltasql.store.locations import (
+    reject_nested_location,
+    reject_replica,
+    shared_location,
+    tables_at,
+)
 from deltasql.store.records import TableRow, VersionRow
 
 if TYPE_CHECKING:
@@ -90,6 +95,7 @@ def reject_used_location(session: Session, staged: Staged) -> None:
             raise shared_location(other, table.location)
     if not staged.allows_nested:
         reject_nested_location(session.query, table.location)
+    reject_replica(session.query, table.location, allow_nested=staged.allows_nested)
 
 
 def reject_location_of_other(query: Query, staged: Staged, error: BaseException) -> None:

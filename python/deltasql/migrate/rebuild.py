@@ -9,7 +9,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from deltasql.exceptions import TxnLogError, VersionTakenError
+from deltasql.exceptions import TableExistsError, TxnLogError, VersionTakenError
 from deltasql.migrate.importing.import_tree import find_tables
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.load_table import (
@@ -32,7 +32,7 @@ from deltasql.model.progress import Meter
 from deltasql.model.report import Report
 from deltasql.storage import absolute_location, join_location, open_storage
 from deltasql.store.dialect import Fault
-from deltasql.store.locations import tables_at
+from deltasql.store.locations import reject_replica, tables_at
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
@@ -134,6 +134,13 @@ class _TableLoad:
         )
         known = tables_at(store.query, storage.location)
         table = known[0] if known else None
+        if table is None:
+            try:
+                reject_replica(store.query, storage.location, allow_nested=True)
+            except TableExistsError as error:
+                self._set_state("skipped")
+                self.report.notes.append(error.message)
+                return
         if table is not None and not table.is_loading:
             self._set_name(join_table_name(table.namespace, table.name))
             if table.dropped_at_ms is not None:

@@ -53,6 +53,27 @@ def reject_shared_location(
             raise shared_location(other, location)
     if not allow_nested:
         reject_nested_location(query, location)
+    reject_replica(query, location, allow_nested=allow_nested)
+
+
+def reject_replica(query: Query, location: str, *, allow_nested: bool) -> None:
+    """Raise if a replica is at the location or, without `allow_nested`, in or above it.
+
+    Raises:
+        TableExistsError: It names the table that is replicated, and the folder of the replica.
+    """
+    key = location_key(location)
+    for namespace, name, place in query("replicas"):
+        other = location_key(place)
+        is_nested = other.startswith(key) or key.startswith(other)
+        if other == key or (is_nested and not allow_nested):
+            table = join_table_name(namespace, name)
+            raise TableExistsError(
+                f"{location} cannot be used: table {table} is replicated to {place}",
+                table=table,
+                help="Give each table a location of its own. To stop the replication, use "
+                "catalog.mirror.remove_target() or `deltasql mirror targets remove`.",
+            )
 
 
 def reject_nested_location(query: Query, location: str) -> None:
@@ -67,7 +88,7 @@ def reject_nested_location(query: Query, location: str) -> None:
             f"{location} {how} the folder of table {name}: {other.location}",
             table=name,
             help="Give each table a folder of its own. To allow one folder inside the other, pass "
-            f"{ALLOW_NESTED}=True (--allow-nested-location).",
+            f"{ALLOW_NESTED}=True (--allow-nested-location), or set table.{ALLOW_NESTED}.",
         )
 
 

@@ -389,7 +389,12 @@ class Mirror:
     def add_target(self, table: str, name: str, location: str, *, kind: str = "delta") -> None:
         """Also publish a table to `location`: a replica with its data, or a DuckDB catalog file."""
         targets.add_target(
-            self._catalog.store, self._catalog.resolve(table, fresh=True), name, location, kind
+            self._catalog.store,
+            self._catalog.resolve(table, fresh=True),
+            name,
+            location,
+            kind,
+            allow_nested=self._catalog.config.table.allow_nested_location,
         )
 
     def remove_target(self, table: str, name: str) -> None:

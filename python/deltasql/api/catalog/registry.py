@@ -13,6 +13,7 @@ from deltasql.store.dialect import Fault, Session
 from deltasql.store.locations import (
     drop_table,
     reject_nested_location,
+    reject_replica,
     reject_shared_location,
     tables_at,
 )
@@ -75,8 +76,10 @@ def undrop(catalog: BaseCatalog, name: str) -> None:
 
     table = _last_dropped(catalog, name)
     check_undrop(catalog.store, table, catalog.config.storage)
-    if not catalog.config.table.allow_nested_location:
+    allow_nested = catalog.config.table.allow_nested_location
+    if not allow_nested:
         reject_nested_location(catalog.store.query, table.location)
+    reject_replica(catalog.store.query, table.location, allow_nested=allow_nested)
     with catalog.store.change([table.table_id]) as (session, _):
         _set_name(catalog, session, "undrop_table", table, name)
         session.execute("take_location", table_id=table.table_id)

@@ -10,7 +10,12 @@ from deltasql.exceptions import TableExistsError, TxnLogStorageError, VersionNot
 from deltasql.mirror.log.listing import find_log
 from deltasql.model.json_text import load_json
 from deltasql.storage.location import location_key
-from deltasql.store.locations import reject_nested_location, shared_location, tables_at
+from deltasql.store.locations import (
+    reject_nested_location,
+    reject_replica,
+    shared_location,
+    tables_at,
+)
 
 if TYPE_CHECKING:
     from deltasql.storage import Storage
@@ -138,6 +143,7 @@ def reject_location_in_use(store: Store, table: TableRow, target: Storage) -> No
     for other in tables_at(store.query, target.location):
         raise shared_location(other, target.location)
     reject_nested_location(store.query, target.location)
+    reject_replica(store.query, target.location, allow_nested=False)
 
 
 def not_empty(target: Storage, name: str) -> TxnLogStorageError:

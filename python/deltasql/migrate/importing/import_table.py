@@ -63,7 +63,7 @@ from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named
 from deltasql.storage.location import is_same_location
 from deltasql.store.dialect import Fault
-from deltasql.store.locations import reject_nested_location, tables_at
+from deltasql.store.locations import reject_nested_location, reject_replica, tables_at
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
@@ -133,6 +133,11 @@ def _import(run: ImportRun) -> None:
     if live is None:
         if not run.options.allow_nested_location:
             reject_nested_location(run.store.query, run.storage.location)
+        reject_replica(
+            run.store.query,
+            run.storage.location,
+            allow_nested=run.options.allow_nested_location,
+        )
         check_all_published(run, known)
         _import_new(run, listing, last, loading)
     else:

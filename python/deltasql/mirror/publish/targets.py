@@ -13,6 +13,7 @@ from deltasql.exceptions import TxnLogConfigError, TxnLogMirrorError
 from deltasql.model.clock import now_ms
 from deltasql.storage import absolute_location
 from deltasql.storage.location import location_key
+from deltasql.store.locations import reject_nested_location, reject_replica, tables_at
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
@@ -109,8 +110,20 @@ def insert_target(
     session.insert("insert_mirror_target", [row])
 
 
-def add_target(store: Store, table: TableRow, name: str, location: str, kind: str = DELTA) -> None:
-    """Add a target to a table; the publisher then writes all versions to it, from the first one."""
+def add_target(
+    store: Store,
+    table: TableRow,
+    name: str,
+    location: str,
+    kind: str = DELTA,
+    *,
+    allow_nested: bool = False,
+) -> None:
+    """Add a target to a table; the publisher then writes all versions to it, from the first one.
+
+    The folder of a replica belongs to no table, dropped tables included. With `allow_nested`, it
+    may be inside the folder of a table, or contain one.
+    """
     if kind not in (DELTA, DUCKDB):
         raise TxnLogConfigError(
             f"unknown target kind {kind!r}",
@@ -123,6 +136,8 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
     # Tables can share a DuckDB file, but each log needs a folder of its own.
     logs = [*known, *(each for each in all_targets(store) if kind == DELTA)]
     taken = {location_key(target.location) for target in logs}
+    if kind == DELTA:  # a dropped table keeps its location
+        taken |= {location_key(table.location) for table in tables_at(store.query, place)}
     if name in names or location_key(place) in taken:
         raise TxnLogMirrorError(
             f"cannot add target {name!r} at {place} to {table.full_name}: "
@@ -131,6 +146,9 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
             location=place,
             help="Choose another name and location, or remove the target that uses them.",
         )
+    if kind == DELTA and not allow_nested:
+        reject_nested_location(store.query, place)
+        reject_replica(store.query, place, allow_nested=False)
     first = store.query("version_bounds", table_id=table.table_id)[0][0]
     if kind == DELTA and first:
         raise TxnLogMirrorError(

@@ -88,6 +88,13 @@ FROM dl_table_locations l JOIN dl_tables t ON t.table_id = l.table_id
 WHERE l.location_key > $location_key AND l.location_key < $end_key AND t.dropped_at_ms IS NULL
 ORDER BY t.table_id LIMIT 1;
 
+-- name: replicas
+-- The folders to which live tables are replicated.
+SELECT t.namespace, t.name, g.location
+FROM dl_mirror_targets g JOIN dl_tables t ON t.table_id = g.table_id
+WHERE g.kind = 'delta' AND g.location IS NOT NULL AND t.dropped_at_ms IS NULL
+ORDER BY t.namespace, t.name, g.target;
+
 -- name: location_keys_inside
 -- Dropped tables are included, because their files still exist.
 SELECT location_key FROM dl_table_locations WHERE location_key > $location_key AND location_key < $end_key;
