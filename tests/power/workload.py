@@ -38,19 +38,23 @@ def mark(kind: str, place: str = "", version: int = 0) -> None:
         os.open(f"/recorder-mark/{kind}|{place}|{version}", os.O_RDONLY)
 
 
-def mark_published() -> None:
-    """Mark a version before SQL records that it is published."""
+def mark_published(recorded: str) -> None:
+    """Mark a version in the recorded folder before SQL records that it is published."""
     advance, publish = status.record_published, status.mark_published
+
+    def mark_version(place: str, version: int) -> None:
+        if place.startswith(recorded):
+            mark("published", place, version)
 
     def record_with_mark(store: Any, table_id: int, target: str, **versions: int) -> int | None:
         for row in store.query("targets_of", table_id=table_id):
             found = PublishTarget.from_row(row)
             if found.name == target and found.kind == DELTA:
-                mark("published", found.location, versions["last"])
+                mark_version(found.location, versions["last"])
         return advance(store, table_id, target, **versions)
 
     def publish_with_mark(store: Any, table: Any, version: int, *more: Any) -> None:
-        mark("published", table.location, version)
+        mark_version(table.location, version)
         publish(store, table, version, *more)
 
     status.record_published = record_with_mark
@@ -257,8 +261,8 @@ WORK: tuple[Callable[[Lake], None], ...] = (
 
 
 def main(folder: Path) -> None:
-    mark_published()
     lake = Lake(folder)
+    mark_published(str(lake.root))
     lake.root.mkdir()
     with hooked(mark_ratified):
         for work in WORK:
