@@ -193,10 +193,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _chosen(item: pytest.Item) -> str | None:
-    """Return the database (or `stock`) that a parameter of the case names."""
+    """Return the database (or `stock`) that a parameter of the case, or an item of it, names."""
     callspec = getattr(item, "callspec", None)
     values = [callspec.params.get(name) for name in _PARAMETERS] if callspec else []
-    return next((value for value in values if value in (*DATABASES, "stock")), None)
+    parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+    return next((part for part in parts if part in (*DATABASES, "stock")), None)
 
 
 def _package(nodeid: str) -> str:

@@ -89,6 +89,16 @@ def test_rest_runs_the_cases_that_are_left_out(folder: Path) -> None:
     assert row(printed, "all") == ["-", "3", "3", "-", "2", "8"]
 
 
+def test_database_of_a_parameter_with_several_values_is_found(tmp_path: Path) -> None:
+    source = """
+import pytest
+@pytest.mark.parametrize("lake", [("sqlite", 1), ("postgres", 1), ("duckdb", 1)])
+def test_lake(lake): pass
+"""
+    (tmp_path / "test_lakes.py").write_text(source)
+    assert row(run(tmp_path), "all") == ["1", "-", "-", "-", "-", "1"]
+
+
 def test_mark_without_a_reason_and_test_without_a_case_are_rejected(tmp_path: Path) -> None:
     source = tmp_path / "test_marks.py"
     source.write_text("import pytest\n@pytest.mark.everything\ndef test_long(): pass\n")

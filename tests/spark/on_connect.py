@@ -366,6 +366,7 @@ def run_in_catalog(
     check_each(cases, check, name=lambda case: case.shown)
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 def test_chosen_statements_give_the_documented_rows_in_the_catalog(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
