@@ -59,11 +59,34 @@ def test_idempotent_load_of_a_guide_works_from_the_first_load(page: str, tmp_pat
 
 
 def test_uris_with_an_ampersand_are_quoted_for_the_shell() -> None:
-    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/deltasql/cli/*.py")]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+    for folder in ("python/deltasql/cli", "examples"):
+        pages += [
+            path for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py", ".sh")
+        ]
     for page in pages:
-        for line in page.read_text().splitlines():
+        for line in page.read_text(encoding="utf-8").splitlines():
             quoted = re.sub(r"""'[^']*'|"[^"]*"|``?[^`]+``?""", "", line)
             assert not re.search(r"deltasql://\S*&", quoted), f"{page}: {line}"
+
+
+def test_architecture_page_names_every_package_and_sub_package() -> None:
+    page = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## Packages")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", section, re.MULTILINE)
+    # A link is `[text](address)`; only its text can name a folder.
+    texts = {name: re.sub(r"\]\(.*?\)", "]", text) for name, text in rows}
+    named = {each for name in texts for each in re.findall(r"`([^`]+)`", name)}
+    source = ROOT / "python" / "deltasql"
+    packages = {f"{path.parent.name}/" for path in source.glob("*/__init__.py")}
+    modules = {path.name for path in source.glob("*.py")} - {"__init__.py"}
+    assert named == packages | modules | {"_core"}
+    for name in packages:
+        text = next(text for each, text in texts.items() if f"`{name}`" in each)
+        folders = {f"{each.name}/" for each in (source / name).rglob("*") if each.is_dir()}
+        folders -= {"__pycache__/", "static/", "templates/", "migrations/"}
+        listed = set(re.findall(r"`(\w+/)`", text))
+        assert folders <= listed <= folders | packages | {"jvm/"}, name
 
 
 def test_stale_page_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,9 @@ print(json.dumps(grown))
 MORE_MB = {"history page": 4, "open and plan": 8, "checkpoint": 80}
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells the peak")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="only Linux reports the peak of the memory"
+)
 def test_memory_does_not_grow_with_the_files_of_a_table(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:

@@ -69,8 +69,9 @@ def versions_page() -> str:
             "## Releases of deltalake",
             _deltalake(),
             "## Releases of PySpark",
-            "`make compat` runs these checks with the newest patch of each release. *from 4.2* "
-            "means that Spark has what the feature needs since 4.2.",
+            "`make compat` runs these checks with the newest patch of each release. *not run* "
+            "means that no result is recorded for this patch yet. *from 4.2* means that Spark has "
+            "what the feature needs since 4.2.",
             _pyspark(),
             "Limits of older releases: the Python API on Spark Connect needs 4.1, and the options "
             "`maxFilesPerTrigger` and `maxBytesPerTrigger` of a stream with "
@@ -115,10 +116,11 @@ def _pins() -> dict[str, str]:
 def _deltalake() -> str:
     supported, _ = supported_releases("deltalake")
     return (
-        f"Supported is deltalake {supported}. `make test-matrix` runs the behaviour suite with "
-        "every release of this range, and compares the results of `DeltaTable`, "
-        "`write_deltalake`, `QueryBuilder` and `register()` with those of the same release on a "
-        "path.\n\n"
+        f"Supported is deltalake {supported}. `make test-matrix` has a cell for every release of "
+        "this range; [tested releases](tested-with.md#engines-and-libraries) lists those with a "
+        "recorded result. A cell runs the behaviour suite, and compares the results of "
+        "`DeltaTable`, `write_deltalake`, `QueryBuilder` and `register()` with those of the same "
+        "release on a path.\n\n"
         "A newer release can be installed: reading and writing work. `register()`, `QueryBuilder`, "
         "and methods of `DeltaTable` whose implementation in deltalake changed, raise "
         "`UnsupportedReleaseError`, which names the supported releases. An older release is "

@@ -104,7 +104,7 @@ def test_fast_doctor_checks_only_the_database(run: Run, catalog_uri: DeltaSqlUri
     assert (failed["name"], failed["status"]) == ("schema", "failure")
 
 
-def test_doctor_exit_codes_tell_a_failed_check_from_checks_that_could_not_run(
+def test_doctor_exit_codes_distinguish_a_failed_check_from_checks_that_could_not_run(
     run: Run, tmp_path: Path
 ) -> None:
     assert "leave out TABLE" in run("doctor", "sales", "--fast", exit_code=2).stderr

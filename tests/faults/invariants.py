@@ -140,7 +140,7 @@ def check_mirror(catalog: Catalog, tables: Sequence[str], *, verify: bool) -> in
             location = status.location
             assert DeltaTable(location).version() == catalog.table(table).version()
             found = published_rows(location)
-            assert found == wanted, f"{location} tells other rows than SQL"
+            assert found == wanted, f"{location} has other rows than the database"
             seen += len(found)
         if verify:
             _check_log(catalog, table)

@@ -66,7 +66,7 @@ def rows_of(
     ]
 
 
-@pytest.mark.everything("Spark, beyond a smoke test of each face")
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 @pytest.mark.parametrize("seed", range(3))
 def test_commits_parsed_on_spark_give_the_same_rows(
     catalogs: tuple[Catalog, Catalog],

@@ -94,7 +94,7 @@ def test_statements_that_would_not_change_the_catalog_are_rejected(
     spark.sql("DROP TABLE j_kept")
 
 
-@pytest.mark.everything("Spark, beyond a smoke test of each face")
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 def test_data_source_keeps_values_with_unusual_session_settings(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -117,7 +117,7 @@ def test_data_source_keeps_values_with_unusual_session_settings(
             assert arrow_rows(found) == written.states[-1]
 
 
-@pytest.mark.everything("Spark, beyond a smoke test of each face")
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 def test_data_source_supports_append_overwrite_and_options(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -156,7 +156,7 @@ def test_failed_task_commits_nothing(spark: SparkSession, lake: Catalog) -> None
     assert lake.table("t").version() == 0
 
 
-@pytest.mark.everything("Spark, beyond a smoke test of each face")
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 def test_reads_of_a_missing_catalog_raise_and_create_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -108,7 +108,7 @@ def test_registered_session_runs_statements_about_tables_of_the_catalog(
         spark.catalog.dropTempView("v")
 
 
-@pytest.mark.everything("Spark, beyond a smoke test of each face")
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 def test_registered_session_reads_the_catalog_in_statements_about_tables_of_spark(
     spark: SparkSession, lake: Catalog
 ) -> None:

@@ -29,8 +29,8 @@ SCHEMA = pa.schema([("id", pa.int64())])
 # A common setting that lets clients with options connect: PgBouncer drops the options.
 DROPPING = "ignore_startup_parameters = options,extra_float_digits"
 CASES: dict[str, tuple[str, Pooler | None]] = {
-    "found, refusing options": ("", None),
-    "told, dropping options": (DROPPING, "transaction"),
+    "detected, refusing options": ("", None),
+    "configured, dropping options": (DROPPING, "transaction"),
 }
 
 

@@ -65,7 +65,7 @@ def test_each_role_has_the_privileges_of_the_guide(
 
 
 @pytest.mark.parametrize("role", ["etl", "analyst"])
-def test_role_that_may_not_upgrade_the_schema_is_told_who_can(
+def test_error_of_a_role_that_may_not_upgrade_the_schema_names_the_remedy(
     guide: Guide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     monkeypatch.setenv("PASSWORD", PASSWORD)
