@@ -182,7 +182,7 @@ def test_concurrent_queries_see_the_session_unchanged_by_every_operation(
         assert table.toDF().count() == 2_005
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_merge_keeps_its_source_cached(other_session: SparkSession, lake: Catalog) -> None:
     deltasql.spark.write(other_session.range(4), lake.uri.with_table("t").to_string())
     source = other_session.range(2, 6).selectExpr("id").persist()
