@@ -229,6 +229,29 @@ CASES = [
     ),
     Case(
         "Tables",
+        "CREATE TABLE t SHALLOW CLONE u, DEEP CLONE u",
+        (
+            T,
+            TWO,
+            "DELETE FROM t WHERE id = 2",
+            "CREATE TABLE u SHALLOW CLONE t VERSION AS OF 1",
+            "CREATE OR REPLACE TABLE v DEEP CLONE t TBLPROPERTIES ('k' = 'v')",
+            "SELECT u.id, v.name FROM u LEFT JOIN v ON u.id = v.id ORDER BY u.id",
+        ),
+        [(1, "a"), (2, None)],
+        smoke=True,
+        catalog="`CALL system.clone`",
+        in_catalog=(
+            T,
+            TWO,
+            "DELETE FROM t WHERE id = 2",
+            "CALL system.clone('u', 't', shallow => true, version => 1)",
+            "CALL system.clone('v', source => 't', replace => true, properties => map('k', 'v'))",
+            "SELECT u.id, v.name FROM u LEFT JOIN v ON u.id = v.id ORDER BY u.id",
+        ),
+    ),
+    Case(
+        "Tables",
         "CREATE OR REPLACE TABLE t …, REPLACE TABLE t …",
         (
             T,
