@@ -68,7 +68,7 @@ def write_file(begun: dict[str, Any], rows: pa.Table) -> dict[str, Any]:
     """Write rows where a write may put them, and return the file for the commit."""
     name = f"part-{uuid.uuid4()}.parquet"
     folder = Path(unquote(urlsplit(begun["folder"]).path))
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, folder / name)
     return {"name": name}
 

@@ -94,6 +94,19 @@ def test_timestamp_without_a_zone_is_in_the_zone_of_the_session(
     assert lake.sql("SELECT * FROM crm.t").to_pylist() == [{"id": 1}]
 
 
+def test_clone_has_the_rows_of_a_version(client: Client, lake: Catalog) -> None:
+    rows(client, "clone", table="shared", source="lake.crm.t", shallow=True, version=0)
+    statement = "CREATE OR REPLACE TABLE lake.default.own DEEP CLONE t VERSION AS OF 0"
+    rows(client, "execute", statement=statement)
+    (first,) = lake.table("crm.t").snapshot(0).scan().arrow["path"].to_pylist()
+    for name, shares in (("crm.shared", True), ("own", False)):
+        table = lake.table(name)
+        (path,) = table.files()["path"].to_pylist()
+        assert path.endswith(first) == shares
+        assert lake.sql(f"SELECT * FROM {name}").to_pylist() == [{"id": 1}]
+        assert table.history()[0].info.operation == "CLONE"
+
+
 def test_wrong_calls_are_named(client: Client) -> None:
     def check(case: tuple[str, dict[str, Any], str]) -> None:
         procedure, arguments, message = case
@@ -108,10 +121,11 @@ def test_wrong_calls_are_named(client: Client) -> None:
             ("detail", {"table": "t t"}, "should end here"),
             ("detail", {"table": "nosuch"}, "nosuch"),
             ("restore", {"table": "t"}, "needs a version or a timestamp"),
-            ("restore", {"table": "t", "version": 1, "timestamp": 1}, "needs a version or"),
+            ("restore", {"table": "t", "version": 1, "timestamp": 1}, "a version and a timestamp"),
             ("optimize", {"table": "t", "where": "id = 1"}, "other columns than partition"),
             ("execute", {"statement": "SELECT 1"}, "execute does not run SELECT"),
             ("execute", {"statement": "BEGIN"}, "execute does not run BEGIN"),
+            ("clone", {"table": "c"}, "the argument source is null"),
             ("convert", {"table": "e", "path": "/x", "partitioned_by": "day"}, "expected a"),
         ),
         check,

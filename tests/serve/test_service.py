@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from deltasql.exceptions import InvalidDataError
 from deltasql.serve import Service
 from deltasql.serve.service_file import default_service_file
 from tests.mirror.support import open_mirrored
@@ -295,10 +296,71 @@ def test_tables_are_altered_in_one_commit(client: Client, lake: Catalog, table: 
     response = client.call("table_alter", namespace="default", name=table, changes=changes)
     assert [each["name"] for each in json.loads(response["schema"])["fields"]] == ["key", "note"]
     assert (response["version"], response["comment"]) == (1, "all of it")
-    with pytest.raises(ServiceError, match="cluster by is not supported"):
-        client.call(
-            "table_alter", namespace="default", name=table, changes=[{"change": "cluster by"}]
-        )
+    with pytest.raises(ServiceError, match="sort by is not supported"):
+        client.call("table_alter", namespace="default", name=table, changes=[{"change": "sort by"}])
+
+
+def test_constraints_and_clustering_are_altered(client: Client, lake: Catalog, table: str) -> None:
+    names = {"namespace": "default", "name": table}
+    positive = {"change": "add constraint", "name": "positive", "condition": "id > 0"}
+    found = client.call(
+        "table_alter", **names, changes=[positive, {"change": "cluster by", "columns": ["id"]}]
+    )
+    assert (found["version"], found["clustering_columns"]) == (1, ["id"])
+    assert found["properties"]["delta.constraints.positive"] == "id > 0"
+    drop = {"change": "drop constraint", "name": "positive", "if_exists": False}
+    found = client.call("table_alter", **names, changes=[drop])
+    assert "delta.constraints.positive" not in found["properties"]
+    with pytest.raises(ServiceError, match="'positive' does not exist"):
+        client.call("table_alter", **names, changes=[drop])
+    client.call("table_alter", **names, changes=[{**drop, "if_exists": True}])
+    with pytest.raises(ServiceError, match="3 rows failed"):
+        high = {"change": "add constraint", "name": "high", "condition": "id > 9"}
+        client.call("table_alter", **names, changes=[high])
+
+
+def test_table_is_created_with_its_rules(client: Client, lake: Catalog) -> None:
+    twice = {"delta.generationExpression": "id * 2"}
+    schema = json.loads(SCHEMA)
+    schema["fields"][1] |= {"name": "twice", "type": "long", "metadata": twice}
+    create = {"mode": "create", "schema": json.dumps(schema), "constraints": {"low": "id < 9"}}
+    begun = client.begin("r", create=create, checks_rules=True)
+    assert (set(begun["rules"]["generated"]), "9" in begun["rules"]["broken"]) == ({"twice"}, True)
+    client.call("write_commit", namespace="default", name="r", txn_id=begun["txn_id"])
+    assert [commit.info.operation for commit in lake.table("r").history()] == ["CREATE TABLE"]
+    with pytest.raises(InvalidDataError), lake.begin() as tx:
+        tx.write("r", pa.table({"id": [9]}))
+    with lake.begin() as tx:
+        tx.write("r", pa.table({"id": [4]}))
+    found = DeltaTable(lake.table("r").location).to_pyarrow_table()
+    assert found.to_pylist() == [{"id": 4, "twice": 8}]
+
+
+def test_overwrite_replaces_rows_that_match_a_condition(
+    client: Client, lake: Catalog, table: str
+) -> None:
+    with lake.begin() as tx:
+        tx.set_table_properties(table, {"delta.enableChangeDataFeed": "true"})
+    high = {"filters": [{"op": ">=", "column": ["id"], "value": {"long": 2}}]}
+    begun = client.begin(table, checks_rules=True, overwrite=high)
+    assert begun["rules"]["broken"] == "NOT COALESCE(`id` >= 2, FALSE)"
+    body = {"namespace": "default", "name": table, "overwrite": high}
+    files = [write_file(begun, pa.table({"id": [7]}))]
+    client.call("write_commit", txn_id=begun["txn_id"], files=files, **body)
+    found = DeltaTable(lake.table(table).location).to_pyarrow_table()["id"].to_pylist()
+    assert sorted(found) == [1, 7]
+    info = lake.table(table).history(1)[0].info
+    assert (info.operation, info.operation_parameters["predicate"]) == ("WRITE", "id >= 2")
+    changes = lake.changes(table, 2).read_all().to_pylist()
+    assert sorted((row["_change_type"], row["id"]) for row in changes) == [
+        ("delete", 2),
+        ("delete", 3),
+        ("insert", 7),
+    ]
+    begun = client.begin(table)  # a client that does not check the rows
+    files = [write_file(begun, pa.table({"id": [7]}))]
+    with pytest.raises(ServiceError, match="needs a client that checks the new rows"):
+        client.call("write_commit", txn_id=begun["txn_id"], files=files, **body)
 
 
 def test_constraints_are_refused_unless_the_client_checks_them(

@@ -186,3 +186,41 @@ def test_table_created_in_a_transaction_is_seen_only_there(client: Client, lake:
     assert "new" not in client.call("tables", namespace="default")["tables"]
     assert call(client, "commit", **inside)["rows"] == [["new", 0]]
     assert lake.sql("SELECT * FROM new").to_pylist() == [{"id": 5}]
+
+
+def test_change_feed_has_the_rows_of_all_statements(client: Client, lake: Catalog) -> None:
+    """If a commit has change data, readers ignore its other files."""
+    with lake.begin() as tx:
+        tx.set_table_properties("t", {"delta.enableChangeDataFeed": "true"})
+    inside = {"transaction": call(client, "begin")["transaction"]}
+    append(client, T, 2, **inside)
+    replace_first_file(client, pa.table({"id": [5]}), **inside)
+    append(client, T, 3, **inside)
+    call(client, "commit", **inside)
+    changes = lake.changes("t", 2).read_all().to_pylist()
+    assert sorted((row["_change_type"], row["id"]) for row in changes) == [
+        ("insert", 2),
+        ("insert", 3),
+        ("update_postimage", 5),
+        ("update_preimage", 1),
+    ]
+
+
+def replace_first_file(client: Client, rows: pa.Table, **body: Any) -> None:
+    """Update the row 1 of the table T, which is alone in its file."""
+    described = client.call("table", **T, **body)
+    read = {key: described[key] for key in ("id", "version", "read_in")}
+    lines = client.lines("scan", **T, **read, **body)
+    first = next(file[0] for line in lines for file in line.get("files", ()))
+    begun = client.call("write_begin", **T, **read, **body, command="UPDATE")
+    changed = pa.table(
+        {
+            "id": [1, *rows["id"].to_pylist()],
+            "_change_type": ["update_preimage", "update_postimage"],
+        }
+    )
+    counts = {"copied": 0, "updated": 1, "deleted": 0, "rewrite_ms": 1}
+    files = [write_file(begun, rows)]
+    change_data = [write_file(begun["change_data"], changed)]
+    done = {"replaced": [first], "filters": [], "change_data": change_data, **counts}
+    client.call("write_commit", **T, txn_id=begun["txn_id"], files=files, rows=done, **body)

@@ -232,6 +232,40 @@ def catalog_rules(place: Place) -> None:
     ):
         _raises("rules for: positive", lambda text=statement: sql(text))
     _equal(place.ids("t"), [1])
+    sql("CREATE TABLE lake.default.g (id BIGINT, twice BIGINT GENERATED ALWAYS AS (id * 2))")
+    sql("INSERT INTO lake.default.g (id) VALUES (4)")
+    _equal(sql("SELECT * FROM lake.default.g"), [(4, 8)])
+    sql("ALTER TABLE lake.default.g CLUSTER BY (id)")
+    sql("INSERT INTO lake.default.g REPLACE WHERE id > 3 SELECT 5L, 10L")
+    _equal(place.ids("g"), [5])
+    if RELEASE >= (4, 1):  # Spark 4.0 does not have the statements
+        sql("CREATE TABLE lake.default.c (id BIGINT, CONSTRAINT low CHECK (id < 9))")
+        sql("ALTER TABLE lake.default.c ADD CONSTRAINT high CHECK (id > 0)")
+        for value in (0, 9):
+            text = f"INSERT INTO lake.default.c VALUES ({value})"
+            _raises("rules for: high, low", lambda text=text: sql(text))
+        sql("ALTER TABLE lake.default.c DROP CONSTRAINT low")
+        sql("INSERT INTO lake.default.c VALUES (9)")
+        _equal(place.ids("c"), [9])
+
+
+def catalog_evolution(place: Place) -> str:
+    sql = place.sql
+    sql("CREATE TABLE lake.default.t AS SELECT 1L AS id")
+    merge = (
+        "MERGE WITH SCHEMA EVOLUTION INTO lake.default.t USING (SELECT 1 AS id, 'x' AS name) AS s "
+        "ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"
+    )
+    if RELEASE < (4, 2):
+        _raises("needs Spark 4.2", lambda: sql(merge))
+        return FROM_4_2
+    sql(merge)
+    sql("INSERT WITH SCHEMA EVOLUTION INTO lake.default.t BY NAME SELECT 2L AS id, 7 AS n")
+    _equal(
+        sql("SELECT id, name, n FROM lake.default.t ORDER BY id"), [(1, "x", None), (2, None, 7)]
+    )
+    _equal(place.catalog.table("t").version(), 2)
+    return YES
 
 
 def catalog_time_travel(place: Place) -> None:
@@ -430,7 +464,8 @@ CHECKS: dict[str, Callable[[Place], str | None]] = {
     "Filters on a DataFrame skip files": skip_files,
     "Spark catalog: `SELECT`, `INSERT`, `CREATE TABLE AS SELECT`, `writeTo`": catalog_tables,
     "Spark catalog: `UPDATE`, `DELETE`, `MERGE INTO`, with change data": catalog_rows,
-    "Spark catalog: constraints": catalog_rules,
+    "Spark catalog: constraints, generated columns, `REPLACE WHERE`": catalog_rules,
+    "Spark catalog: `MERGE` and `INSERT WITH SCHEMA EVOLUTION`": catalog_evolution,
     "Spark catalog: `VERSION AS OF`, `TIMESTAMP AS OF`": catalog_time_travel,
     "Spark catalog: `readStream.table` and `toTable`": catalog_streams,
     "Spark catalog: `CALL lake.system.…`": catalog_procedures,

@@ -236,6 +236,11 @@ class RandomStatements:
             statements.append(
                 Statement(f"INSERT INTO {{t}} REPLACE WHERE p = 'a' SELECT * FROM {chosen}")
             )
+        for condition in ("n > 1", "n > 1 OR id = 2 AND p = 'a'"):
+            chosen = self._source(every, n=self.rng.choice(["2", "3", "1"]))
+            statements.append(
+                Statement(f"INSERT INTO {{t}} REPLACE WHERE {condition} SELECT * FROM {chosen}")
+            )
         return self.rng.choice(statements)
 
     def update(self) -> Statement:

@@ -94,8 +94,13 @@ def test_overwrites_truncate_and_delete_of_partitions(lake: Catalog, sql: Any) -
     sql("DELETE FROM lake.default.t WHERE p = 'b'")
     assert sql("SELECT * FROM lake.default.t ORDER BY p") == [("a", 10), ("é/ü", 30)]
     assert sorted(polars.read_delta(lake.table("t").location)["p"]) == ["a", "é/ü"]
-    with pytest.raises(UnsupportedOperationException, match="replaces whole partitions"):
+    sql("INSERT INTO lake.default.t REPLACE WHERE id >= 30 SELECT 'c', 40")
+    assert sql("SELECT * FROM lake.default.t ORDER BY p") == [("a", 10), ("c", 40)]
+    with pytest.raises(IllegalArgumentException, match="New rows must match the condition"):
         sql("INSERT INTO lake.default.t REPLACE WHERE id = 10 SELECT 'a', 1")
+    with pytest.raises(UnsupportedOperationException, match="cannot have this condition"):
+        sql("INSERT INTO lake.default.t REPLACE WHERE p LIKE 'a%' SELECT 'a', 1")
+    assert lake.table("t").version() == 5
     sql("TRUNCATE TABLE lake.default.t")
     assert mirrored(lake, "t") == []
 

@@ -198,6 +198,8 @@ def test_extension_adds_statements_of_delta(lake: Catalog, sql: Any, tables: Non
     sql("-- the first version\nRESTORE TABLE lake.`default`.stock TO VERSION AS OF 0")
     assert sql("DESCRIBE HISTORY lake.default.stock LIMIT 1")[0][4] == "RESTORE"
     assert sql("desc detail lake.default.stock")[0][2] == "default.stock"
+    sql("CREATE TABLE lake.default.copy SHALLOW CLONE lake.default.stock VERSION AS OF 1")
+    assert sql("SELECT count(*) FROM lake.default.copy") == [(2,)]
 
 
 @pytest.mark.everything(BEYOND)

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import Field, Schema
-from pyspark.errors import IllegalArgumentException, PythonException
+from pyspark.errors import (
+    IllegalArgumentException,
+    PythonException,
+    UnsupportedOperationException,
+)
 
 from deltasql.exceptions import InvalidDataError
 from tests.spark.support import ODD, mirrored, settings
@@ -107,6 +111,28 @@ def test_statement_whose_task_failed_is_committed_once_when_repeated(
     rows.writeTo(f"{name}.default.t").append()
     assert lake.table("t").version() == 1
     assert sorted(row["id"] for row in mirrored(lake, "t")) == list(range(100))
+
+
+def test_tables_are_created_and_altered_with_rules(lake: Catalog, sql: Any) -> None:
+    columns = "id BIGINT, twice BIGINT GENERATED ALWAYS AS (id * 2)"
+    sql(f"CREATE TABLE lake.default.t ({columns}, CONSTRAINT low CHECK (id < 9))")
+    sql("INSERT INTO lake.default.t (id) VALUES (4)")
+    for values in ("(9, 18)", "(4, 9)"):
+        with pytest.raises(IllegalArgumentException, match="rules for: low, twice"):
+            sql(f"INSERT INTO lake.default.t VALUES {values}")
+    assert mirrored(lake, "t") == [{"id": 4, "twice": 8}]
+    sql("ALTER TABLE lake.default.t DROP CONSTRAINT low")
+    sql("ALTER TABLE lake.default.t ADD CONSTRAINT positive CHECK (id > 0)")
+    sql("ALTER TABLE lake.default.t CLUSTER BY (id)")
+    with pytest.raises(IllegalArgumentException, match="rules for: positive, twice"):
+        sql("INSERT INTO lake.default.t (id) VALUES (0)")
+    assert sql("CALL lake.system.detail('t')")[0][8] == ["id"]
+    sql(f"REPLACE TABLE lake.default.t ({columns})")  # the new definition has no constraints
+    sql("INSERT INTO lake.default.t (id) VALUES (-1)")
+    assert mirrored(lake, "t") == [{"id": -1, "twice": -2}]
+    with pytest.raises(UnsupportedOperationException, match="only CHECK constraints"):
+        sql("CREATE TABLE lake.default.keys (id INT PRIMARY KEY)")
+    assert not lake.exists("keys")
 
 
 @pytest.mark.everything(MORE)

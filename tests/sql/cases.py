@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 T = "CREATE TABLE t (id BIGINT, name STRING)"
 TWO = "INSERT INTO t VALUES (1, 'a'), (2, 'b')"
 ALL = "SELECT id, name FROM t ORDER BY id"
+CREATE = (
+    "CREATE TABLE IF NOT EXISTS crm.t (id BIGINT NOT NULL COMMENT 'key', day DATE, "
+    "s STRUCT<a: INT, b: ARRAY<STRING>>, month INT GENERATED ALWAYS AS (month(day)), "
+    "CONSTRAINT positive CHECK (id > 0)) USING delta PARTITIONED BY (day) COMMENT 'c' "
+    "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+)
 SOURCE = "(SELECT 2L AS id, 'B' AS name UNION ALL SELECT 3L, 'c') AS s"
 
 
@@ -93,7 +99,7 @@ CASES = [
             "SELECT * FROM t",
         ),
         [(1, None, True)],
-        catalog="no",
+        catalog="from Spark 4.2",
     ),
     Case(
         "Rows",
@@ -117,14 +123,6 @@ CASES = [
         "INSERT INTO t REPLACE WHERE … SELECT …",
         (T, TWO, "INSERT INTO t REPLACE WHERE id > 1 SELECT 8, 'h'", ALL),
         [(1, "a"), (8, "h")],
-        catalog="whole partitions",
-        in_catalog=(
-            "CREATE TABLE t (id BIGINT, name STRING) PARTITIONED BY (name)",
-            TWO,
-            "INSERT INTO t REPLACE WHERE name = 'b' SELECT 8, 'b'",
-            ALL,
-        ),
-        rows_in_catalog=[(1, "a"), (8, "b")],
     ),
     Case(
         "Rows",
@@ -191,28 +189,23 @@ CASES = [
             "SELECT * FROM t ORDER BY id",
         ),
         [(1, "a", None), (2, "B", 5)],
-        catalog="no",
+        catalog="from Spark 4.2",
     ),
     Case("Rows", "TRUNCATE TABLE t", (T, TWO, "TRUNCATE TABLE t", ALL), []),
     Case(
         "Tables",
         "CREATE TABLE t (columns) PARTITIONED BY …",
         (
-            "CREATE TABLE IF NOT EXISTS crm.t (id BIGINT NOT NULL COMMENT 'key', day DATE, "
-            "s STRUCT<a: INT, b: ARRAY<STRING>>, month INT GENERATED ALWAYS AS (month(day)), "
-            "CONSTRAINT positive CHECK (id > 0)) USING delta PARTITIONED BY (day) COMMENT 'c' "
-            "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+            CREATE,
             "INSERT INTO crm.t (id, day) VALUES (1, '2024-05-01')",
             "SELECT id, day, month FROM crm.t",
         ),
         [(1, "2024-05-01", 5)],
         smoke=True,
-        catalog="without constraints and generated columns",
+        catalog="yes, constraints from Spark 4.1",
         in_catalog=(
-            "CREATE TABLE IF NOT EXISTS crm.t (id BIGINT NOT NULL COMMENT 'key', day DATE, "
-            "s STRUCT<a: INT, b: ARRAY<STRING>>, month INT) USING delta PARTITIONED BY (day) "
-            "COMMENT 'c' TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
-            "INSERT INTO crm.t (id, day, month) VALUES (1, DATE'2024-05-01', 5)",
+            CREATE,
+            "INSERT INTO crm.t (id, day) VALUES (1, DATE'2024-05-01')",
             "SELECT id, day, month FROM crm.t",
         ),
     ),
@@ -233,6 +226,29 @@ CASES = [
         "CREATE TABLE t AS SELECT …",
         ("CREATE TABLE u AS SELECT 1L AS id, 'x' AS name", "CREATE TABLE t AS TABLE u", ALL),
         [(1, "x")],
+    ),
+    Case(
+        "Tables",
+        "CREATE TABLE t SHALLOW CLONE u, DEEP CLONE u",
+        (
+            T,
+            TWO,
+            "DELETE FROM t WHERE id = 2",
+            "CREATE TABLE u SHALLOW CLONE t VERSION AS OF 1",
+            "CREATE OR REPLACE TABLE v DEEP CLONE t TBLPROPERTIES ('k' = 'v')",
+            "SELECT u.id, v.name FROM u LEFT JOIN v ON u.id = v.id ORDER BY u.id",
+        ),
+        [(1, "a"), (2, None)],
+        smoke=True,
+        catalog="`CALL system.clone`",
+        in_catalog=(
+            T,
+            TWO,
+            "DELETE FROM t WHERE id = 2",
+            "CALL system.clone('u', 't', shallow => true, version => 1)",
+            "CALL system.clone('v', source => 't', replace => true, properties => map('k', 'v'))",
+            "SELECT u.id, v.name FROM u LEFT JOIN v ON u.id = v.id ORDER BY u.id",
+        ),
     ),
     Case(
         "Tables",
@@ -321,15 +337,7 @@ CASES = [
             ALL,
         ),
         [(1, "a"), (2, "b"), (10, "x")],
-        catalog="`CALL system.add_constraint`, `drop_constraint`",
-        in_catalog=(
-            T,
-            TWO,
-            "CALL system.add_constraint('t', 'small', 'id < 10')",
-            "CALL system.drop_constraint('t', 'small')",
-            "INSERT INTO t VALUES (10, 'x')",
-            ALL,
-        ),
+        catalog="from Spark 4.1; `CALL system.add_constraint`, `drop_constraint`",
     ),
     Case(
         "Tables",
@@ -337,10 +345,10 @@ CASES = [
         (T, "ALTER TABLE t CLUSTER BY (id, name)", "DESCRIBE DETAIL t"),
         [(["id", "name"],)],
         ("clusteringColumns",),
-        catalog="`CALL system.cluster_by`",
+        catalog="yes",
         in_catalog=(
             T,
-            "CALL system.cluster_by('t', array('id', 'name'))",
+            "ALTER TABLE t CLUSTER BY (id, name)",
             "CALL system.detail('t')",
         ),
     ),

@@ -20,14 +20,17 @@ from deltasql.engine.parquet.footer_stats import read_footer
 from deltasql.engine.parquet.writer import add_action, has_tight_bounds, partition_folder
 from deltasql.exceptions import TxnLogEngineError, TxnLogTransactionError, UnsupportedFeatureError
 from deltasql.model.schema.schema import column_mapping_mode
-from deltasql.operations.rewrite import in_partitions
+from deltasql.operations.delete import stage_delete
+from deltasql.operations.rewrite import in_partitions, record_whole_files
 from deltasql.operations.rules.row_checks import reject_append_only, rules_of
+from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deltasql.model.actions import AddFile
+    from deltasql.model.predicates.predicate import Predicate
     from deltasql.operations.table_stage import TableStage
     from deltasql.storage import FileInfo, Storage
 
@@ -48,6 +51,8 @@ class Overwrite:
 
     predicate: str | None = None
     same_partitions: bool = False
+    rows_match: bool = False
+    """Whether the program has checked that all new rows match a condition on their values."""
 
 
 def new_folder(stage: TableStage) -> str:
@@ -91,19 +96,23 @@ def stage_written(
     the whole table.
     """
     adds = add_actions(stage, folder, files)
-    removed = 0 if overwrite is None else _remove_replaced(stage, adds, overwrite)
+    removed, kept = (0, 0) if overwrite is None else _remove_replaced(stage, adds, overwrite)
     stage.add(adds)
+    record_whole_files(stage, stage.listed(adds), "insert")
     for condition in reads:
         record_read(stage, condition)
     # The files have the current schema, so a concurrent change of the schema is a conflict.
     stage.record_read_version()
     rows = sum(json.loads(add.stats or "{}").get("numRecords", 0) for add in adds)
     partitions = json.dumps(list(stage.partition_columns), ensure_ascii=False)
+    parameters = {"mode": "Append" if overwrite is None else "Overwrite", "partitionBy": partitions}
+    if overwrite is not None and overwrite.predicate is not None:
+        parameters["predicate"] = normal(overwrite.predicate, stage.schema, escapes=True)
     stage.set_commit_info(
         operation,
-        {"mode": "Append" if overwrite is None else "Overwrite", "partitionBy": partitions},
+        parameters,
         {
-            "num_added_files": len(adds),
+            "num_added_files": len(adds) + kept,
             "num_removed_files": removed,
             "num_added_rows": rows,
         },
@@ -198,38 +207,65 @@ def _in_partition_folder(
     return wanted
 
 
-def _remove_replaced(stage: TableStage, adds: Sequence[AddFile], overwrite: Overwrite) -> int:
-    replaced = _replaced(stage, adds, overwrite)
+def _remove_replaced(
+    stage: TableStage, adds: Sequence[AddFile], overwrite: Overwrite
+) -> tuple[int, int]:
+    """Remove the rows that the overwrite replaces.
+
+    Return the number of removed files, and of files with rows of them that are kept.
+    """
+    if overwrite.predicate is not None:
+        predicate = stage.predicate(overwrite.predicate, flavour="spark")
+        if not predicate.partition_only:
+            return _delete_matching(stage, overwrite)
+        _check_partitions(stage, adds, predicate)
+        replaced = _in_partitions(stage, predicate)
+    else:
+        replaced = _replaced(stage, adds, overwrite)
     if len(replaced):
         reject_append_only(stage)
+    record_whole_files(stage, replaced, "delete")
     stage.remove(replaced)
-    return len(replaced)
+    return len(replaced), 0
 
 
-def _replaced(stage: TableStage, adds: Sequence[AddFile], overwrite: Overwrite) -> pa.Table:
-    """Return the files that the overwrite removes, and add them to the read set."""
-    if overwrite.predicate is None:
-        files = stage.files()
-        stage.read(whole_table=True, files=files)
-        if not overwrite.same_partitions or not stage.partition_columns:
-            return files
-        new = pa.array(set(stage.live(stage.listed(adds)).partitions.to_pylist()), pa.string())
-        return files.filter(pc.is_in(stage.live(files).partitions, value_set=new))
-    predicate = stage.predicate(overwrite.predicate)
-    if not predicate.partition_only:
+def _delete_matching(stage: TableStage, overwrite: Overwrite) -> tuple[int, int]:
+    """Delete the rows for which the condition is true, with the engine of this process."""
+    if not overwrite.rows_match:
         raise UnsupportedFeatureError(
-            "the Spark catalog overwrites whole partitions, and this condition is about other "
-            f"columns: {overwrite.predicate}",
+            "an overwrite whose condition is about other columns than partition columns needs a "
+            f"client that checks the new rows: {overwrite.predicate}",
             features=("replaceWhere",),
-            help="Use deltasql.spark.write(df, uri, mode='overwrite', replace_where=…).",
+            help="Use the jar of this release, or "
+            "deltasql.spark.write(df, uri, mode='overwrite', replace_where=…).",
         )
+    metrics = stage_delete(stage, overwrite.predicate, flavour="spark")
+    if metrics["num_removed_files"]:
+        reject_append_only(stage)
+    return metrics["num_removed_files"], metrics["num_added_files"]
+
+
+def _check_partitions(stage: TableStage, adds: Sequence[AddFile], predicate: Predicate) -> None:
     if adds and len(in_partitions(stage, stage.listed(adds), predicate)) < len(adds):
         raise TxnLogTransactionError(
-            f"some of the new rows do not match the condition of the overwrite: "
-            f"{overwrite.predicate}",
+            f"some of the new rows do not match the condition of the overwrite: {predicate.sql}",
             help="Filter the rows, or append them.",
         )
+
+
+def _in_partitions(stage: TableStage, predicate: Predicate) -> pa.Table:
+    """Return the files of partitions that meet a condition, and add them to the read set."""
     found = stage.files(predicate)
     files = in_partitions(stage, found, predicate) if len(found) else found
     stage.read(predicate=predicate, files=files)
     return files
+
+
+def _replaced(stage: TableStage, adds: Sequence[AddFile], overwrite: Overwrite) -> pa.Table:
+    """Return all files, or those of the partitions of the new files; add them to the read set."""
+    files = stage.files()
+    stage.read(whole_table=True, files=files)
+    if not overwrite.same_partitions or not stage.partition_columns:
+        return files
+    new = pa.array(set(stage.live(stage.listed(adds)).partitions.to_pylist()), pa.string())
+    return files.filter(pc.is_in(stage.live(files).partitions, value_set=new))

@@ -195,7 +195,7 @@ def write_change_data(stage: TableStage, changes: Relation, options: WriteOption
     before, because the change data of a commit must be complete.
     """
     if not stage.staged.cdc:
-        _record_earlier_changes(stage, options)
+        record_earlier_changes(stage, options)
     _write_change_files(stage, changes, options)
 
 
@@ -210,7 +210,11 @@ def record_whole_files(
         _write_change_files(stage, _rows_of_files(stage, files, kind), options)
 
 
-def _record_earlier_changes(stage: TableStage, options: WriteOptions | None) -> None:
+def record_earlier_changes(stage: TableStage, options: WriteOptions | None = None) -> None:
+    """Write the rows that the transaction added and removed before as change data.
+
+    This is necessary before the first change data of a commit.
+    """
     staged = stage.staged
     files = stage.files()
     own = files.filter(

@@ -16,6 +16,7 @@ from deltasql.engine.parquet.writer import logged_path
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.actions import AddCdcFile
 from deltasql.operations.add_written import add_actions, place_files, record_read
+from deltasql.operations.rewrite import record_earlier_changes, record_whole_files
 from deltasql.operations.table_stage import adds_table_to_errors
 from deltasql.storage.location import address_url
 
@@ -71,9 +72,13 @@ def stage_rows(
     replaced = _listed_at(stage, files, written.replaced)
     added = add_actions(stage, written.folder, written.files)
     if written.change_data:
+        if not stage.staged.cdc:
+            record_earlier_changes(stage)
         stage.staged.cdc += _change_actions(stage, written)
     stage.add(added)
     stage.remove(replaced)
+    if not written.change_data:  # a MERGE that only inserts
+        record_whole_files(stage, stage.listed(added), "insert")
     metrics = _METRICS[written.command](written.counts, added, len(replaced))
     total = clock.total_ms()
     if written.command == "MERGE":

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL, _FALSE, _TRUE = "NULL", "false", "true"
 _TEXTS = "ARRAY<STRING>"
+_AT = (
+    ("version", "BIGINT", "the version", _NULL),
+    ("timestamp", "TIMESTAMP", "the version at this time", _NULL),
+)
 _TABLE = ("table", "STRING", "the name of the table, with or without its namespace")
 
 
@@ -75,9 +79,9 @@ class Call:
             raise InvalidQueryError(f"the argument {name} is null", help=f"Give a {name}.")
         return str(found)
 
-    def table(self) -> s.TableRef:
-        """Return the table that the argument `table` names."""
-        reader = Reader(self.required("table"))
+    def table(self, name: str = "table") -> s.TableRef:
+        """Return the table that an argument names."""
+        reader = Reader(self.required(name))
         found = reader.table()
         reader.finish()
         return self.qualified(found)
@@ -92,7 +96,8 @@ class Call:
     def statement(self) -> s.Statement:
         """Return the statement that the argument `statement` is."""
         found: Any = parse_statement(self.required("statement"))
-        if not isinstance(found, _EXECUTED):
+        is_clone = isinstance(found, s.CreateTable) and found.clone is not None
+        if not (is_clone or isinstance(found, _EXECUTED)):
             raise InvalidQueryError(
                 f"execute does not run {found.name}",
                 help="Run the statement itself: Spark's SQL has it.",
@@ -102,6 +107,10 @@ class Call:
         changed: dict[str, Any] = {name: self.qualified(each) for name, each in tables.items()}
         if isinstance(found, s.Restore) and isinstance(found.to, str):
             changed["to"] = self._in_time_zone(found.to)
+        if is_clone:
+            clone: s.Clone = found.clone
+            at = self._in_time_zone(clone.at) if isinstance(clone.at, str) else clone.at
+            changed["clone"] = replace(clone, source=self.qualified(clone.source), at=at)
         statement: s.Statement = replace(found, **changed)
         return statement
 
@@ -189,15 +198,35 @@ def _vacuum(call: Call) -> s.Statement:
 
 
 def _restore(call: Call) -> s.Statement:
-    version, micros = call["version"], call["timestamp"]
-    if (version is None) == (micros is None):
+    to = _version(call)
+    if to is None:
         raise InvalidQueryError(
             "restore needs a version or a timestamp", help="Give one of the two arguments."
         )
-    if version is not None:
-        return s.Restore(call.table(), int(version))
-    timestamp = _EPOCH + timedelta(microseconds=int(micros))
-    return s.Restore(call.table(), timestamp.isoformat())
+    return s.Restore(call.table(), to)
+
+
+def _clone(call: Call) -> s.Statement:
+    clone = s.Clone(call.table("source"), bool(call["shallow"]), _version(call))
+    return s.CreateTable(
+        call.table(),
+        clone=clone,
+        replaces=bool(call["replace"]),
+        location=call["location"],
+        properties=dict(call["properties"] or {}),
+    )
+
+
+def _version(call: Call) -> int | str | None:
+    """Return the argument `version` or `timestamp`; None if there is none."""
+    version, micros = call["version"], call["timestamp"]
+    if version is not None and micros is not None:
+        raise InvalidQueryError(
+            "the call has a version and a timestamp", help="Give one of the two arguments."
+        )
+    if micros is not None:
+        return (_EPOCH + timedelta(microseconds=int(micros))).isoformat()
+    return None if version is None else int(version)
 
 
 def _convert(call: Call) -> s.Statement:
@@ -281,8 +310,7 @@ PROCEDURES: Mapping[str, Procedure] = _by_name(
             "Restore an earlier version",
             _restore,
             _TABLE,
-            ("version", "BIGINT", "the version", _NULL),
-            ("timestamp", "TIMESTAMP", "the version at this time", _NULL),
+            *_AT,
         ),
         _procedure(
             "history",
@@ -304,6 +332,18 @@ PROCEDURES: Mapping[str, Procedure] = _by_name(
             _TABLE,
             ("path", "STRING", "the folder"),
             ("partitioned_by", "STRING", "the partition columns, such as 'day DATE'", _NULL),
+        ),
+        _procedure(
+            "clone",
+            "Create a table with the rows and the definition of another one",
+            _clone,
+            _TABLE,
+            ("source", "STRING", "the table to copy"),
+            ("shallow", "BOOLEAN", "share the files of the other table", _FALSE),
+            ("replace", "BOOLEAN", "replace the table if it exists", _FALSE),
+            *_AT,
+            ("properties", "MAP<STRING, STRING>", "more properties", _NULL),
+            ("location", "STRING", "the folder of the table", _NULL),
         ),
         _procedure(
             "undrop", "Restore a dropped table", lambda call: s.UndropTable(call.table()), _TABLE

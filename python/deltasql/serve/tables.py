@@ -15,7 +15,7 @@ from deltasql.model.schema.schema import (
     schema_of,
     with_members,
 )
-from deltasql.operations.alter.cluster_by import clustering_columns
+from deltasql.operations.alter.cluster_by import cluster_by, clustering_columns
 from deltasql.operations.alter.properties import unset_table_properties
 from deltasql.operations.rules.schema_merge import GENERATED
 from deltasql.serve.names import snapshot_of, stage_of, table_name
@@ -183,6 +183,19 @@ def _unset_property(tx: MultiTableTransaction, table: str, change: Mapping[str, 
     unset_table_properties(tx.target(table), [str(change["key"])], raise_if_not_exists=False)
 
 
+def _add_constraint(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    tx.add_constraint(table, {str(change["name"]): str(change["condition"])})
+
+
+def _drop_constraint(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    exists = not change.get("if_exists")
+    tx.drop_constraint(table, str(change["name"]), raise_if_not_exists=exists)
+
+
+def _cluster_by(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    cluster_by(tx.target(table), list(change["columns"]))
+
+
 def _dotted(change: Mapping[str, Any]) -> str:
     return ".".join(change["column"])
 
@@ -193,6 +206,9 @@ _CHANGES: Mapping[str, Callable[[MultiTableTransaction, str, Mapping[str, Any]],
     "drop column": _drop_column,
     "drop not null": _drop_not_null,
     "column comment": _column_comment,
+    "add constraint": _add_constraint,
+    "drop constraint": _drop_constraint,
+    "cluster by": _cluster_by,
     "set property": _set_property,
     "unset property": _unset_property,
 }

@@ -353,7 +353,12 @@ def concerns_catalog(spark: SparkSession, text: str, parameters: Parameters = No
         ours = statement.using == "deltasql" or (
             statement.using == "delta" and not has_delta(spark)
         )
-        return ours or (statement.replaces and is_known(statement.table))
+        source = None if statement.clone is None else statement.clone.source
+        return (
+            ours
+            or (source is not None and is_known(source))
+            or (statement.replaces and is_known(statement.table))
+        )
     if isinstance(statement, s.Convert):
         return not has_delta(spark)
     table = getattr(statement, "table", None)

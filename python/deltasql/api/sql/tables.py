@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from deltasql.api.catalog.base import CatalogTable
 from deltasql.api.transaction import definition
-from deltasql.exceptions import TableExistsError, TxnLogTableNotFoundError
+from deltasql.exceptions import InvalidQueryError, TableExistsError, TxnLogTableNotFoundError
 from deltasql.operations.create import record_create
 from deltasql.operations.write import schema_to_create
 from deltasql.store.locations import tables_at
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.sql.engine import StatementEngine
     from deltasql.api.transaction.transaction import MultiTableTransaction
-    from deltasql.model.statements.statement import CreateTable
+    from deltasql.model.statements.statement import Clone, CreateTable
 
 
 def create_table(
@@ -42,6 +43,9 @@ def create_table(
             table=name,
             help="Write CREATE OR REPLACE TABLE.",
         )
+    if statement.clone is not None:
+        _clone(tx, engine, statement, statement.clone, name, exists=exists)
+        return
     rows = None
     if statement.query is not None:
         rows = engine.rows(tx, statement.query.text, values)
@@ -63,6 +67,52 @@ def create_table(
     if rows is not None:
         tx.write(name, rows, engine=engine.name)
     _record(tx, statement, name, exists=exists)
+
+
+def _clone(
+    tx: MultiTableTransaction,
+    engine: StatementEngine,
+    statement: CreateTable,
+    clone: Clone,
+    name: str,
+    *,
+    exists: bool,
+) -> None:
+    """Stage a copy of a table at a version; a shallow clone shares its files."""
+    other = engine.table(tx, clone.source)
+    if other in tx.tables and clone.at is None:
+        raise InvalidQueryError(
+            f"{other} has changes in this transaction, which a clone would lack",
+            help="Clone it after COMMIT, clone an earlier VERSION AS OF, or write CREATE TABLE … "
+            "AS SELECT.",
+        )
+    if clone.at is None:
+        source = tx.snapshot(other)
+        tx.target(other).read(whole_table=True)
+    else:
+        table = CatalogTable(tx.catalog, tx.catalog.resolve(other, fresh=True))
+        source = (
+            table.snapshot(clone.at)
+            if isinstance(clone.at, int)
+            else table.snapshot(timestamp=engine.timestamp(clone.at))
+        )
+    rows = None
+    if not clone.is_shallow:
+        parts = (source.table.namespace, source.table.name)
+        quoted = ".".join("`" + each.replace("`", "``") + "`" for each in parts)
+        query = f"SELECT * FROM {quoted} VERSION AS OF {source.version}"  # noqa: S608 - quoted
+        rows = engine.rows(tx, query, {})
+    definition.clone_snapshot(
+        tx,
+        name,
+        source,
+        rows,
+        exists=exists,
+        replaces=statement.replaces,
+        location=None if statement.location is None else engine.location(statement.location),
+        properties=statement.properties,
+        engine=engine.name,
+    )
 
 
 def _record(tx: MultiTableTransaction, statement: CreateTable, name: str, *, exists: bool) -> None:

@@ -1,17 +1,27 @@
-"""Stage the definition of a table: a new table, a new definition, or a folder of Parquet files."""
+"""Stage the definition of a table: new, replaced, a clone, or of a folder of Parquet files."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.operations.alter.cluster_by import cluster_by as set_clustering
+from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.operations.convert import convert_files
 from deltasql.operations.create import replace_table
+from deltasql.operations.restore import add_file
+from deltasql.storage.location import address_url, data_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.model.actions import AddFile
+    from deltasql.snapshot.snapshot import Snapshot
+
+# Part of the names of in-commit timestamp properties, which belong to the log of the source.
+_IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"
 
 
 def create_or_replace(
@@ -46,6 +56,61 @@ def create_or_replace(
         description=description,
         cluster_by=cluster_by,
     )
+
+
+def clone_snapshot(
+    tx: MultiTableTransaction,
+    name: str,
+    source: Snapshot,
+    rows: Any = None,
+    *,
+    exists: bool,
+    replaces: bool,
+    location: str | None,
+    properties: Mapping[str, str],
+    engine: str | None = None,
+) -> None:
+    """Stage a table with the definition of a snapshot, and its rows.
+
+    Without `rows`, it is a shallow clone: it reads the files of the source, and cannot be read
+    after they are deleted.
+    """
+    metadata = source.metadata
+    kept = {k: v for k, v in metadata.configuration.items() if _IN_COMMIT_TIMESTAMPS not in k}
+    create_or_replace(
+        tx,
+        name,
+        metadata.schema_string,
+        exists=exists,
+        replaces=replaces,
+        location=location,
+        partition_by=metadata.partition_columns,
+        cluster_by=clustering_columns(source),
+        properties={**kept, **properties},
+        description=metadata.description,
+    )
+    if rows is None:
+        tx.stage_table(name, [_shared(source, row) for row in source.scan().arrow.to_pylist()])
+    else:
+        tx.write(name, rows, engine=engine)
+    parameters = {
+        "source": source.table.location,
+        "sourceVersion": str(source.version),
+        "isShallow": str(rows is None).lower(),
+    }
+    tx.target(name).set_commit_info("CLONE", parameters)
+
+
+def _shared(source: Snapshot, row: Any) -> AddFile:
+    added = add_file(row)
+    if added.deletion_vector is not None:
+        raise UnsupportedFeatureError(
+            "a table with deletion vectors cannot be cloned without its files",
+            table=source.table.full_name,
+            features=("deletionVectors",),
+            help="Optimize the table first, or make a deep clone.",
+        )
+    return replace(added, path=address_url(data_address(source.table.location, added.path)))
 
 
 def convert_folder(

@@ -46,6 +46,11 @@ def _create_table(reader: Reader, *, creates: bool, replaces: bool) -> s.CreateT
     ignore = not replaces and reader.accept("IF", "NOT", "EXISTS")
     table = reader.table()
     options: dict[str, Any] = {}
+    if reader.peek() in ("SHALLOW", "DEEP", "CLONE"):
+        options = {"clone": _clone(reader)} | _options_of_clone(reader)
+        return s.CreateTable(
+            table, creates=creates, replaces=replaces, if_not_exists=ignore, **options
+        )
     if reader.peek() == "(":
         options["columns"], options["constraints"] = read_columns(reader)
     while _table_option(reader, options):
@@ -60,6 +65,34 @@ def _create_table(reader: Reader, *, creates: bool, replaces: bool) -> s.CreateT
     elif "columns" not in options:
         raise reader.error("expected columns in parentheses, or AS and a query")
     return s.CreateTable(table, creates=creates, replaces=replaces, if_not_exists=ignore, **options)
+
+
+def _clone(reader: Reader) -> s.Clone:
+    is_shallow = reader.accept("SHALLOW")
+    if not is_shallow:
+        reader.accept("DEEP")
+    reader.expect("CLONE")
+    source, at = reader.table(), None
+    if reader.peek() in ("VERSION", "TIMESTAMP"):
+        at = read_version(reader)
+    return s.Clone(source, is_shallow, at)
+
+
+def _options_of_clone(reader: Reader) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    while reader.peek() in ("TBLPROPERTIES", "LOCATION"):
+        _table_option(reader, options)
+    return options
+
+
+def read_version(reader: Reader) -> int | str:
+    """Read VERSION AS OF a number, or TIMESTAMP AS OF a string."""
+    is_version = reader.one_of("VERSION", "TIMESTAMP") == "VERSION"
+    reader.expect("AS", "OF")
+    if is_version:
+        return reader.whole_number()
+    reader.accept("TIMESTAMP")
+    return reader.string()
 
 
 def _table_option(reader: Reader, options: dict[str, Any]) -> bool:
@@ -79,11 +112,10 @@ def _table_option(reader: Reader, options: dict[str, Any]) -> bool:
         options["location"] = reader.string()
     elif reader.accept("COMMENT"):
         options["comment"] = reader.string()
-    elif reader.peek() in ("SHALLOW", "DEEP", "CLONE", "LIKE"):
+    elif reader.peek() == "LIKE":
         raise InvalidQueryError(
-            f"CREATE TABLE … {reader.peek()} is not supported",
-            help="Write CREATE TABLE … AS SELECT * FROM the other table. On Spark, "
-            "deltasql.spark.DeltaTable has clone.",
+            "CREATE TABLE … LIKE is not supported",
+            help="Write CREATE TABLE … AS SELECT * FROM the other table, or CREATE TABLE … CLONE.",
         )
     else:
         return False

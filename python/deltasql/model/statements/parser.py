@@ -340,12 +340,7 @@ def _restore(reader: Reader) -> s.Statement:
     reader.accept("TABLE")
     table = reader.table()
     reader.accept("TO")
-    if reader.one_of("VERSION", "TIMESTAMP") == "VERSION":
-        reader.expect("AS", "OF")
-        return s.Restore(table, reader.whole_number())
-    reader.expect("AS", "OF")
-    reader.accept("TIMESTAMP")
-    return s.Restore(table, reader.string())
+    return s.Restore(table, ddl.read_version(reader))
 
 
 def _truncate(reader: Reader) -> s.Statement:

@@ -115,8 +115,18 @@ class Truncate(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class Clone:
+    """The table that a CREATE TABLE … CLONE copies."""
+
+    source: TableRef
+    is_shallow: bool = False
+    at: int | str | None = None
+    """A version or a timestamp; None for the latest version."""
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable(Statement):
-    """CREATE [OR REPLACE] TABLE and REPLACE TABLE, with columns or AS a query."""
+    """CREATE [OR REPLACE] TABLE and REPLACE TABLE: with columns, AS a query, or as a CLONE."""
 
     table: TableRef
     columns: StructType | None = None
@@ -131,6 +141,7 @@ class CreateTable(Statement):
     location: str | None = None
     comment: str | None = None
     constraints: tuple[tuple[str, str], ...] = ()
+    clone: Clone | None = None
 
 
 @dataclass(frozen=True, slots=True)

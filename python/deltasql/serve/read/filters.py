@@ -24,9 +24,11 @@ def condition_of(filters: Iterable[Mapping[str, Any]]) -> str | None:
     """Return an SQL condition that is true where all filters are; None if there are no filters.
 
     >>> condition_of([{"op": "=", "column": ["a", "b"], "value": {"date": 1}}])
-    "(`a`.`b` = DATE '1970-01-02')"
+    "`a`.`b` = DATE '1970-01-02'"
     """
-    parts = [f"({_condition(each)})" for each in filters]
+    parts = [_condition(each) for each in filters]
+    if len(parts) > 1:
+        parts = [f"({each})" for each in parts]
     return " AND ".join(parts) or None
 
 
@@ -35,7 +37,7 @@ def skipping_condition(filters: Iterable[Mapping[str, Any]]) -> str | None:
     parts = []
     for each in filters:
         with suppress(InvalidQueryError, OverflowError):
-            parts.append(str(condition_of([each])))
+            parts.append(f"({condition_of([each])})")
     return " AND ".join(parts) or None
 
 

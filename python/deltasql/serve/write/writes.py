@@ -50,6 +50,7 @@ from deltasql.operations.rules.row_checks import (
     reject_append_only,
     rules_of,
 )
+from deltasql.operations.sql.expressions import condition_of as as_condition
 from deltasql.operations.table_stage import adds_table_to_errors
 from deltasql.serve.names import snapshot_of, stage_of, table_name
 from deltasql.serve.read.filters import condition_of, skipping_condition
@@ -61,6 +62,8 @@ from deltasql.storage.location import address_url, root_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from sqlglot import exp
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
@@ -81,6 +84,8 @@ class _Write:
     """The open transaction; None after its end."""
     is_part: bool = False
     """Whether the transaction has other statements, too."""
+    overwrite: Mapping[str, Any] | None = None
+    """The rows to replace, if the client checks that the new rows match the condition."""
     clock: Stopwatch = field(default_factory=Stopwatch)
     response: dict[str, Any] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -123,7 +128,8 @@ class Writes:
                 reject_unchecked_rules(stage)
             positions = stream_positions(stage, body)
             folder = new_folder(stage)
-            plan = _write_plan(stage, folder)
+            overwrite = body.get("overwrite")
+            plan = _write_plan(stage, folder, overwrite)
             if body.get("command") is not None:
                 reject_append_only(stage)
                 plan["change_data"] = change_plan(stage, folder)
@@ -133,7 +139,8 @@ class Writes:
             raise
         self._forget_oldest()
         write_id = tx.txn_id if shared is None else str(uuid.uuid4())
-        self._writes[write_id] = _Write(name, folder, operation, tx, shared is not None)
+        is_part = shared is not None
+        self._writes[write_id] = _Write(name, folder, operation, tx, is_part, overwrite)
         return {"txn_id": write_id, **plan, **positions}
 
     def commit(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,6 +244,7 @@ def _stage_create(
     reject_types_that_spark_lacks(schema)
     location, properties = create.get("location"), dict(create.get("properties") or {})
     partitions, clusters = create.get("partition_by") or [], create.get("cluster_by") or []
+    checks = create.get("constraints")
     if not tx.has_table(name):
         if mode == "replace":
             catalog.resolve(name, fresh=True)  # raises
@@ -249,6 +257,9 @@ def _stage_create(
             description=create.get("comment"),
             cluster_by=clusters,
         )
+        if checks:
+            tx.add_constraint(name, checks)
+            record_create(tx.target(name), "ErrorIfExists")
         return "CREATE TABLE AS SELECT"
     if mode == "create":
         raise TableExistsError(f"table {name} already exists", table=name)
@@ -263,11 +274,15 @@ def _stage_create(
     replace_table(stage, schema, partitions, properties, description=create.get("comment"))
     if clusters:
         cluster_by(stage, clusters)
+    if checks:
+        tx.add_constraint(name, checks)
     record_create(stage, "CreateOrReplace", replaces=True)
     return "CREATE OR REPLACE TABLE AS SELECT"
 
 
-def _write_plan(stage: TableStage, folder: str) -> dict[str, Any]:
+def _write_plan(
+    stage: TableStage, folder: str, overwrite: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Return where and how Spark writes files of the table."""
     plan, mode = stage.plan(), column_mapping_mode(stage.configuration)
     stored = [f for f in stage.schema.fields if f.name not in stage.partition_columns]
@@ -282,7 +297,7 @@ def _write_plan(stage: TableStage, folder: str) -> dict[str, Any]:
             if (field := stage.schema.find(name)) is not None
         ],
         "options": parquet_options(plan, file_shape(plan)),
-        "rules": _rules_plan(stage),
+        "rules": _rules_plan(stage, overwrite),
     }
 
 
@@ -309,6 +324,7 @@ def _stage_files(tx: MultiTableTransaction, write: _Write, body: Mapping[str, An
         wanted = Overwrite(
             predicate=condition_of(overwrite.get("filters") or ()),
             same_partitions=bool(overwrite.get("same_partitions")),
+            rows_match=overwrite == write.overwrite,
         )
     stage_written(stage, write.folder, files, wanted, operation=write.operation, reads=reads)
 
@@ -337,21 +353,34 @@ def _partition_value(text: str | None, data_type: DataType) -> Any:
 
 
 @adds_table_to_errors
-def _rules_plan(stage: TableStage) -> dict[str, Any] | None:
+def _rules_plan(stage: TableStage, overwrite: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return how a client computes generated columns and finds rows that break a rule.
 
-    Return None if the table has no rules, or NOT NULL only, which Spark checks itself.
+    A row that does not match the condition of the overwrite also breaks a rule. Return None if
+    there are no rules, or NOT NULL only, which Spark checks itself.
     """
-    rules = rules_of(stage)
-    if not (rules.conditions or rules.generated):
+    rules, wanted = rules_of(stage), _row_condition(stage, overwrite)
+    if not (rules.conditions or rules.generated or wanted is not None):
         return None
-    broken = broken_condition(rules)
+    broken = broken_condition(rules, wanted)
     assert broken is not None
+    advice = help_of(rules)
+    if wanted is not None:
+        advice = f"New rows must match the condition of the overwrite. {advice}"
     return {
         "settings": QUERY_SETTINGS,
         "generated": {
             name: spark_text(generated_value(stage.schema, rules, name)) for name in rules.generated
         },
         "broken": spark_text(broken.copy()),
-        "help": help_of(rules),
+        "help": advice,
     }
+
+
+def _row_condition(stage: TableStage, overwrite: Mapping[str, Any] | None) -> exp.Expr | None:
+    """Return the condition of an overwrite, unless the partition of a file decides it."""
+    text = None if overwrite is None else condition_of(overwrite.get("filters") or ())
+    if text is None:
+        return None
+    predicate = stage.predicate(text, flavour="spark")
+    return None if predicate.partition_only else as_condition(predicate)

@@ -5,19 +5,14 @@ A shallow clone shares the files of its source; a deep clone has its own copies.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DataType, StructType
 
-from deltasql.api.transaction.definition import convert_folder, create_or_replace
-from deltasql.exceptions import UnsupportedFeatureError
-from deltasql.operations.alter.cluster_by import clustering_columns
-from deltasql.operations.restore import add_file
+from deltasql.api.transaction.definition import clone_snapshot, convert_folder
 from deltasql.spark.exceptions import analysis_error
 from deltasql.spark.read import read_snapshot
 from deltasql.spark.session import new_table_target, path_in, table_at
-from deltasql.storage.location import address_url, data_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.model.actions import AddFile
     from deltasql.snapshot.snapshot import Snapshot
-
-# Part of the names of in-commit timestamp properties, which belong to the log of the source.
-_IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"
 
 
 def convert_table(
@@ -80,42 +71,16 @@ def clone_table(
             "TABLE_OR_VIEW_ALREADY_EXISTS",
             help="Pass replace=True, or choose another name.",
         )
-    metadata = source.metadata
-    kept = {k: v for k, v in metadata.configuration.items() if _IN_COMMIT_TIMESTAMPS not in k}
     with catalog.begin() as tx:
-        create_or_replace(
+        rows = None if shallow else read_snapshot(spark, source, catalog.config)
+        clone_snapshot(
             tx,
             name,
-            metadata.schema_string,
+            source,
+            rows,
             exists=exists,
             replaces=replaces,
             location=location,
-            partition_by=metadata.partition_columns,
-            cluster_by=clustering_columns(source),
-            properties={**kept, **properties},
-            description=metadata.description,
+            properties=properties,
         )
-        if shallow:
-            tx.stage_table(name, [_shared(source, row) for row in source.scan().arrow.to_pylist()])
-        else:
-            rows = read_snapshot(spark, source, catalog.config)
-            tx.write(name, rows)
-        parameters = {
-            "source": source.table.location,
-            "sourceVersion": str(source.version),
-            "isShallow": str(shallow).lower(),
-        }
-        tx.target(name).set_commit_info("CLONE", parameters)
     return catalog, name
-
-
-def _shared(source: Snapshot, row: Any) -> AddFile:
-    added = add_file(row)
-    if added.deletion_vector is not None:
-        raise UnsupportedFeatureError(
-            "a table with deletion vectors cannot be cloned without its files",
-            table=source.table.full_name,
-            features=("deletionVectors",),
-            help="Call optimize().executeCompaction() first, or clone with isShallow=False.",
-        )
-    return replace(added, path=address_url(data_address(source.table.location, added.path)))

@@ -2,12 +2,12 @@ package io.deltasql.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Changelog;
 import org.apache.spark.sql.connector.catalog.ChangelogContext;
+import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
@@ -25,12 +26,12 @@ import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
-import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -44,11 +45,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public class DeltaSqlCatalog
         implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
     private static final Set<String> OPTIONS = Set.of("uri", "service");
-    private static final Set<String> PROVIDERS = Set.of("deltasql", "delta");
-    private static final Set<String> RESERVED = Set.of(
-        TableCatalog.PROP_PROVIDER, TableCatalog.PROP_LOCATION, TableCatalog.PROP_COMMENT,
-        TableCatalog.PROP_OWNER, TableCatalog.PROP_EXTERNAL,
-        TableCatalog.PROP_IS_MANAGED_LOCATION);
+    private static final Set<String> CAPABILITIES = Set.of(
+        "SUPPORTS_CREATE_TABLE_WITH_GENERATED_COLUMNS", "SUPPORT_TABLE_CONSTRAINT");
 
     private String name;
     private String uri;
@@ -82,6 +80,13 @@ public class DeltaSqlCatalog
     @Override
     public String name() {
         return name;
+    }
+
+    /** Say that tables can have generated columns, and constraints, which Spark has since 4.1. */
+    @Override
+    public Set<TableCatalogCapability> capabilities() {
+        return Arrays.stream(TableCatalogCapability.values())
+            .filter(each -> CAPABILITIES.contains(each.name())).collect(Collectors.toSet());
     }
 
     @Override
@@ -148,15 +153,31 @@ public class DeltaSqlCatalog
     private Table load(Identifier ident, Map<String, Object> at) throws NoSuchTableException {
         boolean isLatest = at.isEmpty();
         at.putAll(named(ident));
-        return new DeltaSqlTable(this, ident, askAbout(ident, "table", at), isLatest);
+        return table(ident, askAbout(ident, "table", at), isLatest);
+    }
+
+    private DeltaSqlTable table(Identifier ident, JsonNode described, boolean isLatest) {
+        return isLatest && described.hasNonNull("read_in") && SparkRelease.isAtLeast(4, 2)
+            ? new EvolvingTable(this, ident, described)
+            : new DeltaSqlTable(this, ident, described, isLatest);
     }
 
     @Override
     public Table createTable(
-            Identifier ident, StructType schema, Transform[] partitions,
+            Identifier ident, Column[] columns, Transform[] partitions,
             Map<String, String> properties)
             throws TableAlreadyExistsException, NoSuchNamespaceException {
-        StagedDeltaSqlTable staged = stageCreate(ident, schema, partitions, properties);
+        return created(ident, stageCreate(ident, columns, partitions, properties));
+    }
+
+    /** Create a table that may have constraints; Spark has this method since 4.1. */
+    @Override
+    public Table createTable(Identifier ident, TableInfo info)
+            throws TableAlreadyExistsException, NoSuchNamespaceException {
+        return created(ident, stageCreate(ident, info));
+    }
+
+    private Table created(Identifier ident, StagedTable staged) {
         staged.commitStagedChanges();
         try {
             return loadTable(ident);
@@ -166,12 +187,23 @@ public class DeltaSqlCatalog
     }
 
     @Override
-    public StagedDeltaSqlTable stageCreate(
-            Identifier ident, StructType schema, Transform[] partitions,
+    public StagedTable stageCreate(
+            Identifier ident, Column[] columns, Transform[] partitions,
             Map<String, String> properties)
             throws TableAlreadyExistsException, NoSuchNamespaceException {
+        return stageCreate(ident, TableDefinition.of(name, columns, partitions, properties));
+    }
+
+    @Override
+    public StagedTable stageCreate(Identifier ident, TableInfo info)
+            throws TableAlreadyExistsException, NoSuchNamespaceException {
+        return stageCreate(ident, TableDefinition.of(name, info));
+    }
+
+    private StagedTable stageCreate(Identifier ident, Map<String, Object> definition)
+            throws TableAlreadyExistsException, NoSuchNamespaceException {
         try {
-            return stage("create", ident, schema, partitions, properties);
+            return stage("create", ident, definition);
         } catch (DeltaSqlException error) {
             if (error.is("TableExistsError")) {
                 throw new TableAlreadyExistsException(ident);
@@ -182,10 +214,21 @@ public class DeltaSqlCatalog
 
     @Override
     public StagedTable stageReplace(
-            Identifier ident, StructType schema, Transform[] partitions,
+            Identifier ident, Column[] columns, Transform[] partitions,
             Map<String, String> properties) throws NoSuchNamespaceException, NoSuchTableException {
+        return stageReplace(ident, TableDefinition.of(name, columns, partitions, properties));
+    }
+
+    @Override
+    public StagedTable stageReplace(Identifier ident, TableInfo info)
+            throws NoSuchNamespaceException, NoSuchTableException {
+        return stageReplace(ident, TableDefinition.of(name, info));
+    }
+
+    private StagedTable stageReplace(Identifier ident, Map<String, Object> definition)
+            throws NoSuchNamespaceException, NoSuchTableException {
         try {
-            return stage("replace", ident, schema, partitions, properties);
+            return stage("replace", ident, definition);
         } catch (DeltaSqlException error) {
             throw notFound(error, ident);
         }
@@ -193,54 +236,26 @@ public class DeltaSqlCatalog
 
     @Override
     public StagedTable stageCreateOrReplace(
-            Identifier ident, StructType schema, Transform[] partitions,
+            Identifier ident, Column[] columns, Transform[] partitions,
             Map<String, String> properties) throws NoSuchNamespaceException {
-        return stage("create_or_replace", ident, schema, partitions, properties);
+        return stage("create_or_replace", ident,
+            TableDefinition.of(name, columns, partitions, properties));
     }
 
-    private StagedDeltaSqlTable stage(
-            String mode, Identifier ident, StructType schema, Transform[] partitions,
-            Map<String, String> properties) throws NoSuchNamespaceException {
+    @Override
+    public StagedTable stageCreateOrReplace(Identifier ident, TableInfo info)
+            throws NoSuchNamespaceException {
+        return stage("create_or_replace", ident, TableDefinition.of(name, info));
+    }
+
+    private StagedTable stage(String mode, Identifier ident, Map<String, Object> definition)
+            throws NoSuchNamespaceException {
         if (ident.namespace().length != 1) {
             throw new NoSuchNamespaceException(ident.namespace());
         }
-        String provider = properties.getOrDefault(TableCatalog.PROP_PROVIDER, "deltasql");
-        // `saveAsTable` sends the default format of the session if the user gives none.
-        if (!PROVIDERS.contains(provider.toLowerCase(Locale.ROOT))
-                && !provider.equals(SQLConf.get().defaultDataSourceName())) {
-            throw new IllegalArgumentException(
-                "A table of the catalog " + name + " cannot be created USING " + provider
-                    + ": leave out USING.");
-        }
-        Map<String, String> kept = new LinkedHashMap<>();
-        properties.forEach((key, value) -> {
-            if (!RESERVED.contains(key) && !key.startsWith(OPTION_PREFIX)) {
-                kept.put(key, value);
-            }
-        });
-        Map<String, Object> create = new LinkedHashMap<>();
-        create.put("mode", mode);
-        create.put("schema", schema.json());
-        create.put("properties", kept);
-        create.put("comment", properties.get(TableCatalog.PROP_COMMENT));
-        create.put("location", properties.get(TableCatalog.PROP_LOCATION));
-        List<String> partitionBy = new ArrayList<>();
-        List<String> clusterBy = new ArrayList<>();
-        for (Transform each : partitions) {
-            List<String> columns = each.name().equals("identity") ? partitionBy
-                : each.name().equals("cluster_by") ? clusterBy : null;
-            if (columns == null) {
-                throw new IllegalArgumentException(
-                    "PARTITIONED BY takes columns, not " + each.describe() + ".");
-            }
-            for (NamedReference column : each.references()) {
-                columns.add(String.join(".", column.fieldNames()));
-            }
-        }
-        create.put("partition_by", partitionBy);
-        create.put("cluster_by", clusterBy);
+        definition.put("mode", mode);
         Map<String, Object> body = named(ident);
-        body.put("create", create);
+        body.put("create", definition);
         body.put("checks_rules", true);
         return new StagedDeltaSqlTable(this, ident, service().call("write_begin", body));
     }
@@ -253,7 +268,7 @@ public class DeltaSqlCatalog
         }
         Map<String, Object> body = named(ident);
         body.put("changes", sent);
-        return new DeltaSqlTable(this, ident, askAbout(ident, "table_alter", body), true);
+        return table(ident, askAbout(ident, "table_alter", body), true);
     }
 
     private static Map<String, Object> described(TableChange change) {
@@ -288,6 +303,12 @@ public class DeltaSqlCatalog
         } else if (change instanceof TableChange.RemoveProperty remove) {
             found.put("change", "unset property");
             found.put("key", remove.property());
+        } else if (change instanceof TableChange.ClusterBy cluster) {
+            found.put("change", "cluster by");
+            found.put("columns", Arrays.stream(cluster.clusteringColumns())
+                .map(each -> String.join(".", each.fieldNames())).toList());
+        } else if (CheckConstraints.isChange(change)) {
+            found.putAll(CheckConstraints.described(change));
         } else {
             found.put("change", change.getClass().getSimpleName()); // the service refuses it
         }

@@ -101,6 +101,11 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
         return found;
     }
 
+    /** Return whether a statement WITH SCHEMA EVOLUTION adds columns to this table. */
+    boolean addsColumns() {
+        return false;
+    }
+
     @Override
     public Set<TableCapability> capabilities() {
         return Set.of(
@@ -178,10 +183,11 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
         return found;
     }
 
-    /** Begin a write, and return where and how to write files. */
-    JsonNode beginWrite() {
+    /** Begin a write, and return where and how to write files; `overwrite` is null for an append. */
+    JsonNode beginWrite(Map<String, Object> overwrite) {
         Map<String, Object> body = request();
         body.put("checks_rules", true);
+        body.put("overwrite", overwrite);
         return catalog.service().call("write_begin", body);
     }
 

@@ -107,7 +107,7 @@ final class RowWrite
 
     @Override
     public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
-        Statements.refuseSchemaEvolution();
+        Statements.refuseSchemaEvolution(table);
         Map<String, Object> body = table.request();
         body.put("command", operation.command().toString());
         body.put("checks_rules", true);

@@ -23,6 +23,16 @@ final class SparkRelease {
         }
     }
 
+    /** Return whether this is at least the given release. */
+    static boolean isAtLeast(int major, int minor) {
+        if (FOUND == null) {
+            return false;
+        }
+        String[] parts = FOUND.split("\\.");
+        int found = Integer.parseInt(parts[0]);
+        return found > major || found == major && Integer.parseInt(parts[1]) >= minor;
+    }
+
     /**
      * Return the release, or null without Spark. All releases have this file in their jars, and not
      * all have the class that reads it.

@@ -20,7 +20,7 @@ final class StagedDeltaSqlTable extends DeltaSqlTable implements StagedTable {
     }
 
     @Override
-    JsonNode beginWrite() {
+    JsonNode beginWrite(Map<String, Object> overwrite) {
         return begun;
     }
 

@@ -35,6 +35,10 @@ final class StatementParser implements InvocationHandler {
     private static final Pattern ABOUT_A_TABLE = statement(
         "(?:OPTIMIZE|VACUUM|RESTORE|UNDROP|(?:DESCRIBE|DESC)" + SPACE + "+(?:HISTORY|DETAIL))"
             + SPACE + "+(?:TABLE" + SPACE + "+)?(?<table>" + NAMES + ")(?!" + SPACE + "*[.\\w`]*\\().*");
+    private static final Pattern CLONE = statement(
+        "(?:CREATE(?:" + SPACE + "+OR" + SPACE + "+REPLACE)?|REPLACE)" + SPACE + "+TABLE" + SPACE
+            + "+(?:IF" + SPACE + "+NOT" + SPACE + "+EXISTS" + SPACE + "+)?(?<table>" + NAMES + ")"
+            + SPACE + "+(?:(?:SHALLOW|DEEP)" + SPACE + "+)?CLONE" + SPACE + "+.*");
     private static final Pattern CONVERT = statement("CONVERT" + SPACE + "+TO" + SPACE + "+DELTA\\b.*");
     private static final Pattern TRANSACTION = statement(
         "(?<begin>BEGIN|START(?=" + SPACE + "+TRANSACTION)|COMMIT|ROLLBACK)"
@@ -106,9 +110,12 @@ final class StatementParser implements InvocationHandler {
                 : call(catalog, word.equals("start") ? "begin" : word, List.of());
         }
         Matcher table = ABOUT_A_TABLE.matcher(text);
+        Matcher clone = CLONE.matcher(text);
         String catalog = null;
         if (table.matches()) {
             catalog = catalogOf(parts(table.group("table")));
+        } else if (clone.matches()) {
+            catalog = catalogOf(parts(clone.group("table")));
         } else if (CONVERT.matcher(text).matches()) {
             catalog = catalogOf(List.of());
         }

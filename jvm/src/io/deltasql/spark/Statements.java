@@ -32,13 +32,15 @@ final class Statements {
         return found.isDefined() ? found.get() : null;
     }
 
-    /** Throw if the statement is a MERGE WITH SCHEMA EVOLUTION, which Spark runs without it. */
-    static void refuseSchemaEvolution() {
-        String text = text();
+    /** Throw if a MERGE should add columns to a table, and Spark runs it without them. */
+    static void refuseSchemaEvolution(DeltaSqlTable table) {
+        String text = table.addsColumns() ? null : text();
         if (text != null && SCHEMA_EVOLUTION.matcher(text).find()) {
             throw new UnsupportedOperationException(
-                "The Spark catalog does not support MERGE WITH SCHEMA EVOLUTION: add the columns "
-                    + "with ALTER TABLE … ADD COLUMNS, or use deltasql.spark.sql.");
+                "MERGE WITH SCHEMA EVOLUTION needs Spark 4.2 and the catalog class "
+                    + "io.deltasql.spark.TransactionalDeltaSqlCatalog, which catalog_options "
+                    + "configures: add the columns with ALTER TABLE … ADD COLUMNS, or use "
+                    + "deltasql.spark.sql.");
         }
     }
 

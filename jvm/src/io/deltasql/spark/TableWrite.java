@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -32,6 +31,7 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.sources.AlwaysTrue;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -80,10 +80,12 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
 
     @Override
     public WriteBuilder overwrite(Filter[] filters) {
-        if (!table.canDeleteWhere(filters)) {
-            throw new UnsupportedOperationException(
-                "An overwrite of " + table.name() + " replaces whole partitions, and its condition "
-                    + "is not only about partition columns: " + Arrays.toString(filters) + ".");
+        for (Filter filter : filters) {
+            if (!(filter instanceof AlwaysTrue) && Filters.json(filter) == null) {
+                throw new UnsupportedOperationException(
+                    "An overwrite of " + table.name() + " cannot have this condition: " + filter
+                        + ". Compare columns with values, or use deltasql.spark.write.");
+            }
         }
         overwrite = Map.of("filters", Filters.json(filters));
         return this;
@@ -114,8 +116,8 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
 
     @Override
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
-        Statements.refuseSchemaEvolution();
-        JsonNode begun = table.beginWrite();
+        Statements.refuseSchemaEvolution(table);
+        JsonNode begun = table.beginWrite(overwrite);
         txnId = begun.get("txn_id").asText();
         checks = RowChecks.of(begun, table.schema(), false);
         StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());

@@ -1,0 +1,47 @@
+package io.deltasql.spark;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.constraints.Check;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+
+/** The constraints of Spark's SQL, as requests have them. Spark has their classes since 4.1. */
+final class CheckConstraints {
+    private CheckConstraints() {}
+
+    /** Return the conditions by name. */
+    static Map<String, String> conditions(Constraint[] constraints) {
+        Map<String, String> found = new LinkedHashMap<>();
+        for (Constraint each : constraints) {
+            found.put(each.name(), condition(each));
+        }
+        return found;
+    }
+
+    /** Return whether ALTER TABLE adds or drops a constraint; Spark 4.0 lacks these changes. */
+    static boolean isChange(TableChange change) {
+        return change.getClass().getSimpleName().endsWith("Constraint");
+    }
+
+    static Map<String, Object> described(TableChange change) {
+        if (change instanceof TableChange.AddConstraint add) {
+            return Map.of(
+                "change", "add constraint",
+                "name", add.constraint().name(),
+                "condition", condition(add.constraint()));
+        }
+        TableChange.DropConstraint drop = (TableChange.DropConstraint) change;
+        return Map.of(
+            "change", "drop constraint", "name", drop.name(), "if_exists", drop.ifExists());
+    }
+
+    private static String condition(Constraint constraint) {
+        if (constraint instanceof Check check && check.enforced()) {
+            return check.predicateSql();
+        }
+        throw new UnsupportedOperationException(
+            "Tables of deltasql have only CHECK constraints that are enforced, not: "
+                + constraint.toDDL() + ".");
+    }
+}
