@@ -11,7 +11,8 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from deltasql.exceptions import CommitConflictError
+import deltasql
+from deltasql.exceptions import CommitConflictError, VersionNotFoundError
 from deltasql.model.deletion_vector import vector_file
 from deltasql.store.records import load_dv
 from tests.operations.dml import changes, handle, make, ordered, sorted_rows
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.deltalake_compat.handle.raw_table import RawTable
     from deltasql.model.actions import DeletionVector
+    from deltasql.uri import DeltaSqlUri
 
 ON = {"delta.enableDeletionVectors": "true"}
 ROWS = 1000
@@ -87,6 +89,15 @@ def test_small_vectors_are_inline_and_large_ones_are_in_one_file(
     assert {vector_file(vector) for vector in vectors} == vector_files(catalog)
     assert len(vectors) == 2
     assert len(vector_files(catalog)) == 1
+
+
+def test_row_counts_omit_deleted_rows(
+    catalog: Catalog, catalog_uri: DeltaSqlUri, table: RawTable
+) -> None:
+    table.delete("id IN (1, 2) OR id % 50 = 9")
+    assert catalog.table("t").describe()["num_records"] == 2 * ROWS - 42
+    opened = deltasql.DeltaTable(catalog_uri.with_table("t").to_string())
+    assert opened.count() == 2 * ROWS - 42
 
 
 def test_second_delete_merges_the_vectors(catalog: Catalog, table: RawTable) -> None:
@@ -301,6 +312,17 @@ def test_feed_of_a_table_without_change_data_has_only_the_deleted_rows(
     version = handle(catalog).snapshot.version
     rows = catalog.changes("t", version).read_all().to_pylist()
     assert {(row["_change_type"], row["id"]) for row in rows} == {("delete", 3), ("delete", 1003)}
+
+
+def test_changes_whose_vectors_were_vacuumed_are_an_error(
+    catalog: Catalog, table: RawTable
+) -> None:
+    for condition in ("id % 3 = 0", "id % 3 = 1 AND id < 100", "id % 3 = 2 AND id < 100"):
+        handle(catalog).delete(condition)
+    version = handle(catalog).snapshot.version
+    catalog.vacuum("t", dry_run=False, retention_hours=0, enforce_retention_duration=False)
+    with pytest.raises(VersionNotFoundError, match="can no longer be read"):
+        catalog.changes("t", version - 1).read_all()
 
 
 def test_restore_brings_back_marked_rows(catalog: Catalog, table: RawTable) -> None:

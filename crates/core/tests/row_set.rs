@@ -1,4 +1,5 @@
 //! Row sets: any set of positions survives encoding, and damaged data is an error.
+#![allow(clippy::unwrap_used)]
 use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch};
