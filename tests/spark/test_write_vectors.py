@@ -88,9 +88,9 @@ def test_deletes_alternate_with_delta_spark(
     place, duckdb, reader = catalog.resolve("t").location, DuckDb(), DeltaSpark(spark)
     rows = dict.fromkeys(range(2 * ROWS), 0)
     random_numbers = random.Random(29)
-    for step in range(8):
+    for step in range(6):
         modulus, rest = random_numbers.randint(5, 30), random_numbers.randint(0, 4)
-        chosen = [n for n in rows if n % modulus == rest]
+        chosen = {n for n in rows if n % modulus == rest}
         condition, deletes = f"id % {modulus} = {rest}", random_numbers.random() < 0.6
         if step % 2:
             change = "DELETE FROM" if deletes else "UPDATE"
@@ -103,16 +103,17 @@ def test_deletes_alternate_with_delta_spark(
                     tx.delete("t", condition, engine=engine)
                 else:
                     tx.update("t", {"v": "v + 1"}, predicate=condition, engine=engine)
-        rows = {
-            n: v + (n in set(chosen)) for n, v in rows.items() if not deletes or n % modulus != rest
-        }
+        if deletes:
+            rows = {n: v for n, v in rows.items() if n not in chosen}
+        else:
+            rows |= {n: rows[n] + 1 for n in chosen}
         expected = arrow_rows(pa.table({"id": list(rows), "v": list(rows.values())}))
         version = handle(catalog).snapshot.version
         assert table_rows(catalog) == expected, (step, condition)
         assert reader.rows(Place(place), version) == expected, (step, condition)
         assert duckdb.rows(Place(place), version) == expected, (step, condition)
     assert any(live(catalog).values())
-    assert catalog.mirror.verify("t").ok
+    assert all(report.ok for report in catalog.mirror.verify("t"))
     if feed == "true":
         changes = spark.read.format("delta").option("readChangeFeed", "true")
         found = changes.option("startingVersion", 0).load(place).groupBy("_change_type").count()

@@ -43,6 +43,13 @@ def uses_vectors(stage: TableStage) -> bool:
     return allowed and "deletionVectors" in reader_features(stage.protocol)
 
 
+def can_mark_any_file(stage: TableStage) -> bool:
+    """Return whether rows of every file can be marked: the log has the row counts of all files."""
+    if not uses_vectors(stage) or stage.snapshot is None:
+        return False
+    return stage.snapshot.totals().num_records is not None
+
+
 def files_to_mark(stage: TableStage, files: pa.Table, changed: Sequence[int]) -> list[int]:
     """Return the indexes of the listed files that get a vector; the others are rewritten.
 
