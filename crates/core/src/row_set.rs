@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, PrimitiveArray, RecordBatch};
 use roaring::RoaringTreemap;
 
 use crate::error::Error;
@@ -73,25 +73,43 @@ pub struct RowSets(BTreeMap<i64, RoaringTreemap>);
 
 impl RowSets {
     /// Add rows; the first column of the batch has the files, the second one the positions.
+    ///
+    /// If there is a third column, it has bytes: each bit that is set is a row, and the second
+    /// column has the position of the first bit.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<(), Error> {
-        let column = |index: usize| {
-            batch
-                .columns()
-                .get(index)
-                .and_then(|column| column.as_primitive_opt::<Int64Type>())
-                .filter(|column| column.null_count() == 0)
-                .ok_or_else(|| Error::RowSet("row positions must be 64-bit integers".to_owned()))
-        };
-        let (files, rows) = (column(0)?.values(), column(1)?.values());
+        let (files, rows) = (integers(batch, 0)?, integers(batch, 1)?);
+        match batch.columns().get(2) {
+            None => self.add_positions(files.values(), rows.values()),
+            Some(bits) => self.add_bits(files.values(), rows.values(), bits),
+        }
+    }
+
+    fn add_positions(&mut self, files: &[i64], rows: &[i64]) -> Result<(), Error> {
         let mut start = 0;
         for same in files.chunk_by(|one, next| one == next) {
             let found = self.0.entry(same[0]).or_default();
             for row in &rows[start..start + same.len()] {
-                let row = u64::try_from(*row)
-                    .map_err(|_| Error::RowSet(format!("a row has the position {row}")))?;
-                found.insert(row);
+                found.insert(position(*row)?);
             }
             start += same.len();
+        }
+        Ok(())
+    }
+
+    fn add_bits(&mut self, files: &[i64], starts: &[i64], bits: &dyn Array) -> Result<(), Error> {
+        let bits = bits
+            .as_binary_opt::<i32>()
+            .ok_or_else(|| Error::RowSet("the bits of rows must be binary".to_owned()))?;
+        for ((file, start), bytes) in files.iter().zip(starts).zip(bits.iter().flatten()) {
+            let start = position(*start)?;
+            let found = self.0.entry(*file).or_default();
+            for (byte, place) in bytes.iter().zip((start..).step_by(8)) {
+                found.extend(
+                    (0..8)
+                        .filter(|bit| byte >> bit & 1 == 1)
+                        .map(|bit| place + bit),
+                );
+            }
         }
         Ok(())
     }
@@ -99,4 +117,17 @@ impl RowSets {
     pub fn into_sets(self) -> impl Iterator<Item = (i64, RowSet)> {
         self.0.into_iter().map(|(file, rows)| (file, RowSet(rows)))
     }
+}
+
+fn integers(batch: &RecordBatch, index: usize) -> Result<&PrimitiveArray<Int64Type>, Error> {
+    batch
+        .columns()
+        .get(index)
+        .and_then(|column| column.as_primitive_opt())
+        .filter(|column| column.null_count() == 0)
+        .ok_or_else(|| Error::RowSet("row positions must be 64-bit integers".to_owned()))
+}
+
+fn position(row: i64) -> Result<u64, Error> {
+    u64::try_from(row).map_err(|_| Error::RowSet(format!("a row has the position {row}")))
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 use std::sync::Arc;
 
-use arrow_array::{Int64Array, RecordBatch};
+use arrow_array::{BinaryArray, Int64Array, RecordBatch};
 use deltasql_core::row_set::{RowSet, RowSets};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -49,6 +49,23 @@ proptest! {
 fn consecutive_rows_are_stored_as_runs() {
     let rows = sets(&(0..60_000).map(|n| (0, n)).collect::<Vec<_>>());
     assert!(rows[0].1.encode().unwrap().len() < 50);
+}
+
+#[test]
+fn bits_are_positions_after_a_start() {
+    let batch = RecordBatch::try_from_iter([
+        ("file", Arc::new(Int64Array::from(vec![5, 5])) as _),
+        ("start", Arc::new(Int64Array::from(vec![0, 32_768])) as _),
+        (
+            "bits",
+            Arc::new(BinaryArray::from(vec![&[0b101_u8, 0][..], &[0, 0x80]])) as _,
+        ),
+    ])
+    .unwrap();
+    let mut found = RowSets::default();
+    found.add(&batch).unwrap();
+    let (file, rows) = found.into_sets().next().unwrap();
+    assert_eq!((file, rows.positions().collect()), (5, vec![0, 2, 32_783]));
 }
 
 #[test]

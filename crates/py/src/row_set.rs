@@ -25,7 +25,7 @@ impl RowSet {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// Return a set for each file in an Arrow stream with the columns file and position.
+    /// Return a set for each file in an Arrow stream; `RowSets::add` describes its columns.
     #[classmethod]
     fn by_file(
         _class: &Bound<'_, PyType>,

@@ -9,7 +9,6 @@ from deltasql.model.clock import Stopwatch
 from deltasql.operations.deletion_vectors import (
     files_to_mark,
     mark_deleted,
-    row_sets,
     uses_vectors,
 )
 from deltasql.operations.rewrite import (
@@ -108,7 +107,7 @@ def _remove_rows(
     positions = None
     if uses_vectors(stage):
         matching = select(column(FILE), column(ROW), source="t", where=condition.copy())
-        positions = row_sets(engine, engine.query(matching, t=scan))
+        positions = engine.positions(engine.query(matching, t=scan))
         matched = {index: len(found) for index, found in positions.items()}
     else:
         matched = count_rows_by_file(engine, scan, condition)

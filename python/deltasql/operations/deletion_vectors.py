@@ -11,13 +11,11 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltasql._core import RowSet, with_wide_bounds
-from deltasql.engine.base import FILE, ROW
+from deltasql._core import with_wide_bounds
 from deltasql.model.deletion_vector import inline_vector, vector_file, vectors_in_file
 from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import reader_features
 from deltasql.operations.rewrite import deleted_row_counts, files_at
-from deltasql.operations.sql.queries import column, select
 from deltasql.operations.table_stage import add_file
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql.engine.base import Engine, Relation
+    from deltasql._core import RowSet
     from deltasql.model.actions import AddFile, DeletionVector
     from deltasql.operations.table_stage import TableStage
 
@@ -64,12 +62,6 @@ def files_to_mark(stage: TableStage, files: pa.Table, changed: Sequence[int]) ->
         for index, (rows, deleted) in enumerate(counts)
         if rows is not None and deleted + changed[index] <= rows * _MOST_DELETED
     ]
-
-
-def row_sets(engine: Engine, rows: Relation) -> dict[int, RowSet]:
-    """Return the positions of rows by the index of their file; `rows` has both as columns."""
-    positions = select(column(FILE), column(ROW), source="r")
-    return RowSet.by_file(engine.stream(engine.query(positions, r=rows)))
 
 
 def mark_deleted(

@@ -10,7 +10,7 @@ from sqlglot import exp
 from deltasql.engine.base import FILE, ROW
 from deltasql.model.clock import Stopwatch
 from deltasql.model.predicates.parser import Flavour, Scope
-from deltasql.operations.deletion_vectors import files_to_mark, mark_deleted, row_sets
+from deltasql.operations.deletion_vectors import files_to_mark, mark_deleted
 from deltasql.operations.rewrite import (
     ACTION,
     COPIED,
@@ -153,7 +153,7 @@ class _Update:
             after = checked_rows(self.stage, engine.query(rewritten, t=before))
             change_data = before if keeps_changes else None
             added = write_changed_rows(self.stage, change_data, after, self.options)
-        return added, {} if updated is None else row_sets(engine, updated)
+        return added, {} if updated is None else engine.positions(updated)
 
     def _updated(self, files: pa.Table) -> Relation:
         """Return the rows to update, with their positions.

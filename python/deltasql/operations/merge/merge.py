@@ -26,7 +26,6 @@ from deltasql.model.schema.schema import has_nanoseconds
 from deltasql.operations.deletion_vectors import (
     files_to_mark,
     mark_deleted,
-    row_sets,
     uses_vectors,
 )
 from deltasql.operations.merge.plan import (
@@ -206,7 +205,7 @@ class _Merge:
         self.target.add(added)
         if marked:
             assert self.changed is not None
-            deleted = row_sets(self.engine, self.changed)
+            deleted = self.engine.positions(self.changed)
             self.vectors = mark_deleted(self.target, files_at(files, marked), deleted)
         self.metrics.rewrite_time_ms = clock.lap_ms()
 
