@@ -206,6 +206,21 @@ def test_without_the_property_files_are_rewritten(catalog: Catalog) -> None:
         assert not any(tx.target("u").files()["deletion_vector"].to_pylist())
 
 
+def test_property_can_be_changed_on_an_existing_table(catalog: Catalog) -> None:
+    make(catalog, table_of())
+    with catalog.begin() as tx:
+        tx.set_table_properties("t", ON)
+        tx.delete("t", "id = 1")
+    (before,) = live(catalog).items()
+    assert before[1]
+    catalog.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')")
+    handle(catalog).delete("id = 2")
+    (after,) = live(catalog).items()
+    assert after[0] != before[0]
+    assert after[1] is None
+    assert ids(catalog) == [0, *range(3, ROWS)]
+
+
 def test_file_without_row_count_is_rewritten(catalog: Catalog) -> None:
     no_stats = {**ON, "delta.dataSkippingNumIndexedCols": "0"}
     table = make(catalog, table_of(), properties=no_stats)
