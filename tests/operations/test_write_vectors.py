@@ -14,6 +14,7 @@ import pytest
 import deltasql
 from deltasql.exceptions import CommitConflictError, VersionNotFoundError
 from deltasql.model.deletion_vector import vector_file
+from deltasql.operations import deletion_vectors
 from deltasql.store.records import load_dv
 from tests.operations.dml import changes, handle, make, ordered, sorted_rows
 from tests.oracles.readers import DuckDb
@@ -98,6 +99,18 @@ def test_row_counts_omit_deleted_rows(
     assert catalog.table("t").describe()["num_records"] == 2 * ROWS - 42
     opened = deltasql.DeltaTable(catalog_uri.with_table("t").to_string())
     assert opened.count() == 2 * ROWS - 42
+
+
+def test_many_vectors_are_divided_into_several_files(
+    catalog: Catalog, table: RawTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion_vectors, "_BYTES_PER_FILE", 1000)
+    for _ in range(3):
+        with catalog.begin() as tx:
+            tx.write("t", table_of())
+    handle(catalog).delete("id % 3 = 0")
+    assert len(vector_files(catalog)) == 3  # two vectors of 700 bytes fill a file
+    assert len(ids(catalog)) == 4 * 666 + 667
 
 
 def test_second_delete_merges_the_vectors(catalog: Catalog, table: RawTable) -> None:

@@ -116,11 +116,13 @@ def _written(stage: TableStage, sets: Sequence[RowSet]) -> list[DeletionVector]:
 def _per_file(indexes: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
     """Divide vectors into groups, one for each file."""
     group: list[int] = []
+    filled = 0
     for index in indexes:
         group.append(index)
-        if sum(sizes[each] for each in group) >= _BYTES_PER_FILE:
+        filled += sizes[index]
+        if filled >= _BYTES_PER_FILE:
             yield group
-            group = []
+            group, filled = [], 0
     if group:
         yield group
 
