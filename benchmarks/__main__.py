@@ -27,6 +27,7 @@ SCENARIOS = (
     "import",
     "api",
     "spark",
+    "vectors",
     "scale",
 )
 # Scenarios whose name is not a valid module name.

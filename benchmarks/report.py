@@ -24,6 +24,7 @@ TITLES = {
     "import": "Import of a log",
     "api": "The API: rows in, rows changed, rows out",
     "spark": "Spark beside plain Parquet and delta-spark",
+    "vectors": "Deletion vectors beside rewritten files and delta-spark",
 }
 NOTES = {
     "commit": "Median time of a commit in milliseconds, without publishing, with full durability "
@@ -80,6 +81,10 @@ NOTES = {
     "read of a table in a session, with empty caches: it opens the table and plans a query of all "
     "files, or of one file in a thousand (`plan filtered`). `merge`, `delete` and `update` are the "
     "same as in the API's scenario. `small appends` is the time of one of 200 consecutive appends.",
+    "vectors": "Median time in milliseconds to change one row in a hundred of four files of more "
+    "than 100 MB: neighbouring rows of one file (`range`), or rows in all files (`spread`). "
+    "`deltasql-rewriting` and `deltasql-vectors` run on DuckDB, without and with "
+    "`delta.enableDeletionVectors`. All systems run in turns, in one process.",
 }
 
 
@@ -166,7 +171,7 @@ def _head(scenario: str, case: str, size: int) -> str:
     if scenario == "mirror":
         unit = {"commit": "commits", "drain": "versions", "lag": "commits/s"}.get(case, "files")
         return f"{case}, {size:,} {unit}"
-    if scenario in ("api", "spark"):
+    if scenario in ("api", "spark", "vectors"):
         units = {"tiny append": "commits", "small appends": "appends"}
         files = case.startswith("plan") or (scenario, case) == ("api", "scan")
         return f"{case}, {size:,} {'files' if files else units.get(case, 'rows')}"

@@ -66,6 +66,17 @@ def _tiny_appends(results: Results) -> Iterator[Check]:
             yield from faster(f"{where}: faster than DuckLake", ours, lake, bound)
 
 
+def vector_checks(results: Results) -> Iterator[Check]:
+    """Check deletion vectors against rewritten files and against delta-spark."""
+    for case in _CHANGES:
+        for size in results.sizes("vectors", case):
+            ours = results.value("vectors", "deltasql-vectors", case, size)
+            for other, least in (("deltasql-rewriting", 3), ("delta-spark-vectors", 1)):
+                theirs = results.value("vectors", other, case, size)
+                promise = f"{case}, {size:,} rows: faster than {other}"
+                yield from faster(promise, ours, theirs, least)
+
+
 def spark_checks(results: Results) -> Iterator[Check]:
     """Check Spark against plain Parquet and delta-spark in the same session."""
     for case, bound in (("scan", 1.05), ("append", 1.15)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.checks import Check, Results, faster, slower
-from benchmarks.row_targets import api_checks, spark_checks
+from benchmarks.row_targets import api_checks, spark_checks, vector_checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,7 @@ def checks(results: Results) -> dict[str, list[Check]]:
         "import": list(_import(results)),
         "api": list(api_checks(results)),
         "spark": list(spark_checks(results)),
+        "vectors": list(vector_checks(results)),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -181,6 +182,14 @@ class EngineProtocol:
             file = tmp_path / "t" / files.files[row[FILE]].path
             assert pq.read_table(file)["id"][row[ROW]].as_py() == row["id"]
         assert sorted(placed["id"].to_pylist()) == [1, 1, 2, 2, 3, 3]
+
+    def test_positions_of_rows_are_grouped_by_file(self, engine: Engine) -> None:
+        wanted = {0: [0, 1, 32_767, 32_768, 200_000], 7: [*range(5, 70_000, 3)]}
+        pairs = [(file, row) for file, rows in wanted.items() for row in rows]
+        columns = {FILE: [file for file, _ in pairs], ROW: [row for _, row in pairs]}
+        found = engine.positions(engine.rows(pa.table(columns)))
+        positions = {file: array("q", rows.positions()).tolist() for file, rows in found.items()}
+        assert positions == wanted
 
     def test_intents_are_recorded_before_files_are_written(
         self, engine: Engine, tmp_path: Path

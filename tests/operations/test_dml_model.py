@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.two_databases
 
+VECTORS = {"delta.enableDeletionVectors": "true"}
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
 ROW = st.tuples(
     st.one_of(st.none(), st.integers(0, 5)),
@@ -51,7 +52,12 @@ STEP = st.one_of(
 )
 
 
-@given(first=ROWS, steps=st.lists(STEP, min_size=1, max_size=5), parts=st.sampled_from([[], ["g"]]))
+@given(
+    first=ROWS,
+    steps=st.lists(STEP, min_size=1, max_size=5),
+    parts=st.sampled_from([[], ["g"]]),
+    vectors=st.booleans(),
+)
 @settings(
     max_examples=examples(25),
     deadline=None,
@@ -59,13 +65,14 @@ STEP = st.one_of(
 )
 @pytest.mark.parametrize("backend", ["sqlite", "duckdb", "postgres"])
 def test_random_operations_give_the_rows_of_the_model(
-    backend: str, first: list[Row], steps: list[Any], parts: list[str]
+    backend: str, first: list[Row], steps: list[Any], parts: list[str], vectors: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for uri in new_catalog_uri(backend, Path(folder)):
             data_root = {"data_root": f"{folder}/lake"}
             with deltasql.connect(uri, mirror={"mode": "sync"}, table=data_root) as catalog:
-                catalog.create_table("t", SCHEMA, partition_by=parts)
+                properties = VECTORS if vectors else {}
+                catalog.create_table("t", SCHEMA, partition_by=parts, properties=properties)
                 rows = list(first)
                 append(catalog, first)
                 for step in steps:
@@ -73,18 +80,20 @@ def test_random_operations_give_the_rows_of_the_model(
                     assert stored(catalog) == sorted(rows, key=repr), step
 
 
-@given(steps=st.lists(STEP, min_size=2, max_size=4), first=ROWS)
+@given(steps=st.lists(STEP, min_size=2, max_size=4), first=ROWS, vectors=st.booleans())
 @settings(
     max_examples=examples(25),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_changes_of_one_transaction_are_one_commit(steps: list[Any], first: list[Row]) -> None:
+def test_changes_of_one_transaction_are_one_commit(
+    steps: list[Any], first: list[Row], vectors: bool
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for uri in new_catalog_uri("sqlite", Path(folder)):
             data_root = {"data_root": f"{folder}/lake"}
             with deltasql.connect(uri, mirror={"mode": "sync"}, table=data_root) as catalog:
-                catalog.create_table("t", SCHEMA)
+                catalog.create_table("t", SCHEMA, properties=VECTORS if vectors else {})
                 rows = list(first)
                 append(catalog, first)
                 version = catalog.table("t").snapshot().version
@@ -164,7 +173,9 @@ def merge(
 def stored(catalog: Catalog) -> list[Row]:
     """Return the rows that deltalake reads from the published table."""
     location = catalog.resolve("t").location
-    found = deltalake.DeltaTable(location).to_pyarrow_table().select(SCHEMA.names)
+    table = deltalake.DeltaTable(location)
+    has_vectors = "deletionVectors" in (table.protocol().reader_features or [])
+    found = pa.table(table.scan()) if has_vectors else table.to_pyarrow_table()
     columns = [found[name].to_pylist() for name in SCHEMA.names]
     return sorted(zip(*columns, strict=True), key=repr)
 

@@ -1,4 +1,7 @@
-"""DML with deletion vectors: deleted rows stay deleted, rewritten files have no vector."""
+"""DML without `delta.enableDeletionVectors`, on files that have vectors of another writer.
+
+Deleted rows stay deleted, and rewritten files have no vector.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 def table(catalog: Catalog) -> RawTable:
     """A table with rows 0 to 5 in one file; the rows 0 and 3 are deleted by a deletion vector."""
     rows = pa.table({"id": list(range(6)), "v": [0] * 6})
-    first = make(catalog, rows, properties={"delta.enableDeletionVectors": "true"})
+    first = make(catalog, rows, properties={"delta.feature.deletionVectors": "supported"})
     (add,) = (
         add_from_row(row)
         for row in catalog.store.query(

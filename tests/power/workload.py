@@ -150,6 +150,15 @@ def with_change_data(lake: Lake) -> None:
             tx.delete("t", "id = 1")
 
 
+def with_deletion_vectors(lake: Lake) -> None:
+    with lake.open("vectors") as catalog:
+        rows = pa.table({"id": range(1000), "day": ["a"] * 1000})
+        with catalog.begin() as tx:
+            tx.write("t", rows, properties={"delta.enableDeletionVectors": "true"})
+        with catalog.begin() as tx:
+            assert tx.delete("t", "id % 3 = 0")["num_deletion_vectors_added"] == 1
+
+
 def repaired(lake: Lake) -> None:
     with lake.filled("repaired") as catalog:
         place = log(catalog)
@@ -197,7 +206,7 @@ def exported_with_deletion_vectors(lake: Lake) -> None:
     name = made.folder / "ab" / "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
     name.parent.mkdir()
     name.write_bytes(bytes(64))
-    with lake.open("vectors") as catalog:
+    with lake.open("foreign_vectors") as catalog:
         catalog.import_table(made.path, name="t")
         catalog.export_table("t", str(lake.root / "exports" / "vectors"), with_data=True)
 
@@ -250,6 +259,7 @@ WORK: tuple[Callable[[Lake], None], ...] = (
     on_a_disk_without_unnamed_files,
     to_targets,
     with_change_data,
+    with_deletion_vectors,
     repaired,
     rebuilt,
     exported,

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from deltasql._core import RowSet
 from deltasql.exceptions import InvalidDataError
 from deltasql.serve import Service
 from deltasql.serve.service_file import default_service_file
@@ -109,6 +110,31 @@ def test_unexpected_errors_are_logged_with_their_stack(
     with pytest.raises(ServiceError, match="does not exist"):
         client.call("table", namespace="default", name="t")
     assert len([each for each in caplog.records if each.name == "deltasql.serve"]) == 1
+
+
+def test_rows_are_marked_if_the_table_has_deletion_vectors(client: Client, lake: Catalog) -> None:
+    with lake.begin() as tx:
+        vectors = {"delta.enableDeletionVectors": "true"}
+        tx.write("v", pa.table({"id": [1, 2, 3]}), properties=vectors)
+    (_, files, _) = client.lines("scan", namespace="default", name="v")
+    begun = client.begin("v", command="DELETE")
+    assert begun["marks_rows"] is True
+    two_rows = RowSet.by_file(pa.table({"file": [0, 0], "row": [0, 2]}).to_reader())[0]
+    rows = {
+        "replaced": [],
+        "marked": {files["files"][0][0]: base64.b64encode(two_rows.encode()).decode()},
+        "filters": [],
+        "change_data": [],
+        "copied": 0,
+        "updated": 0,
+        "deleted": 2,
+        "rewrite_ms": 3,
+    }
+    named = {"namespace": "default", "name": "v"}
+    client.call("write_commit", txn_id=begun["txn_id"], files=[], rows=rows, reads=[], **named)
+    assert lake.sql("SELECT id FROM v").to_pylist() == [{"id": 2}]
+    (metrics,) = (row.info.operation_metrics for row in lake.table("v").history(1))
+    assert metrics["num_deletion_vectors_added"] == 1
 
 
 def test_rows_are_changed_by_files_that_replace_others(

@@ -8,6 +8,7 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 if TYPE_CHECKING:
@@ -63,5 +64,7 @@ def add_catalog(spark: SparkSession, *, kind: str = "DeltaSqlCatalog", **options
 
 def mirrored(lake: Catalog, name: str) -> list[dict[str, Any]]:
     """Return the rows of a table as deltalake reads them from the published log."""
-    table = DeltaTable(lake.table(name).location).to_pyarrow_table()
-    return sorted(table.to_pylist(), key=str)
+    table = DeltaTable(lake.table(name).location)
+    has_vectors = "deletionVectors" in (table.protocol().reader_features or ())
+    rows = pa.table(table.scan()) if has_vectors else table.to_pyarrow_table()
+    return sorted(rows.to_pylist(), key=str)

@@ -44,9 +44,13 @@ MERGE = (
 )
 
 
-def create_pair(lake: Catalog, *, partitioned: bool = False, feed: bool = False) -> None:
+def create_pair(
+    lake: Catalog, *, partitioned: bool = False, feed: bool = False, vectors: bool = False
+) -> None:
     """Create the tables `t` for Spark and `o` for Python, with the same rows, and a source `s`."""
     properties = {"delta.enableChangeDataFeed": "true"} if feed else {}
+    if vectors:
+        properties["delta.enableDeletionVectors"] = "true"
     rows = [numbers(start, start + 20) for start in (0, 20, 40)]
     for name in ("t", "o"):
         with lake.begin() as tx:
@@ -134,6 +138,41 @@ def test_change_data_and_moved_rows_of_partitions(lake: Catalog, both: Any) -> N
     assert feed(lake, "t") == feed(lake, "o")
     both("DELETE FROM {t} WHERE id % 2 = 0")
     assert feed(lake, "t") == feed(lake, "o")
+
+
+MARKING = (
+    "UPDATE {t} SET x = x + 100 WHERE id BETWEEN 15 AND 22",
+    "DELETE FROM {t} WHERE id % 7 = 3",
+    "MERGE INTO {t} AS t USING {s} AS s ON t.id = s.id WHEN MATCHED AND s.x < 0 THEN DELETE "
+    "WHEN MATCHED AND s.x > 100 THEN UPDATE SET x = s.x + t.x WHEN NOT MATCHED THEN INSERT *",
+    "DELETE FROM {t} WHERE id = 41 OR id > 94",
+)
+
+
+def test_rows_are_marked_in_tables_with_deletion_vectors(
+    lake: Catalog, both: Any, sql: Any
+) -> None:
+    create_pair(lake, vectors=True)
+    before = {row["path"] for row in lake.table("t").files().to_pylist()}
+    for statement in MARKING:
+        both(statement)
+    files = {row["path"]: row["deletion_vector"] for row in lake.table("t").files().to_pylist()}
+    assert before < files.keys()
+    assert all(files[path] for path in before)
+    sql("DELETE FROM lake.default.t WHERE id < 30")
+    lake.sql("DELETE FROM o WHERE id < 30")
+    assert mirrored(lake, "t") == mirrored(lake, "o")
+    assert len(before - {row["path"] for row in lake.table("t").files().to_pylist()}) == 1
+    assert lake.purge("t")["numFilesRemoved"] > 0
+
+
+@pytest.mark.everything(MORE)
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_change_data_of_marked_rows(lake: Catalog, both: Any, partitioned: bool) -> None:
+    create_pair(lake, partitioned=partitioned, feed=True, vectors=True)
+    for statement in MARKING:
+        both(statement)
+        assert feed(lake, "t") == feed(lake, "o")
 
 
 def test_metadata_columns_identify_rows(lake: Catalog, sql: Any) -> None:

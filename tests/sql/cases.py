@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = "CREATE TABLE t (id BIGINT, name STRING)"
+VECTORS = f"{T} TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
 TWO = "INSERT INTO t VALUES (1, 'a'), (2, 'b')"
 ALL = "SELECT id, name FROM t ORDER BY id"
 CREATE = (
@@ -470,6 +471,14 @@ CASES = [
             "CALL system.optimize('t')",
             "CALL system.detail('t')",
         ),
+    ),
+    Case(
+        "Maintenance",
+        "REORG TABLE t APPLY (PURGE)",
+        (VECTORS, TWO, "DELETE FROM t WHERE id = 1", "REORG TABLE t APPLY (PURGE)", ALL),
+        [(2, "b")],
+        catalog="`CALL system.purge`",
+        in_catalog=(VECTORS, TWO, "DELETE FROM t WHERE id = 1", "CALL system.purge('t')", ALL),
     ),
     Case(
         "Maintenance",

@@ -19,6 +19,9 @@ pub enum Error {
     /// Arrow data does not have the columns of a list of files.
     #[error("not a list of files: {0}")]
     Files(String),
+    /// A set of row positions cannot be decoded.
+    #[error("{0}")]
+    RowSet(String),
 }
 
 impl Error {

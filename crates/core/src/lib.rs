@@ -13,6 +13,7 @@ pub mod object_writer;
 pub mod predicate;
 pub mod prune;
 pub mod replay;
+pub mod row_set;
 mod schema;
 pub mod seen;
 pub mod stats;

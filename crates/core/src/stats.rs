@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::json::Json;
 use crate::keys::{Key, KeyType};
 
 /// The requested columns, as a tree over their physical paths.
@@ -143,6 +144,13 @@ impl<'a> StatValue<'a> {
             }),
         }
     }
+}
+
+/// Return the statistics with `tightBounds` set to false, and all other values unchanged.
+pub fn with_wide_bounds(stats: &str) -> Option<String> {
+    let mut found = serde_json::from_str::<Json>(stats).ok()?.into_object()?;
+    found.insert("tightBounds".to_owned(), false.into());
+    serde_json::to_string(&found).ok()
 }
 
 /// Return `numRecords` of the statistics.

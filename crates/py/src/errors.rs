@@ -16,7 +16,9 @@ pub fn core_error(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr {
     let line = match error {
         Error::Line { line, .. } => Some(*line),
         Error::Version { .. } => None,
-        Error::Predicate(_) | Error::Files(_) => return PyValueError::new_err(error.to_string()),
+        Error::Predicate(_) | Error::Files(_) | Error::RowSet(_) => {
+            return PyValueError::new_err(error.to_string())
+        }
     };
     let fields = PyDict::new(py);
     let filled = fields

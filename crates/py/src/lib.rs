@@ -13,6 +13,7 @@ mod live;
 mod load;
 mod log_rows;
 mod predicate;
+mod row_set;
 mod rows;
 mod sqlite;
 mod stream;
@@ -40,6 +41,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<load::SeenFiles>()?;
     m.add_class::<log_rows::LogRows>()?;
     m.add_class::<predicate::Predicate>()?;
+    m.add_class::<row_set::RowSet>()?;
     m.add_class::<sqlite::SqliteLibrary>()?;
     m.add_class::<table::Table>()?;
     m.add_function(wrap_pyfunction!(commit::encode_commit, m)?)?;
@@ -52,5 +54,6 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(index::key_bounds, m)?)?;
     m.add_function(wrap_pyfunction!(index::older_path_keys, m)?)?;
     m.add_function(wrap_pyfunction!(index::path_key, m)?)?;
+    m.add_function(wrap_pyfunction!(row_set::with_wide_bounds, m)?)?;
     Ok(())
 }

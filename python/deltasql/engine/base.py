@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlglot import exp
 
+    from deltasql._core import RowSet
     from deltasql.engine.files.live_files import LiveFiles
     from deltasql.model.actions import AddFile
     from deltasql.model.schema.schema import StructType
@@ -154,6 +155,9 @@ class Engine(Protocol):
 
     def collect(self, relation: Relation) -> pa.Table:
         """Return all rows as an Arrow table; for small results."""
+
+    def positions(self, relation: Relation) -> dict[int, RowSet]:
+        """Return the positions (ROW) of rows, by the position of their file (FILE)."""
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
         """Return rows as Arrow batches, in bounded memory."""

@@ -1,4 +1,4 @@
-"""Deletion vectors: decode the deleted rows of a file from the log or from a `.bin` file.
+"""Deletion vectors: decode and encode the deleted rows of a file, in the log or in a `.bin` file.
 
 A vector is a set of row positions, encoded as 32-bit Roaring bitmaps in the portable format, one
 bitmap for each value of the upper 32 bits. A vector is stored inline in the log or in a file. The
@@ -13,25 +13,22 @@ import zlib
 from array import array
 from typing import TYPE_CHECKING
 
+from deltasql._core import RowSet
 from deltasql.exceptions import TxnLogProtocolError
+from deltasql.model.actions import DeletionVector
 
 if TYPE_CHECKING:
-    from deltasql.model.actions import DeletionVector
+    from collections.abc import Sequence
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _DIGITS = {character: digit for digit, character in enumerate(_ALPHABET)}
 _UUID_LENGTH = 20
-_MAGIC = 1681511377
-_WITH_RUNS, _WITHOUT_RUNS = 12347, 12346
-_NO_OFFSETS_BELOW = 4  # a bitmap with runs and fewer containers has no offsets
-_LARGEST_ARRAY = 4096
-_BITMAP_BYTES = 8192
+_FORMAT = b"\x01"  # the first byte of a file with vectors
 
 
 def vector_file(vector: DeletionVector) -> str | None:
     """Return the path of a vector's file, relative or an absolute URI; None for an inline vector.
 
-    >>> from deltasql.model.actions import DeletionVector
     >>> vector_file(DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 6, offset=4))
     'ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin'
     """
@@ -53,8 +50,30 @@ def named_vector(identity: uuid.UUID) -> str:
     >>> named_vector(uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61"))
     '^-aqEH.-t@S}K{vb[*k^'
     """
-    words = struct.unpack(">4I", identity.bytes)
-    return "".join(_ALPHABET[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
+    return _to_base85(identity.bytes)
+
+
+def inline_vector(rows: RowSet) -> DeletionVector:
+    """Return a vector that is stored in the log."""
+    bitmap = rows.encode()
+    padded = bitmap + bytes(-len(bitmap) % 4)
+    return DeletionVector("i", _to_base85(padded), len(bitmap), len(rows))
+
+
+def vectors_in_file(
+    identity: uuid.UUID, sets: Sequence[RowSet]
+) -> tuple[list[DeletionVector], bytes]:
+    """Return vectors that are stored in one file, and the content of the file.
+
+    The name of the file follows from `identity`: `vector_file` returns it.
+    """
+    data, name = bytearray(_FORMAT), named_vector(identity)
+    vectors = []
+    for rows in sets:
+        bitmap, offset = rows.encode(), len(data)
+        data += struct.pack(">i", len(bitmap)) + bitmap + struct.pack(">I", zlib.crc32(bitmap))
+        vectors.append(DeletionVector("u", name, len(bitmap), len(rows), offset=offset))
+    return vectors, bytes(data)
 
 
 def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int]:
@@ -62,11 +81,15 @@ def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int
 
     `data` is the content of the vector's file (`vector_file`); it is not needed for inline vectors.
 
-    >>> from deltasql.model.actions import DeletionVector
     >>> inline = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
     >>> deleted_rows(DeletionVector("i", inline, 44, 6)).tolist()
     [3, 4, 7, 11, 18, 29]
     """
+    return array("q", row_set(vector, data).positions())
+
+
+def row_set(vector: DeletionVector, data: bytes | None = None) -> RowSet:
+    """Return the deleted rows as a set; the arguments are those of `deleted_rows`."""
     if vector.storage_type == "i":
         # Decode the whole string. As in other readers, bytes after the bitmap are ignored.
         bitmap = _from_base85(vector.path_or_inline_dv)
@@ -75,9 +98,9 @@ def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int
     else:
         bitmap = _bitmap_in(data, vector)
     try:
-        rows = _bitmap_array(bitmap)
-    except struct.error as error:
-        raise _broken("it ends too early") from error
+        rows = RowSet.decode(bitmap)
+    except ValueError as error:
+        raise _broken(str(error)) from error
     if len(rows) != vector.cardinality:
         raise _broken(f"it has {len(rows)} rows, but the log says {vector.cardinality}")
     return rows
@@ -99,62 +122,10 @@ def _bitmap_in(data: bytes, vector: DeletionVector) -> bytes:
     return bitmap
 
 
-def _bitmap_array(data: bytes) -> array[int]:
-    magic, count = struct.unpack_from("<IQ", data)
-    if magic != _MAGIC:
-        raise _broken(f"its format {magic} is not known")
-    rows = array("q")
-    at = 12
-    for _ in range(count):
-        (high,) = struct.unpack_from("<I", data, at)
-        at = _read_bitmap(data, at + 4, high << 32, rows)
-    return rows
-
-
-def _read_bitmap(data: bytes, start: int, base: int, rows: array[int]) -> int:
-    """Append the values of one Roaring bitmap to `rows`, and return the offset after the bitmap."""
-    (cookie,) = struct.unpack_from("<I", data, start)
-    at = start + 4
-    run_flags = b""
-    if cookie & 0xFFFF == _WITH_RUNS:
-        count = (cookie >> 16) + 1
-        run_flags = data[at : at + (count + 7) // 8]
-        at += len(run_flags)
-    elif cookie == _WITHOUT_RUNS:
-        (count,) = struct.unpack_from("<I", data, at)
-        at += 4
-    else:
-        raise _broken(f"its bitmap starts with the unknown number {cookie}")
-    headers = struct.unpack_from(f"<{2 * count}H", data, at)
-    at += 4 * count
-    if not run_flags or count >= _NO_OFFSETS_BELOW:
-        at += 4 * count
-    for number in range(count):
-        first = base + (headers[2 * number] << 16)
-        is_run = bool(run_flags) and run_flags[number // 8] >> (number % 8) & 1
-        at = _read_container(data, at, first, headers[2 * number + 1] + 1, is_run, rows)
-    return at
-
-
-def _read_container(
-    data: bytes, at: int, first: int, size: int, is_run: int, rows: array[int]
-) -> int:
-    if is_run:
-        runs = int.from_bytes(data[at : at + 2], "little")
-        pairs = struct.unpack_from(f"<{2 * runs}H", data, at + 2)
-        for start, more in zip(pairs[::2], pairs[1::2], strict=True):
-            rows.extend(range(first + start, first + start + more + 1))
-        return at + 2 + 4 * runs
-    if size <= _LARGEST_ARRAY:
-        rows.extend(first + value for value in struct.unpack_from(f"<{size}H", data, at))
-        return at + 2 * size
-    for number, word in enumerate(struct.unpack_from(f"<{_BITMAP_BYTES // 8}Q", data, at)):
-        left = word
-        while left:
-            lowest = left & -left
-            rows.append(first + 64 * number + lowest.bit_length() - 1)
-            left ^= lowest
-    return at + _BITMAP_BYTES
+def _to_base85(data: bytes) -> str:
+    """Encode with Z85; the length of the data is a multiple of 4."""
+    words = struct.unpack(f">{len(data) // 4}I", data)
+    return "".join(_ALPHABET[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
 
 
 def _from_base85(text: str) -> bytes:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.engine.base import FILE, ROW
 from deltasql.model.clock import Stopwatch
+from deltasql.operations.deletion_vectors import (
+    files_to_mark,
+    mark_deleted,
+    uses_vectors,
+)
 from deltasql.operations.rewrite import (
     change_type,
     count_rows_by_file,
@@ -66,7 +72,7 @@ def stage_delete(
     elif len(files):
         _remove_rows(stage, files, condition, options, metrics, clock)
     metrics["execution_time_ms"] = clock.total_ms()
-    if metrics["num_removed_files"]:
+    if metrics["num_removed_files"] or metrics.get("num_deletion_vectors_added"):
         parameters = {}
         if predicate is not None:
             shown = normal(predicate, stage.schema, escapes=flavour == "spark")
@@ -96,25 +102,38 @@ def _remove_rows(
     metrics: dict[str, int],
     clock: Stopwatch,
 ) -> None:
-    scan = stage.engine.scan(stage.live(files), positions=True)
-    matched = count_rows_by_file(stage.engine, scan, condition)
+    engine = stage.engine
+    scan = engine.scan(stage.live(files), positions=True)
+    positions = None
+    if uses_vectors(stage):
+        matching = select(column(FILE), column(ROW), source="t", where=condition.copy())
+        positions = engine.positions(engine.query(matching, t=scan))
+        matched = {index: len(found) for index, found in positions.items()}
+    else:
+        matched = count_rows_by_file(engine, scan, condition)
     affected = files_at(files, matched)
     deleted = [matched[index] for index in sorted(matched)]
     metrics["scan_time_ms"] = clock.lap_ms()
     if not matched:
         return
     rows = live_row_counts(stage, affected)
-    partly = [index for index, count in enumerate(deleted) if count < rows[index]]
+    marked = files_to_mark(stage, affected, deleted)
+    replaced = [index for index in range(len(affected)) if index not in set(marked)]
+    partly = [index for index in replaced if deleted[index] < rows[index]]
+    added = []
     if partly:
         added = _rewrite_files(stage, files_at(affected, partly), condition, options)
-        if keeps_change_data(stage):
-            _write_deleted_rows(stage, affected, condition, options)
-        stage.add(added)
-        metrics["num_added_files"] = len(added)
-    else:
+    if not (partly or marked):
         record_whole_files(stage, affected, "delete", options)
-    stage.remove(affected)
-    metrics["num_removed_files"] = len(affected)
+    elif keeps_change_data(stage):
+        _write_deleted_rows(stage, affected, condition, options)
+    stage.remove(files_at(affected, replaced))
+    stage.add(added)
+    if positions is not None and marked:
+        sets = [positions[index] for index in sorted(positions)]
+        metrics |= mark_deleted(stage, affected, {index: sets[index] for index in marked})
+    metrics["num_added_files"] = len(added)
+    metrics["num_removed_files"] = len(replaced)
     metrics["num_deleted_rows"] = sum(deleted)
     metrics["num_copied_rows"] = sum(rows[index] - deleted[index] for index in partly)
     metrics["rewrite_time_ms"] = clock.lap_ms()

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from deltasql.engine.files.file_sizes import missing_files
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.exceptions.prefixes import GENERIC_ERROR
-from deltasql.model.actions import AddFile, logical_file
+from deltasql.model.actions import logical_file
 from deltasql.model.clock import to_ms
 from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.alter.cluster_by import restore_clustering
 from deltasql.operations.rewrite import record_whole_files
+from deltasql.operations.table_stage import add_file
 from deltasql.snapshot.snapshot import open_snapshot
-from deltasql.store.records import load, load_dv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.model.actions import Metadata
+    from deltasql.model.actions import AddFile, Metadata
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -157,23 +157,6 @@ def _timestamp(to: str | datetime) -> datetime:
     else:
         parsed = to
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
-
-
-def add_file(row: Mapping[str, Any]) -> AddFile:
-    """Return the add action of a listed file."""
-    return AddFile(
-        path=row["path"],
-        partition_values=load(row["partition"]) or {},
-        size=row["size"],
-        modification_time=row["modification_time"],
-        stats=row["stats"] or None,
-        tags=load(row["tags"]),
-        deletion_vector=load_dv(row["deletion_vector"]),
-        base_row_id=row["base_row_id"],
-        default_row_commit_version=row["default_row_commit_version"],
-        clustering_provider=row["clustering_provider"] or None,
-        extra=load(row["extra"]) or {},
-    )
 
 
 def _bring_back(stage: TableStage, files: list[AddFile]) -> None:

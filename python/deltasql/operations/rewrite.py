@@ -49,13 +49,15 @@ _COUNT = "__deltasql_count"
 
 def logged_row_counts(files: pa.Table) -> list[int | None]:
     """Return the live rows of each listed file from its statistics; None without statistics."""
-    deleted = [
+    counts = zip(files["num_records"].to_pylist(), deleted_row_counts(files), strict=True)
+    return [None if records is None else records - deleted for records, deleted in counts]
+
+
+def deleted_row_counts(files: pa.Table) -> list[int]:
+    """Return the number of rows that the deletion vector of each listed file deletes."""
+    return [
         json.loads(text).get("cardinality", 0) if text else 0
         for text in files["deletion_vector"].to_pylist()
-    ]
-    return [
-        None if records is None else records - count
-        for records, count in zip(files["num_records"].to_pylist(), deleted, strict=True)
     ]
 
 

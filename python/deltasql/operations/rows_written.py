@@ -1,22 +1,30 @@
 """UPDATE, DELETE and MERGE of rows in files that another program wrote again.
 
 The program has read the table at one version, found the rows that change, and written the files
-with such rows again without or with the new rows. It reports the files and the numbers of rows.
+with such rows again without or with the new rows. Or it has marked these rows as deleted, and
+written only the new rows. It reports the files, the marked rows and the numbers of rows.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from deltasql._core import RowSet
 from deltasql.engine.parquet.writer import logged_path
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.actions import AddCdcFile
 from deltasql.operations.add_written import add_actions, place_files, record_read
-from deltasql.operations.rewrite import record_earlier_changes, record_whole_files
+from deltasql.operations.deletion_vectors import mark_deleted
+from deltasql.operations.rewrite import (
+    files_at,
+    logged_row_counts,
+    record_earlier_changes,
+    record_whole_files,
+)
 from deltasql.operations.table_stage import adds_table_to_errors
 from deltasql.storage.location import address_url
 
@@ -50,6 +58,8 @@ class RowsWritten:
     files: Sequence[WrittenFile]
     replaced: Sequence[str]
     """The URLs of the files that were written again."""
+    marked: Mapping[str, bytes] = field(default_factory=dict)
+    """The rows that were marked as deleted, as deletion vectors, by the URL of the file."""
     counts: RowCounts = RowCounts()
     rewrite_ms: int = 0
     reads: Sequence[str | None] = ()
@@ -79,7 +89,8 @@ def stage_rows(
     stage.remove(replaced)
     if not written.change_data:  # a MERGE that only inserts
         record_whole_files(stage, stage.listed(added), "insert")
-    metrics = _METRICS[written.command](written.counts, added, len(replaced))
+    emptied, vectors = _mark(stage, files, written.marked)
+    metrics = _METRICS[written.command](written.counts, added, len(replaced) + emptied) | vectors
     total = clock.total_ms()
     if written.command == "MERGE":
         metrics["num_target_files_scanned"] = len(files)
@@ -89,6 +100,19 @@ def stage_rows(
     if written.command != "UPDATE":
         metrics["rewrite_time_ms"] = written.rewrite_ms
     stage.set_commit_info(written.command, parameters, metrics)
+
+
+def _mark(stage: TableStage, files: pa.Table, marked: Mapping[str, bytes]) -> tuple[int, Metrics]:
+    """Stage vectors, and remove files without remaining rows; return their number, and metrics."""
+    listed = _listed_at(stage, files, list(marked))
+    addresses = [address_url(file.address) for file in stage.live(listed).files]
+    sets = {number: RowSet.decode(marked[url]) for number, url in enumerate(addresses)}
+    left = logged_row_counts(listed)
+    emptied = [number for number, rows in sets.items() if len(rows) == left[number]]
+    stage.remove(files_at(listed, emptied))
+    for number in emptied:
+        del sets[number]
+    return len(emptied), mark_deleted(stage, listed, sets) if sets else {}
 
 
 def _change_actions(stage: TableStage, written: RowsWritten) -> list[AddCdcFile]:

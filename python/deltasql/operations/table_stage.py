@@ -15,7 +15,7 @@ from deltasql.engine.base import WriteOptions, WritePlan
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.schema import reject_nanoseconds
 from deltasql.exceptions import TxnLogError, TxnLogTransactionError
-from deltasql.model.actions import RemoveFile, logical_file
+from deltasql.model.actions import AddFile, RemoveFile, logical_file
 from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
 from deltasql.model.json_text import read_stats
 from deltasql.model.protocol import writer_features
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
     from deltasql.engine.base import Engine
-    from deltasql.model.actions import AddFile, Metadata, Protocol
+    from deltasql.model.actions import Metadata, Protocol
     from deltasql.model.predicates.parser import Flavour
     from deltasql.model.predicates.predicate import Predicate
     from deltasql.model.schema.schema import StructType
@@ -302,6 +302,23 @@ def remove_file(row: Mapping[str, Any], *, data_change: bool = True) -> RemoveFi
         deletion_vector=load_dv(row["deletion_vector"]),
         base_row_id=row["base_row_id"],
         default_row_commit_version=row["default_row_commit_version"],
+    )
+
+
+def add_file(row: Mapping[str, Any]) -> AddFile:
+    """Return the add action of a listed file."""
+    return AddFile(
+        path=row["path"],
+        partition_values=load(row["partition"]) or {},
+        size=row["size"],
+        modification_time=row["modification_time"],
+        stats=row["stats"] or None,
+        tags=load(row["tags"]),
+        deletion_vector=load_dv(row["deletion_vector"]),
+        base_row_id=row["base_row_id"],
+        default_row_commit_version=row["default_row_commit_version"],
+        clustering_provider=row["clustering_provider"] or None,
+        extra=load(row["extra"]) or {},
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.engine.base import FILE, ROW
 from deltasql.model.clock import Stopwatch
 from deltasql.model.predicates.parser import Flavour, Scope
+from deltasql.operations.deletion_vectors import files_to_mark, mark_deleted
 from deltasql.operations.rewrite import (
     ACTION,
     COPIED,
@@ -25,7 +28,7 @@ from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, assignments, explained_casts, row_values
 from deltasql.operations.sql.expressions import condition_of
 from deltasql.operations.sql.normal_form import normal
-from deltasql.operations.sql.queries import alias, case, column, is_true, select
+from deltasql.operations.sql.queries import alias, case, column, is_true, select, union
 from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql.engine.base import WriteOptions
+    from deltasql._core import RowSet
+    from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.sql.assignments import Assignments
     from deltasql.operations.table_stage import TableStage
@@ -70,22 +74,30 @@ def stage_update(
     if not updates or not len(files):
         return metrics
     condition = None if found is None else condition_of(found, "t")
-    affected, updated = files, None
+    affected, updated, marked = files, None, list[int]()
     if condition is not None:
         matched = count_rows_by_file(
             stage.engine, stage.engine.scan(stage.live(files), positions=True), condition
         )
-        affected, updated = files_at(files, matched), sum(matched.values())
+        affected = files_at(files, matched)
+        updated = [matched[index] for index in sorted(matched)]
+        marked = files_to_mark(stage, affected, updated)
     metrics["scan_time_ms"] = clock.lap_ms()
     if len(affected):
         rows = live_row_counts(stage, affected)
-        metrics["num_updated_rows"] = sum(rows) if updated is None else updated
-        metrics["num_copied_rows"] = sum(rows) - metrics["num_updated_rows"]
-        added = _rewrite(stage, affected, condition, assigned, options)
+        replaced = [index for index in range(len(affected)) if index not in set(marked)]
+        copied = 0 if updated is None else sum(rows[each] - updated[each] for each in replaced)
+        metrics["num_updated_rows"] = sum(rows if updated is None else updated)
+        metrics["num_copied_rows"] = copied
+        work = _Update(stage, condition, assigned, options)
+        replaced_files, marked_files = files_at(affected, replaced), files_at(affected, marked)
+        added, deleted = work.write(replaced_files, marked_files)
+        stage.remove(replaced_files)
         stage.add(added)
-        stage.remove(affected)
+        if deleted:
+            metrics |= mark_deleted(stage, marked_files, deleted)
         metrics["num_added_files"] = len(added)
-        metrics["num_removed_files"] = len(affected)
+        metrics["num_removed_files"] = len(replaced)
         metrics["execution_time_ms"] = clock.total_ms()
         shown = "true"
         if predicate is not None:
@@ -103,35 +115,77 @@ def _new_values(stage: TableStage, assigned: Assignments) -> dict[str, exp.Expr]
     )
 
 
-def _rewrite(
-    stage: TableStage,
-    affected: pa.Table,
-    condition: exp.Expr | None,
-    assigned: Assignments,
-    options: WriteOptions | None,
-) -> list[AddFile]:
-    engine, schema = stage.engine, stage.schema
-    scan = engine.scan(stage.live(affected))
-    old = [column(name, "t") for name in schema.names]
-    hit = exp.true() if condition is None else is_true(condition)
-    action = case([(hit, action_of(UPDATED))], action_of(COPIED))
-    marked = select(*old, alias(action, ACTION), source="t")
-    before = engine.query(marked, t=scan)
-    if keeps_change_data(stage):
-        before = engine.keep(before)
-    columns = []
-    for name, value in _new_values(stage, assigned).items():
-        present = column(name, "t")
-        new = (
-            value
-            if value == present
-            else case([(has_action(UPDATED, relation="t"), value)], present)
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """Writes the rows of an update to new files."""
+
+    stage: TableStage
+    condition: exp.Expr | None
+    assigned: Assignments
+    options: WriteOptions | None
+
+    def write(
+        self, replaced: pa.Table, marked: pa.Table
+    ) -> tuple[list[AddFile], dict[int, RowSet]]:
+        """Write all rows of replaced files, and the updated rows of marked files.
+
+        Return the new files, and the positions of the updated rows by the index of the marked file.
+        """
+        engine = self.stage.engine
+        updated = self._updated(marked) if len(marked) else None
+        before = self._before(replaced, updated)
+        keeps_changes = keeps_change_data(self.stage)
+        if keeps_changes:
+            before = engine.keep(before)
+        columns = []
+        for name, value in _new_values(self.stage, self.assigned).items():
+            present = column(name, "t")
+            new = (
+                value
+                if value == present
+                else case([(has_action(UPDATED, relation="t"), value)], present)
+            )
+            columns.append(alias(new, name))
+        rewritten = select(*columns, column(ACTION, "t"), source="t")
+        hit_rows = select(source="t", where=has_action(UPDATED, relation="t"))
+        hits = Computed(self.assigned, hit_rows, {"t": before})
+        with explained_casts(engine, hits):
+            after = checked_rows(self.stage, engine.query(rewritten, t=before))
+            change_data = before if keeps_changes else None
+            added = write_changed_rows(self.stage, change_data, after, self.options)
+        return added, {} if updated is None else engine.positions(updated)
+
+    def _updated(self, files: pa.Table) -> Relation:
+        """Return the rows to update, with their positions.
+
+        They are computed once: with a random condition, other rows could be deleted than written.
+        """
+        engine = self.stage.engine
+        found = select(
+            *self._columns(),
+            column(FILE, "t"),
+            column(ROW, "t"),
+            source="t",
+            where=None if self.condition is None else is_true(self.condition),
         )
-        columns.append(alias(new, name))
-    rewritten = select(*columns, column(ACTION, "t"), source="t")
-    hit_rows = select(source="t", where=has_action(UPDATED, relation="t"))
-    hits = Computed(assigned, hit_rows, {"t": before})
-    with explained_casts(engine, hits):
-        after = checked_rows(stage, engine.query(rewritten, t=before))
-        change_data = before if keeps_change_data(stage) else None
-        return write_changed_rows(stage, change_data, after, options)
+        scan = engine.scan(self.stage.live(files), positions=True)
+        return engine.keep(engine.query(found, t=scan))
+
+    def _before(self, replaced: pa.Table, updated: Relation | None) -> Relation:
+        """Return the rows to write, with their old values and ACTION."""
+        engine = self.stage.engine
+        hit = exp.true() if self.condition is None else is_true(self.condition)
+        action = case([(hit, action_of(UPDATED))], action_of(COPIED))
+        whole = select(*self._columns(), alias(action, ACTION), source="t")
+        if updated is None:
+            return engine.query(whole, t=engine.scan(self.stage.live(replaced)))
+        always = alias(action_of(UPDATED), ACTION)
+        columns = [column(name, "u") for name in self.stage.schema.names]
+        some = select(*columns, always, source="u")
+        if not len(replaced):
+            return engine.query(some, u=updated)
+        scan = engine.scan(self.stage.live(replaced))
+        return engine.query(union(whole, some), t=scan, u=updated)
+
+    def _columns(self) -> list[exp.Column]:
+        return [column(name, "t") for name in self.stage.schema.names]

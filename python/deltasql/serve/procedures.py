@@ -191,6 +191,11 @@ def _optimize(call: Call) -> s.Statement:
     return s.Optimize(call.table(), where, tuple(call["zorder_by"] or ()))
 
 
+def _purge(call: Call) -> s.Statement:
+    where = None if call["where"] is None else s.SqlPart(str(call["where"]))
+    return s.Reorg(call.table(), where)
+
+
 def _vacuum(call: Call) -> s.Statement:
     return s.Vacuum(
         call.table(), call["retain_hours"], bool(call["dry_run"]), call["full"] is not False
@@ -256,6 +261,7 @@ def _drop_constraint(call: Call) -> s.Statement:
 
 _EXECUTED = (
     s.Optimize,
+    s.Reorg,
     s.Vacuum,
     s.Restore,
     s.Convert,
@@ -295,6 +301,13 @@ PROCEDURES: Mapping[str, Procedure] = _by_name(
             _TABLE,
             ("where", "STRING", "a condition on partition columns", _NULL),
             ("zorder_by", _TEXTS, "columns whose similar values share files", _NULL),
+        ),
+        _procedure(
+            "purge",
+            "Rewrite the files that have a deletion vector",
+            _purge,
+            _TABLE,
+            ("where", "STRING", "a condition on partition columns", _NULL),
         ),
         _procedure(
             "vacuum",

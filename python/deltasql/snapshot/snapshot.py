@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql import _core, telemetry
 from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
 from deltasql.model.clock import from_ms, to_ms
-from deltasql.model.protocol import check_readable
+from deltasql.model.protocol import check_readable, reader_features
 from deltasql.model.schema.schema import StructType, column_mapping_mode
 from deltasql.snapshot.files import from_arrow, from_rows, to_arrow
 from deltasql.store.records import (
@@ -47,7 +47,10 @@ _BULK_FILES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The totals of the live files; `num_records` is None if a file has no statistics."""
+    """The totals of the live files; `num_records` is None if a file has no statistics.
+
+    `num_records` includes the rows that deletion vectors delete.
+    """
 
     num_files: int
     size_bytes: int
@@ -124,6 +127,13 @@ class Snapshot:
     def files(self) -> pa.Table:
         """Return all live files with their statistics as Arrow."""
         return self._files("files_all")
+
+    def deleted_rows(self) -> int:
+        """Return the number of rows that the deletion vectors of live files delete."""
+        if "deletionVectors" not in reader_features(self.protocol):
+            return 0
+        rows = self.store.query("vector_rows", table_id=self.table.table_id, version=self.version)
+        return sum(int(row[1]) for row in rows)
 
     def file_paths(self) -> pa.Table:
         """Return all live files without statistics, which is faster."""

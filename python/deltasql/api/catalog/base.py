@@ -187,6 +187,8 @@ class CatalogTable:
         """Return location, version, schema, protocol and totals of the table."""
         snapshot = self.snapshot()
         totals = snapshot.totals()
+        stored = totals.num_records
+        rows = None if stored is None else stored - snapshot.deleted_rows()
         return {
             "name": self.full_name,
             "location": self.location,
@@ -199,5 +201,5 @@ class CatalogTable:
             "description": snapshot.metadata.description,
             "num_files": totals.num_files,
             "size_bytes": totals.size_bytes,
-            "num_records": totals.num_records,
+            "num_records": rows,
         }

@@ -215,6 +215,14 @@ class Catalog(BaseCatalog):
                 return tx.z_order(name, z_order, **options)
             return tx.optimize(name, **options)
 
+    def purge(self, name: str, **options: Any) -> dict[str, Any]:
+        """Rewrite the files that have a deletion vector, and no others; returns metrics.
+
+        `options` are those of `MultiTableTransaction.purge`.
+        """
+        with self.begin(one_table=True) as tx:
+            return tx.purge(name, **options)
+
     def vacuum(self, name: str, **options: Any) -> list[str]:
         """Delete files that no retained version of a table needs; returns their names.
 

@@ -237,7 +237,8 @@ class DeltaTable(deltalake_internals.StockTable):
             return super().count()
         import pyarrow.compute as pc  # lazy import: listing files does not need it
 
-        return int(pc.sum(raw.snapshot.file_paths()["num_records"]).as_py() or 0)
+        stored = int(pc.sum(raw.snapshot.file_paths()["num_records"]).as_py() or 0)
+        return stored - raw.snapshot.deleted_rows()
 
     def to_pyarrow_dataset(
         self,

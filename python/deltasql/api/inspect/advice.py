@@ -33,7 +33,8 @@ class OptimizeAdvice(Report):
     """An estimate of what OPTIMIZE would do; it combines only files of the same partition.
 
     Small files are those below `target_size`. A small file that cannot be combined with another
-    one is not rewritten. A large file is rewritten only if it has a deletion vector.
+    one is not rewritten. A large file counts if it has a deletion vector; it is rewritten only if
+    many of its rows are deleted.
     """
 
     small_files: int

@@ -301,6 +301,17 @@ class Statements:
             metrics = self._tx.z_order(table, statement.z_order, **options)
         else:
             metrics = self._tx.optimize(table, **options)
+        return self._rewritten(table, metrics)
+
+    def _reorg(self, statement: s.Reorg) -> pa.Table:
+        table = self._name(statement.table)
+        self._engine.start(self._tx, table)
+        where = statement.where
+        chosen = None if where is None else self._partition_filter(table, where)
+        metrics = self._tx.purge(table, partition_filters=chosen, engine=self._engine.name)
+        return self._rewritten(table, metrics)
+
+    def _rewritten(self, table: str, metrics: dict[str, Any]) -> pa.Table:
         location = self._tx.target(table).location
         return pa.Table.from_pylist([{"path": location, "metrics": metrics}])
 
@@ -308,7 +319,7 @@ class Statements:
         text = self._text(where)
         if has_subquery(text):
             raise InvalidQueryError(
-                "the condition of OPTIMIZE cannot have a subquery",
+                "the condition of OPTIMIZE and REORG cannot have a subquery",
                 help="Write a condition on partition columns.",
             )
         condition = to_datafusion(text)
@@ -316,7 +327,8 @@ class Statements:
         if not target.predicate(condition).partition_only:
             known = ", ".join(target.partition_columns) or "none"
             raise InvalidQueryError(
-                f"the condition of OPTIMIZE uses other columns than partition columns: {condition}",
+                "the condition of OPTIMIZE and REORG uses other columns than partition columns: "
+                f"{condition}",
                 help=f"Leave it out, or use only the partition columns of the table: {known}.",
             )
         return condition
@@ -433,6 +445,7 @@ _METHODS: dict[type[s.Statement], str] = {
     s.ClusterBy: "_cluster_by",
     s.CommentOnTable: "_comment",
     s.Optimize: "_optimize",
+    s.Reorg: "_reorg",
     s.Restore: "_restore",
     s.Describe: "_describe",
     s.DescribeDetail: "_detail",

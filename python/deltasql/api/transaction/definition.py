@@ -10,7 +10,7 @@ from deltasql.operations.alter.cluster_by import cluster_by as set_clustering
 from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.operations.convert import convert_files
 from deltasql.operations.create import replace_table
-from deltasql.operations.restore import add_file
+from deltasql.operations.table_stage import add_file
 from deltasql.storage.location import address_url, data_address
 
 if TYPE_CHECKING:

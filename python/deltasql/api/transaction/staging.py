@@ -29,6 +29,7 @@ from deltasql.exceptions import (
 from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.model.clock import now_ms
+from deltasql.model.deletion_vector import vector_file
 from deltasql.operations.alter import cluster_by as clustering
 from deltasql.operations.table_stage import TableStage
 from deltasql.phases import reached
@@ -107,6 +108,12 @@ class WrittenFiles:
             (each.table.location, unquote(path))
             for each in committed
             for path in (*(f.path for f in each.adds), *(f.path for f in each.cdc))
+        }
+        kept |= {
+            (each.table.location, name)
+            for each in committed
+            for file in each.adds
+            if file.deletion_vector and (name := vector_file(file.deletion_vector)) is not None
         }
         # Skip folders, because the files in them were also recorded one by one.
         self._files = [

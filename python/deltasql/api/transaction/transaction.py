@@ -564,6 +564,33 @@ class MultiTableTransaction:
             dry_run=dry_run,
         )
 
+    def purge(
+        self,
+        table: str,
+        *,
+        partition_filters: Sequence[Any] | str | None = None,
+        target_size: int | None = None,
+        options: WriteOptions | None = None,
+        engine: str | None = None,
+        on_progress: OnProgress | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Rewrite the files that have a deletion vector, and no others; returns metrics.
+
+        Afterwards, readers without deletion vectors read all rows, and a vacuum deletes the old
+        files with their deleted rows. `on_progress` and `dry_run` are those of `optimize`.
+        """
+        from deltasql.operations.optimize.optimize import purge  # lazy import: loads the SQL parser
+
+        return purge(
+            self.target(table, engine=engine),
+            partition_filters=partition_filters,
+            target_size=target_size,
+            options=options,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
     def restore(
         self,
         table: str,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from sqlglot import exp
 
+from deltasql._core import RowSet
 from deltasql.engine.base import FILE, ROW
 from deltasql.engine.duckdb.connection import NUMBERS, EngineDatabase, duckdb_errors, open_database
 from deltasql.engine.duckdb.scan import (
@@ -223,6 +224,11 @@ class DuckDbEngine:
         with scan_errors(own.needs), duckdb_errors():
             found = arrow_table(self._connection.execute(own.sql))
         return found.cast(delta_types(found.schema))
+
+    def positions(self, relation: Relation) -> dict[int, RowSet]:
+        """Return the positions of rows by file, which are streamed to this process."""
+        query = exp.select(*(exp.column(each, quoted=True) for each in (FILE, ROW))).from_("r")
+        return RowSet.by_file(self.stream(self.query(query, r=relation)))
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
         """Return rows as Arrow batches, in bounded memory."""

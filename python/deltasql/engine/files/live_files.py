@@ -6,6 +6,7 @@ This is the path or URL, the partition values and the deleted rows of each file.
 from __future__ import annotations
 
 import json
+from array import array
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.engine.parquet.file_errors import convert_read_errors, missing_file
 from deltasql.engine.parquet.footers import named_as_in_file
 from deltasql.model.actions import DeletionVector
-from deltasql.model.deletion_vector import deleted_rows, vector_file
+from deltasql.model.deletion_vector import row_set, vector_file
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import StructType, column_mapping_mode, schema_of
@@ -22,11 +23,11 @@ from deltasql.storage import storage_of
 from deltasql.storage.location import data_addresses
 
 if TYPE_CHECKING:
-    from array import array
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
+    from deltasql._core import RowSet
     from deltasql.config import StorageSettings
     from deltasql.model.actions import Metadata
     from deltasql.model.schema.schema import StructField
@@ -183,11 +184,16 @@ class LiveFiles:
 
     def deleted_rows(self, files: Iterable[LiveFile]) -> Iterator[tuple[LiveFile, array[int]]]:
         """Yield each file with a deletion vector, and its deleted rows in ascending order."""
+        for file, rows in self.row_sets(files):
+            yield file, array("q", rows.positions())
+
+    def row_sets(self, files: Iterable[LiveFile]) -> Iterator[tuple[LiveFile, RowSet]]:
+        """Yield each file with a deletion vector, and its deleted rows as a set."""
         contents: dict[str, bytes] = {}
         for file in files:
             if file.vector:
                 vector = DeletionVector.from_body(json.loads(file.vector))
-                yield file, deleted_rows(vector, self._content(vector, contents))
+                yield file, row_set(vector, self._content(vector, contents))
 
     def _content(self, vector: DeletionVector, contents: dict[str, bytes]) -> bytes | None:
         path = vector_file(vector)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from sqlglot import exp
 
 from deltasql import telemetry
+from deltasql._core import RowSet
+from deltasql.engine.base import FILE, ROW
 from deltasql.engine.inputs import batches, is_spark_frame
 from deltasql.engine.parquet.arrow_casts import cast_rows, has_void
 from deltasql.engine.parquet.writer import write_batches
@@ -20,7 +22,7 @@ from deltasql.engine.spark.errors import is_result_too_large, spark_errors
 from deltasql.engine.spark.ranks import range_bounds, with_ranks
 from deltasql.engine.spark.s3 import bucket_options
 from deltasql.engine.spark.scan import scan
-from deltasql.engine.spark.schema import spark_path, spark_schema
+from deltasql.engine.spark.schema import quoted, spark_path, spark_schema
 from deltasql.engine.spark.session import (
     active_session,
     is_connect,
@@ -55,6 +57,7 @@ _FEW_ROWS = 1_000
 _FEW_WIDE_ROWS = 10  # if a column has one of the types in _WIDE, whose values can be large
 _WIDE = ("binary", "array", "map", "struct", "variant")
 _SMALL_BYTES = 64 * 1024**2
+_BITS = 32_768  # rows of a bitmap of Spark
 
 
 @dataclass(slots=True)
@@ -243,6 +246,23 @@ class SparkEngine:
         with spark_errors("compute rows"):
             table = frame.toArrow()
         return table.cast(schema)
+
+    def positions(self, relation: Relation) -> dict[int, RowSet]:
+        """Return the positions of rows by file; executors send a bitmap for each 32,768 rows."""
+        import pyarrow as pa
+        from pyspark.sql import functions as F
+
+        row = F.col(quoted(ROW)) + 1  # these functions count from 1
+        bucket, bits = F.bitmap_bucket_number(row), F.bitmap_bit_position(row)
+        with spark_errors("compute the positions of rows"):
+            by_bucket = cast("SparkRelation", relation).frame.groupBy(
+                quoted(FILE), bucket.alias("b")
+            )
+            found = by_bucket.agg(F.bitmap_construct_agg(bits).alias("bits"))
+            first = ((F.col("b") - 1) * _BITS).alias("first")
+            table = found.select(quoted(FILE), first, "bits").toArrow()
+        types = [(FILE, pa.int64()), ("first", pa.int64()), ("bits", pa.binary())]
+        return RowSet.by_file(table.cast(pa.schema(types)))
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
         """Return rows as Arrow batches, with one partition in memory at a time."""

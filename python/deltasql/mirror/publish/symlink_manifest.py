@@ -27,7 +27,9 @@ def write_manifests(snapshot: Snapshot, storage: Storage) -> list[str]:
     files = snapshot.scan().arrow
     if any(files["deletion_vector"].to_pylist()):
         raise _unsupported(
-            snapshot, "deletionVectors", "Run OPTIMIZE: it rewrites files with deletion vectors."
+            snapshot,
+            "deletionVectors",
+            "Run REORG TABLE … APPLY (PURGE): it rewrites the files with deletion vectors.",
         )
     if column_mapping_mode(snapshot.metadata.configuration):
         raise _unsupported(

@@ -34,7 +34,6 @@ _ELSEWHERE = {
     "REFRESH": "Every statement reads the current version.",
     "FSCK": "Use tx.repair, or `deltasql verify`.",
     "GENERATE": "Use catalog.mirror.write_manifests.",
-    "REORG": "OPTIMIZE rewrites files with deletion vectors.",
     "MSCK": "Partitions are part of the log and need no repair.",
     "SUMMARIZE": "Use catalog.query, which has DuckDB's SQL.",
 }
@@ -316,6 +315,14 @@ def _optimize(reader: Reader) -> s.Statement:
     return s.Optimize(table, where, columns)
 
 
+def _reorg(reader: Reader) -> s.Statement:
+    reader.expect("TABLE")
+    table = reader.table()
+    where = reader.part("APPLY", what="a condition") if reader.accept("WHERE") else None
+    reader.expect("APPLY", "(", "PURGE", ")")
+    return s.Reorg(table, where)
+
+
 def _vacuum(reader: Reader) -> s.Statement:
     reader.accept("TABLE")
     table = reader.table()
@@ -393,6 +400,7 @@ _PARSERS: dict[str, Callable[[Reader], s.Statement]] = {
     "DESC": _describe,
     "SHOW": _show,
     "OPTIMIZE": _optimize,
+    "REORG": _reorg,
     "VACUUM": _vacuum,
     "RESTORE": _restore,
     "CONVERT": ddl.parse_convert,

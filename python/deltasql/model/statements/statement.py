@@ -303,6 +303,14 @@ class Optimize(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class Reorg(Statement):
+    """REORG TABLE … APPLY (PURGE)."""
+
+    table: TableRef
+    where: SqlPart | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Vacuum(Statement):
     table: TableRef
     retain_hours: float | None = None
@@ -368,6 +376,7 @@ _NAMES: dict[type[Statement], str] = {
     ShowColumns: "SHOW COLUMNS",
     ShowProperties: "SHOW TBLPROPERTIES",
     Optimize: "OPTIMIZE",
+    Reorg: "REORG TABLE",
     Vacuum: "VACUUM",
     Restore: "RESTORE TABLE",
     Begin: "BEGIN",

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import VersionNotFoundError
+from deltasql.model.deletion_vector import vector_file
 from deltasql.model.schema.schema import StructType, column_mapping_mode
 from deltasql.storage import storage_of
-from deltasql.store.records import metadata_from_row
+from deltasql.store.records import load_dv, metadata_from_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -111,7 +112,10 @@ class ChangeLog:
                 )
 
     def _missing(self, changes: VersionChanges) -> list[str]:
-        suspects = [file.path for file in changes.files() if file.may_be_gone]
+        old = [file for file in changes.files() if file.may_be_gone]
+        vectors = {file.vector: load_dv(file.vector) for file in old if file.vector}
+        suspects = [file.path for file in old]
+        suspects += {name for each in vectors.values() if each and (name := vector_file(each))}
         if not suspects:
             return []
         with ThreadPoolExecutor(min(_LOOKS_AT_ONCE, len(suspects))) as pool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +23,11 @@ from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.model.clock import Stopwatch
 from deltasql.model.schema.schema import has_nanoseconds
+from deltasql.operations.deletion_vectors import (
+    files_to_mark,
+    mark_deleted,
+    uses_vectors,
+)
 from deltasql.operations.merge.plan import (
     MergePlan,
     MergeSpec,
@@ -35,6 +41,7 @@ from deltasql.operations.merge.queries import (
     NEW_FILE,
     NUMBER,
     by_file,
+    changed,
     decisions,
     inserted,
     joined,
@@ -48,6 +55,7 @@ from deltasql.operations.merge.queries import (
     unchanged_by_key,
 )
 from deltasql.operations.rewrite import (
+    ACTION,
     checked_rows,
     files_at,
     keeps_change_data,
@@ -132,9 +140,11 @@ def stage_merge(
     else:
         work.run(clock)
     metrics.execution_time_ms = clock.total_ms()
-    if metrics.num_target_files_added or metrics.num_target_files_removed or evolved:
-        target.set_commit_info("MERGE", spec.parameters(), metrics.as_dict())
-    return metrics.as_dict()
+    reported = {**metrics.as_dict(), **work.vectors}
+    changes_files = metrics.num_target_files_added or metrics.num_target_files_removed
+    if changes_files or work.vectors or evolved:
+        target.set_commit_info("MERGE", spec.parameters(), reported)
+    return reported
 
 
 class _Merge:
@@ -156,29 +166,47 @@ class _Merge:
         """The pairs of rows that match; None if no file of the target can match."""
         self.decided: Relation | None = None
         """The clause of each target row that changes; None if no row changes."""
-        self.by_key = self.engine.streams_full_joins and plan.has_key and plan.wants_every_pair
+        self.changed: Relation | None = None
+        """The rows that change in files that get a deletion vector, with their positions."""
+        self.by_key = (
+            self.engine.streams_full_joins
+            and plan.has_key
+            and plan.wants_every_pair
+            and not uses_vectors(target)
+        )
         """Whether one join by the merge condition computes the new rows, without stored pairs.
 
-        This is possible if a clause applies to each pair and each target row has at most one pair.
+        This is possible if a clause applies to each pair, each target row has at most one pair, and
+        the positions of the rows that change are not needed for deletion vectors.
         """
+        self.vectors: dict[str, int] = {}
+        """Metrics of the deletion vectors; empty if none was written."""
 
     def run(self, clock: Stopwatch) -> None:
         """Find the rows that change, rewrite their files, and stage the result."""
         files = self.list_files()
         scan = self.engine.scan(self.target.live(files), positions=True) if len(files) else None
-        affected: pa.Table = files.slice(0, 0)
-        indexes: list[int] = []
+        changes: dict[int, int] = {}
         if scan is not None:
             self.pairs = self._pairs(scan)
-            indexes = self._decide(files, scan, self.pairs)
-            affected = files_at(files, indexes)
+            changes = self._decide(files, scan, self.pairs)
         self.by_key = self.by_key and self.decided is self.pairs
         self.metrics.scan_time_ms = clock.lap_ms()
-        added = self._rewrite(affected, indexes) if indexes else self._write_new()
+        indexes = sorted(changes)
+        in_order = [changes[index] for index in indexes]
+        to_mark = files_to_mark(self.target, files_at(files, indexes), in_order)
+        marked = [indexes[number] for number in to_mark]
+        replaced = [index for index in indexes if index not in set(marked)]
+        added = self._rewrite(files, replaced, marked) if indexes else self._write_new()
+        removed = files_at(files, replaced)
+        self._count_output(removed, sum(changes[index] for index in replaced), added)
+        if len(removed):
+            self.target.remove(removed)
         self.target.add(added)
-        if len(affected):
-            self.target.remove(affected)
-        self._count_output(affected, added)
+        if marked:
+            assert self.changed is not None
+            deleted = self.engine.positions(self.changed)
+            self.vectors = mark_deleted(self.target, files_at(files, marked), deleted)
         self.metrics.rewrite_time_ms = clock.lap_ms()
 
     def list_files(self) -> pa.Table:
@@ -206,14 +234,14 @@ class _Merge:
         pairs = self.engine.query(query, t=scan, s=self.source)
         return pairs if self.by_key else self.engine.keep(pairs)
 
-    def _decide(self, files: pa.Table, scan: Relation, pairs: Relation) -> list[int]:
-        """Choose the clause of each target row; return the indexes of the files that change.
+    def _decide(self, files: pa.Table, scan: Relation, pairs: Relation) -> dict[int, int]:
+        """Choose the clause of each target row; return how many rows of each file change.
 
         The updated and deleted rows are counted for the metrics.
         """
         plan, metrics, engine = self.plan, self.metrics, self.engine
         if not plan.matched and not plan.not_matched_by_source:
-            return []
+            return {}
         counts = self._counted(decisions(), m=pairs)
         several = any(most > 1 for *_, most in counts)
         if several and not self.spec.deletes_whatever_matches:
@@ -234,7 +262,10 @@ class _Merge:
         updates, deletes = plan.numbers("update"), plan.numbers("delete")
         metrics.num_target_rows_updated = sum(by_branch[number] for number in updates)
         metrics.num_target_rows_deleted = sum(by_branch[number] for number in deletes)
-        return sorted({file for file, *_ in counts})
+        by_index: Counter[int] = Counter()
+        for file, _, rows, _ in counts:
+            by_index[file] += rows
+        return dict(by_index)
 
     def _counted(self, rows: exp.Select, **relations: Relation) -> list[tuple[int, int, int, int]]:
         """Count rows by file and clause.
@@ -257,40 +288,75 @@ class _Merge:
         with explained_casts(self.engine, *computed):
             return write_new_rows(self.target, self.engine.query(query, **relations), self.options)
 
-    def _rewrite(self, affected: pa.Table, indexes: list[int]) -> list[AddFile]:
-        """Rewrite the affected files, and write the inserted rows.
+    def _rewrite(self, files: pa.Table, replaced: list[int], marked: list[int]) -> list[AddFile]:
+        """Write the rows of replaced files, the updated rows of marked files, and inserted rows.
 
-        `indexes` are the indexes of the affected files in the scan of all files.
+        `replaced` and `marked` are indexes of `files`, as the scan of all files had them.
         """
-        target, plan, engine = self.target, self.plan, self.engine
-        scan = engine.scan(target.live(affected), positions=True)
-        generated = rules_of(target).generated
-        relations: dict[str, Relation]
-        if self.by_key:
-            rows, relations = joined_by_key(plan), {"t": scan, "s": self.source}
-            after: exp.Query = merged_by_key(plan, target.schema, generated)
-        else:
-            rows, relations = self._joined(scan, indexes)
-            after = rewritten(rows, target.schema, plan, generated)
-        before = None
-        if keeps_change_data(target):
-            old = (
-                unchanged_by_key(plan, target.schema)
-                if self.by_key
-                else unchanged(rows, target.schema, plan)
-            )
-            before = engine.query(old, **relations)
+        target, engine = self.target, self.engine
         new = None if self.by_key else self._inserted()
-        if new is not None:
-            after = union(after, new[0])
-            relations = {**relations, **new[1]}
-        branches = (*plan.matched, *plan.not_matched_by_source, *plan.not_matched)
-        computed = [Computed(each.assigned, rows, relations) for each in branches]
+        groups = [each for each in (replaced, marked) if each]
+        joined_groups = [self._joined(files, each) for each in groups]
+        branches = (*self.plan.matched, *self.plan.not_matched_by_source, *self.plan.not_matched)
+        computed = [
+            Computed(each.assigned, rows, relations)
+            for rows, relations in joined_groups
+            for each in branches
+        ]
         with explained_casts(engine, *computed):
-            final = checked_rows(target, engine.query(after, **relations))
+            after = [
+                self._after(rows, relations, is_marked=group is marked)
+                for group, (rows, relations) in zip(groups, joined_groups, strict=True)
+            ]
+            if new is not None:
+                after.append(engine.query(new[0], **new[1]))
+            final = checked_rows(target, self._together(after))
+            before = None
+            if keeps_change_data(target):
+                before = self._together([self._before(*each) for each in joined_groups])
             return write_changed_rows(target, before, final, self.options)
 
-    def _joined(self, scan: Relation, indexes: list[int]) -> tuple[exp.Select, dict[str, Relation]]:
+    def _after(
+        self, rows: exp.Select, relations: dict[str, Relation], *, is_marked: bool
+    ) -> Relation:
+        """Return the joined rows after the merge, with ACTION; of marked files, only changed rows.
+
+        Changed rows are computed once: with random values, other rows could be marked than written.
+        """
+        plan, schema, generated = self.plan, self.target.schema, rules_of(self.target).generated
+        if is_marked:
+            found = self.engine.query(changed(rows, schema, plan, generated), **relations)
+            self.changed = self.engine.keep(found)
+            columns = [column(name, "c") for name in (*schema.names, ACTION)]
+            return self.engine.query(select(*columns, source="c"), c=self.changed)
+        if self.by_key:
+            return self.engine.query(merged_by_key(plan, schema, generated), **relations)
+        return self.engine.query(rewritten(rows, schema, plan, generated), **relations)
+
+    def _before(self, rows: exp.Select, relations: dict[str, Relation]) -> Relation:
+        """Return the joined rows before the merge, with ACTION."""
+        plan, schema = self.plan, self.target.schema
+        old = unchanged_by_key(plan, schema) if self.by_key else unchanged(rows, schema, plan)
+        return self.engine.query(old, **relations)
+
+    def _together(self, parts: list[Relation]) -> Relation:
+        """Return the rows of all parts, which have the same columns."""
+        if len(parts) == 1:
+            return parts[0]
+        names = [f"r{number}" for number in range(len(parts))]
+        columns = parts[0].columns
+        every: list[exp.Query] = [
+            select(*(column(each, name) for each in columns), source=name) for name in names
+        ]
+        return self.engine.query(reduce(union, every), **dict(zip(names, parts, strict=True)))
+
+    def _joined(
+        self, files: pa.Table, indexes: list[int]
+    ) -> tuple[exp.Select, dict[str, Relation]]:
+        """Return the query that joins the rows of some files with the source, and its relations."""
+        scan = self.engine.scan(self.target.live(files_at(files, indexes)), positions=True)
+        if self.by_key:
+            return joined_by_key(self.plan), {"t": scan, "s": self.source}
         assert self.decided is not None
         relations = {"t": scan, "d": self.decided, "x": self.source}
         moved = indexes != list(range(len(indexes)))
@@ -319,16 +385,16 @@ class _Merge:
         )
         return query, relations
 
-    def _count_output(self, affected: pa.Table, added: list[AddFile]) -> None:
+    def _count_output(self, removed: pa.Table, changes: int, added: list[AddFile]) -> None:
+        """Count files and rows; `changes` rows of the removed files were updated or deleted."""
         metrics = self.metrics
         metrics.num_target_files_added = len(added)
-        metrics.num_target_files_removed = len(affected)
+        metrics.num_target_files_removed = len(removed)
         metrics.num_output_rows = sum(
             json.loads(each.stats or "{}")["numRecords"] for each in added
         )
-        if len(affected):
-            changed = metrics.num_target_rows_updated + metrics.num_target_rows_deleted
-            metrics.num_target_rows_copied = sum(live_row_counts(self.target, affected)) - changed
+        if len(removed):
+            metrics.num_target_rows_copied = sum(live_row_counts(self.target, removed)) - changes
         kept = metrics.num_target_rows_copied + metrics.num_target_rows_updated
         metrics.num_target_rows_inserted = metrics.num_output_rows - kept
 

@@ -231,6 +231,22 @@ def rewritten(
     return _with_columns(joined_rows, *values, _action(branches, lambda: decided_branch(plan)))
 
 
+def changed(
+    joined_rows: exp.Select,
+    schema: StructType,
+    plan: MergePlan,
+    generated: Mapping[str, exp.Expr],
+) -> exp.Select:
+    """Return the query for the joined rows that the merge changes, like `rewritten`.
+
+    It also has the positions of the rows: FILE and ROW.
+    """
+    found = rewritten(joined_rows, schema, plan, generated)
+    found = found.select(column(FILE, TARGET), column(ROW, TARGET))
+    found.set("where", exp.Where(this=is_not_null(decided_branch(plan))))
+    return found
+
+
 def unchanged(joined_rows: exp.Select, schema: StructType, plan: MergePlan) -> exp.Select:
     """Return the query for the joined rows before the merge, with ACTION."""
     branches = (*plan.matched, *plan.not_matched_by_source)

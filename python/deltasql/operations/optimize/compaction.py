@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from deltasql import telemetry
 from deltasql.engine.base import DEFAULT_FILE_SIZE, WriteOptions
 from deltasql.model.progress import Meter
+from deltasql.operations.rewrite import deleted_row_counts
 from deltasql.operations.table_stage import STAGED_VERSION, adds_table_to_errors
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _LARGEST = 2**63 - 1
+_FEW_DELETED = 0.05  # reading past this share of deleted rows costs less than a rewrite
 # The compression that deltalake uses for OPTIMIZE.
 _CODEC, _CODEC_LEVEL = "zstd", 4
 
@@ -48,6 +50,8 @@ class Compaction:
     removed: list[int] = field(default_factory=list)
     rewritten: list[pa.Table] = field(default_factory=list)
     partitions: int = 0
+    operation: str = "OPTIMIZE"
+    """The operation that the commit records."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics that deltalake reports."""
@@ -90,18 +94,32 @@ def plan_compaction(
     """Plan a compaction: put the files of each partition into bins of about the target size.
 
     Files of at least the target size are skipped. A file that is alone in its bin is skipped, too.
-    Files with a deletion vector are never skipped.
+    Files with many deleted rows are never skipped.
     """
     wanted = file_size(stage, target_size)
     files, predicate = _chosen(stage, partition_filters)
-    sizes, vectors = files["size"].to_pylist(), files["deletion_vector"].to_pylist()
-    indexes = [
-        each for inside in _by_partition(files) for each in _bins(sizes, vectors, inside, wanted)
-    ]
-    bins = _taken(files, indexes)
-    plan = Compaction("preserveLocality", wanted, predicate, bins, len(files))
-    plan.partitions = len({each["partition"][0].as_py() for each in bins})
+    return _binned(files, have_many_deletions(files), wanted, predicate, considered=len(files))
+
+
+def plan_purge(
+    stage: TableStage,
+    *,
+    partition_filters: Sequence[Any] | str | None = None,
+    target_size: int | None = None,
+) -> Compaction:
+    """Plan to rewrite every file with a deletion vector, and no other file."""
+    wanted = file_size(stage, target_size)
+    files, predicate = _chosen(stage, partition_filters)
+    marked = files.filter(pc.not_equal(pc.coalesce(files["deletion_vector"], ""), ""))
+    plan = _binned(marked, [True] * len(marked), wanted, predicate, considered=len(files))
+    plan.operation = "REORG"
     return plan
+
+
+def have_many_deletions(files: pa.Table) -> list[bool]:
+    """Return for each listed file whether more than 5 % of its rows are deleted."""
+    counts = zip(files["num_records"].to_pylist(), deleted_row_counts(files), strict=True)
+    return [deleted > _FEW_DELETED * (rows or 0) for rows, deleted in counts]
 
 
 def plan_rewrite(
@@ -166,7 +184,7 @@ def stage_bins(
             "predicate": json.dumps(plan.predicate, ensure_ascii=False),
         }
         step.bins = plan.bins
-        stage.set_commit_info("OPTIMIZE", parameters, step.metrics())
+        stage.set_commit_info(plan.operation, parameters, step.metrics())
 
 
 def _side_by_side(
@@ -262,21 +280,43 @@ def _taken(files: pa.Table, indexes: Sequence[list[int]]) -> list[pa.Table]:
     return [taken.slice(start, len(each)) for start, each in zip(starts, indexes, strict=False)]
 
 
+def _binned(
+    files: pa.Table,
+    required: Sequence[bool],
+    wanted: int,
+    predicate: list[str],
+    *,
+    considered: int,
+) -> Compaction:
+    """Return the plan to put files into bins of about the size `wanted`.
+
+    `required` says for each file whether it must be rewritten.
+    """
+    sizes = files["size"].to_pylist()
+    indexes = [
+        each for inside in _by_partition(files) for each in _bins(sizes, required, inside, wanted)
+    ]
+    bins = _taken(files, indexes)
+    plan = Compaction("preserveLocality", wanted, predicate, bins, considered)
+    plan.partitions = len({each["partition"][0].as_py() for each in bins})
+    return plan
+
+
 def _bins(
-    sizes: Sequence[int], vectors: Sequence[str | None], indexes: Sequence[int], wanted: int
+    sizes: Sequence[int], required: Sequence[bool], indexes: Sequence[int], wanted: int
 ) -> list[list[int]]:
     """Fill one bin after the other, so that adjacent files stay together."""
     bins: list[list[int]] = []
     filled = 0
     for index in indexes:
-        if sizes[index] >= wanted and not vectors[index]:
+        if sizes[index] >= wanted and not required[index]:
             continue
         if not bins or filled + sizes[index] > wanted:
             bins.append([])
             filled = 0
         bins[-1].append(index)
         filled += sizes[index]
-    return [each for each in bins if len(each) > 1 or vectors[each[0]]]
+    return [each for each in bins if len(each) > 1 or required[each[0]]]
 
 
 def _sizes(sizes: Sequence[int]) -> str:

@@ -11,16 +11,21 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.model.clustering import logical_paths
-from deltasql.operations.optimize.compaction import plan_compaction, plan_rewrite, stage_bins
+from deltasql.operations.optimize.compaction import (
+    have_many_deletions,
+    plan_compaction,
+    plan_purge,
+    plan_rewrite,
+    stage_bins,
+)
 from deltasql.operations.optimize.zorder import plan_z_order, rewrite_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import pyarrow as pa
 
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
@@ -51,6 +56,23 @@ def optimize(
     if dry_run:
         return plan.forecast()
     stage_bins(stage, plan, options=options, rewrite=rewrite, on_progress=on_progress)
+    return plan.metrics()
+
+
+def purge(
+    stage: TableStage,
+    *,
+    partition_filters: Sequence[Any] | str | None,
+    target_size: int | None,
+    options: WriteOptions | None,
+    on_progress: OnProgress | None,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """Rewrite the files with deletion vectors, so that no file has one; return metrics."""
+    plan = plan_purge(stage, partition_filters=partition_filters, target_size=target_size)
+    if dry_run:
+        return plan.forecast()
+    stage_bins(stage, plan, options=options, on_progress=on_progress)
     return plan.metrics()
 
 
@@ -86,8 +108,7 @@ def _unclustered(files: pa.Table, plan: Compaction) -> pa.Table:
     A single small file is skipped if all files are clustered.
     """
     clustered = pc.equal(pc.coalesce(files["clustering_provider"], ""), _PROVIDER)
-    whole = pc.equal(pc.coalesce(files["deletion_vector"], ""), "")
-    done = pc.and_(clustered, whole)
+    done = pc.and_(clustered, pc.invert(pa.array(have_many_deletions(files), pa.bool_())))
     large = pc.greater_equal(files["size"], plan.target_size // 2)
     chosen = files.filter(pc.invert(pc.and_(done, large)))
     is_idle = pc.all(done).as_py() and len(chosen) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.base import CHANGE_TYPE
@@ -58,6 +59,7 @@ def rows_written(
         folder=folder,
         files=files,
         replaced=[str(url) for url in rows["replaced"]],
+        marked={str(url): base64.b64decode(text) for url, text in rows.get("marked", {}).items()},
         counts=RowCounts(*counts),
         rewrite_ms=int(rows["rewrite_ms"]),
         reads=list(dict.fromkeys([skipping_condition(rows["filters"]), *reads])),

@@ -42,6 +42,7 @@ from deltasql.operations.add_written import (
 )
 from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.create import record_create, replace_table
+from deltasql.operations.deletion_vectors import can_mark_any_file
 from deltasql.operations.rows_written import RowsWritten, stage_rows
 from deltasql.operations.rules.row_checks import (
     broken_condition,
@@ -133,6 +134,7 @@ class Writes:
             if body.get("command") is not None:
                 reject_append_only(stage)
                 plan["change_data"] = change_plan(stage, folder)
+                plan["marks_rows"] = can_mark_any_file(stage)
         except BaseException:
             if shared is None:
                 tx.rollback()

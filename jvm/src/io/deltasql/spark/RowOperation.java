@@ -15,7 +15,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * Spark plans which rows change, and identifies them by file and position. The tasks that write
  * then read the files with such rows again and write them without or with the new rows. Files
- * without such rows stay as they are.
+ * without such rows stay as they are. If the table has deletion vectors, the tasks write only new
+ * rows, and report the positions of rows that are deleted or replaced.
  */
 final class RowOperation implements SupportsDelta {
     final DeltaSqlTable table;

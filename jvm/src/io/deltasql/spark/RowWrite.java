@@ -134,8 +134,8 @@ final class RowWrite
             old.keySet().retainAll(scan.files().keySet());
         }
         return new RowWriterFactory(
-            table.schema(), table.partitionColumns(), files, changes, checks, readers,
-            broadcast(old));
+            table.schema(), table.partitionColumns(), files, changes, checks,
+            begun.path("marks_rows").asBoolean(false), readers, broadcast(old));
     }
 
     private static StructType schema(JsonNode json) {

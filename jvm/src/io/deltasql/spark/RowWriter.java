@@ -2,7 +2,9 @@ package io.deltasql.spark;
 
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.function.Function;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -12,10 +14,11 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Writes files again with changed rows.
+ * Writes files again with changed rows, or marks the changed rows of files as deleted.
  *
  * All changes of a file arrive in one task, sorted by position. So the file is read once, from the
- * first row to the last, and each row is copied, replaced or left out.
+ * first row to the last, and each row is copied, replaced or left out. If rows are marked, no row is
+ * copied, and the file is read only if the old rows are needed.
  */
 final class RowWriter implements DeltaWriter<InternalRow> {
     /** Small files are joined until a new file has about this size. */
@@ -28,25 +31,32 @@ final class RowWriter implements DeltaWriter<InternalRow> {
     private final OpenWriters files;
     private final OpenWriters changes;
     private final ChangeChecks checks;
+    private final boolean marks;
     private final Function<String, OldFile> open;
     private final List<String> replaced = new ArrayList<>();
+    private final Map<String, byte[]> marked = new HashMap<>();
     private final JoinedRow joined = new JoinedRow();
     private final long started = System.nanoTime();
     private UTF8String url;
     private OldFile file;
+    private RowVector vector;
     private boolean hasRow;
     private long bytes;
     private long copied;
     private long updated;
     private long deleted;
 
-    /** `changes` is null if the table has no change data feed, `checks` if it has no rules. */
+    /**
+     * `changes` is null if the table has no change data feed, `checks` if it has no rules. If
+     * `marks`, rows are marked as deleted, and files are not written again.
+     */
     RowWriter(
-            OpenWriters files, OpenWriters changes, ChangeChecks checks,
+            OpenWriters files, OpenWriters changes, ChangeChecks checks, boolean marks,
             Function<String, OldFile> open) {
         this.files = files;
         this.changes = changes;
         this.checks = checks;
+        this.marks = marks;
         this.open = open;
     }
 
@@ -59,9 +69,11 @@ final class RowWriter implements DeltaWriter<InternalRow> {
         if (!moveTo(id)) {
             return; // several source rows of a MERGE may delete the same row
         }
-        change(file.row(), DELETE);
+        if (changes != null) {
+            change(file.row(), DELETE);
+        }
         deleted++;
-        hasRow = file.next();
+        leaveRow();
     }
 
     @Override
@@ -71,60 +83,89 @@ final class RowWriter implements DeltaWriter<InternalRow> {
         }
         InternalRow row = checks == null ? given : checks.updated(file.row(), given);
         if (row != null) {
-            change(file.row(), BEFORE);
-            change(row, AFTER);
+            if (changes != null) {
+                change(file.row(), BEFORE);
+                change(row, AFTER);
+            }
             files.write(row);
         }
         updated++;
-        hasRow = file.next();
+        leaveRow();
     }
 
     @Override
     public void insert(InternalRow given) throws IOException {
         InternalRow row = checks == null ? given : checks.inserted(given);
         if (row != null) {
-            change(row, INSERT);
+            if (changes != null) {
+                change(row, INSERT);
+            }
             files.write(row);
         }
     }
 
     private void change(InternalRow row, InternalRow kind) throws IOException {
-        if (changes != null) {
-            changes.write(joined.apply(row, kind));
-        }
+        changes.write(joined.apply(row, kind));
     }
 
     /** Copy the rows before a position; return whether the file still has the row there. */
     private boolean moveTo(InternalRow id) throws IOException {
         UTF8String wanted = id.getUTF8String(0);
-        if (file == null || !wanted.equals(url)) {
+        if (!wanted.equals(url)) {
             finishFile();
             url = wanted.clone();
-            file = open.apply(url.toString());
+            startFile();
+        }
+        long position = id.getLong(1);
+        while (hasRow && file.position() < position) {
+            copy();
+        }
+        if (vector != null && !vector.add(position)) {
+            return false;
+        }
+        return file == null || hasRow && file.position() == position;
+    }
+
+    private void startFile() throws IOException {
+        if (marks) {
+            vector = new RowVector();
+        }
+        if (marks && changes == null && checks == null) {
+            return; // the old rows are not needed
+        }
+        file = open.apply(url.toString());
+        hasRow = file.next();
+        if (!marks) {
             replaced.add(url.toString());
             if (bytes + file.size() > LARGEST) {
                 files.finish();
                 bytes = 0;
             }
             bytes += file.size();
-            hasRow = file.next();
         }
-        long position = id.getLong(1);
-        while (hasRow && file.position() < position) {
-            copy();
-        }
-        return hasRow && file.position() == position;
     }
 
     private void copy() throws IOException {
-        files.write(file.row());
-        copied++;
+        if (!marks) {
+            files.write(file.row());
+            copied++;
+        }
         hasRow = file.next();
     }
 
+    private void leaveRow() throws IOException {
+        if (file != null) {
+            hasRow = file.next();
+        }
+    }
+
     private void finishFile() throws IOException {
-        while (file != null && hasRow) {
+        while (!marks && file != null && hasRow) {
             copy();
+        }
+        if (vector != null) {
+            marked.put(url.toString(), vector.encoded());
+            vector = null;
         }
         closeFile();
     }
@@ -133,6 +174,7 @@ final class RowWriter implements DeltaWriter<InternalRow> {
         if (file != null) {
             file.close();
             file = null;
+            hasRow = false;
         }
     }
 
@@ -146,8 +188,8 @@ final class RowWriter implements DeltaWriter<InternalRow> {
             changeData = changes.written(null);
         }
         return new RowChanges(
-            files.written(checks == null ? null : checks.broken()), changeData, replaced, copied, updated, deleted,
-            (System.nanoTime() - started) / 1_000_000);
+            files.written(checks == null ? null : checks.broken()), changeData, replaced, marked,
+            copied, updated, deleted, (System.nanoTime() - started) / 1_000_000);
     }
 
     @Override
