@@ -87,6 +87,18 @@ CASES = [
     ),
     Case(
         "Rows",
+        "INSERT INTO t VALUES (…, DEFAULT)",
+        (
+            "CREATE TABLE t (id BIGINT, name STRING DEFAULT 'new')",
+            "INSERT INTO t VALUES (1, DEFAULT), (2, 'b')",
+            "INSERT INTO t (id) VALUES (3)",
+            ALL,
+        ),
+        [(1, "new"), (2, "b"), (3, "new")],
+        smoke=True,
+    ),
+    Case(
+        "Rows",
         "INSERT INTO t BY NAME SELECT …",
         (T, "INSERT INTO t BY NAME SELECT 'x' AS name, 7 AS id", ALL),
         [(7, "x")],

@@ -19,6 +19,7 @@ from deltasql.model.protocol import protocol_for, raised_protocol, upgraded_prot
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.rules import validate_schema
+from deltasql.model.schema.schema import CURRENT_DEFAULT
 from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.storage import open_storage
 from deltasql.storage.location import location_url
@@ -159,6 +160,10 @@ def _shape(
     check_properties(properties)
     mapped, wanted = with_new_columns_mapped(columns, properties)
     validate_schema(mapped, partitions)
+    if any(CURRENT_DEFAULT in field.metadata for field in mapped.fields):
+        from deltasql.operations.sql.defaults import check_defaults  # lazy import: SQL parser
+
+        check_defaults(mapped)
     return mapped, partitions, wanted
 
 

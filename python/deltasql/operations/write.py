@@ -28,6 +28,11 @@ from deltasql.operations.rewrite import (
     write_change_data,
 )
 from deltasql.operations.rules.conform import arrow_schema, conformer
+from deltasql.operations.rules.missing_columns import (
+    default_constants,
+    optional_columns,
+    with_defaults,
+)
 from deltasql.operations.rules.row_checks import (
     checked,
     checked_batches,
@@ -277,7 +282,8 @@ def _conformed_batches(
     assert rows.reader is not None
     stream = _counted(rows)
     if not rows.reader.schema.equals(wanted):
-        stream = map(conformer(rows.reader.schema, wanted), stream)
+        constants = default_constants(stage, rows.names)
+        stream = map(conformer(rows.reader.schema, wanted, constants), stream)
     missing = [name for name in generated_columns(stage) if name not in rows.names]
     if condition is None and not rules_of(stage):
         yield from stream
@@ -306,7 +312,7 @@ def _conformed(stage: TableStage, rows: _Rows, condition: exp.Expr | None) -> Re
     """Return the rows as a relation with the table's columns and types, after checking them."""
     engine = stage.engine
     given = _as_relation(stage, rows) if rows.relation is None else rows.relation
-    complete = with_generated(stage, given, engine=engine)
+    complete = with_generated(stage, with_defaults(stage, given, engine), engine=engine)
     if complete is rows.relation and _has_types_of(stage.schema, rows):
         return checked(stage, complete, engine=engine, predicate=condition)
     columns = [
@@ -331,12 +337,12 @@ def _has_types_of(schema: StructType, rows: _Rows) -> bool:
 def _as_relation(stage: TableStage, rows: _Rows) -> Relation:
     """Return an Arrow stream as a relation with the table's types.
 
-    Generated columns that are missing in the rows are not added.
+    Columns that the write fills are not added if the rows do not have them.
     """
     assert rows.reader is not None
-    generated = [name for name in generated_columns(stage) if name not in rows.names]
+    filled = [name for name in optional_columns(stage) if name not in rows.names]
     whole = arrow_schema(stage.metadata.schema_string)
-    wanted = pa.schema([field for field in whole if field.name not in generated])
+    wanted = pa.schema([field for field in whole if field.name not in filled])
     is_same = rows.reader.schema.equals(wanted)
     stream = rows.reader if is_same else map(conformer(rows.reader.schema, wanted), rows.reader)
     return stage.engine.rows(pa.RecordBatchReader.from_batches(wanted, stream))

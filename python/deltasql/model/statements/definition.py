@@ -6,7 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from deltasql.exceptions import UnsupportedFeatureError
-from deltasql.model.schema.schema import ArrayType, MapType, StructField, StructType
+from deltasql.model.schema.schema import (
+    CURRENT_DEFAULT,
+    ArrayType,
+    MapType,
+    StructField,
+    StructType,
+)
 
 if TYPE_CHECKING:
     from deltasql.model.schema.schema import DataType
@@ -30,6 +36,7 @@ _TYPES = {
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _LIMITED = ("VARCHAR", "CHAR", "CHARACTER")
 _GENERATED = "delta.generationExpression"
+_AFTER_DEFAULT = (",", ")", "NOT", "COMMENT", "GENERATED", "FIRST", "AFTER")
 
 
 def read_columns(reader: Reader) -> tuple[StructType, tuple[tuple[str, str], ...]]:
@@ -52,7 +59,7 @@ def read_columns(reader: Reader) -> tuple[StructType, tuple[tuple[str, str], ...
 
 
 def read_column(reader: Reader) -> StructField:
-    """Read a column: name, type, NOT NULL, COMMENT and GENERATED ALWAYS AS."""
+    """Read a column: name, type, NOT NULL, COMMENT, DEFAULT and GENERATED ALWAYS AS."""
     name = reader.identifier()
     found = StructField(name, read_type(reader))
     metadata: dict[str, Any] = {}
@@ -68,13 +75,8 @@ def read_column(reader: Reader) -> StructField:
             if reader.peek() == "IDENTITY":
                 _reject_identity(name)
             metadata[_GENERATED] = reader.inside_parentheses().text
-        elif reader.peek() == "DEFAULT":
-            raise UnsupportedFeatureError(
-                f"column {name!r} cannot have a DEFAULT: deltasql does not store default values",
-                features=("allowColumnDefaults",),
-                help="Leave DEFAULT out, and give the value in the INSERT, for example with "
-                "coalesce(…).",
-            )
+        elif reader.accept("DEFAULT"):
+            metadata[CURRENT_DEFAULT] = reader.part(*_AFTER_DEFAULT).text
         elif reader.peek() in ("FIRST", "AFTER"):
             raise reader.error("deltasql adds a column after the last one")
         else:

@@ -16,7 +16,7 @@ from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.rules import validate_schema
 from deltasql.model.schema.schema import StructField, StructType
 from deltasql.operations.rules.conform import arrow_schema, check_names, check_types
-from deltasql.operations.rules.row_checks import generated_columns
+from deltasql.operations.rules.missing_columns import optional_columns
 from deltasql.operations.rules.schema_merge import merge_schemas, nullable, reject_generated
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def check_or_change_schema(
     if schema_mode is None:
         _check_features(stage, given)
         names = rows if isinstance(rows, pa.Schema) else arrow_schema(given.to_json())
-        check_names(names, present, optional=generated_columns(stage), table=stage.name)
+        check_names(names, present, optional=optional_columns(stage), table=stage.name)
         if cast_by_engine:
             check_types(given, stage.schema)
         return
