@@ -146,6 +146,16 @@ def test_default_in_the_metadata_of_a_field_is_a_default(catalog: Catalog) -> No
         table.alter.set_column_metadata("id", {"CURRENT_DEFAULT": "n"})
 
 
+def test_imported_table_with_defaults_is_writable(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
+        catalog.sql(T)
+        location = catalog.table("t").location
+        catalog.rollback("t")
+        catalog.import_table(location, name="t")
+        catalog.sql("INSERT INTO t (id) VALUES (1)")
+        assert rows(catalog) == [{"id": 1, **NEW}]
+
+
 def test_other_columns_must_be_given(catalog: Catalog) -> None:
     catalog.sql("CREATE TABLE t (id BIGINT, n INT DEFAULT 3)")
     with pytest.raises(TxnLogSchemaError, match="id"):

@@ -32,7 +32,6 @@ from tests.serve.client import losing_responses
 from tests.spark.support import settings
 
 if TYPE_CHECKING:
-
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog

@@ -86,18 +86,17 @@ READABLE = frozenset(
         *("variantType", "variantType-preview", "timestampNanos"),
     }
 )
-# Missing are the features that require what is not implemented: row ids, identity values, Iceberg
-# metadata.
+# Missing are the features that require what is not implemented: row ids, Iceberg metadata.
 WRITABLE = frozenset(
     {
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "domainMetadata"),
         *("inCommitTimestamp", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
         *("variantType", "variantType-preview", "clustering", "timestampNanos"),
-        "allowColumnDefaults",
+        *("allowColumnDefaults", "identityColumns"),
     }
 )
-_IDLE_UNTIL_USED = frozenset({"identityColumns", "icebergCompatV1", "icebergCompatV2"})
+_IDLE_UNTIL_USED = frozenset({"icebergCompatV1", "icebergCompatV2"})
 
 _BY_PROPERTY = {
     "delta.appendOnly": "appendOnly",

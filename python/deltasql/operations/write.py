@@ -16,6 +16,7 @@ from deltasql.engine.spark.errors import is_failed_cast
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.schema.convert import schema_from_any
+from deltasql.model.schema.identity import columns_of_rows
 from deltasql.model.schema.schema import StructType, type_name
 from deltasql.operations.rewrite import (
     change_type,
@@ -28,6 +29,11 @@ from deltasql.operations.rewrite import (
     write_change_data,
 )
 from deltasql.operations.rules.conform import arrow_schema, conformer
+from deltasql.operations.rules.identity import (
+    missing_identity,
+    numbered_batches,
+    with_numbers,
+)
 from deltasql.operations.rules.missing_columns import (
     default_constants,
     optional_columns,
@@ -36,6 +42,7 @@ from deltasql.operations.rules.missing_columns import (
 from deltasql.operations.rules.row_checks import (
     checked,
     checked_batches,
+    combined,
     generated_columns,
     reject_append_only,
     rules_of,
@@ -147,16 +154,14 @@ def rows_to_write(data: object) -> Any:
     return data if is_spark_frame(data) else batches(data)
 
 
-def schema_to_create(rows: Any) -> object:
+def schema_to_create(rows: Any) -> StructType:
     """Return the schema of a table that is created for these rows.
 
     All columns of a Spark DataFrame become nullable, because Spark marks computed columns as NOT
     NULL although the user did not ask for it.
     """
-    if not is_spark_frame(rows):
-        return rows.schema
-    given = schema_from_any(rows.schema)
-    return nullable(given, StructType())
+    given = columns_of_rows(schema_from_any(rows.schema))
+    return nullable(given, StructType()) if is_spark_frame(rows) else given
 
 
 @dataclass(slots=True)
@@ -284,6 +289,9 @@ def _conformed_batches(
     if not rows.reader.schema.equals(wanted):
         constants = default_constants(stage, rows.names)
         stream = map(conformer(rows.reader.schema, wanted, constants), stream)
+    numbered = missing_identity(stage, rows.names)
+    if numbered:
+        stream = numbered_batches(stage, numbered, combined(stream))
     missing = [name for name in generated_columns(stage) if name not in rows.names]
     if condition is None and not rules_of(stage):
         yield from stream
@@ -312,7 +320,9 @@ def _conformed(stage: TableStage, rows: _Rows, condition: exp.Expr | None) -> Re
     """Return the rows as a relation with the table's columns and types, after checking them."""
     engine = stage.engine
     given = _as_relation(stage, rows) if rows.relation is None else rows.relation
-    complete = with_generated(stage, with_defaults(stage, given, engine), engine=engine)
+    numbered = missing_identity(stage, given.columns)
+    filled = with_numbers(stage, numbered, with_defaults(stage, given, engine), engine)
+    complete = with_generated(stage, filled, engine=engine)
     if complete is rows.relation and _has_types_of(stage.schema, rows):
         return checked(stage, complete, engine=engine, predicate=condition)
     columns = [

@@ -15,6 +15,7 @@ from deltasql.api.sql.tables import convert_folder, create_table
 from deltasql.exceptions import InvalidQueryError, TxnLogSchemaError
 from deltasql.model.predicates.parser import parse_expression
 from deltasql.model.predicates.rewrite import to_datafusion, without_alias
+from deltasql.model.schema.identity import START
 from deltasql.model.schema.schema import CURRENT_DEFAULT, nearest
 from deltasql.model.statements import statement as s
 from deltasql.model.statements.default_values import default_values
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 NOTHING = pa.table({})
 """The result of a statement that returns no rows."""
-_FILLED = frozenset({"delta.generationExpression", CURRENT_DEFAULT})
+_FILLED = frozenset({"delta.generationExpression", CURRENT_DEFAULT, START})
 """Keys in the metadata of columns that a write fills."""
 _OUTSIDE = (s.RenameTable, s.DropTable, s.UndropTable, s.CreateNamespace, s.DropNamespace, s.Vacuum)
 
@@ -205,7 +206,7 @@ class Statements:
             return
         if clause.assignments is None:
             updates, missing = star_assignments(
-                self._schema(table).names, merger.source_columns, source, evolve=evolve
+                self._schema(table), merger.source_columns, source, evolve=evolve
             )
             if missing is not None:
                 raise TxnLogSchemaError(
@@ -262,6 +263,12 @@ class Statements:
     def _alter_default(self, statement: s.AlterDefault) -> pa.Table:
         table = self._name(statement.table)
         self._tx.set_column_default(table, statement.column, statement.default)
+        return NOTHING
+
+    def _sync_identity(self, statement: s.SyncIdentity) -> pa.Table:
+        table = self._name(statement.table)
+        self._engine.start(self._tx, table)
+        self._tx.sync_identity(table, statement.column, engine=self._engine.name)
         return NOTHING
 
     def _set_properties(self, statement: s.SetProperties) -> pa.Table:
@@ -481,6 +488,7 @@ _METHODS: dict[type[s.Statement], str] = {
     s.RenameColumn: "_rename_column",
     s.AlterColumn: "_alter_column",
     s.AlterDefault: "_alter_default",
+    s.SyncIdentity: "_sync_identity",
     s.SetProperties: "_set_properties",
     s.UnsetProperties: "_unset_properties",
     s.AddConstraint: "_add_constraint",

@@ -183,6 +183,14 @@ class AlterDefault(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class SyncIdentity(Statement):
+    """ALTER COLUMN … SYNC IDENTITY."""
+
+    table: TableRef
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetProperties(Statement):
     table: TableRef
     properties: dict[str, str]
@@ -366,6 +374,7 @@ _NAMES: dict[type[Statement], str] = {
     RenameColumn: "ALTER TABLE RENAME COLUMN",
     AlterColumn: "ALTER TABLE ALTER COLUMN",
     AlterDefault: "ALTER TABLE ALTER COLUMN",
+    SyncIdentity: "ALTER TABLE ALTER COLUMN",
     SetProperties: "ALTER TABLE SET TBLPROPERTIES",
     UnsetProperties: "ALTER TABLE UNSET TBLPROPERTIES",
     AddConstraint: "ALTER TABLE ADD CONSTRAINT",

@@ -17,6 +17,7 @@ from deltasql.model.schema.column_mapping import (
     without_mapping,
 )
 from deltasql.model.schema.column_paths import split_column_list, split_column_path
+from deltasql.model.schema.identity import KEYS, START
 from deltasql.model.schema.schema import (
     CURRENT_DEFAULT,
     PHYSICAL_NAME,
@@ -47,7 +48,7 @@ def add_columns(stage: TableStage, columns: StructType) -> None:
     """
     columns = without_mapping(columns)
     for column in columns.fields:
-        if GENERATED in column.metadata:
+        if GENERATED in column.metadata or START in column.metadata:
             raise TxnLogError(
                 "New columns cannot be a generated column",
                 help="Create the table with its generated columns.",
@@ -92,12 +93,14 @@ def set_column_metadata(stage: TableStage, column: str, metadata: Mapping[str, s
     """Add entries to a column's metadata; existing entries with the same key are replaced."""
     path = _existing(stage, column, "No field with the provided name in the schema")
     present = _at(stage.schema, path).metadata
-    for key in (COLUMN_ID, PHYSICAL_NAME):
+    for key in (COLUMN_ID, PHYSICAL_NAME, *KEYS):
         if key in metadata and metadata[key] != present.get(key):
+            user = "the identity column" if key in KEYS else "column mapping"
             raise TxnLogSchemaError(
-                f"{key} of column {column!r} cannot be set: column mapping uses it",
+                f"{key} of column {column!r} cannot be set: {user} uses it",
                 column=column,
-                help="To change the name of the column, rename it.",
+                help="To change the name of a column, rename it. Define identity columns when the "
+                "table is created.",
             )
     if CURRENT_DEFAULT in metadata:
         from deltasql.operations.sql.defaults import check_default  # lazy import: SQL parser
@@ -114,7 +117,7 @@ def set_column_default(stage: TableStage, column: str, default: str | None) -> N
     found = _at(stage.schema, path)
     metadata = {k: v for k, v in found.metadata.items() if k != CURRENT_DEFAULT}
     if default is not None:
-        if len(path) > 1 or GENERATED in metadata:
+        if len(path) > 1 or GENERATED in metadata or START in metadata:
             kind = "a field of a struct" if len(path) > 1 else "a generated column"
             raise TxnLogSchemaError(
                 f"column {column!r} cannot have a default, because it is {kind}",

@@ -1,4 +1,4 @@
-"""Columns that written rows may lack: columns with defaults, and generated columns."""
+"""Columns that written rows may lack: those with defaults, generated and identity columns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.choose import open_engine
+from deltasql.model.schema.identity import identity_columns
 from deltasql.model.schema.schema import CURRENT_DEFAULT
 from deltasql.operations.rules.conform import arrow_schema, cast_column
 from deltasql.operations.rules.row_checks import generated_columns
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def optional_columns(stage: TableStage) -> Sequence[str]:
     """Return the columns that a write fills if its rows do not have them."""
     with_default = (each.name for each in stage.schema.fields if CURRENT_DEFAULT in each.metadata)
-    return [*generated_columns(stage), *with_default]
+    return [*generated_columns(stage), *with_default, *identity_columns(stage.schema)]
 
 
 def missing_defaults(stage: TableStage, given: Collection[str]) -> dict[str, exp.Expr]:
