@@ -261,8 +261,9 @@ def as_release_0_1_0(catalog: Catalog, *tables: tuple[str, Path | str]) -> None:
         for name, location in tables:
             place = f"file://{location}" if name == "second" else str(location)
             session.script(f"UPDATE dl_tables SET location = '{place}' WHERE name = '{name}'")
-        session.script("DELETE FROM dl_migrations WHERE version = 4")
+        session.script("DELETE FROM dl_migrations WHERE version >= 4")
         session.script("DROP TABLE dl_table_locations")
+        session.script("DROP TABLE dl_identity_numbers")
         if catalog.store.dialect.name != "duckdb":
             session.script("DROP INDEX dl_add_files_outside")
         session.commit()
@@ -276,7 +277,7 @@ def test_doctor_reports_shared_folders_of_an_earlier_release(
     catalog.close()
     store = open_store(catalog_uri, catalog.config, migrate=False)
     try:
-        assert store.migrate() == [latest_version()]
+        assert store.migrate() == list(range(4, latest_version() + 1))
     finally:
         store.close()
     with deltasql.connect(catalog_uri, mirror={"mode": "off"}) as opened:

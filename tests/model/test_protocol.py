@@ -205,16 +205,13 @@ def test_unknown_protocol_version_is_rejected(protocol: Protocol) -> None:
         check_writable(protocol)
 
 
-def test_writer_version_six_is_writable_without_identity_columns() -> None:
-    check_writable(Protocol(1, 6), PLAIN)
-    with pytest.raises(UnsupportedFeatureError, match="identityColumns"):
-        check_writable(Protocol(1, 6), IDENTITY)
-    with pytest.raises(UnsupportedFeatureError, match="identityColumns"):
-        check_writable(Protocol(1, 6))
+def test_identity_columns_and_defaults_are_writable() -> None:
+    check_writable(Protocol(1, 6), IDENTITY)
+    check_writable(Protocol(1, 7, None, ("allowColumnDefaults", "identityColumns")), IDENTITY)
 
 
-@pytest.mark.parametrize("versions", [(1, 1), (1, 2), (1, 3), (1, 4), (2, 5)])
-def test_every_writer_version_below_six_is_writable(versions: tuple[int, int]) -> None:
+@pytest.mark.parametrize("versions", [(1, 1), (1, 2), (1, 3), (1, 4), (2, 5), (1, 6), (2, 6)])
+def test_every_writer_version_below_seven_is_writable(versions: tuple[int, int]) -> None:
     check_writable(Protocol(*versions))
 
 

@@ -281,7 +281,7 @@ def test_unsupported_feature_is_rejected_by_name(lake: Catalog) -> None:
 
 def test_unused_feature_does_not_block_writes(lake: Catalog) -> None:
     opened(lake).alter.add_feature(
-        deltalake.TableFeatures.IdentityColumns, allow_protocol_versions_increase=True
+        deltalake.TableFeatures.IcebergCompatV1, allow_protocol_versions_increase=True
     )
     with lake.begin() as tx:
         tx.write("t", numbers(4, 5))

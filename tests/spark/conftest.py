@@ -9,6 +9,7 @@ import pytest
 import deltasql.spark
 from deltasql.serve import Service
 from deltasql.spark import DeltaTable
+from deltasql.spark.catalog import LOG_STORE_CLASS
 from deltasql.spark.session import set_catalog
 from tests.mirror.support import open_mirrored
 from tests.spark.support import ROWS, add_catalog
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
+
+
+LOG_STORE = "spark.delta.logStore.file.impl"
+SERVICE = "deltasql.logStore.service"
 
 
 @pytest.fixture
@@ -51,6 +56,22 @@ def service(lake: Catalog, tmp_path: Path) -> Iterator[Service]:
     started = Service(lake).start(tmp_path / "service.json")
     yield started
     started.stop()
+
+
+@pytest.fixture
+def bridge(spark: SparkSession, lake: Catalog, tmp_path: Path) -> Iterator[Service]:
+    """Let delta-spark in this session commit through the catalog; yield the service."""
+    deltasql.spark.jar()  # raises if the jar is not built
+    service = Service(lake).start(tmp_path / "service.json")
+    # Delta reads the class from the configuration of the context, which is set at its start.
+    configuration = spark.sparkContext._jsc.sc().conf()
+    configuration.set(LOG_STORE, LOG_STORE_CLASS)
+    spark.conf.set(SERVICE, str(tmp_path / "service.json"))
+    yield service
+    configuration.remove(LOG_STORE)
+    spark.conf.unset(SERVICE)
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    service.stop()
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from deltasql.exceptions import CommitConflictError
 from deltasql.phases import hooked
 from deltasql.serve import Service
 from deltasql.serve.service_file import write_service_file
-from deltasql.spark.catalog import LOG_STORE_CLASS
 from tests.mirror.support import (
     commit_lines,
     commit_path,
@@ -33,31 +32,12 @@ from tests.serve.client import losing_responses
 from tests.spark.support import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
 
-IMPL = "spark.delta.logStore.file.impl"
 SERVICE, URI = "deltasql.logStore.service", "deltasql.logStore.uri"
 MORE = "delta-spark through the LogStore, beyond append, race and repair"
-
-
-@pytest.fixture
-def bridge(spark: SparkSession, lake: Catalog, tmp_path: Path) -> Iterator[Service]:
-    """Let delta-spark in this session commit through the catalog; yield the service."""
-    deltasql.spark.jar()  # raises if the jar is not built
-    service = Service(lake).start(tmp_path / "service.json")
-    # Delta reads the class from the configuration of the context, which is set at its start.
-    configuration = spark.sparkContext._jsc.sc().conf()
-    configuration.set(IMPL, LOG_STORE_CLASS)
-    spark.conf.set(SERVICE, str(tmp_path / "service.json"))
-    yield service
-    configuration.remove(IMPL)
-    spark.conf.unset(SERVICE)
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-    service.stop()
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.commit.conflict import check_conflicts, load_winners
+from deltasql.commit.conflict import ENGINE_INFO, check_conflicts, load_winners
+from deltasql.commit.identity import TAGS, with_current_marks
 from deltasql.commit.ratified import Ratified, already_ratified
 from deltasql.commit.staged import validate_against, validate_staged
 from deltasql.commit.stale import (
@@ -59,12 +60,11 @@ if TYPE_CHECKING:
 
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
-    from deltasql.model.actions import CommitInfo, RemoveFile
+    from deltasql.model.actions import CommitInfo, Metadata, RemoveFile
     from deltasql.model.properties import TableProperties
     from deltasql.store.dialect import Session
     from deltasql.store.store import Store
 
-ENGINE_INFO = "deltasql"
 _log = logging.getLogger(__name__)
 # A commit fails after this many lock or statement timeouts. With the default settings, the sum of
 # these timeouts is longer than the time for which the server keeps the transaction of a suspended
@@ -221,6 +221,9 @@ class Committer:
             # Call this before the first statement that changes data. If the connection is lost
             # after this point, the outcome is looked up before the next attempt.
             attempt.mark_sent()
+            for commit, each in zip(commits, staged, strict=True):
+                if each.restarts_identity:
+                    session.execute("discard_reserved_numbers", table_id=commit.table.table_id)
             # The heads and the names are locked, so an earlier attempt of this commit cannot have
             # deleted the intents.
             if attempt.intents and store.complete_intents(session, txn_id) < attempt.intents:
@@ -316,7 +319,8 @@ class Committer:
         if staged.creates:
             reject_used_location(session, staged)
             table, head = insert_table(session, staged.table), None
-            state = _created_state(staged)
+            metadata = with_current_marks(None, staged, None)
+            state = _created_state(staged, metadata)
         else:
             table, head = staged.table, heads.get(staged.table.table_id)
             if head is None or head.live_name != table.live_name:
@@ -329,9 +333,10 @@ class Committer:
             reject_taken_version(staged, head)
             timestamp_ms = _commit_time(staged, head, timestamp_ms)
             before = self._states.read(session, head)
+            metadata = with_current_marks(session, staged, before.metadata)
             state = state_after(
                 before,
-                staged.metadata,
+                metadata,
                 staged.protocol,
                 version=head.version + 1,
                 timestamp_ms=timestamp_ms,
@@ -351,6 +356,9 @@ class Committer:
                 winners = load_winners(session, table.table_id, staged.read_version, head)
                 level = self.isolation_level(state)
                 check_conflicts(staged, winners, staged.isolation(level))
+        info = self._timed_info(staged, state, txn_id, timestamp_ms)
+        if metadata is not None and staged.metadata is None:
+            info = replace(info, extra={**info.extra, **TAGS})
         return Commit(
             table=table,
             head=head,
@@ -358,12 +366,10 @@ class Committer:
             committed_at_ms=timestamp_ms,
             txn_id=txn_id,
             group_size=group_size,
-            info=self._timed_info(staged, state, txn_id, timestamp_ms),
+            info=info,
             adds=staged.adds,
             removes=_with_deletion_times(staged, timestamp_ms),
-            metadata=staged.metadata
-            if staged.metadata is None or staged.is_external
-            else state.metadata,
+            metadata=metadata if metadata is None or staged.is_external else state.metadata,
             protocol=staged.protocol,
             txns=staged.txns,
             domains=staged.domains,
@@ -464,14 +470,14 @@ def _add_group(commits: list[Commit]) -> None:
         commit.info = replace(commit.info, extra={**commit.info.extra, "group": group})
 
 
-def _created_state(staged: Staged) -> TableState:
-    if staged.metadata is None or staged.protocol is None:
+def _created_state(staged: Staged, metadata: Metadata | None) -> TableState:
+    if metadata is None or staged.protocol is None:
         raise TxnLogTransactionError(
             f"{staged.table.full_name} would be created without metadata and protocol",
             table=staged.table.full_name,
         )
-    validate_table(staged.metadata, staged.protocol)
-    return table_state(staged.metadata, staged.protocol)
+    validate_table(metadata, staged.protocol)
+    return table_state(metadata, staged.protocol)
 
 
 def _reject_mixed_partitions(session: Session, staged: Staged, head: Head) -> None:

@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from deltasql import _core
+from deltasql.commit.identity import changes_only_marks, overlapping
 from deltasql.commit.staged import Isolation
 from deltasql.exceptions import (
     CommitConflictError,
@@ -24,16 +25,18 @@ from deltasql.exceptions import (
     MetadataChangedError,
     ProtocolChangedError,
 )
-from deltasql.store.records import VersionRow, add_from_row, remove_from_row
+from deltasql.store.records import VersionRow, add_from_row, metadata_from_row, remove_from_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deltasql.commit.staged import Staged
-    from deltasql.model.actions import AddFile, RemoveFile
-    from deltasql.store.dialect import Session
+    from deltasql.model.actions import AddFile, Metadata, RemoveFile
+    from deltasql.store.dialect import Row, Session
     from deltasql.store.records import Head
 
+ENGINE_INFO = "deltasql"
+"""The engine in the commitInfo of deltasql's own commits."""
 # These are deltalake's messages for the same conflicts, because existing code matches these
 # phrases.
 _FAILED = "Failed to commit transaction"
@@ -48,6 +51,9 @@ class Winner:
     adds: list[AddFile] = field(default_factory=list)
     removes: list[RemoveFile] = field(default_factory=list)
     changes_metadata: bool = False
+    """Whether the metadata changed in more than the high-water marks of identity columns."""
+    marks: Metadata | None = None
+    """The metadata, if its high-water marks are all that changed."""
     changes_protocol: bool = False
     app_ids: set[str] = field(default_factory=set)
     domains: set[str] = field(default_factory=set)
@@ -92,8 +98,7 @@ def load_winners(session: Session, table_id: int, read_version: int, head: Head)
         winners[row[13]].adds.append(add_from_row(row))
     for row in session.query("removes_between", **span):
         winners[row[12]].removes.append(remove_from_row(row))
-    for row in session.query("metadata_between", **span):
-        winners[row[0]].changes_metadata = True
+    _load_metadata(session, table_id, winners, session.query("metadata_between", **span))
     for row in session.query("protocol_between", **span):
         winners[row[0]].changes_protocol = True
     for row in session.query("txns_between", **span):
@@ -101,6 +106,22 @@ def load_winners(session: Session, table_id: int, read_version: int, head: Head)
     for row in session.query("domains_between", **span):
         winners[row[0]].domains.add(row[1])
     return list(winners.values())
+
+
+def _load_metadata(
+    session: Session, table_id: int, winners: dict[int, Winner], rows: Sequence[Row]
+) -> None:
+    if not rows:
+        return
+    first = rows[0][0] - 1
+    before = metadata_from_row(session.query("metadata_at", table_id=table_id, version=first)[0])
+    for row in rows:
+        winner, after = winners[row[0]], metadata_from_row(row)
+        if changes_only_marks(before, after):
+            winner.marks = after
+        else:
+            winner.changes_metadata = True
+        before = after
 
 
 def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolation) -> None:
@@ -149,9 +170,27 @@ def protocol_unchanged(c: Conflict, _: Isolation) -> None:
 
 
 def metadata_unchanged(c: Conflict, _: Isolation) -> None:
-    """Raise if the winner changed the metadata: our files were written for the old metadata."""
-    if c.winner.changes_metadata:
+    """Raise if the winner changed the metadata: our files were written for the old metadata.
+
+    High-water marks do not count: the commit merges them, unless it is another writer's.
+    """
+    replaces_marks = c.winner.marks is not None and c.ours.is_external and c.ours.metadata
+    if c.winner.changes_metadata or replaces_marks:
         raise c.error(MetadataChangedError, f"{_FAILED}: Metadata changed since last commit")
+
+
+def no_numbers_of_another_writer(c: Conflict, _: Isolation) -> None:
+    """Raise if the winner is of a writer that does not reserve numbers, and may have used ours."""
+    marks = c.winner.marks
+    if marks is None or ENGINE_INFO in (c.winner.row.info.engine_info or ""):
+        return
+    column = overlapping(c.ours, marks)
+    if column is not None:
+        raise c.error(
+            MetadataChangedError,
+            f"{_FAILED}: another writer generated numbers for the identity column {column!r} that "
+            "were reserved for this transaction",
+        )
 
 
 def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
@@ -267,6 +306,7 @@ def no_same_domain(c: Conflict, _: Isolation) -> None:
 RULES: tuple[Callable[[Conflict, Isolation], None], ...] = (
     protocol_unchanged,
     metadata_unchanged,
+    no_numbers_of_another_writer,
     no_append_into_read,
     no_delete_of_read,
     no_vacuum_of_restored,

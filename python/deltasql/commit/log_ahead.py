@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from deltasql import telemetry
 from deltasql._core import parse_commit
-from deltasql.commit.committer import ENGINE_INFO
+from deltasql.commit.conflict import ENGINE_INFO
 from deltasql.exceptions import LogAheadError, LogParseError, TxnLogError
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.last_checkpoint import has_checkpoint, last_checkpoint_version

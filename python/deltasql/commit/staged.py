@@ -28,6 +28,7 @@ from deltasql.model.json_text import load_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from deltasql.commit.identity import Numbers
     from deltasql.commit.table_state import TableState
     from deltasql.model.predicates.predicate import Predicate
     from deltasql.store.records import Head, TableRow
@@ -90,6 +91,10 @@ class Staged:
     protocol: Protocol | None = None
     txns: list[SetTransaction] = field(default_factory=list)
     domains: list[DomainMetadata] = field(default_factory=list)
+    identity: dict[str, Numbers] = field(default_factory=dict)
+    """The numbers reserved for identity columns, by physical column name."""
+    restarts_identity: bool = False
+    """Whether the commit defines the table anew, so that its numbers start again."""
     info: CommitInfo = field(default_factory=CommitInfo)
 
     def extend(self, actions: Iterable[Action]) -> None:
@@ -141,6 +146,7 @@ class Staged:
             or self.protocol
             or self.txns
             or self.domains
+            or self.identity
             or self.info.operation
         )
 
@@ -154,7 +160,9 @@ class Staged:
     @property
     def is_plain_append(self) -> bool:
         """Whether this is a blind append that conflicts only with metadata and protocol changes."""
-        return self.is_blind_append and not (self.txns or self.domains or self.must_be_next)
+        return self.is_blind_append and not (
+            self.txns or self.domains or self.identity or self.must_be_next
+        )
 
     def may_conflict(self, read_version: int, head: Head) -> bool:
         """Return whether the conflict rules must run. Most commits are appends and skip them."""

@@ -65,30 +65,27 @@ def table_state(
 
 
 class TableStates:
-    """A cache of the states of a store's tables.
-
-    Entries never become invalid: the metadata and the protocol that a version wrote do not change.
-    """
+    """A cache of the latest states of a store's tables."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._states: dict[tuple[int, int, int], TableState] = {}
         self.latest: dict[int, tuple[int, int, TableState]] = {}
         """For each table id: (metadata version, protocol version, state) as last read."""
 
     def read(self, session: Session, head: Head) -> TableState:
         """Return the state of a table at its latest version."""
         store, table_id = self._store, head.table_id
-        key = (table_id, head.metadata_version, head.protocol_version)
-        state = self._states.get(key)
-        if state is None:
-            columns = store.skipping_columns(table_id, head.metadata_version, session)
-            state = self._states[key] = table_state(
-                store.metadata(table_id, head.metadata_version, session),
-                store.protocol(table_id, head.protocol_version, session),
-                tuple(column for column in columns if column.end_file_id is None),
-            )
-        self.latest[table_id] = (head.metadata_version, head.protocol_version, state)
+        versions = (head.metadata_version, head.protocol_version)
+        known = self.latest.get(table_id)
+        if known is not None and known[:2] == versions:
+            return known[2]
+        columns = store.skipping_columns(table_id, head.metadata_version, session)
+        state = table_state(
+            store.metadata(table_id, head.metadata_version, session),
+            store.protocol(table_id, head.protocol_version, session),
+            tuple(column for column in columns if column.end_file_id is None),
+        )
+        self.latest[table_id] = (*versions, state)
         return state
 
 

@@ -14,6 +14,7 @@ from deltasql.exceptions import TxnLogConfigError, TxnLogProtocolError, Unsuppor
 from deltasql.exceptions.prefixes import PROPERTY_ERROR
 from deltasql.model.actions import Protocol
 from deltasql.model.schema.schema import (
+    CURRENT_DEFAULT,
     DataType,
     StructField,
     StructType,
@@ -85,19 +86,17 @@ READABLE = frozenset(
         *("variantType", "variantType-preview", "timestampNanos"),
     }
 )
-# Missing are the features that require what is not implemented: row ids, identity values, default
-# values, Iceberg metadata.
+# Missing are the features that require what is not implemented: row ids, Iceberg metadata.
 WRITABLE = frozenset(
     {
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "domainMetadata"),
         *("inCommitTimestamp", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
         *("variantType", "variantType-preview", "clustering", "timestampNanos"),
+        *("allowColumnDefaults", "identityColumns"),
     }
 )
-_IDLE_UNTIL_USED = frozenset(
-    {"identityColumns", "allowColumnDefaults", "icebergCompatV1", "icebergCompatV2"}
-)
+_IDLE_UNTIL_USED = frozenset({"icebergCompatV1", "icebergCompatV2"})
 
 _BY_PROPERTY = {
     "delta.appendOnly": "appendOnly",
@@ -115,7 +114,7 @@ _BY_FIELD_METADATA = {
     "delta.invariants": "invariants",
     "delta.identity.start": "identityColumns",
     "delta.typeChanges": "typeWidening",
-    "CURRENT_DEFAULT": "allowColumnDefaults",
+    CURRENT_DEFAULT: "allowColumnDefaults",
 }
 _BY_TYPE = {
     "timestamp_nanos": "timestampNanos",

@@ -18,7 +18,9 @@ from deltasql.model.properties import NAME_IN_CATALOG, check_properties, stored_
 from deltasql.model.protocol import protocol_for, raised_protocol, upgraded_protocol
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.convert import schema_from_any
+from deltasql.model.schema.identity import checked_identity
 from deltasql.model.schema.rules import validate_schema
+from deltasql.model.schema.schema import CURRENT_DEFAULT
 from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.storage import open_storage
 from deltasql.storage.location import location_url
@@ -119,6 +121,7 @@ def replace_table(
     kept = {k: v for k, v in stage.configuration.items() if "nCommitTimestamp" in k}
     columns, partitions, wanted = _shape(schema, partition_by, {**kept, **properties})
     replaced = stage.files()
+    stage.staged.restarts_identity, stage.staged.identity = True, {}
     # Every file that another commit adds concurrently is a conflict, because it has the old schema.
     stage.read(whole_table=True, files=replaced)
     stage.remove(replaced)
@@ -159,6 +162,11 @@ def _shape(
     check_properties(properties)
     mapped, wanted = with_new_columns_mapped(columns, properties)
     validate_schema(mapped, partitions)
+    mapped = checked_identity(mapped, partitions)
+    if any(CURRENT_DEFAULT in field.metadata for field in mapped.fields):
+        from deltasql.operations.sql.defaults import check_defaults  # lazy import: SQL parser
+
+        check_defaults(mapped)
     return mapped, partitions, wanted
 
 

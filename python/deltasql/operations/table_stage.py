@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import pyarrow as pa
 
 from deltasql import _core
+from deltasql.commit.identity import move_mark, reserve
 from deltasql.commit.staged import ReadSet
 from deltasql.engine.base import WriteOptions, WritePlan
 from deltasql.engine.files.live_files import LiveFiles
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     from deltasql.model.actions import Metadata, Protocol
     from deltasql.model.predicates.parser import Flavour
     from deltasql.model.predicates.predicate import Predicate
-    from deltasql.model.schema.schema import StructType
+    from deltasql.model.schema.schema import StructField, StructType
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
+    from deltasql.store.store import Store
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -253,6 +255,22 @@ class TableStage:
         if protocol is not None and protocol != self.protocol:
             self.staged.protocol = protocol
         self.record_read_version()
+
+    def reserve_numbers(self, column: str, count: int) -> int:
+        """Reserve numbers of an identity column for new rows; return the first."""
+        return reserve(self.staged, *self._identity(column), count)
+
+    def move_mark(self, column: str, value: int) -> None:
+        """Let the next number of an identity column be after a value that a row has."""
+        move_mark(self.staged, *self._identity(column), value)
+        self.record_read_version()
+
+    def _identity(self, column: str) -> tuple[Store | None, StructField, str | None]:
+        field = self.schema.find(column)
+        assert field is not None
+        is_own = self.snapshot is None or self.staged.restarts_identity
+        store = None if is_own or self.snapshot is None else self.snapshot.store
+        return store, field, column_mapping_mode(self.configuration)
 
     def set_commit_info(
         self,

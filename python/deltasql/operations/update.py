@@ -24,6 +24,7 @@ from deltasql.operations.rewrite import (
     live_row_counts,
     write_changed_rows,
 )
+from deltasql.operations.rules.identity import reject_identity_update
 from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, assignments, explained_casts, row_values
 from deltasql.operations.sql.expressions import condition_of
@@ -68,6 +69,7 @@ def stage_update(
     }
     scope = Scope.of(stage.schema, "t")
     assigned = assignments(updates, scope, scope, safe=safe_cast, flavour=flavour)
+    reject_identity_update(stage.schema, assigned)
     found = None if predicate is None else stage.predicate(predicate, flavour=flavour)
     files = stage.files(found)
     stage.read(whole_table=found is None, predicate=found, files=files)

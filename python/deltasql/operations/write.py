@@ -16,6 +16,7 @@ from deltasql.engine.spark.errors import is_failed_cast
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.schema.convert import schema_from_any
+from deltasql.model.schema.identity import columns_of_rows
 from deltasql.model.schema.schema import StructType, type_name
 from deltasql.operations.rewrite import (
     change_type,
@@ -28,9 +29,20 @@ from deltasql.operations.rewrite import (
     write_change_data,
 )
 from deltasql.operations.rules.conform import arrow_schema, conformer
+from deltasql.operations.rules.identity import (
+    missing_identity,
+    numbered_batches,
+    with_numbers,
+)
+from deltasql.operations.rules.missing_columns import (
+    default_constants,
+    optional_columns,
+    with_defaults,
+)
 from deltasql.operations.rules.row_checks import (
     checked,
     checked_batches,
+    combined,
     generated_columns,
     reject_append_only,
     rules_of,
@@ -142,16 +154,14 @@ def rows_to_write(data: object) -> Any:
     return data if is_spark_frame(data) else batches(data)
 
 
-def schema_to_create(rows: Any) -> object:
+def schema_to_create(rows: Any) -> StructType:
     """Return the schema of a table that is created for these rows.
 
     All columns of a Spark DataFrame become nullable, because Spark marks computed columns as NOT
     NULL although the user did not ask for it.
     """
-    if not is_spark_frame(rows):
-        return rows.schema
-    given = schema_from_any(rows.schema)
-    return nullable(given, StructType())
+    given = columns_of_rows(schema_from_any(rows.schema))
+    return nullable(given, StructType()) if is_spark_frame(rows) else given
 
 
 @dataclass(slots=True)
@@ -277,7 +287,11 @@ def _conformed_batches(
     assert rows.reader is not None
     stream = _counted(rows)
     if not rows.reader.schema.equals(wanted):
-        stream = map(conformer(rows.reader.schema, wanted), stream)
+        constants = default_constants(stage, rows.names)
+        stream = map(conformer(rows.reader.schema, wanted, constants), stream)
+    numbered = missing_identity(stage, rows.names)
+    if numbered:
+        stream = numbered_batches(stage, numbered, combined(stream))
     missing = [name for name in generated_columns(stage) if name not in rows.names]
     if condition is None and not rules_of(stage):
         yield from stream
@@ -306,7 +320,9 @@ def _conformed(stage: TableStage, rows: _Rows, condition: exp.Expr | None) -> Re
     """Return the rows as a relation with the table's columns and types, after checking them."""
     engine = stage.engine
     given = _as_relation(stage, rows) if rows.relation is None else rows.relation
-    complete = with_generated(stage, given, engine=engine)
+    numbered = missing_identity(stage, given.columns)
+    filled = with_numbers(stage, numbered, with_defaults(stage, given, engine), engine)
+    complete = with_generated(stage, filled, engine=engine)
     if complete is rows.relation and _has_types_of(stage.schema, rows):
         return checked(stage, complete, engine=engine, predicate=condition)
     columns = [
@@ -331,12 +347,12 @@ def _has_types_of(schema: StructType, rows: _Rows) -> bool:
 def _as_relation(stage: TableStage, rows: _Rows) -> Relation:
     """Return an Arrow stream as a relation with the table's types.
 
-    Generated columns that are missing in the rows are not added.
+    Columns that the write fills are not added if the rows do not have them.
     """
     assert rows.reader is not None
-    generated = [name for name in generated_columns(stage) if name not in rows.names]
+    filled = [name for name in optional_columns(stage) if name not in rows.names]
     whole = arrow_schema(stage.metadata.schema_string)
-    wanted = pa.schema([field for field in whole if field.name not in generated])
+    wanted = pa.schema([field for field in whole if field.name not in filled])
     is_same = rows.reader.schema.equals(wanted)
     stream = rows.reader if is_same else map(conformer(rows.reader.schema, wanted), rows.reader)
     return stage.engine.rows(pa.RecordBatchReader.from_batches(wanted, stream))

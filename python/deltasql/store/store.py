@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     Intent = tuple[str, str]  # transaction id, path of the file
 
 
+_MOST_CACHED = 1_000  # entries of a cache with one entry per version
+
+
 class Store:
     """Statements and transactions on one database, with a cache of rows that never change."""
 
@@ -317,6 +320,8 @@ class Store:
         found = self._metadata.get(key)
         if found is None:
             row = self._one("metadata_of", session, table_id=table_id, version=version)
+            # Each commit of a table with identity columns has metadata.
+            _drop_oldest(self._metadata)
             found = self._metadata[key] = metadata_from_row(row)
         return found
 
@@ -344,6 +349,7 @@ class Store:
             )
             found = [SkippingColumn.from_row(row) for row in rows]
             if session is None:
+                _drop_oldest(self._skipping)
                 self._skipping[key] = found
         return found
 
@@ -354,6 +360,23 @@ class Store:
     def _one(self, name: str, session: Session | None, /, **params: Any) -> Row:
         rows = session.query(name, **params) if session else self.query(name, **params)
         return rows[0]
+
+    # Identity columns
+
+    def reserve_numbers(
+        self, table_id: int, column: str, *, base: int, advance: int, step: int, limit: int
+    ) -> int | None:
+        """Reserve numbers of an identity column; return the last one.
+
+        They follow `base` and all numbers reserved before. Returns None if the last one would be
+        beyond the limit by `advance`. The reservation stays if the caller's transaction fails.
+        """
+        numbers = {"base": base, "advance": advance, "step": step, "limit": limit}
+        with self.change() as (session, _):
+            rows = session.query(
+                "reserve_numbers", table_id=table_id, column_name=column, **numbers
+            )
+        return int(rows[0][0]) if rows else None
 
     # Commits
 
@@ -469,6 +492,13 @@ class Store:
         with self.change() as (session, _):
             for (_, path), taken_by in taken.items():
                 session.execute("clear_staged_file", txn_id=taken_by, table_id=table_id, path=path)
+
+
+def _drop_oldest(cache: dict[tuple[int, int], Any]) -> None:
+    """Make room for an entry of a cache."""
+    if len(cache) >= _MOST_CACHED:
+        oldest, *_ = list(cache)  # a copy: other threads may add entries
+        cache.pop(oldest, None)
 
 
 class _Translated:

@@ -110,6 +110,7 @@ def rollback(
     """Make `_delta_log` the authority of a table, and remove the table from the catalog."""
     report = rolling_back.rollback(
         catalog.store,
+        catalog.committer,
         mirror.publisher,
         rolling_back.table_to_roll_back(catalog.store, *split_table_name(name)),
         settings=catalog.config.storage,

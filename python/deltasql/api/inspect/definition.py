@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.inspect.page import ABOVE_ALL, Page, cut, page_size, read_cursor, write_cursor
+from deltasql.commit.identity import changes_only_marks
 from deltasql.exceptions import MASK, is_secret_name
 from deltasql.model.clock import from_ms
 from deltasql.model.report import Report
+from deltasql.model.schema.identity import without_marks
 from deltasql.model.schema.schema import (
     PHYSICAL_NAME,
     ArrayType,
@@ -125,6 +127,9 @@ def _changes(catalog: BaseCatalog, table_id: int, rows: Sequence[Row]) -> list[S
     found = []
     for version, committed_at_ms, operation in reversed(rows):
         new, after = metadata.get(version, old), protocols.get(version, before)
+        is_new = old is None or version not in metadata or version in protocols
+        if not is_new and old is not None and changes_only_marks(old, metadata[version]):
+            continue  # the commit used numbers of an identity column
         found.append(
             SchemaChange(
                 version=version,
@@ -143,7 +148,8 @@ def _changes(catalog: BaseCatalog, table_id: int, rows: Sequence[Row]) -> list[S
 def column_changes(old: Metadata | None, new: Metadata) -> Iterator[ColumnChange]:
     """Yield the changes of columns, including fields of structs."""
     before = StructType() if old is None else StructType.from_json(old.schema_string)
-    yield from _struct_changes(before, StructType.from_json(new.schema_string), "")
+    after = without_marks(StructType.from_json(new.schema_string))
+    yield from _struct_changes(without_marks(before), after, "")
 
 
 def metadata_changes(old: Metadata | None, new: Metadata) -> Iterator[ValueChange]:

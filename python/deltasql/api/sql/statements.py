@@ -13,9 +13,12 @@ from deltasql.api.sql.engine import Stored, as_they_are
 from deltasql.api.sql.subqueries import MOST_ROWS, has_subquery, without_subqueries
 from deltasql.api.sql.tables import convert_folder, create_table
 from deltasql.exceptions import InvalidQueryError, TxnLogSchemaError
+from deltasql.model.predicates.parser import parse_expression
 from deltasql.model.predicates.rewrite import to_datafusion, without_alias
-from deltasql.model.schema.schema import nearest
+from deltasql.model.schema.identity import START
+from deltasql.model.schema.schema import CURRENT_DEFAULT, nearest
 from deltasql.model.statements import statement as s
+from deltasql.model.statements.default_values import default_values
 from deltasql.model.statements.parameters import bound_text, named_parameters
 from deltasql.model.statements.parser import parse_statement
 from deltasql.operations.alter.cluster_by import cluster_by
@@ -24,16 +27,18 @@ from deltasql.operations.merge.plan import star_assignments
 from deltasql.operations.write_request import WriteRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from deltasql.api.sql.engine import StatementEngine
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.model.schema.schema import StructType
+    from deltasql.model.statements.default_values import DefaultValues
     from deltasql.model.statements.parameters import Parameters
 
 NOTHING = pa.table({})
 """The result of a statement that returns no rows."""
-_GENERATED = "delta.generationExpression"
+_FILLED = frozenset({"delta.generationExpression", CURRENT_DEFAULT, START})
+"""Keys in the metadata of columns that a write fills."""
 _OUTSIDE = (s.RenameTable, s.DropTable, s.UndropTable, s.CreateNamespace, s.DropNamespace, s.Vacuum)
 
 
@@ -88,8 +93,11 @@ class Statements:
         table = self._name(statement.table)
         schema = self._schema(table)
         partition = {name: self._text(value) for name, value in statement.partition}
-        arrange = partial(_stored, statement, schema, partition)
-        rows = self._engine.rows(self._tx, statement.query.text, self._values, arrange)
+        defaults = default_values(statement.query.text)
+        given = _given(statement, schema, partition)
+        query = defaults.replaced(lambda position: _default_text(schema, given, position, defaults))
+        arrange = partial(_stored, statement, schema, partition, defaults.complete)
+        rows = self._engine.rows(self._tx, query, self._values, arrange)
         where = None
         if statement.replace_where is not None:
             where = self._text(statement.replace_where)
@@ -198,7 +206,7 @@ class Statements:
             return
         if clause.assignments is None:
             updates, missing = star_assignments(
-                self._schema(table).names, merger.source_columns, source, evolve=evolve
+                self._schema(table), merger.source_columns, source, evolve=evolve
             )
             if missing is not None:
                 raise TxnLogSchemaError(
@@ -250,6 +258,17 @@ class Statements:
             self._tx.drop_column_not_null(table, statement.column)
         else:
             self._tx.set_column_metadata(table, statement.column, {"comment": statement.comment})
+        return NOTHING
+
+    def _alter_default(self, statement: s.AlterDefault) -> pa.Table:
+        table = self._name(statement.table)
+        self._tx.set_column_default(table, statement.column, statement.default)
+        return NOTHING
+
+    def _sync_identity(self, statement: s.SyncIdentity) -> pa.Table:
+        table = self._name(statement.table)
+        self._engine.start(self._tx, table)
+        self._tx.sync_identity(table, statement.column, engine=self._engine.name)
         return NOTHING
 
     def _set_properties(self, statement: s.SetProperties) -> pa.Table:
@@ -362,10 +381,41 @@ class Statements:
         return reports.properties(self._tx.target(self._name(statement.table)), statement.key)
 
 
+def _given(statement: s.Insert, schema: StructType, partition: Iterable[str]) -> list[str]:
+    """Return the columns for which INSERT gives values by position."""
+    if statement.columns is not None:
+        return list(statement.columns)
+    constants = {_known(schema, name) for name in partition}
+    return [name for name in schema.names if name not in constants]
+
+
+def _default_text(
+    schema: StructType, given: Sequence[str], position: int, defaults: DefaultValues
+) -> str:
+    """Return the expression that replaces the keyword DEFAULT at a position of VALUES."""
+    found = schema.find(given[position]) if position < len(given) else None
+    if found is None or position in defaults.complete:
+        return "NULL"
+    if found.metadata.keys() & (_FILLED - {CURRENT_DEFAULT}):
+        raise InvalidQueryError(
+            f"column {found.name} has DEFAULT in some rows and values in others",
+            help="Write two INSERTs: one with DEFAULT and one with values.",
+        )
+    default = parse_expression(str(found.metadata.get(CURRENT_DEFAULT, "NULL")), escapes=True)
+    return f"({default.sql(dialect='spark')})"
+
+
 def _stored(
-    statement: s.Insert, schema: StructType, partition: Mapping[str, str], names: Sequence[str]
+    statement: s.Insert,
+    schema: StructType,
+    partition: Mapping[str, str],
+    defaults: Collection[int],
+    names: Sequence[str],
 ) -> list[Stored]:
-    """Return the value of each column of a table for INSERT of a query with these columns."""
+    """Return the value of each column of a table for INSERT of a query with these columns.
+
+    `defaults` are the positions of columns that get their default in all rows.
+    """
     constants = {_known(schema, name): value for name, value in partition.items()}
     extra: list[Stored] = []
     if statement.by_name:
@@ -373,11 +423,9 @@ def _stored(
         if statement.evolve:
             new = [(n, name) for n, name in enumerate(names) if schema.find(name) is None]
             extra = [Stored(name, None, number) for number, name in new]
-    elif statement.columns is not None:
-        given = list(statement.columns)
     else:
-        given = [name for name in schema.names if name not in constants]
-        if statement.evolve:
+        given = _given(statement, schema, partition)
+        if statement.evolve and statement.columns is None:
             extra = as_they_are(names)[len(given) :]
     if not statement.by_name and len(given) + len(extra) != len(names):
         raise TxnLogSchemaError(
@@ -397,11 +445,12 @@ def _stored(
                 help="Name each column once.",
             )
         places[column] = number
+    places = {name: number for name, number in places.items() if number not in defaults}
     stored = []
     for field in schema.fields:
         if field.name in constants:
             stored.append(Stored(field.name, field.type, value=constants[field.name]))
-        elif field.name in places or _GENERATED not in field.metadata:
+        elif field.name in places or _FILLED.isdisjoint(field.metadata):
             stored.append(Stored(field.name, field.type, places.get(field.name)))
     return stored + extra
 
@@ -438,6 +487,8 @@ _METHODS: dict[type[s.Statement], str] = {
     s.DropColumns: "_drop_columns",
     s.RenameColumn: "_rename_column",
     s.AlterColumn: "_alter_column",
+    s.AlterDefault: "_alter_default",
+    s.SyncIdentity: "_sync_identity",
     s.SetProperties: "_set_properties",
     s.UnsetProperties: "_unset_properties",
     s.AddConstraint: "_add_constraint",

@@ -446,6 +446,19 @@ class MultiTableTransaction:
         """Add entries to a column's metadata."""
         columns_of_table.set_column_metadata(self.target(table), column, metadata)
 
+    def set_column_default(self, table: str, column: str, default: str | None) -> None:
+        """Set the default value of a column, an expression in Spark's SQL; None drops it.
+
+        New rows without a value for the column get the default. Existing rows stay as they are.
+        """
+        columns_of_table.set_column_default(self.target(table), column, default)
+
+    def sync_identity(self, table: str, column: str, *, engine: str | None = None) -> None:
+        """Let an identity column continue after the largest value that its rows have."""
+        from deltasql.operations.alter import identity  # lazy import: loads the SQL parser
+
+        identity.sync_identity(self.target(table, engine=engine), column)
+
     def rename_column(self, table: str, column: str, new_name: str) -> None:
         """Rename a column with column mapping, without rewriting data files."""
         columns_of_table.rename_column(self.target(table), column, new_name)

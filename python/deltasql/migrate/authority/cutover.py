@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from deltasql._core import parse_commit
-from deltasql.commit.committer import ENGINE_INFO
+from deltasql.commit.conflict import ENGINE_INFO
 from deltasql.commit.table_state import enable_timestamps, table_state
 from deltasql.exceptions import (
     ImportMismatchError,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltasql._core import parse_commit
-from deltasql.commit.committer import ENGINE_INFO
+from deltasql.commit.conflict import ENGINE_INFO
 from deltasql.exceptions import OtherAuthorityError, TxnLogProtocolError
 from deltasql.migrate.authority.handover import (
     CUTOVER,

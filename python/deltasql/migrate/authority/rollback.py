@@ -1,6 +1,8 @@
 """Rollback: move the authority of a table from the database back to its log.
 
-1. All versions are published, and the log is compared with the database.
+1. All versions are published, and the log is compared with the database. If transactions reserved
+   numbers of identity columns and did not commit them, a commit raises the high-water marks first,
+   so that no other writer gets these numbers.
 2. The table is removed from the catalog while its head is locked, so that no more commits go
    through the database.
 3. A commit in the log drops the in-commit timestamps that deltasql enabled, so that other writers
@@ -19,7 +21,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from deltasql import _core
-from deltasql.commit.committer import ENGINE_INFO
+from deltasql.commit.conflict import ENGINE_INFO
+from deltasql.commit.identity import unpublished_numbers
+from deltasql.commit.staged import Staged
 from deltasql.exceptions import (
     MirrorDivergedError,
     RetriesExhaustedError,
@@ -61,10 +65,15 @@ from deltasql.uri import join_table_name
 from deltasql.verify.large_tables import verify_by_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.commit.committer import Committer
+    from deltasql.commit.identity import Numbers
     from deltasql.config import StorageSettings
     from deltasql.mirror.log.listing import LogListing
     from deltasql.mirror.publish.publisher import Publisher
     from deltasql.model.progress import OnProgress
+    from deltasql.store.dialect import Row
     from deltasql.store.records import Head
     from deltasql.store.store import Store
     from deltasql.verify.report import VerifyReport
@@ -110,6 +119,7 @@ class RollbackReport(HandoverReport):
 
 def rollback(
     store: Store,
+    committer: Committer,
     publisher: Publisher,
     table: TableRow,
     *,
@@ -119,7 +129,7 @@ def rollback(
     on_progress: OnProgress | None = None,
 ) -> RollbackReport:
     """Make the log the authority of a table, or finish a rollback that was interrupted."""
-    work = _Rollback(store, publisher, table, settings, on_progress)
+    work = _Rollback(store, committer, publisher, table, settings, on_progress)
     return work.preview(verify=verify) if dry_run else work.run(verify=verify)
 
 
@@ -186,12 +196,14 @@ class _Rollback:
     def __init__(
         self,
         store: Store,
+        committer: Committer,
         publisher: Publisher,
         table: TableRow,
         settings: StorageSettings,
         on_progress: OnProgress | None,
     ) -> None:
         self._store, self._publisher, self._table = store, publisher, table
+        self._committer = committer
         self._settings = settings
         self._storage = open_storage(table.location, settings)
         name = join_table_name(table.namespace, table.name)
@@ -203,6 +215,8 @@ class _Rollback:
         table = self._table
         own = named(targets_of(self._store, table), OWN)
         published = 0 if table.is_following else own.pending
+        if table.dropped_at_ms is None:
+            published += bool(self._unpublished_numbers(self._store.query))
         listing = list_log(self._storage)
         drops_timestamps = self._timestamps_to_drop(listing) is not None
         is_done = table.dropped_at_ms is not None and not drops_timestamps
@@ -275,6 +289,7 @@ class _Rollback:
             if self._table.is_following:
                 self._catch_up()
             else:
+                self._raise_marks()
                 self._publish()
                 if verify and self._report.verification is None:
                     self._check_complete()
@@ -299,6 +314,23 @@ class _Rollback:
             span = f"versions {head.version + 1} to {last}"
             self._report.notes.append(f"{span} of the log are foreign commits")
 
+    def _raise_marks(self) -> None:
+        """Commit high-water marks for numbers that were reserved and not committed."""
+        numbers = self._unpublished_numbers(self._store.query)
+        if numbers:
+            info = CommitInfo(operation="SYNC IDENTITY", operation_parameters={})
+            read_version = self._head().version
+            staged = Staged(self._table, read_version=read_version, identity=numbers, info=info)
+            self._committer.commit([staged], str(uuid.uuid4()))
+
+    def _unpublished_numbers(self, query: Callable[..., list[Row]]) -> dict[str, Numbers]:
+        table_id = self._table.table_id
+        reserved: dict[str, int] = dict(query("reserved_numbers", table_id=table_id))
+        if not reserved:
+            return {}
+        metadata = self._store.metadata(table_id, self._head().metadata_version)
+        return unpublished_numbers(reserved, metadata)
+
     def _catch_up(self) -> None:
         """Append all commits of a followed log: a cutover may have crashed after its commit."""
         known = self._table
@@ -321,6 +353,8 @@ class _Rollback:
                     f"table {table.full_name} was renamed or dropped", table=table.full_name
                 )
             if not is_published(store, session, table, self._storage, head.version):
+                return False
+            if self._unpublished_numbers(session.query):
                 return False
             self._flush(flushed)  # files written since the last flush
             set_published_version(session, table.table_id, head.version)

@@ -59,6 +59,7 @@ _DISCARD_STATEMENTS = (
     "discard_mirror_status",
     "discard_mirror_targets",
     "discard_location",
+    "discard_reserved_numbers",
     "discard_table",
 )
 

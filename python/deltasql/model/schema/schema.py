@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
+CURRENT_DEFAULT = "CURRENT_DEFAULT"
+"""The key of a column's default value in the field metadata: an expression in Spark's SQL."""
 PRIMITIVE_TYPES = frozenset(
     {
         *("byte", "short", "integer", "long", "float", "double", "boolean", "string"),

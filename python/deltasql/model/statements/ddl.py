@@ -233,11 +233,17 @@ def _alter_column(reader: Reader, table: s.TableRef) -> s.Statement:
         return s.AlterColumn(table, column, reader.string())
     if reader.accept("DROP", "NOT", "NULL"):
         return s.AlterColumn(table, column, None)
+    if reader.accept("SET", "DEFAULT"):
+        return s.AlterDefault(table, column, reader.rest("an expression").text)
+    if reader.accept("DROP", "DEFAULT"):
+        return s.AlterDefault(table, column, None)
+    if reader.accept("SYNC", "IDENTITY"):
+        return s.SyncIdentity(table, column)
     raise InvalidQueryError(
         f"ALTER COLUMN {column} {' '.join(word.text for word in reader.words[reader.place :])} is "
         "not supported",
-        help="ALTER COLUMN can set a COMMENT or DROP NOT NULL. To change a type, add a column, "
-        "UPDATE it, drop the old column and rename the new one.",
+        help="ALTER COLUMN can set a COMMENT or a DEFAULT, DROP NOT NULL or SYNC IDENTITY. To "
+        "change a type, add a column, UPDATE it, drop the old column and rename the new one.",
     )
 
 

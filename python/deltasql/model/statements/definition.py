@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from deltasql.exceptions import UnsupportedFeatureError
-from deltasql.model.schema.schema import ArrayType, MapType, StructField, StructType
+from deltasql.model.schema.identity import Identity
+from deltasql.model.schema.schema import (
+    CURRENT_DEFAULT,
+    ArrayType,
+    MapType,
+    StructField,
+    StructType,
+)
 
 if TYPE_CHECKING:
     from deltasql.model.schema.schema import DataType
@@ -30,6 +36,7 @@ _TYPES = {
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _LIMITED = ("VARCHAR", "CHAR", "CHARACTER")
 _GENERATED = "delta.generationExpression"
+_AFTER_DEFAULT = (",", ")", "NOT", "COMMENT", "GENERATED", "FIRST", "AFTER")
 
 
 def read_columns(reader: Reader) -> tuple[StructType, tuple[tuple[str, str], ...]]:
@@ -52,7 +59,7 @@ def read_columns(reader: Reader) -> tuple[StructType, tuple[tuple[str, str], ...
 
 
 def read_column(reader: Reader) -> StructField:
-    """Read a column: name, type, NOT NULL, COMMENT and GENERATED ALWAYS AS."""
+    """Read a column: name, type, NOT NULL, COMMENT, DEFAULT and GENERATED."""
     name = reader.identifier()
     found = StructField(name, read_type(reader))
     metadata: dict[str, Any] = {}
@@ -62,19 +69,14 @@ def read_column(reader: Reader) -> StructField:
         elif reader.accept("COMMENT"):
             metadata["comment"] = reader.string()
         elif reader.accept("GENERATED"):
-            if reader.accept("BY", "DEFAULT"):
-                _reject_identity(name)
-            reader.expect("ALWAYS", "AS")
-            if reader.peek() == "IDENTITY":
-                _reject_identity(name)
-            metadata[_GENERATED] = reader.inside_parentheses().text
-        elif reader.peek() == "DEFAULT":
-            raise UnsupportedFeatureError(
-                f"column {name!r} cannot have a DEFAULT: deltasql does not store default values",
-                features=("allowColumnDefaults",),
-                help="Leave DEFAULT out, and give the value in the INSERT, for example with "
-                "coalesce(…).",
-            )
+            by_default = reader.accept("BY", "DEFAULT")
+            reader.expect(*(("AS", "IDENTITY") if by_default else ("ALWAYS", "AS")))
+            if by_default or reader.accept("IDENTITY"):
+                metadata |= _read_identity(reader, allows_explicit=by_default).metadata()
+            else:
+                metadata[_GENERATED] = reader.inside_parentheses().text
+        elif reader.accept("DEFAULT"):
+            metadata[CURRENT_DEFAULT] = reader.part(*_AFTER_DEFAULT).text
         elif reader.peek() in ("FIRST", "AFTER"):
             raise reader.error("deltasql adds a column after the last one")
         else:
@@ -153,9 +155,14 @@ def _struct(reader: Reader) -> StructType:
     return StructType(tuple(fields))
 
 
-def _reject_identity(column: str) -> NoReturn:
-    raise UnsupportedFeatureError(
-        f"column {column!r} cannot be an identity column: deltasql does not generate its numbers",
-        features=("identityColumns",),
-        help="Compute the numbers before the rows are written.",
-    )
+def _read_identity(reader: Reader, *, allows_explicit: bool) -> Identity:
+    """Read the options of an identity column: `(START WITH n INCREMENT BY m)`."""
+    found = {"START": 1, "INCREMENT": 1}
+    if reader.accept("("):
+        while not reader.accept(")"):
+            option = reader.one_of("START", "INCREMENT")
+            reader.expect("WITH" if option == "START" else "BY")
+            sign = -1 if reader.accept("-") else 1
+            found[option] = sign * reader.whole_number()
+            reader.accept(",")
+    return Identity(found["START"], found["INCREMENT"], allows_explicit=allows_explicit)

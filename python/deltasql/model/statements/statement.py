@@ -174,6 +174,23 @@ class AlterColumn(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterDefault(Statement):
+    """ALTER COLUMN … SET DEFAULT or DROP DEFAULT (`default` is None)."""
+
+    table: TableRef
+    column: str
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncIdentity(Statement):
+    """ALTER COLUMN … SYNC IDENTITY."""
+
+    table: TableRef
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetProperties(Statement):
     table: TableRef
     properties: dict[str, str]
@@ -356,6 +373,8 @@ _NAMES: dict[type[Statement], str] = {
     DropColumns: "ALTER TABLE DROP COLUMNS",
     RenameColumn: "ALTER TABLE RENAME COLUMN",
     AlterColumn: "ALTER TABLE ALTER COLUMN",
+    AlterDefault: "ALTER TABLE ALTER COLUMN",
+    SyncIdentity: "ALTER TABLE ALTER COLUMN",
     SetProperties: "ALTER TABLE SET TBLPROPERTIES",
     UnsetProperties: "ALTER TABLE UNSET TBLPROPERTIES",
     AddConstraint: "ALTER TABLE ADD CONSTRAINT",

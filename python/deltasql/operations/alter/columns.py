@@ -1,4 +1,4 @@
-"""ALTER TABLE: add, rename and drop columns, drop NOT NULL, set column metadata."""
+"""ALTER TABLE: add, rename and drop columns, drop NOT NULL, set defaults and metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from deltasql.model.schema.column_mapping import (
     without_mapping,
 )
 from deltasql.model.schema.column_paths import split_column_list, split_column_path
+from deltasql.model.schema.identity import KEYS, START
 from deltasql.model.schema.schema import (
+    CURRENT_DEFAULT,
     PHYSICAL_NAME,
     ArrayType,
     DataType,
@@ -46,10 +48,18 @@ def add_columns(stage: TableStage, columns: StructType) -> None:
     """
     columns = without_mapping(columns)
     for column in columns.fields:
-        if GENERATED in column.metadata:
+        if GENERATED in column.metadata or START in column.metadata:
             raise TxnLogError(
                 "New columns cannot be a generated column",
                 help="Create the table with its generated columns.",
+            )
+        if CURRENT_DEFAULT in column.metadata:
+            raise TxnLogSchemaError(
+                f"column {column.name!r} cannot be added with a default, because existing rows "
+                "would not have it",
+                column=column.name,
+                help="First add the column, then run ALTER COLUMN … SET DEFAULT, which applies to "
+                "new rows.",
             )
         if column.nullable or stage.schema.find(column.name) is not None:
             continue
@@ -83,16 +93,44 @@ def set_column_metadata(stage: TableStage, column: str, metadata: Mapping[str, s
     """Add entries to a column's metadata; existing entries with the same key are replaced."""
     path = _existing(stage, column, "No field with the provided name in the schema")
     present = _at(stage.schema, path).metadata
-    for key in (COLUMN_ID, PHYSICAL_NAME):
+    for key in (COLUMN_ID, PHYSICAL_NAME, *KEYS):
         if key in metadata and metadata[key] != present.get(key):
+            user = "the identity column" if key in KEYS else "column mapping"
             raise TxnLogSchemaError(
-                f"{key} of column {column!r} cannot be set: column mapping uses it",
+                f"{key} of column {column!r} cannot be set: {user} uses it",
                 column=column,
-                help="To change the name of the column, rename it.",
+                help="To change the name of a column, rename it. Define identity columns when the "
+                "table is created.",
             )
+    if CURRENT_DEFAULT in metadata:
+        from deltasql.operations.sql.defaults import check_default  # lazy import: SQL parser
+
+        check_default(column, metadata[CURRENT_DEFAULT])
     schema = _changed(stage.schema, path, lambda f: replace(f, metadata={**f.metadata, **metadata}))
     _stage_schema(stage, schema)
     stage.set_commit_info("UPDATE FIELD METADATA", {"fields": _fields_json(schema)})
+
+
+def set_column_default(stage: TableStage, column: str, default: str | None) -> None:
+    """Set the default value of a column for new rows, an expression in Spark's SQL; or drop it."""
+    path = _existing(stage, column, f"No column with the name '{column}' in the schema")
+    found = _at(stage.schema, path)
+    metadata = {k: v for k, v in found.metadata.items() if k != CURRENT_DEFAULT}
+    if default is not None:
+        if len(path) > 1 or GENERATED in metadata or START in metadata:
+            kind = "a field of a struct" if len(path) > 1 else "a generated column"
+            raise TxnLogSchemaError(
+                f"column {column!r} cannot have a default, because it is {kind}",
+                column=column,
+                help="Give its value in every INSERT." if len(path) > 1 else "It is computed.",
+            )
+        from deltasql.operations.sql.defaults import check_default  # lazy import: SQL parser
+
+        check_default(column, default)
+        metadata[CURRENT_DEFAULT] = default
+    changed = replace(found, metadata=metadata)
+    _stage_schema(stage, _changed(stage.schema, path, lambda _: changed))
+    stage.set_commit_info("CHANGE COLUMN", {"column": _field_json(changed)})
 
 
 def rename_column(stage: TableStage, column: str, new_name: str) -> None:

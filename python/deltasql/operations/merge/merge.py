@@ -22,6 +22,7 @@ from deltasql.engine.inputs import batches, is_rows, is_spark_frame, is_stream, 
 from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.model.clock import Stopwatch
+from deltasql.model.schema.identity import identity_columns
 from deltasql.model.schema.schema import has_nanoseconds
 from deltasql.operations.deletion_vectors import (
     files_to_mark,
@@ -56,16 +57,23 @@ from deltasql.operations.merge.queries import (
 )
 from deltasql.operations.rewrite import (
     ACTION,
+    INSERTED,
     checked_rows,
     files_at,
+    has_action,
     keeps_change_data,
     live_row_counts,
     write_changed_rows,
     write_new_rows,
 )
 from deltasql.operations.rules.conform import in_microseconds
+from deltasql.operations.rules.identity import (
+    missing_identity,
+    reject_identity_update,
+    with_numbers_where_null,
+)
 from deltasql.operations.rules.row_checks import rules_of
-from deltasql.operations.sql.assignments import Computed, explained_casts
+from deltasql.operations.sql.assignments import Computed, explained_casts, sets_column
 from deltasql.operations.sql.queries import column, number, select, subquery, union
 from deltasql.operations.table_stage import adds_table_to_errors
 
@@ -134,6 +142,7 @@ def stage_merge(
     clock, metrics = Stopwatch(), _Metrics()
     evolved = spec.merge_schema and evolve_schema(target, source_schema, spec)
     plan = resolve_merge(target.schema, source_schema, spec)
+    _check_identity(target, plan)
     work = _Merge(target, plan, spec, target.engine.numbered(source, NUMBER), metrics, options)
     if not spec.clauses:
         work.list_files()
@@ -145,6 +154,14 @@ def stage_merge(
     if changes_files or work.vectors or evolved:
         target.set_commit_info("MERGE", spec.parameters(), reported)
     return reported
+
+
+def _check_identity(target: TableStage, plan: MergePlan) -> None:
+    """Raise if a clause sets an identity column to a value that the table does not allow."""
+    for each in (*plan.matched, *plan.not_matched_by_source):
+        reject_identity_update(target.schema, each.assigned)
+    for each in plan.not_matched:
+        missing_identity(target, {path[0] for path in each.assigned})
 
 
 class _Merge:
@@ -286,7 +303,8 @@ class _Merge:
             for each in self.plan.not_matched
         ]
         with explained_casts(self.engine, *computed):
-            return write_new_rows(self.target, self.engine.query(query, **relations), self.options)
+            new_rows = self._with_numbers(self.engine.query(query, **relations))
+            return write_new_rows(self.target, new_rows, self.options)
 
     def _rewrite(self, files: pa.Table, replaced: list[int], marked: list[int]) -> list[AddFile]:
         """Write the rows of replaced files, the updated rows of marked files, and inserted rows.
@@ -310,7 +328,7 @@ class _Merge:
             ]
             if new is not None:
                 after.append(engine.query(new[0], **new[1]))
-            final = checked_rows(target, self._together(after))
+            final = checked_rows(target, self._with_numbers(self._together(after)))
             before = None
             if keeps_change_data(target):
                 before = self._together([self._before(*each) for each in joined_groups])
@@ -349,6 +367,15 @@ class _Merge:
             select(*(column(each, name) for each in columns), source=name) for name in names
         ]
         return self.engine.query(reduce(union, every), **dict(zip(names, parts, strict=True)))
+
+    def _with_numbers(self, rows: Relation) -> Relation:
+        """Fill the identity columns of inserted rows whose clause does not set them."""
+        names = [
+            name
+            for name in identity_columns(self.target.schema)
+            if not all(sets_column(each.assigned, name) for each in self.plan.not_matched)
+        ]
+        return with_numbers_where_null(self.target, names, rows, has_action(INSERTED))
 
     def _joined(
         self, files: pa.Table, indexes: list[int]

@@ -18,6 +18,7 @@ from deltasql.model.predicates.filters import filters_to_condition
 from deltasql.model.predicates.parser import Flavour, Scope, conjuncts
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
+from deltasql.model.schema.identity import identity_columns
 from deltasql.model.schema.schema import NANOSECOND_TYPES, StructField, StructType, decimal_type
 from deltasql.operations.rules.schema_merge import merge_schemas, reject_generated
 from deltasql.operations.sql.assignments import Assignments, assignments
@@ -127,17 +128,20 @@ class MergePlan:
 
 
 def star_assignments(
-    table: Sequence[str], source: Sequence[str], alias: str, *, evolve: bool
+    table: StructType, source: Sequence[str], alias: str, *, evolve: bool
 ) -> tuple[dict[str, str], str | None]:
     """Return the assignments of `UPDATE SET *` and `INSERT *`, as delta-spark defines them.
 
     They set all columns of the table or, with schema evolution, of the source. If the source lacks
-    a column, the second result is its name.
+    a column, the second result is its name; it may lack identity columns.
     """
+    generated = identity_columns(table)
     known = {name.casefold(): name for name in source}
     found: dict[str, str] = {}
-    for name in source if evolve else table:
+    for name in source if evolve else table.names:
         given = known.get(name.casefold())
+        if given is None and name in generated:
+            continue
         if given is None:
             return found, name
         found[_quoted(name)] = f"{_quoted(alias)}.{_quoted(given)}"

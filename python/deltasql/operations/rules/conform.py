@@ -18,7 +18,7 @@ from deltasql.model.schema.rules import validate_schema
 from deltasql.model.schema.schema import StructType, type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
 _NAMES = {
     "bool": "Boolean",
@@ -77,15 +77,21 @@ def check_types(given: StructType, wanted: StructType) -> None:
             )
 
 
-def conformer(given: pa.Schema, wanted: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """Return a function that casts batches to the wanted schema, with missing columns as nulls."""
+def conformer(
+    given: pa.Schema, wanted: pa.Schema, constants: Mapping[str, pa.Scalar] | None = None
+) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Return a function that casts batches to the wanted schema.
+
+    Missing columns have the values of `constants`, and are null otherwise.
+    """
     indexes = {name: index for index, name in enumerate(given.names)}
+    values = constants or {}
 
     def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
             cast_column(batch.column(indexes[field.name]), field.type, field.name)
             if field.name in indexes
-            else pa.nulls(batch.num_rows, field.type)
+            else pa.repeat(values.get(field.name, pa.scalar(None, field.type)), batch.num_rows)
             for field in wanted
         ]
         return pa.RecordBatch.from_arrays(columns, schema=wanted)

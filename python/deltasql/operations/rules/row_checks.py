@@ -126,7 +126,7 @@ def checked_batches(
     """Yield batches after checking their rows; `generate` names columns to compute first."""
     rules = rules_of(stage)
     needs_engine = bool(rules.conditions or rules.generated or predicate is not None)
-    for batch in _combined(batches) if needs_engine else batches:
+    for batch in combined(batches) if needs_engine else batches:
         if not needs_engine:
             _check_not_null(stage, rules, batch)
             yield batch
@@ -220,7 +220,8 @@ def _computed(schema: StructType, rules: Rules, name: str) -> exp.Expr:
     return exp.alias_(generated_value(schema, rules, name), name, quoted=True)
 
 
-def _combined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def combined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches to batches of at least `_ROWS` rows."""
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

@@ -13,10 +13,11 @@ from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.protocol import required_features, upgraded_protocol, writer_features
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.convert import schema_from_any
+from deltasql.model.schema.identity import columns_of_rows
 from deltasql.model.schema.rules import validate_schema
 from deltasql.model.schema.schema import StructField, StructType
 from deltasql.operations.rules.conform import arrow_schema, check_names, check_types
-from deltasql.operations.rules.row_checks import generated_columns
+from deltasql.operations.rules.missing_columns import optional_columns
 from deltasql.operations.rules.schema_merge import merge_schemas, nullable, reject_generated
 
 if TYPE_CHECKING:
@@ -66,11 +67,11 @@ def check_or_change_schema(
     is_same = isinstance(rows, pa.Schema) and rows.equals(present)
     if partition_by is None and is_same and schema_mode != "overwrite":
         return
-    given = schema_from_any(rows)
+    given = columns_of_rows(schema_from_any(rows))
     if schema_mode is None:
         _check_features(stage, given)
         names = rows if isinstance(rows, pa.Schema) else arrow_schema(given.to_json())
-        check_names(names, present, optional=generated_columns(stage), table=stage.name)
+        check_names(names, present, optional=optional_columns(stage), table=stage.name)
         if cast_by_engine:
             check_types(given, stage.schema)
         return

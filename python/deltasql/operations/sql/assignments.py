@@ -23,10 +23,12 @@ from deltasql.model.schema.schema import (
     nearest,
     type_name,
 )
+from deltasql.operations.rules.schema_merge import GENERATED
+from deltasql.operations.sql.defaults import default_value, is_default_keyword
 from deltasql.operations.sql.expressions import assigned_column, scalar
 from deltasql.operations.sql.queries import identifier
 from deltasql.operations.sql.timestamps import MICROSECOND_TYPES
-from deltasql.operations.sql.types import cast_to, loses_nanoseconds, sql_type
+from deltasql.operations.sql.types import cast_to, loses_nanoseconds, sql_type, typed_null
 
 if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation
@@ -109,9 +111,9 @@ def assignments(
 ) -> dict[tuple[str, ...], Assignment]:
     """Resolve `{column: expression}`: columns in the scope `target`, expressions in `values`.
 
-    If the table does not have a column, the assignment is ignored in deltalake's SQL and an error
-    in Spark's. With `copies_may_be_unknown`, it is also ignored if the expression is a column of
-    the same name.
+    The expression DEFAULT is the default of the column. If the table does not have a column, the
+    assignment is ignored in deltalake's SQL and an error in Spark's. With `copies_may_be_unknown`,
+    it is also ignored if the expression is a column of the same name.
     """
     found: dict[tuple[str, ...], Assignment] = {}
     for name, text in updates.items():
@@ -135,7 +137,11 @@ def assignments(
                     column=".".join(column.path),
                     help="Set every column once.",
                 )
-        found[column.path] = Assignment(column, scalar(text, values, flavour=flavour), safe)
+        if not is_default_keyword(text, values):
+            found[column.path] = Assignment(column, scalar(text, values, flavour=flavour), safe)
+        elif GENERATED not in column.metadata:  # a generated column is computed without assignment
+            default = default_value(column) or typed_null(column.type)
+            found[column.path] = Assignment(column, default, safe)
     return found
 
 
@@ -181,11 +187,17 @@ def row_values(
 ) -> dict[str, exp.Expr]:
     """Return expressions for the new values of all columns.
 
-    `old` returns the value of a column to which nothing is assigned. A generated column without an
-    assignment is computed if the row is new, or if a column that it uses has an assignment.
+    `old` returns the value of a column to which nothing is assigned; if the row is new, the column
+    gets its default. A generated column without an assignment is computed if the row is new, or if
+    a column that it uses has an assignment.
     """
+
+    def unassigned(member: StructField) -> exp.Expr:
+        fills = is_new and not sets_column(assigned, member.name)
+        return (default_value(member) if fills else None) or old(member)
+
     values = {
-        member.name: new_value(member.type, (member.name,), assigned, old(member))
+        member.name: new_value(member.type, (member.name,), assigned, unassigned(member))
         for member in schema.fields
     }
     for name, expression in generated.items():

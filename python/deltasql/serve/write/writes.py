@@ -44,6 +44,7 @@ from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.create import record_create, replace_table
 from deltasql.operations.deletion_vectors import can_mark_any_file
 from deltasql.operations.rows_written import RowsWritten, stage_rows
+from deltasql.operations.rules.identity import reject_identity
 from deltasql.operations.rules.row_checks import (
     broken_condition,
     generated_value,
@@ -125,6 +126,8 @@ class Writes:
                 operation = str(body.get("command", "WRITE"))
             stage = stage_of(tx, body)
             reject_types_that_spark_lacks(stage.schema)
+            if operation != "DELETE":
+                reject_identity(stage.schema, "The Spark catalog", "deltasql.spark.sql or .write")
             if not body.get("checks_rules"):
                 reject_unchecked_rules(stage)
             positions = stream_positions(stage, body)

@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from deltasql.api.catalog.connect import leaves_existing
 from deltasql.api.deltalake_compat.create import table_properties
 from deltasql.api.transaction.definition import create_or_replace
+from deltasql.model.schema.identity import Identity
 from deltasql.operations.create import record_create
 from deltasql.spark.delta_table.arguments import reject_type, text_list
 from deltasql.spark.exceptions import analysis_error, as_spark_exceptions
@@ -86,7 +87,7 @@ class DeltaTableBuilder(Generic[Table]):
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
     ) -> Self:
-        """Add a column; identity columns are not supported and raise an error."""
+        """Add a column; with an IdentityGenerator, the table generates its numbers."""
         if type(colName) is not str:
             reject_type("Column name must be str.", [colName])
         if type(dataType) is not str and not isinstance(dataType, DataType):
@@ -116,7 +117,12 @@ class DeltaTableBuilder(Generic[Table]):
             )
         for identity in (generatedAlwaysAs, generatedByDefaultAs):
             if isinstance(identity, IdentityGenerator):
-                _reject_identity(colName, identity)
+                if identity.step == 0:
+                    raise ValueError("Column identity generation requires step to be non-zero.")
+                explicit = generatedByDefaultAs is not None
+                metadata |= Identity(
+                    identity.start, identity.step, allows_explicit=explicit
+                ).metadata()
         if comment is not None:
             if type(comment) is not str:
                 reject_type("Column comment must be str.", [comment])
@@ -228,13 +234,3 @@ class DeltaTableBuilder(Generic[Table]):
             return _parse_datatype_json_string(parser.parseDataType(given).json())
         read: DataType = session.createDataFrame([], f"x {given}").schema[0].dataType
         return read
-
-
-def _reject_identity(column: str, identity: IdentityGenerator) -> None:
-    if identity.step == 0:
-        raise ValueError("Column identity generation requires step to be non-zero.")
-    raise analysis_error(
-        f"column {column!r} cannot be an identity column: deltasql does not generate its numbers",
-        "DELTA_IDENTITY_COLUMNS_NOT_SUPPORTED",
-        help="Compute the numbers before the rows are written.",
-    )

@@ -178,9 +178,7 @@ class DeltaMergeBuilder:
         """Return assignments to all columns: the table's, or with schema evolution the source's."""
         into = self._into
         source = into.source_schema.names
-        found, missing = star_assignments(
-            schema.names, source, into.source_alias, evolve=self._evolves
-        )
+        found, missing = star_assignments(schema, source, into.source_alias, evolve=self._evolves)
         if missing is not None:
             raise analysis_error(
                 f"Cannot resolve {missing} in {kind.upper()} clause given columns "

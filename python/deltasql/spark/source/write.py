@@ -36,6 +36,7 @@ from deltasql.model.actions import SetTransaction
 from deltasql.model.clock import now_ms
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
+from deltasql.operations.rules.identity import reject_identity
 from deltasql.operations.rules.schema_merge import nullable
 from deltasql.operations.table_stage import TableStage
 from deltasql.operations.write import arrow_of, stage_write
@@ -158,6 +159,7 @@ class Plan:
             tx.write_rows(spec.table, spec.rows(), request)
             target = tx.target(spec.table)
             reject_nanoseconds(target.schema)
+            reject_identity(target.schema, "The data source", "deltasql.spark.write")
             snapshot = tx.snapshot(spec.table) if exists else None
             is_done = False
             if snapshot is not None and spec.txn is not None:

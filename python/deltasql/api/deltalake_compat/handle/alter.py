@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Alterer(TableAlterer):
-    """deltalake's ALTER TABLE methods, and methods that rename and drop columns."""
+    """deltalake's ALTER TABLE methods, and methods for renamed, dropped and default columns."""
 
     def rename_column(
         self,
@@ -56,6 +56,22 @@ class Alterer(TableAlterer):
         table = self._open_table
         table.commit(
             lambda tx: tx.drop_columns(table.name, names),
+            commit_properties,
+            post_commithook_properties,
+        )
+
+    def set_column_default(
+        self,
+        column: str,
+        default: str | None,
+        *,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Set the default value of a column, an expression in Spark's SQL; None drops it."""
+        table = self._open_table
+        table.commit(
+            lambda tx: tx.set_column_default(table.name, column, default),
             commit_properties,
             post_commithook_properties,
         )
