@@ -212,5 +212,6 @@ def closing_reader(engine: ExitStack, result: pa.RecordBatchReader) -> pa.Record
 def _batches(engine: ExitStack, result: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     """Yield an empty batch, then the batches of the result."""
     with engine:
-        yield pa.RecordBatch.from_pylist([], result.schema)
+        empty = [pa.nulls(0, field.type) for field in result.schema]  # pa.array would import pandas
+        yield pa.RecordBatch.from_arrays(empty, schema=result.schema)
         yield from result
