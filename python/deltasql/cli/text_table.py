@@ -57,7 +57,9 @@ def as_columns(
         drawn = _drawn(lines, widths, right)
         return Drawing(drawn, is_shortened=widths != natural)
     half = (len(kept) + 1) // 2
-    picked = [[*(line[i] for i in kept[:half]), _MARK, *(line[i] for i in kept[half:])] for line in lines]
+    picked = [
+        [*(line[i] for i in kept[:half]), _MARK, *(line[i] for i in kept[half:])] for line in lines
+    ]
     return Drawing(
         _drawn(
             picked,

@@ -48,7 +48,7 @@ _MAX_CHUNKS = 64
 
 
 @cache
-def schema_of(statement: str) -> pa.Schema:
+def arrow_schema(statement: str) -> pa.Schema:
     """Return the Arrow schema of the rows of a statement."""
     import pyarrow as pa  # lazy import: start-up time
 
@@ -79,7 +79,7 @@ def read_files(
 
 def from_arrow(table: pa.Table, statement: str) -> pa.Table:
     """Cast the result of a bulk read to the common schema."""
-    schema = schema_of(statement)
+    schema = arrow_schema(statement)
     return table if table.schema.equals(schema) else table.cast(schema)
 
 
