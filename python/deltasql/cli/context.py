@@ -29,6 +29,8 @@ class Context:
     uri: str | None
     format: str
     color: bool
+    wide: bool = False
+    pager: bool = True
     verbose: int = 0
     log_format: str = "text"
     open_catalog: Catalog | None = None
@@ -37,7 +39,7 @@ class Context:
     @property
     def output(self) -> Output:
         """The output that prints results in the chosen format."""
-        return Output(self.format, color=self.color)
+        return Output(self.format, color=self.color, wide=self.wide, pager=self.pager)
 
     def catalog_uri(self) -> str:
         """Return the URI of the catalog, or raise a usage error if none is given."""

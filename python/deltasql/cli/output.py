@@ -60,9 +60,14 @@ class Output:
         return self.format in ("json", "ndjson", "yaml")
 
     @property
+    def is_for_people(self) -> bool:
+        """Whether sizes and rows are printed for people: the formats table and markdown."""
+        return self.format in ("table", "markdown")
+
+    @property
     def result_limit(self) -> int | None:
         """The default row limit of a query in this format; None if all rows are printed."""
-        return _RESULT_ROWS if self.format in ("table", "markdown") else None
+        return _RESULT_ROWS if self.is_for_people else None
 
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         """Print rows with these columns; JSON and YAML contain all fields."""

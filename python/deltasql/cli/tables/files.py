@@ -8,6 +8,7 @@ import click
 
 from deltasql.cli.options import limit_option
 from deltasql.cli.output import first_of
+from deltasql.model.counts import size_text
 
 if TYPE_CHECKING:
     from deltasql.cli.context import Context
@@ -59,4 +60,6 @@ def files(
             limit,
         )
         rows = [each.to_dict() for each in found]
+    if context.output.is_for_people:
+        rows = [row | {"bytes": size_text(row["bytes"])} for row in rows]
     context.output.rows(rows, COLUMNS)
