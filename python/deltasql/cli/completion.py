@@ -38,7 +38,7 @@ TABLE = TableName()
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print a shell script that completes commands, options and table names.
+    """Print a script that completes commands, tables and columns.
 
     For bash, put `eval "$(deltasql completion bash)"` into ~/.bashrc. For zsh, put the same line
     with `zsh` into ~/.zshrc. For fish, write the output to

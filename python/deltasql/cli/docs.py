@@ -12,7 +12,7 @@ from deltasql.cli.output import echo
 @click.command()
 @click.argument("topic", required=False)
 def docs(topic: str | None) -> None:
-    """Print a page of the documentation, or the description of an error.
+    """Print a page of the documentation, or explain an error.
 
     Without TOPIC, list all pages and errors.
 

@@ -303,6 +303,12 @@ def _config(config: Config | None, settings: dict[str, Any]) -> Config:
 def _resolve(uri: str | DeltaSqlUri, config: Config) -> DeltaSqlUri:
     if isinstance(uri, DeltaSqlUri):
         return uri
+    if not isinstance(uri, str) or not uri:
+        given = "an empty string" if uri == "" else f"an object of type {type(uri).__name__}"
+        raise TxnLogUriError(
+            f"the catalog must be a URI or a name, but the argument is {given}",
+            help="Pass a string such as 'deltasql://sqlite/meta.db'.",
+        )
     # A path or a misspelled scheme is parsed as a URI, whose error explains the syntax.
     is_uri = uri not in config.catalogs and ("/" in uri or ":" in uri or is_database_file(uri))
     return parse_uri(uri) if is_uri else config.catalog(uri)

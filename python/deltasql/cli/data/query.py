@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import click
 
 from deltasql.cli.options import columns_option, comma_separated, require_known
+from deltasql.cli.output import message
 from deltasql.cli.progress import busy
 
 if TYPE_CHECKING:
@@ -37,7 +39,9 @@ def query(
     timeout: float | None,
     columns: str | None,
 ) -> None:
-    """Run a read-only SQL query on the catalog's tables; `-` reads the SQL from stdin.
+    """Run a read-only SQL query on the catalog's tables.
+
+    `-` reads the SQL from stdin.
 
     The SQL dialect is DuckDB's. `crm.sales` is a table in a namespace, `sales@3` a version,
     `sales@'2024-05-01'` the table at that time. The formats table and markdown show at most 1000
@@ -98,9 +102,17 @@ def run_query(
     most = limit or context.output.result_limit
     # Fetch one row more than is printed, to detect that the result is longer.
     fetched = limit if limit is not None or most is None else most + 1
+    started = time.perf_counter()
     with busy("running the query", color=context.color):
         found = catalog.query(sql, limit=fetched, timeout=timeout)
     context.output.query_result(found, most, columns_of(found, columns))
+    report_time(context, "query", started)
+
+
+def report_time(context: Context, what: str, started: float) -> None:
+    """With --verbose, print how long a query or statement took, including its output."""
+    if context.verbose:
+        message(f"the {what} took {time.perf_counter() - started:.3f} s")
 
 
 def columns_of(result: pa.RecordBatchReader | pa.Table, columns: str | None) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from deltasql.cli.context import EXIT_WRONG
-from deltasql.cli.data.query import columns_of, sql_text
+from deltasql.cli.data.query import columns_of, report_time, sql_text
 from deltasql.cli.options import columns_option, dry_run_option
 from deltasql.cli.output import message
 from deltasql.cli.progress import busy
@@ -42,7 +43,9 @@ def sql(
     dry_run: bool,
     columns: str | None,
 ) -> None:
-    """Run SQL statements such as MERGE, ALTER TABLE and OPTIMIZE; `-` reads them from stdin.
+    """Run SQL that changes tables, such as MERGE and ALTER TABLE.
+
+    `-` reads the statements from stdin.
 
     The SQL is that of Delta on Spark; `deltasql query` has DuckDB's SQL for queries. Statements are
     separated by semicolons. Each is one commit, except between BEGIN and COMMIT. The first
@@ -81,11 +84,13 @@ def run_statement(
     columns: str | None = None,
 ) -> None:
     """Run a statement and print its result, or only some columns, if it has one."""
+    started = time.perf_counter()
     with busy("running the statement", color=context.color):
         found = session.sql(text, values)
     if found.column_names:
         output = context.output
         output.query_result(found.to_reader(), output.result_limit, columns_of(found, columns))
+    report_time(context, "statement", started)
 
 
 def _dry_run(
@@ -103,7 +108,6 @@ def _dry_run(
     from deltasql.model.statements import statement as s
     from deltasql.model.statements.parser import parse_statement
 
-    namespaces = (s.CreateNamespace, s.DropNamespace)
     session.run(s.Begin())
     for text in texts:
         parsed = parse_statement(text)

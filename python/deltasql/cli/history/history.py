@@ -123,7 +123,7 @@ def _signed(
 @limit_option(100, "files and rows", most=10_000)
 @click.pass_obj
 def diff(context: Context, table: str, first: int, last: int, rows: bool, limit: int) -> None:
-    """Compare two versions of TABLE: columns, properties, files and optionally rows.
+    """Compare the columns, properties and files of two versions.
 
     If V1 is the later version, the result shows what a restore from V1 to V2 would change.
 

@@ -41,7 +41,7 @@ def follow(
     namespace: str | None,
     watch: float | None,
 ) -> None:
-    """Register a read-only index of the Delta table at SOURCE, or refresh it.
+    """Register or refresh a read-only index of a Delta table.
 
     The table can be read through the catalog, but not written, and its log is not changed. Run the
     command again to refresh, or use --watch to refresh until SIGTERM or Ctrl-C.
@@ -103,7 +103,9 @@ def _keep_refreshing(
 @yes_option
 @click.pass_obj
 def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Make the database the authority of TABLE, and block writes that bypass the catalog.
+    """Make the database the authority of TABLE.
+
+    Writers that bypass the catalog are blocked.
 
     From then on, the database decides which commits the table has, and deltasql publishes them to
     the log, so that other Delta readers keep working. Before that, new commits of the log are
@@ -129,7 +131,9 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def rollback(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Make the log the authority of TABLE again, and remove TABLE from the catalog.
+    """Make the log the authority of TABLE again.
+
+    The table is removed from the catalog.
 
     All versions are published first. No file is deleted. If the command is interrupted, run it
     again.

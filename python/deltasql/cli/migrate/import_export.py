@@ -73,7 +73,9 @@ def import_table(
     allow_nested_location: bool,
     yes: bool,
 ) -> None:
-    """Import the Delta table at SOURCE into the catalog at URI; data files stay in place.
+    """Import the Delta table at SOURCE into a catalog.
+
+    The data files stay in place.
 
     SOURCE is a folder or a location such as s3://bucket/table. URI is a catalog or a table in it;
     the default is the catalog of --uri. Run the command again to load newer commits, or after a
@@ -132,7 +134,9 @@ def import_table(
 @dry_run_option("Show what would be loaded without loading it.")
 @click.pass_obj
 def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
-    """Rebuild a lost catalog from the Delta tables below ROOTS, with their history.
+    """Rebuild a lost catalog from the Delta tables below ROOTS.
+
+    The history of the tables is kept.
 
     The command can be repeated: existing tables are brought up to date.
 

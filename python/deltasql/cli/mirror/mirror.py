@@ -53,7 +53,7 @@ def mirror() -> None:
 @click.option("--fast", is_flag=True, help="Query only the database; do not check files.")
 @click.pass_obj
 def status(context: Context, table: str | None, check: bool, fast: bool) -> None:
-    """Show the publishing status of each table and damaged files of its published log.
+    """Show the publishing status of each table, and damaged files.
 
     \b
     Example:
@@ -153,7 +153,9 @@ def checkpoint(context: Context, table: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing files.")
 @click.pass_obj
 def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) -> None:
-    """Rewrite missing or damaged files of the published log; exit 1 if differences remain.
+    """Rewrite missing or damaged files of the published log.
+
+    The exit code is 1 if differences remain.
 
     \b
     Example:
@@ -176,7 +178,7 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
 @yes_option
 @click.pass_obj
 def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Load commits that another writer added to `_delta_log` into the database.
+    """Load commits of another writer from `_delta_log`.
 
     \b
     Example:
@@ -201,7 +203,9 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Move commits of another writer out of `_delta_log`, and resume publishing.
+    """Move commits of another writer out of `_delta_log`.
+
+    Publishing is resumed afterwards.
 
     \b
     Example:
@@ -219,7 +223,9 @@ def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @click.argument("path", type=click.Path(dir_okay=False))
 @click.pass_obj
 def duckdb(context: Context, path: str) -> None:
-    """Create a DuckDB file with a view for every table, and update it after each commit.
+    """Create a DuckDB file with a view for every table.
+
+    Each commit updates the views.
 
     \b
     Example:
@@ -284,7 +290,9 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
 @yes_option
 @click.pass_obj
 def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: bool) -> None:
-    """Stop publishing a table to another location; the files there are not deleted.
+    """Stop publishing a table to another location.
+
+    The files there are not deleted.
 
     \b
     Example:

@@ -46,7 +46,9 @@ def verify(
     engine: str | None,
     no_deltalake: bool,
 ) -> None:
-    """Compare the published log of TABLE, or of all tables, with the database.
+    """Compare the published log with the database.
+
+    Without TABLE, all tables are compared.
 
     The exit code is 1 if they differ. Every commit and checkpoint is compared; the table state and
     the data are compared only at the chosen versions.

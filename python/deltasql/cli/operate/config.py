@@ -35,7 +35,9 @@ def config() -> None:
 @click.option("--changed", is_flag=True, help="Show only settings that a file or a variable sets.")
 @click.pass_obj
 def show(context: Context, section: str | None, changed: bool) -> None:
-    """Show all settings, or one SECTION, with their sources. Secrets are masked.
+    """Show all settings, or one SECTION, with their sources.
+
+    Secrets are masked.
 
     \b
     Example:
@@ -56,7 +58,9 @@ def show(context: Context, section: str | None, changed: bool) -> None:
 @config.command()
 @click.pass_obj
 def check(context: Context) -> None:
-    """Check the configuration and connect to every catalog in it; exit 1 on failure.
+    """Check the settings and connect to every configured catalog.
+
+    The exit code is 1 if a check fails.
 
     Nothing is created or changed. --uri or DELTASQL_URI adds one catalog to those of the
     configuration.

@@ -20,7 +20,7 @@ COLUMNS = ("status", "name", "table", "detail", "suggestion")
 )
 @click.pass_obj
 def doctor(context: Context, table: str | None, problems: bool, fast: bool) -> None:
-    """Check a catalog, or TABLE, for problems; exit 1 if a check fails.
+    """Check a catalog, or TABLE, for problems.
 
     Checks connectivity, versions, schema and indexes, integrity, the mirror, storage, uncommitted
     files, small files and overdue vacuums. Nothing is changed.

@@ -115,7 +115,9 @@ def vacuum(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Delete the files that no retained version of TABLE needs, and list them.
+    """Delete the files that no retained version of TABLE needs.
+
+    The deleted files are listed.
 
     Older versions that need these files can no longer be read. Files of transactions that started
     within the last hour are kept, whatever the retention.
@@ -175,7 +177,9 @@ def _show_deleted(context: Context, paths: Sequence[str], *, dry_run: bool) -> N
 def restore(
     context: Context, table: str, to: str, ignore_missing_files: bool, dry_run: bool, yes: bool
 ) -> None:
-    """Restore TABLE to version TO, or to a time such as 2024-05-01T12:00:00Z.
+    """Restore TABLE to the version or time TO.
+
+    A time is written such as 2024-05-01T12:00:00Z.
 
     The restore is a new commit: later versions stay in the history, and `undo` reverts the restore.
 
@@ -197,7 +201,9 @@ def restore(
 @yes_option
 @click.pass_obj
 def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Revert the last commit of TABLE; a second undo reverts the first.
+    """Revert the last commit of TABLE.
+
+    A second undo reverts the first.
 
     \b
     Example:
@@ -219,7 +225,9 @@ def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 )
 @click.pass_obj
 def checkpoint(context: Context, table: str, version: int | None) -> None:
-    """Write a checkpoint of TABLE, so that readers do not have to replay its whole log.
+    """Write a checkpoint of TABLE for readers of its log.
+
+    Readers start at the latest checkpoint and do not replay the whole log.
 
     \b
     Example:

@@ -46,7 +46,7 @@ TABLES = (
 )
 @click.pass_obj
 def stats(context: Context, table: str | None, days: int, partitions: int) -> None:
-    """Show size, file and growth statistics of TABLE, or one line per table.
+    """Show sizes, files and growth of TABLE, or of all tables.
 
     \b
     Example:

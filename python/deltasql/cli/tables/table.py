@@ -111,7 +111,9 @@ def create(
     if_not_exists: bool,
     allow_nested_location: bool,
 ) -> None:
-    """Create an empty table with columns such as id:bigint or 'day:date not null'.
+    """Create an empty table.
+
+    Columns are written such as id:bigint or 'day:date not null'.
 
     Types are SQL or Delta types: bigint, string, double, date, timestamp, decimal(10,2), array<T>,
     map<K,V>, struct<a:T,…> and so on.
@@ -184,7 +186,9 @@ def rename(context: Context, table: str, new_name: str) -> None:
 @yes_option
 @click.pass_obj
 def drop(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Remove TABLE from the catalog. No file is deleted; undrop restores it.
+    """Remove TABLE from the catalog; undrop restores it.
+
+    No file is deleted.
 
     \b
     Example:
