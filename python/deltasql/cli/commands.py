@@ -104,6 +104,9 @@ class LazyCommands(Commands):
         run = super().main
         if not standalone_mode:
             return run(args, prog_name, complete_var, standalone_mode=False, **extra)
+        # Imports create many objects and hardly any garbage. This and `freeze` below save a quarter
+        # of the CPU time of `table list`.
+        gc.set_threshold(50_000)
         try:
             code = run(args, prog_name, complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
@@ -120,7 +123,7 @@ class LazyCommands(Commands):
             is_interrupt = isinstance(error.__context__, KeyboardInterrupt)
             echo("Interrupted." if is_interrupt else "Aborted!", err=True)
             sys.exit(EXIT_INTERRUPTED if is_interrupt else EXIT_WRONG)
-        gc.freeze()  # without it, the collections at exit take 80 ms of the 480 ms of `table list`
+        gc.freeze()  # skips the collections at exit
         sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from deltasql.engine.inputs import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ def open_engine(config: Config, *, data: object = None, name: str | None = None)
 
     `name` (`duckdb` or `spark`) takes precedence over the engine that the data belongs to.
     """
-    from deltasql.engine.inputs import is_spark_frame  # lazy import: start-up time
-
     chosen = name or ("spark" if is_spark_frame(data) else config.engine.default)
     if chosen in ("auto", "duckdb"):
         from deltasql.engine.duckdb.engine import DuckDbEngine
