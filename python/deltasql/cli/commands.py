@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltasql.cli.completion import TABLE
+from deltasql.cli.completion import COLUMNS, TABLE
 from deltasql.cli.context import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, VERBOSE
 from deltasql.cli.options import Choice, nearest, shared_options
 from deltasql.cli.output import echo, message
@@ -137,6 +137,8 @@ def prepare(command: click.Command) -> None:
     for param in command.params:
         if isinstance(param, click.Argument) and param.name == "table":
             param.type = TABLE
+        elif param.metavar in ("COLUMN,…", "COLUMN=VALUE"):
+            param.type = COLUMNS
         elif isinstance(param.type, click.Choice) and not isinstance(param.type, Choice):
             param.type = Choice(param.type.choices, param.type.case_sensitive)
     taken = {each for param in command.params for each in param.opts}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -57,18 +58,24 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
     )
     message("the catalog was created" if created else "the catalog exists already")
     message("\nnext steps:")
-    shown, hint = str(catalog.uri), ""
-    if place.password is not None:  # do not print the password
-        if place.password in named:
-            hint = "  # replace *** by the password"
-        else:
-            shown = named  # the password comes from an environment variable
-    message(f"  export DELTASQL_URI='{shown}'{hint}")
+    shown = str(catalog.uri)
+    if place.password is not None and place.password not in named:
+        shown = named  # the password comes from an environment variable
+    elif place.password is not None:  # do not print it; PostgreSQL's library reads PGPASSWORD
+        shown = str(replace(place.catalog(), password=None))
+        message("  read -rsp 'Password: ' PGPASSWORD && export PGPASSWORD")
+    message(f"  export DELTASQL_URI={shlex.quote(shown)}")
     if root is not None:
-        message(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}  # for every writer")
+        message(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}")
     message("  deltasql table create sales id:bigint day:date --partition-by day")
     message("  deltasql import --help")
     message("  deltasql shell")
+    if root is not None:
+        message(
+            "\nDELTASQL_TABLE__DATA_ROOT is the folder or bucket for the files of new tables. The "
+            "database does not\nstore it: set it for every program that creates tables, or give "
+            "each table a --location."
+        )
 
 
 def _data_root(given: str | None, catalog: Catalog) -> str | None:
