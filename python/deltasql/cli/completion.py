@@ -72,7 +72,14 @@ def completion(shell: str) -> None:
 
     \b
     Example:
-      deltasql completion zsh
+      $ deltasql completion zsh
+      #compdef deltasql
+      _deltasql_completion() {
+          local -a completions
+          local -a completions_with_descriptions
+          local -a response
+          (( ! $+commands[deltasql] )) && return 1
+      …
     """
     found = get_completion_class(shell)
     if found is None:  # pragma: no cover - click supports all of SHELLS

@@ -18,7 +18,13 @@ def docs(topic: str | None) -> None:
 
     \b
     Example:
-      deltasql docs TxnLogUriError
+      $ deltasql docs TxnLogUriError
+      # TxnLogUriError
+      - **Cause**: A `deltasql://` URI is not valid.
+      - **Remedy**: Write deltasql://sqlite//abs/meta.db?table=t, deltasql://…
+      - **Default message**: this is not a deltasql URI
+      - **Fields**: `prefix`, `part`, `uri`
+      - **A kind of**: `TxnLogError`
     """
     # A late import: the errors need deltalake, and `deltasql --help` imports this module.
     from deltasql.exceptions.documentation import documentation, topics

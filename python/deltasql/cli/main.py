@@ -115,7 +115,9 @@ def main(
 
     \b
     Example:
-      deltasql --uri deltasql://sqlite/meta.db mirror status
+      $ deltasql --uri deltasql://sqlite/meta.db mirror status
+      table          target  state   version  published version  pending  lag…
+      default.sales  table   ACTIVE        0                  0        0    0…
     """
     is_given = ctx.get_parameter_source("uri") is click.core.ParameterSource.COMMANDLINE
     if is_given and catalog:

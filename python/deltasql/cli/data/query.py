@@ -49,7 +49,9 @@ def query(
 
     \b
     Example:
-      deltasql query "SELECT count(*) AS n FROM sales@0"
+      $ deltasql query "SELECT count(*) AS n FROM sales@0"
+      n
+      1
     """
     if (sql is None) == (file is None):
         raise click.UsageError(
@@ -73,7 +75,10 @@ def head(context: Context, table: str, rows: int, version: int | None, columns: 
 
     \b
     Example:
-      deltasql head sales -n 5
+      $ deltasql head sales -n 5
+      id
+       1
+       2
     """
     from deltasql.uri import split_table_name
 

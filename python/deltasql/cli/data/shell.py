@@ -36,7 +36,7 @@ def shell(context: Context) -> None:
 
     \b
     Example:
-      deltasql shell
+      $ deltasql shell
     """
     from deltasql.api.sql.session import SqlSession  # lazy import: start-up time
 

@@ -54,7 +54,9 @@ def sql(
 
     \b
     Example:
-      deltasql sql "DELETE FROM sales WHERE id < :low" --param low=100
+      $ deltasql sql "DELETE FROM sales WHERE id < :low" --param low=100
+      num_affected_rows
+                      2
     """
     if (statement is None) == (file is None):
         raise click.UsageError("Give a statement, - for stdin, or --file with the name of a file.")

@@ -46,7 +46,10 @@ def history(
 
     \b
     Example:
-      deltasql history sales --limit 5
+      $ deltasql history sales --limit 5
+      version  when                              operation  who              …
+            1  2026-11-19T04:31:54.563000+00:00  WRITE      deltasql         …
+            0  2026-11-19T04:31:54.483000+00:00  WRITE      delta-rs:py-1.6.6…
     """
     with context.open_table(table) as (catalog, name):
         found = first_of(
@@ -129,7 +132,9 @@ def diff(context: Context, table: str, first: int, last: int, rows: bool, limit:
 
     \b
     Example:
-      deltasql diff sales 0 0 --rows
+      $ deltasql diff sales 0 0 --rows
+      sales from version 0 to 0: 0 files (0 B, 0 rows) added, 0 files (0 B, 0…
+      change  what  before  after  bytes  rows
     """
     with context.open_table(table) as (catalog, name), busy("comparing", color=context.color):
         found = catalog.inspect.diff(

@@ -49,7 +49,10 @@ def watch(context: Context, once: bool, every: float, limit: int) -> None:
 
     \b
     Example:
-      deltasql watch --once
+      $ deltasql watch --once
+      when                              table  version  operation  who       …
+      2026-11-19T04:32:02.509000+00:00  sales        1  WRITE      deltasql  …
+      2026-11-19T04:32:02.380000+00:00  sales        0  WRITE      delta-rs:p…
     """
     if once:
         with context.open() as catalog:

@@ -48,7 +48,8 @@ def follow(
 
     \b
     Example:
-      deltasql follow /data/lake/sales deltasql://sqlite/meta.db
+      $ deltasql follow /data/lake/sales deltasql://sqlite/meta.db
+      sales: followed, versions 0 to 0, 1 commit with 1 file added, from /dat…
     """
     from deltasql.uri import split_table_name
 
@@ -113,7 +114,12 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
     \b
     Example:
-      deltasql cutover sales --yes
+      $ deltasql cutover sales --yes
+      sales: cut over, 0 commits of the log appended
+        version 2 enables in-commit timestamps
+        verified: ok (version 1 in SQL, 1 in the log; 2 commits, 1 state, 0 c…
+        1 commit written by another program, with the same content as in SQL
+        warning: deltalake before 1.0 and delta-spark are not blocked: move t…
     """
     with context.open_table(table) as (catalog, name):
         if not dry_run:
@@ -140,7 +146,10 @@ def rollback(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
     \b
     Example:
-      deltasql rollback sales --yes
+      $ deltasql rollback sales --yes
+      sales: rolled back, the log at /data/lake/sales has version 1, 0 versio…
+        verified: ok (version 1 in SQL, 1 in the log; 2 commits, 1 state, 0 c…
+        1 commit written by another program, with the same content as in SQL
     """
     from deltasql.uri import split_table_name
 

@@ -84,7 +84,11 @@ def import_table(
 
     \b
     Example:
-      deltasql import /data/lake/sales deltasql://sqlite/meta.db
+      $ deltasql import /data/lake/sales deltasql://sqlite/meta.db
+      sales: imported
+        versions 0 to 0, 1 file of 486 bytes, from /data/lake/sales
+        1 commit with 1 file in 0.1 s
+        verified: 1 commit, and the state at version 0
     """
     import deltasql
 
@@ -142,7 +146,9 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
 
     \b
     Example:
-      deltasql --uri deltasql://sqlite/new.db rebuild /data/lake
+      $ deltasql --uri deltasql://sqlite/new.db rebuild /data/lake
+      name   state   first version  last version  loaded  location           …
+      sales  loaded              0             0       1  /data/lake/sales
     """
     import deltasql
 
@@ -182,7 +188,8 @@ def export(
 
     \b
     Example:
-      deltasql export sales /data/copy/sales --with-data
+      $ deltasql export sales /data/copy/sales --with-data
+      default.sales: versions 0 to 1 exported to /data/copy/sales (2 commits,…
     """
     with (
         context.open_table(table) as (catalog, name),

@@ -41,7 +41,9 @@ def mirror() -> None:
 
     \b
     Example:
-      deltasql mirror status
+      $ deltasql mirror status
+      table          target  state   version  published version  pending  lag…
+      default.sales  table   ACTIVE        1                  1        0    0…
     """
 
 
@@ -57,7 +59,9 @@ def status(context: Context, table: str | None, check: bool, fast: bool) -> None
 
     \b
     Example:
-      deltasql mirror status sales --check
+      $ deltasql mirror status sales --check
+      table          target  state   version  published version  pending  lag…
+      default.sales  table   ACTIVE        1                  1        0    0…
     """
     with context.open_tables(table) as (catalog, name):
         found = catalog.mirror.status(name, files=not fast)
@@ -94,7 +98,9 @@ def run(
 
     \b
     Example:
-      deltasql mirror run --once
+      $ deltasql mirror run --once
+      reconciling
+      stopped; 0 versions published
     """
     with (
         metrics_served(metrics_host, metrics_port),
@@ -114,7 +120,8 @@ def publish(context: Context, table: str | None) -> None:
 
     \b
     Example:
-      deltasql mirror publish sales
+      $ deltasql mirror publish sales
+      0 versions published
     """
     with (
         context.open_tables(table) as (catalog, name),
@@ -132,7 +139,12 @@ def checkpoint(context: Context, table: str) -> None:
 
     \b
     Example:
-      deltasql mirror checkpoint sales
+      $ deltasql mirror checkpoint sales
+      key               value
+      version               1
+      size                  4
+      size_in_bytes     15798
+      num_of_add_files      2
     """
     with (
         context.open_table(table) as (catalog, name),
@@ -159,7 +171,10 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
 
     \b
     Example:
-      deltasql mirror repair sales
+      $ deltasql mirror repair sales
+      default.sales: nothing to repair
+        default.sales: ok (version 1 in SQL, 1 in the log; 2 commits, 1 state…
+          1 commit written by another program, with the same content as in SQL
     """
     with context.open_table(table) as (catalog, name):
         if force and not dry_run:
@@ -182,7 +197,8 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
     \b
     Example:
-      deltasql mirror adopt sales --yes
+      $ deltasql mirror adopt sales --yes
+      default.sales: 0 foreign commits
     """
     with context.open_table(table) as (catalog, name):
         if dry_run:
@@ -209,7 +225,8 @@ def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
     \b
     Example:
-      deltasql mirror reject sales --yes
+      $ deltasql mirror reject sales --yes
+      default.sales: 0 foreign commits
     """
     with context.open_table(table) as (catalog, name):
         if not dry_run:
@@ -229,7 +246,8 @@ def duckdb(context: Context, path: str) -> None:
 
     \b
     Example:
-      deltasql mirror duckdb catalog.duckdb
+      $ deltasql mirror duckdb catalog.duckdb
+      catalog.duckdb is now updated after each commit
     """
     import deltasql
 
@@ -244,7 +262,9 @@ def targets() -> None:
 
     \b
     Example:
-      deltasql mirror targets list sales
+      $ deltasql mirror targets list sales
+      name   kind   location          state   published version
+      table  delta  /data/lake/sales  ACTIVE                  1
     """
 
 
@@ -256,7 +276,9 @@ def list_targets(context: Context, table: str) -> None:
 
     \b
     Example:
-      deltasql mirror targets list sales
+      $ deltasql mirror targets list sales
+      name   kind   location          state   published version
+      table  delta  /data/lake/sales  ACTIVE                  1
     """
     with context.open_table(table) as (catalog, name):
         found = catalog.mirror.targets(name)
@@ -274,7 +296,8 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
 
     \b
     Example:
-      deltasql mirror targets add sales backup s3://backup/sales
+      $ deltasql mirror targets add sales backup s3://backup/sales
+      2 versions published
     """
     with context.open_table(table) as (catalog, full_name):
         catalog.mirror.add_target(full_name, name, location)
@@ -296,7 +319,8 @@ def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: b
 
     \b
     Example:
-      deltasql mirror targets remove sales backup --yes
+      $ deltasql mirror targets remove sales backup --yes
+      sales is no longer published to s3://backup; the files there stay
     """
     with context.open_table(table) as (catalog, full_name):
         known = {each.name: each.location for each in catalog.mirror.targets(full_name)}

@@ -26,7 +26,14 @@ def config() -> None:
 
     \b
     Example:
-      deltasql config show
+      $ deltasql config show
+      key                                value              default          …
+      store.busy_timeout_ms              30000              30000            …
+      store.synchronous                  full               full             …
+      store.lock_timeout_ms              30000              30000            …
+      store.statement_timeout_ms         300000             300000           …
+      store.idle_transaction_timeout_ms  60000              60000            …
+      …
     """
 
 
@@ -41,7 +48,14 @@ def show(context: Context, section: str | None, changed: bool) -> None:
 
     \b
     Example:
-      deltasql config show pool
+      $ deltasql config show pool
+      key                  value   default  source
+      pool.min_size        0       0        default
+      pool.max_size        8       8        default
+      pool.timeout_s       30.0    30.0     default
+      pool.max_lifetime_s  3600.0  3600.0   default
+      pool.max_idle_s      600.0   600.0    default
+      …
     """
     from deltasql.config import Config
 
@@ -67,7 +81,10 @@ def check(context: Context) -> None:
 
     \b
     Example:
-      deltasql config check
+      $ deltasql config check
+      the settings are valid
+      catalog  ok    backend  schema version  tables  uri                    …
+      (named)  true  sqlite                4       1  deltasql://sqlite/meta.…
     """
     from deltasql.config import Config
 

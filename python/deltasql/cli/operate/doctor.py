@@ -34,7 +34,14 @@ def doctor(context: Context, table: str | None, problems: bool, fast: bool) -> N
 
     \b
     Example:
-      deltasql doctor --format json --fast
+      $ deltasql doctor --format json --fast
+      [
+        {
+          "name": "connectivity",
+          "status": "ok",
+          "detail": "sqlite answers in 0.01 ms",
+          "suggestion": null,
+      …
     """
     if fast and table is not None:
         raise click.UsageError("--fast checks no table: leave out TABLE, or --fast.")

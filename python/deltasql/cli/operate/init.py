@@ -36,7 +36,14 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
 
     \b
     Example:
-      deltasql init deltasql://sqlite/meta.db
+      $ deltasql init deltasql://sqlite/meta.db
+      key             value
+      uri             deltasql://sqlite//meta.db
+      backend         sqlite
+      created         true
+      schema_version  4
+      tables          0
+      …
     """
     import deltasql
     from deltasql.api.catalog.connect import is_new, resolved
@@ -107,7 +114,9 @@ def migrate(context: Context, dry_run: bool, yes: bool) -> None:
 
     \b
     Example:
-      deltasql migrate --dry-run
+      $ deltasql migrate --dry-run
+      migration  name  state
+      the schema is up to date
     """
     import deltasql
     from deltasql.api.catalog.connect import open_existing, pending_migrations, resolved

@@ -54,7 +54,14 @@ def optimize(
 
     \b
     Example:
-      deltasql optimize sales --z-order id
+      $ deltasql optimize sales --z-order id
+      key                     value
+      numFilesAdded           1
+      numFilesRemoved         2
+      filesAdded              {"avg":316.0,"max":316,"min":316,"totalFiles":1…
+      filesRemoved            {"avg":390.0,"max":486,"min":294,"totalFiles":2…
+      partitionsOptimized     1
+      …
     """
     columns = comma_separated(z_order)
     with context.open_table(table) as (catalog, name):
@@ -124,7 +131,9 @@ def vacuum(
 
     \b
     Example:
-      deltasql vacuum sales --dry-run
+      $ deltasql vacuum sales --dry-run
+      path
+      0 files would be deleted
     """
     if uncommitted == (table is not None):
         raise click.UsageError("Give a TABLE, or --uncommitted without a table.")
@@ -185,7 +194,11 @@ def restore(
 
     \b
     Example:
-      deltasql restore sales 0 --yes
+      $ deltasql restore sales 0 --yes
+      key              value
+      version              2
+      numRemovedFile       1
+      numRestoredFile      0
     """
     wanted = _version_or_timestamp(to)
 
@@ -207,7 +220,11 @@ def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
     \b
     Example:
-      deltasql undo sales --yes
+      $ deltasql undo sales --yes
+      key              value
+      version              3
+      numRemovedFile       0
+      numRestoredFile      1
     """
 
     def stage(transaction: MultiTableTransaction, name: str) -> dict[str, int]:
@@ -231,7 +248,12 @@ def checkpoint(context: Context, table: str, version: int | None) -> None:
 
     \b
     Example:
-      deltasql checkpoint sales
+      $ deltasql checkpoint sales
+      key               value
+      version               1
+      size                  4
+      size_in_bytes     15798
+      num_of_add_files      2
     """
     with (
         context.open_table(table) as (catalog, name),

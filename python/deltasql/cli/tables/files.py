@@ -45,7 +45,9 @@ def files(
 
     \b
     Example:
-      deltasql files sales --where "id = 1" --order size --descending
+      $ deltasql files sales --where "id = 1" --order size --descending
+      path                                                                 by…
+      part-00000-37546d08-c55b-4c68-b8a7-03d8dd062ae8-c000.snappy.parquet  48…
     """
     with context.open_table(table) as (catalog, name):
         found = first_of(

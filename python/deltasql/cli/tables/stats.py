@@ -50,7 +50,14 @@ def stats(context: Context, table: str | None, days: int, partitions: int) -> No
 
     \b
     Example:
-      deltasql stats sales
+      $ deltasql stats sales
+      key                         value
+      table                       sales
+      version                     1
+      committed at                2026-11-19 04:32:00
+      commits                     2
+      files                       2
+      …
     """
     with (
         context.open_tables(table) as (catalog, name),

@@ -35,7 +35,9 @@ def table() -> None:
 
     \b
     Example:
-      deltasql table list
+      $ deltasql table list
+      name   location                          created at                    …
+      sales  /data/lake/sales  2026-11-19T04:32:00.679000+00:00  false
     """
 
 
@@ -48,7 +50,9 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
 
     \b
     Example:
-      deltasql table list --namespace default
+      $ deltasql table list --namespace default
+      name   location                          created at                    …
+      sales  /data/lake/sales  2026-11-19T04:32:01.267000+00:00  false
     """
     with context.open() as catalog:
         if namespace is not None:
@@ -120,7 +124,10 @@ def create(
 
     \b
     Example:
-      deltasql table create orders id:bigint day:date --partition-by day
+      $ deltasql table create orders id:bigint day:date --partition-by day
+      key       value
+      name      orders
+      location  /meta_data/default/orders
     """
     if bool(columns) == bool(schema):
         raise click.UsageError("Give the columns either as NAME:TYPE or with --schema.")
@@ -150,7 +157,14 @@ def show(context: Context, table: str) -> None:
 
     \b
     Example:
-      deltasql table show sales
+      $ deltasql table show sales
+      key                value
+      name               sales
+      location           /data/lake/sales
+      version            1
+      committed_at       2026-11-19T04:32:01.623000+00:00
+      schema             id bigint
+      …
     """
     with context.open_table(table) as (catalog, name):
         found = catalog.describe(name)
@@ -173,7 +187,8 @@ def rename(context: Context, table: str, new_name: str) -> None:
 
     \b
     Example:
-      deltasql table rename sales crm.sales
+      $ deltasql table rename sales crm.sales
+      sales is now crm.sales
     """
     with context.open_table(table) as (catalog, name):
         made = catalog.rename(name, new_name)
@@ -192,7 +207,8 @@ def drop(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
     \b
     Example:
-      deltasql table drop sales --yes
+      $ deltasql table drop sales --yes
+      sales is dropped; deltasql table undrop sales restores it
     """
     with context.open_table(table) as (catalog, name):
         found = catalog.table(name)
@@ -212,7 +228,8 @@ def undrop(context: Context, name: str) -> None:
 
     \b
     Example:
-      deltasql table undrop sales
+      $ deltasql table undrop sales
+      sales is restored
     """
     with context.open() as catalog:
         known = {_name_of(row) for row in catalog.dropped()}
@@ -239,7 +256,8 @@ def set_properties(
 
     \b
     Example:
-      deltasql table set sales delta.logRetentionDuration='interval 60 days'
+      $ deltasql table set sales delta.logRetentionDuration='interval 60 days'
+      sales is at version 2
     """
     if not properties and description is None:
         raise click.UsageError("Give properties as KEY=VALUE, or --description.")
