@@ -187,7 +187,7 @@ SCRIPTS = {
     "bash": """
         eval "$(deltasql completion bash)"
         COMP_WORDS=(deltasql head sa) COMP_CWORD=2
-        _deltasql_completion
+        _deltasql_completion deltasql
         printf '%s\\n' "${COMPREPLY[@]}"
     """,
     "zsh": """
