@@ -124,7 +124,8 @@ def _kept(widths: Sequence[int], width: int) -> list[int]:
     """Return the columns that fit: all of them, or some from both ends."""
     if sum(widths) + _GAP * (len(widths) - 1) <= width:
         return [*range(len(widths))]
-    left, right = [0], []
+    left: list[int] = [0]
+    right: list[int] = []
     used = widths[0] + _GAP + 1  # the mark in the middle is one wide
     for taken in range(1, len(widths)):
         from_end = taken % 2 == 1
