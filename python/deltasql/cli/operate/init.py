@@ -73,16 +73,11 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
         message("  read -rsp 'Password: ' PGPASSWORD && export PGPASSWORD")
     message(f"  export DELTASQL_URI={shlex.quote(shown)}")
     if root is not None:
+        message("  # where every program that creates tables puts their files; or use --location")
         message(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}")
     message("  deltasql table create sales id:bigint day:date --partition-by day")
     message("  deltasql import --help")
     message("  deltasql shell")
-    if root is not None:
-        message(
-            "\nDELTASQL_TABLE__DATA_ROOT is the folder or bucket for the files of new tables. The "
-            "database does not\nstore it: set it for every program that creates tables, or give "
-            "each table a --location."
-        )
 
 
 def _data_root(given: str | None, catalog: Catalog) -> str | None:
