@@ -150,14 +150,14 @@ class Output:
         if self.wide:
             drawing = one_below_the_other(titles, cells)
         else:
-            right = [all(_is_number(row.get(column)) for row in rows) for column in columns]
+            right = [_has_numbers([row.get(column) for row in rows]) for column in columns]
             drawing = as_columns(titles, cells, right=right, width=size and size.columns)
-        lines = [*drawing.lines]
-        if lines and self.color and _has_styles():
-            starts = range(len(lines)) if self.wide else (0,)
-            for place in starts:
-                if not self.wide or lines[place].startswith("-- row "):
-                    lines[place] = f"\x1b[1m{lines[place]}\x1b[0m"
+        lines = drawing.lines
+        if self.color and _has_styles():
+            lines = [
+                f"\x1b[1m{line}\x1b[0m" if number in drawing.headings else line
+                for number, line in enumerate(lines)
+            ]
         text = "\n".join(lines)
         pages = self.pager and os.environ.get("PAGER") != ""
         if size is not None and pages and len(lines) >= size.lines:
@@ -268,6 +268,12 @@ def _yaml(value: object) -> str:
         ) from error
     plain = json.loads(json.dumps(value, default=_text))
     return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+
+
+def _has_numbers(values: Sequence[object]) -> bool:
+    """Return whether all values are numbers or NULL, and not all are NULL."""
+    known = [value for value in values if value is not None]
+    return bool(known) and all(map(_is_number, known))
 
 
 def _is_number(value: object) -> bool:

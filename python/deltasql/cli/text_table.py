@@ -19,6 +19,8 @@ class Drawing:
     """Lines of text, and what was left out to fit the width."""
 
     lines: list[str]
+    headings: frozenset[int] = frozenset({0})
+    """The numbers of the lines that have titles or start a row."""
     hidden_columns: int = 0
     is_shortened: bool = False
 
@@ -78,14 +80,16 @@ def one_below_the_other(titles: Sequence[str], rows: Sequence[Sequence[str]]) ->
     -- row 1 -- / id    1 / name  pen
     """
     margin = max(map(cell_width, titles), default=0) + _GAP
-    lines = []
+    lines: list[str] = []
+    headings = set()
     for number, row in enumerate(rows, 1):
+        headings.add(len(lines))
         lines.append(f"-- row {number} --")
         for title, cell in zip(titles, row, strict=True):
             first, *more = cell.split("\n")
             lines.append((_padded(title, margin, right=False) + first).rstrip())
             lines += [" " * margin + each for each in more]
-    return Drawing(lines)
+    return Drawing(lines, frozenset(headings))
 
 
 def cell_width(text: str) -> int:
