@@ -16,6 +16,7 @@ from benchmarks.workspace import BUILD, ROOT, Workspace
 RESULTS = ROOT / "benchmarks" / "results"
 # The order matters: `open` and `plan` reuse the million files of `bulk`.
 SCENARIOS = (
+    "start_up",
     "commit",
     "ten_tables",
     "bulk",

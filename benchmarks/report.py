@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     "commit": "Commit of one staged file",
+    "start_up": "Start-up of commands",
     "ten_tables": "One transaction over ten tables",
     "bulk": "Commits of 100,000 files",
     "open": "Open, and open and list",
@@ -35,6 +36,8 @@ NOTES = {
     "row in its catalog; with `-parquet` it writes a file, and with `-addfile` it registers an "
     "existing file. `open` is the time to open the table in a new process. `new table` is a "
     "commit to a new table, measured in turns with commits to tables that have a history.",
+    "start_up": "Median CPU time in milliseconds of a new process, and of a process that only "
+    "imports the libraries that the command cannot do without, with compiled modules.",
     "ten_tables": "Median time in milliseconds. deltalake makes ten commits, not one atomic "
     "commit. DuckLake writes one small row to each table.",
     "bulk": "Files per second. Each file has statistics of three columns, for which the floors "
@@ -163,6 +166,8 @@ def _order(rows: Sequence[dict[str, Any]], column: tuple[str, int]) -> int:
 def _head(scenario: str, case: str, size: int) -> str:
     if scenario == "ten_tables":
         return "ms"
+    if scenario == "start_up":
+        return f"`{case}`"
     titles = {"commit": f"{case}, {size:,} commits", "bulk": f"to {size:,}"}
     if scenario in titles:
         return titles[scenario]

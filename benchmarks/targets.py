@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.checks import Check, Results, faster, slower
 from benchmarks.row_targets import api_checks, spark_checks, vector_checks
+from benchmarks.scenarios.start_up import STARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,7 @@ SERVERS = ("sqlite", "postgres")
 def checks(results: Results) -> dict[str, list[Check]]:
     """Check every target for which this run has results, by scenario."""
     return {
+        "start_up": list(_start_up(results)),
         "commit": list(_commit(results)),
         "ten_tables": list(_ten_tables(results)),
         "bulk": list(_bulk(results)),
@@ -30,6 +32,14 @@ def checks(results: Results) -> dict[str, list[Check]]:
         "spark": list(spark_checks(results)),
         "vectors": list(vector_checks(results)),
     }
+
+
+def _start_up(results: Results) -> Iterator[Check]:
+    for start in STARTS:
+        ours = results.value("start_up", "deltasql-sqlite", start.name, 1)
+        imports = results.value("start_up", "imports", start.name, 1)
+        promise = f"{start.name}: CPU time over `import {start.imports}`"
+        yield from slower(promise, ours, imports, start.limit)
 
 
 def _commit(results: Results) -> Iterator[Check]:

@@ -44,7 +44,7 @@ _BLOCK = re.compile(
 )
 _COMMENT = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 _VARYING = (
-    (re.compile(r"\b[\d,.]+ (s|bytes)\b"), r"N \1"),
+    (re.compile(r"\b[\d,.]+ (s|bytes|B|KiB|MiB)\b"), r"N \1"),
     (re.compile(r"(?<=  )[\d,]+(?=  0\b)"), "N"),  # bytes in a table
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+(\+00:00|Z)"), "TIME"),
     (re.compile(r"(?i)((?:bytesRemoved|size_in_bytes)\"?[:,]?\s*)\d+"), r"\1N"),

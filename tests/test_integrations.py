@@ -25,7 +25,7 @@ PACKAGES = {
     # Without ipywidgets: DuckDB behaves differently there.
     "notebook": ("nbclient==0.11.0", "nbformat==5.11.1", "ipykernel==7.4.0", "polars"),
 }
-OWN = ("arro3-core", "deltalake", "duckdb", "pyarrow", "pydantic", "pydantic-settings", "sqlglot")
+OWN = ("arro3-core", "deltalake", "duckdb", "pyarrow", "pydantic", "sqlglot")
 RUN_NOTEBOOK = """
 import json
 import sys

@@ -29,6 +29,7 @@ from deltasql.exceptions import (
     CatalogNotFoundError,
     StoreUnavailableError,
     TxnLogTableNotFoundError,
+    TxnLogUriError,
 )
 from tests.conftest import add_file
 
@@ -353,3 +354,10 @@ def test_database_that_cannot_be_created_raises_store_unavailable(
         pytest.raises(StoreUnavailableError, match=r"cannot create the \w+ database"),
     ):
         catalog.create_namespace("crm")
+
+
+@pytest.mark.parametrize("call", [deltasql.connect, deltasql.begin])
+@pytest.mark.parametrize("given", [None, "", 5])
+def test_catalog_that_is_no_text_is_named(call: Any, given: Any) -> None:
+    with pytest.raises(TxnLogUriError, match="must be a URI or a name, but the argument is an"):
+        call(given)

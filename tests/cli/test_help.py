@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import deltasql
+from deltasql.cli.commands import first_sentence
 from deltasql.cli.main import main
 from tests.each import check_each
 
@@ -31,6 +33,8 @@ READY = {
     ("undo",): "restore sales 0 --yes",
 }
 NEW = ("import", "follow", "rebuild", "init")
+# They print nothing to a terminal that is not interactive.
+WITHOUT_OUTPUT = (("serve",), ("ui",), ("shell",))
 # They run until they are stopped.
 ENDLESS = (("serve",), ("ui",))
 
@@ -63,9 +67,22 @@ def test_help_ends_with_an_example() -> None:
 def check_help(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*path, "--help"])
     assert result.exit_code == 0
-    *_, head, example = result.output.rstrip().splitlines()
-    assert head == "  Example:"
-    assert example.startswith("    deltasql ")
+    *_, example = result.output.partition("  Example:\n")
+    command, *output = example.rstrip().splitlines()
+    assert command.startswith("    $ deltasql ")
+    assert output or path in WITHOUT_OUTPUT
+    # A page fits a terminal of 80 columns, and every summary is one whole sentence.
+    assert all(len(line) <= 80 for line in output)
+    sentence = first_sentence(found(path))
+    assert sentence.endswith(".")
+    assert len(sentence) <= 65
+
+
+def test_help_groups_the_commands() -> None:
+    lines = CliRunner().invoke(main, ["--help"]).output.splitlines()
+    groups = ["Tables:", "Data:", "History:", "Mirror:", "Migrate:", "Operate:", "Help:"]
+    assert [line for line in lines if line in groups] == groups
+    assert "  vacuum      Delete the files that no retained version of TABLE needs." in lines
 
 
 def test_every_command_and_option_has_help_and_a_reference_section() -> None:
@@ -118,19 +135,35 @@ def test_help_example_runs(
     if path in READY:
         line = READY[path].replace("HERE", str(tmp_path))
         assert CliRunner().invoke(main, shlex.split(line)).exit_code == 0
-    *_, example = CliRunner().invoke(main, [*path, "--help"]).output.rstrip().splitlines()
+    example, *output = example_of(path)
     here = example.replace(" /data/", f" {tmp_path}/data/").replace("s3://backup", str(tmp_path))
     program, *arguments = shlex.split(here)
     assert program == "deltasql"
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
+    printed = [line for line in result.output.splitlines() if line.strip()]
+    for shown, line in zip(output, printed, strict=False):
+        assert shown == "…" or alike(shown) == alike(line)[: len(alike(shown))]
+
+
+def example_of(path: tuple[str, ...]) -> list[str]:
+    """Return the command of a page's example, and the lines of its output."""
+    *_, example = CliRunner().invoke(main, [*path, "--help"]).output.partition("  Example:\n")
+    command, *output = [line[4:] for line in example.rstrip().splitlines()]
+    return [command.removeprefix("$ "), *output]
+
+
+def alike(line: str) -> str:
+    """Return the words of a line, without what differs in each run: numbers, paths and times."""
+    words = re.sub(r"\d+|/\S*", "", line.rstrip("…")).split()
+    return " ".join(word for word in words if word.isalpha())[:12]
 
 
 @pytest.mark.parametrize(("path", "first"), zip(ENDLESS, ("service", "console"), strict=True))
 def test_help_example_runs_until_it_is_stopped(
     path: tuple[str, ...], first: str, tmp_path: Path
 ) -> None:
-    *_, example = CliRunner().invoke(main, [*path, "--help"]).output.rstrip().splitlines()
+    example, *_ = example_of(path)
     arguments = [sys.executable, "-m", "deltasql.cli.main", *shlex.split(example)[1:]]
     uri = f"deltasql://sqlite/{tmp_path}/meta.db"
     deltasql.connect(uri, create=True).close()

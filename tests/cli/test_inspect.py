@@ -151,6 +151,21 @@ def test_history_accepts_limit_and_operation(run: Run) -> None:
     assert "txn id" in run("history", "sales", "--transactions").stdout
 
 
+def test_history_shows_who_changed_how_many_rows_and_files(run: Run) -> None:
+    head, delete, append, create = run("history", "sales").stdout.splitlines()
+    assert head.split() == ["version", "when", "operation", "who", "rows", "files", "size"]
+    assert [*delete.split()[:1], *delete.split()[2:5]] == ["2", "DELETE", "deltasql", "-1"]
+    assert append.split()[4:6] == ["+1", "+1"]
+    assert append.split()[-1] in ("B", "KiB")
+    assert create.split()[4:6] == ["+2", "+2"]
+    assert "num_deleted_rows" in run("history", "sales", "--verbose").stdout
+    (deleted, *_) = json_output(run, "history", "sales")
+    assert deleted["metrics"]["num_deleted_rows"] == 1
+    assert (deleted["files_added"], deleted["files_removed"]) == (0, 1)
+    assert deleted["bytes_removed"] > 0
+    assert deleted["committed_at"].endswith("+00:00")
+
+
 def test_schema_shows_columns_and_changes(run: Run) -> None:
     assert [(each["name"], each["type"]) for each in json_output(run, "schema", "sales")] == [
         ("id", "bigint"),
@@ -179,6 +194,7 @@ def test_every_format_prints_every_command(run: Run, format_: str) -> None:
 
 
 def test_watch_once_shows_the_latest_commits(run: Run) -> None:
+    assert "who" in run("watch", "--once").stdout.splitlines()[0]
     found = json_output(run, "watch", "--once", "--limit", "2")
     assert [(each["table"], each["version"]) for each in found] == [("sales", 2), ("sales", 1)]
 

@@ -161,3 +161,13 @@ def test_shell_imports_into_its_open_catalog(load: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["--uri", uri, "shell"], input=script)
     assert result.exit_code == 0, result.output
     assert str(tmp_path / "lake" / "a") in result.stdout
+
+
+def test_misspelled_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DELTASQL_URI", raising=False)
+    monkeypatch.setenv("DELTASQL_URL", "deltasql://sqlite/meta.db")
+    result = CliRunner().invoke(main, ["table", "list"])
+    assert result.exit_code == 2
+    assert "DELTASQL_URL is set, but it is not a variable of deltasql" in result.stderr
+    empty = CliRunner().invoke(main, ["--uri", "", "table", "list"])
+    assert "The URI of the catalog is empty" in empty.stderr

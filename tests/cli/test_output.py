@@ -7,10 +7,12 @@ import io
 import json
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 import yaml
 
 from deltasql.cli.output import FORMATS, Output
+from deltasql.cli.text_table import as_columns, one_below_the_other
 
 ROWS = [
     {"name": "a|b", "size": 3, "notes": ["x", "y"], "at": datetime(2024, 1, 1, tzinfo=UTC)},
@@ -53,3 +55,61 @@ def test_brackets_in_a_value_are_not_markup(capsys: pytest.CaptureFixture[str]) 
 def test_every_format_prints_one_object(format_: str, capsys: pytest.CaptureFixture[str]) -> None:
     Output(format_).record({"table": "sales", "ok": True})
     assert "sales" in capsys.readouterr().out
+
+
+DATA = pa.table({"id": [1, 2], "name": ["", None], "ok": [True, None]})
+
+
+@pytest.mark.parametrize(
+    ("format_", "expected"),
+    [
+        ("csv", ['1,"",true', "2,,"]),
+        ("markdown", ["| 1 |  | true |", "| 2 | NULL | NULL |"]),
+        ("table", [" 1        true", " 2  NULL  NULL"]),
+        ("ndjson", ['{"id": 1, "name": "", "ok": true}', '{"id": 2, "name": null, "ok": null}']),
+    ],
+)
+def test_null_and_the_empty_string_differ_in_every_format(
+    format_: str, expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Output(format_).query_result(DATA.to_reader(), None)
+    assert capsys.readouterr().out.splitlines()[-2:] == expected
+
+
+def test_booleans_are_spelled_alike_in_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    for format_ in ("table", "csv", "markdown", "json"):
+        Output(format_).rows([{"ok": True}], ["ok"])
+        found = capsys.readouterr().out
+        assert "true" in found
+        assert "True" not in found
+
+
+@pytest.mark.parametrize("count", [20, 60, 300])
+def test_middle_columns_are_left_out_if_a_row_is_too_wide(count: int) -> None:
+    titles = [f"column_{number}" for number in range(count)]
+    found = as_columns(titles, [["1.5"] * count], right=[True] * count, width=80)
+    head, row = found.lines
+    assert max(map(len, found.lines)) <= 80
+    shown = head.split()
+    assert shown[0] == "column_0"
+    assert shown[-1] == f"column_{count - 1}"
+    assert "…" in shown
+    assert len(row.split()) == len(shown)
+    assert found.hidden_columns == count - len(shown) + 1
+    assert f"{len(shown) - 1} of {count} columns are shown; --wide" in found.hint(count)
+
+
+def test_long_values_are_shortened_before_columns_are_left_out() -> None:
+    found = as_columns(["id", "text"], [["1", "x" * 300]], right=[True, False], width=40)
+    assert [*map(len, found.lines)] == [8, 40]
+    assert found.lines[1].endswith("x…")
+    assert found.hidden_columns == 0
+    assert "--wide shows them whole" in found.hint(2)
+    whole = one_below_the_other(["id", "text"], [["1", "x" * 300]])
+    assert whole.lines[2] == "text  " + "x" * 300
+
+
+def test_wide_characters_are_aligned() -> None:
+    rows = [["ペン", "1"], ["ink", "2"]]
+    found = as_columns(["name", "n"], rows, right=[False, True], width=80)
+    assert found.lines == ["name  n", "ペン  1", "ink   2"]

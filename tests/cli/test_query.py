@@ -86,3 +86,23 @@ def test_query_errors_are_shown_without_a_traceback(sales: Cli) -> None:
 
 def test_escape_sequences_in_values_are_not_printed(sales: Cli) -> None:
     assert "\x1b" not in sales("query", "SELECT chr(27) || '[2J' AS a").stdout
+
+
+def test_columns_are_chosen_and_printed_one_below_the_other(sales: Cli) -> None:
+    (row, *_) = sales.json("query", SQL, "--columns", "price")
+    assert row == {"price": 0.25}
+    assert "'price'" in sales("query", SQL, "--columns", "prise", exit_code=2).stderr
+    lines = sales("query", SQL, "--wide").stdout.splitlines()
+    assert lines[:4] == ["-- row 1 --", "id     0", "price  0.25", "-- row 2 --"]
+
+
+def test_missing_file_is_named_with_its_option(sales_in_sqlite: Cli) -> None:
+    for command in ("query", "sql"):
+        error = sales_in_sqlite(command, "-f", "missing.sql", exit_code=2).stderr
+        assert "Invalid value for --file: 'missing.sql' does not exist." in error
+
+
+def test_verbose_prints_statements_and_times(sales_in_sqlite: Cli) -> None:
+    error = sales_in_sqlite("-v", "query", SQL).stderr
+    assert "the query took" in error
+    assert sales_in_sqlite("query", SQL).stderr == ""

@@ -47,3 +47,13 @@ def test_script_that_fails_or_has_no_commit_changes_nothing(sales: Cli, tmp_path
     assert "nowhere does not exist" in sales("sql", "-f", str(script), exit_code=3).stderr
     assert sales.json("sql", COUNT) == [{"n": 4}]
     assert "is not supported" in sales("sql", "GRANT x", exit_code=3).stderr
+
+
+def test_dry_run_changes_nothing(sales: Cli) -> None:
+    text = "BEGIN; DELETE FROM sales; COMMIT; SELECT count(*) AS n FROM sales; VACUUM sales"
+    found = sales("sql", f"{text}; DROP TABLE sales", "--dry-run", "--format", "ndjson")
+    assert '{"num_affected_rows": 4}\n{"n": 0}' in found.stdout
+    assert "VACUUM sales would delete these files" in found.stderr
+    assert "DROP TABLE was not run" in found.stderr
+    assert found.stderr.endswith("nothing was changed\n")
+    assert sales.json("sql", COUNT) == [{"n": 4}]

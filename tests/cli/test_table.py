@@ -50,7 +50,12 @@ def test_init_never_shows_a_password(postgres_uri: DeltaSqlUri) -> None:
     result = CliRunner().invoke(main, ["init", uri.to_string()])
     assert result.exit_code == 0
     assert f":{uri.password}@" not in result.output
-    assert "***@" in result.output.partition("export DELTASQL_URI=")[2]
+    # The printed steps work: PostgreSQL's library reads the password from this variable.
+    password, uri_line = result.stderr.partition("next steps:\n")[2].splitlines()[:2]
+    assert password.endswith("export PGPASSWORD")
+    assert "***" not in uri_line
+    steps = f"PGPASSWORD=x; {uri_line}; {sys.executable} -m deltasql.cli.main table list"
+    assert subprocess.run(["bash", "-ec", steps], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("arguments", [(), ("--data-root", "the lake")], ids=["", "--data-root"])

@@ -35,7 +35,6 @@ PACKAGES = (
     "pandas",
     "pyarrow",
     "pydantic",
-    "pydantic-settings",
     "sqlglot",
     "zstandard",
 )

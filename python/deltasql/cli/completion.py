@@ -1,7 +1,8 @@
-"""Completion of table names, and `deltasql completion`, which prints the shell scripts."""
+"""Completion of tables and columns, and `deltasql completion`, which prints the shell scripts."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,9 @@ from click.shell_completion import CompletionItem, get_completion_class
 from deltasql.cli.output import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.cli.context import Context
 
 SHELLS = ("bash", "zsh", "fish")
@@ -25,20 +29,43 @@ class TableName(click.ParamType):  # type: ignore[type-arg]  # generic in some r
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        try:
-            names = _known_tables(ctx)
-        except Exception:  # the shell cannot show an error during completion
-            return []
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)][:_MOST]
+        with suppress(Exception), _catalog(ctx) as catalog:  # a shell cannot show the error
+            names = [table.full_name for table in catalog.tables()] if catalog else []
+            return [CompletionItem(name) for name in names if name.startswith(incomplete)][:_MOST]
+        return []
+
+
+class ColumnNames(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
+    """A list of columns, or a condition on one; completed with the columns of the table."""
+
+    name = "text"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        with suppress(Exception), _catalog(ctx) as catalog:
+            # Without a value for its last option, click leaves the arguments in `args`.
+            table = ctx.params.get("table") or next(iter(ctx.args), None)
+            if catalog is None or table is None:
+                return []
+            before, comma, word = incomplete.rpartition(",")
+            end = "=" if param.metavar == "COLUMN=VALUE" else ""
+            names = catalog.table(table).snapshot().schema.names
+            found = [name for name in names if name.startswith(word)]
+            return [CompletionItem(f"{before}{comma}{name}{end}") for name in found][:_MOST]
+        return []
 
 
 TABLE = TableName()
+COLUMNS = ColumnNames()
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print a shell script that completes commands, options and table names.
+    """Print a script that completes commands, tables and columns.
+
+    It also completes options and their values.
 
     For bash, put `eval "$(deltasql completion bash)"` into ~/.bashrc. For zsh, put the same line
     with `zsh` into ~/.zshrc. For fish, write the output to
@@ -46,7 +73,14 @@ def completion(shell: str) -> None:
 
     \b
     Example:
-      deltasql completion zsh
+      $ deltasql completion zsh
+      #compdef deltasql
+      _deltasql_completion() {
+          local -a completions
+          local -a completions_with_descriptions
+          local -a response
+          (( ! $+commands[deltasql] )) && return 1
+      …
     """
     found = get_completion_class(shell)
     if found is None:  # pragma: no cover - click supports all of SHELLS
@@ -55,12 +89,14 @@ def completion(shell: str) -> None:
     echo(found(root, {}, "deltasql", _VARIABLE).source())
 
 
-def _known_tables(ctx: click.Context) -> list[str]:
-    """List the tables of the catalog that the command line, as typed so far, selects."""
+@contextmanager
+def _catalog(ctx: click.Context) -> Iterator[Catalog | None]:
+    """Open the catalog that the command line, as typed so far, selects; None without one."""
     context: Context | None = ctx.obj
     if context is not None:  # `deltasql shell` has opened the catalog
         with context.open() as catalog:
-            return [table.full_name for table in catalog.tables()]
+            yield catalog
+        return
     chosen: dict[str, str | None] = {}
     at: click.Context | None = ctx
     while at is not None:
@@ -69,8 +105,9 @@ def _known_tables(ctx: click.Context) -> list[str]:
         at = at.parent
     place = chosen["catalog"] or chosen["uri"]
     if place is None:
-        return []
+        yield None
+        return
     from deltasql.api.catalog.connect import open_existing
 
     with open_existing(place, mirror={"mode": "off"}) as catalog:
-        return [table.full_name for table in catalog.tables()]
+        yield catalog

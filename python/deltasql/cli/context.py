@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
@@ -29,6 +31,8 @@ class Context:
     uri: str | None
     format: str
     color: bool
+    wide: bool = False
+    pager: bool = True
     verbose: int = 0
     log_format: str = "text"
     open_catalog: Catalog | None = None
@@ -37,15 +41,18 @@ class Context:
     @property
     def output(self) -> Output:
         """The output that prints results in the chosen format."""
-        return Output(self.format, color=self.color)
+        return Output(self.format, color=self.color, wide=self.wide, pager=self.pager)
 
     def catalog_uri(self) -> str:
         """Return the URI of the catalog, or raise a usage error if none is given."""
-        if self.uri is None:
-            raise click.UsageError(
-                "No catalog is given: use --uri deltasql://…, --catalog NAME, or set DELTASQL_URI."
-            )
-        return self.uri
+        if self.uri:
+            return self.uri
+        near = get_close_matches("DELTASQL_URI", set(os.environ) - {"DELTASQL_URI"}, 1, 0.85)
+        problem = "The URI of the catalog is empty" if self.uri == "" else "No catalog is given"
+        hint = f" {near[0]} is set, but it is not a variable of deltasql." if near else ""
+        raise click.UsageError(
+            f"{problem}: use --uri deltasql://…, --catalog NAME, or set DELTASQL_URI.{hint}"
+        )
 
     @contextmanager
     def open(self, *, create: bool = False) -> Iterator[Catalog]:
@@ -133,6 +140,9 @@ def configure_logging(ctx: click.Context) -> None:
         root.addHandler(_handler)
     _handler.setFormatter(_formatter(context.log_format))
     logging.getLogger("deltasql").setLevel(_LOG_LEVELS[min(context.verbose, 2)])
+    # The store logs its statements as debug events.
+    statements = logging.DEBUG if context.verbose else logging.NOTSET
+    logging.getLogger("deltasql.store").setLevel(statements)
     # The pool logs a warning for every attempt, and the final error contains the same message.
     logging.getLogger("psycopg.pool").setLevel(
         logging.WARNING if context.verbose else logging.ERROR

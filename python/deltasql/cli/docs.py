@@ -12,13 +12,19 @@ from deltasql.cli.output import echo
 @click.command()
 @click.argument("topic", required=False)
 def docs(topic: str | None) -> None:
-    """Print a page of the documentation, or the description of an error.
+    """Print a page of the documentation, or explain an error.
 
     Without TOPIC, list all pages and errors.
 
     \b
     Example:
-      deltasql docs TxnLogUriError
+      $ deltasql docs TxnLogUriError
+      # TxnLogUriError
+      - **Cause**: A `deltasql://` URI is not valid.
+      - **Remedy**: Write deltasql://sqlite//abs/meta.db?table=t, deltasql://…
+      - **Default message**: this is not a deltasql URI
+      - **Fields**: `prefix`, `part`, `uri`
+      - **A kind of**: `TxnLogError`
     """
     # A late import: the errors need deltalake, and `deltasql --help` imports this module.
     from deltasql.exceptions.documentation import documentation, topics

@@ -75,7 +75,18 @@ COMMANDS = {
     help="Print results in this format.",
 )
 @click.option("--no-color", is_flag=True, help="Do not use colors on a terminal.")
-@click.option("-v", "--verbose", count=True, help="Log events to stderr (-vv: debug events too).")
+@click.option(
+    "--wide", is_flag=True, help="Print all columns whole, one below the other (format table)."
+)
+@click.option(
+    "--no-pager", is_flag=True, help="Do not use a pager (PAGER) for long tables on a terminal."
+)
+@click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Print more to stderr: SQL statements and timings (-vv: everything).",
+)
 @click.option(
     "--log-format",
     type=Choice(LOG_FORMATS),
@@ -91,6 +102,8 @@ def main(
     catalog: str | None,
     format_: str,
     no_color: bool,
+    wide: bool,
+    no_pager: bool,
     verbose: int,
     log_format: str,
 ) -> None:
@@ -102,7 +115,9 @@ def main(
 
     \b
     Example:
-      deltasql --uri deltasql://sqlite/meta.db mirror status
+      $ deltasql --uri deltasql://sqlite/meta.db mirror status
+      table          target  state   version  published version  pending  lag…
+      default.sales  table   ACTIVE        0                  0        0    0…
     """
     is_given = ctx.get_parameter_source("uri") is click.core.ParameterSource.COMMANDLINE
     if is_given and catalog:
@@ -111,6 +126,8 @@ def main(
         uri=catalog or uri,
         format=format_,
         color=not no_color,
+        wide=wide,
+        pager=not no_pager,
         verbose=verbose,
         log_format=log_format,
     )
@@ -122,6 +139,7 @@ def main(
             if ctx.get_parameter_source(param) is click.core.ParameterSource.DEFAULT
         }
         kept |= {"color": outer.color and given.color, "verbose": max(outer.verbose, verbose)}
+        kept |= {"wide": outer.wide or given.wide, "pager": outer.pager and given.pager}
         if not (catalog or is_given):
             kept |= {"uri": outer.uri, "open_catalog": outer.open_catalog}
         given = replace(given, **kept)

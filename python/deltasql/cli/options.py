@@ -49,6 +49,11 @@ def spark_option(help_text: str) -> Callable[..., Any]:
     return click.option("--engine", type=click.Choice(["spark"]), help=help_text)
 
 
+columns_option = click.option(
+    "--columns", metavar="COLUMN,…", help="Print only these columns of the result, in this order."
+)
+
+
 class Choice(click.Choice[str]):
     """A choice whose error suggests the nearest value."""
 
@@ -78,6 +83,8 @@ def shared_options() -> list[click.Option]:
         changes: dict[str, dict[str, Any]] = {
             "common_format": {"format": value},
             "common_no_color": {"color": False},
+            "common_wide": {"wide": True},
+            "common_no_pager": {"pager": False},
             "common_verbose": {"verbose": value},
             "common_log_format": {"log_format": value},
         }
@@ -92,6 +99,8 @@ def shared_options() -> list[click.Option]:
         "--catalog": {},
         "--format": {"type": Choice(FORMATS)},
         "--no-color": {"is_flag": True},
+        "--wide": {"is_flag": True},
+        "--no-pager": {"is_flag": True},
         "--verbose": {"count": True},
         "--log-format": {"type": Choice(LOG_FORMATS)},
     }

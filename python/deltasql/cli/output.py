@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
+import os
 import re
+import shutil
 import sys
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from deltasql.model.counts import many
+from deltasql.cli.text_table import as_columns, one_below_the_other
+from deltasql.model.counts import age, many
 
 if TYPE_CHECKING:
-    from _csv import Writer as CsvWriter
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("table", "json", "ndjson", "csv", "yaml", "markdown")
+_QUOTED_IN_CSV = re.compile(r'[",\r\n]')
 _PAGE = 1000
 _RESULT_ROWS = 1000  # the formats table and markdown print this many rows without --limit
 
@@ -47,6 +49,10 @@ class Output:
     color: bool = True
     exact: bool = False
     """Whether values are printed without rounding, and column names unchanged."""
+    wide: bool = False
+    """Whether the table format prints the columns of a row one below the other."""
+    pager: bool = True
+    """Whether a table that is longer than the terminal is shown in a pager."""
 
     @property
     def is_structured(self) -> bool:
@@ -54,9 +60,14 @@ class Output:
         return self.format in ("json", "ndjson", "yaml")
 
     @property
+    def is_for_people(self) -> bool:
+        """Whether sizes and rows are printed for people: the formats table and markdown."""
+        return self.format in ("table", "markdown")
+
+    @property
     def result_limit(self) -> int | None:
         """The default row limit of a query in this format; None if all rows are printed."""
-        return _RESULT_ROWS if self.format in ("table", "markdown") else None
+        return _RESULT_ROWS if self.is_for_people else None
 
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         """Print rows with these columns; JSON and YAML contain all fields."""
@@ -68,9 +79,10 @@ class Output:
         elif self.format == "yaml":
             echo(_yaml([*map(dict, rows)]), nl=False)
         elif self.format == "csv":
-            writer = _csv_writer()
-            writer.writerow(columns)
-            writer.writerows([self._cell(row.get(column)) for column in columns] for row in rows)
+            print_line = _csv_lines()
+            print_line(_csv_line(columns))
+            for row in rows:
+                print_line(_csv_line([_csv_value(row.get(column)) for column in columns]))
         elif self.format == "markdown":
             echo(self._markdown(rows, columns))
         else:
@@ -95,18 +107,24 @@ class Output:
         else:
             self.record(report.to_dict())
 
-    def query_result(self, result: pa.RecordBatchReader, most: int | None) -> None:
-        """Print the rows of a query; csv, json and ndjson are printed batch by batch.
+    def query_result(
+        self, result: pa.RecordBatchReader, most: int | None, columns: Sequence[str] = ()
+    ) -> None:
+        """Print the rows of a query, or these columns; csv, json and ndjson are not collected.
 
         A message is printed if only the first `most` rows are shown.
         """
         names = _distinct(result.schema.names)
         rows = _values(result)
+        if columns:
+            places = [names.index(each) for each in columns]
+            names = [*columns]
+            rows = (tuple(row[place] for place in places) for row in rows)
         if self.format == "csv":
-            writer = _csv_writer()
-            writer.writerow(names)
+            print_line = _csv_lines()
+            print_line(_csv_line(names))
             for row in rows:
-                writer.writerow("" if value is None else _csv_cell(value) for value in row)
+                print_line(_csv_line([_csv_cell(value) for value in row]))
         elif self.format == "ndjson":
             for row in rows:
                 echo(_json(dict(zip(names, row, strict=True))))
@@ -125,22 +143,36 @@ class Output:
                 )
 
     def _table(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
+        # If stdout is not a terminal, do not cut values: scripts need the whole values.
+        size = shutil.get_terminal_size() if sys.stdout.isatty() else None
+        titles = [visible(self._title(column)) for column in columns]
+        cells = [[self._shown(row.get(column)) for column in columns] for row in rows]
+        if self.wide:
+            drawing = one_below_the_other(titles, cells)
+        else:
+            right = [_has_numbers([row.get(column) for row in rows]) for column in columns]
+            drawing = as_columns(titles, cells, right=right, width=size and size.columns)
+        lines = drawing.lines
+        if self.color and _has_styles():
+            lines = [
+                f"\x1b[1m{line}\x1b[0m" if number in drawing.headings else line
+                for number, line in enumerate(lines)
+            ]
+        text = "\n".join(lines)
+        pages = self.pager and os.environ.get("PAGER") != ""
+        if size is not None and pages and len(lines) >= size.lines:
+            click.echo_via_pager(f"{text}\n", color=True)
+        else:
+            click.echo(text, color=True)
+        hint = drawing.hint(len(titles))
+        if hint:
+            message(hint)
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in columns:
-            numbers = all(_is_number(row.get(column)) for row in rows)
-            title = Text(visible(self._title(column)))
-            table.add_column(title, justify="right" if numbers else "left")
-        for row in rows:
-            # Use Text, because rich would read a name in brackets as markup.
-            cells = (visible(self._cell(row.get(column))) for column in columns)
-            table.add_row(*map(Text, cells))
-        # If stdout is not a terminal, do not wrap or cut values: scripts need the whole values.
-        width = None if sys.stdout.isatty() else 10_000
-        Console(file=sys.stdout, width=width, no_color=not self.color, highlight=False).print(table)
+    def _shown(self, value: object) -> str:
+        """Return a value for a table; a timestamp becomes relative on a terminal."""
+        if isinstance(value, datetime) and not self.exact and sys.stdout.isatty():
+            return age(value)
+        return visible(self._cell(value))
 
     def _markdown(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
         lines = [[self._title(column) for column in columns], ["---" for _ in columns]]
@@ -151,7 +183,9 @@ class Output:
         return column if self.exact else column.replace("_", " ")
 
     def _cell(self, value: object) -> str:
-        if self.exact and not isinstance(value, str | None):
+        if self.exact and value is None:
+            return "NULL"
+        if self.exact and not isinstance(value, str):
             return json.dumps(value, default=_text, ensure_ascii=False)
         return _cell(value)
 
@@ -187,16 +221,40 @@ def first_of(read: Callable[..., Page[T]], limit: int, **options: Any) -> Iterat
     message(f"showing the first {limit:,}; use --limit for more")
 
 
-def _csv_writer() -> CsvWriter:
-    """Return a CSV writer to stdout."""
-    return csv.writer(_Terminal() if sys.stdout.isatty() else sys.stdout, lineterminator="\n")
+def _has_styles() -> bool:
+    """Return whether stdout is a terminal with bold text, and nothing asks for plain text."""
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") in ("dumb", None)
+    return sys.stdout.isatty() and not plain
 
 
-class _Terminal:
-    """A file that writes to the terminal and escapes control characters."""
+def _csv_lines() -> Callable[[str], object]:
+    """Return a function that prints a line of CSV to stdout."""
+    if sys.stdout.isatty():
+        return lambda line: sys.stdout.write(visible(f"{line}\n"))
+    return lambda line: sys.stdout.write(f"{line}\n")
 
-    def write(self, text: str) -> int:
-        return sys.stdout.write(visible(text))
+
+def _csv_line(values: Sequence[str | None]) -> str:
+    """Return a line of CSV. NULL is an empty field, and the empty string is `""`.
+
+    Python's own writer distinguishes them only from 3.12 on.
+
+    >>> print(_csv_line(["a", None, "", "1,5"]))
+    a,,"","1,5"
+    """
+    fields = []
+    for value in values:
+        if value is None:
+            fields.append("")
+        elif value == "" or _QUOTED_IN_CSV.search(value):
+            fields.append('"' + value.replace('"', '""') + '"')
+        else:
+            fields.append(value)
+    return ",".join(fields)
+
+
+def _csv_value(value: object) -> str | None:
+    return None if value is None else _cell(value)
 
 
 def _yaml(value: object) -> str:
@@ -210,6 +268,12 @@ def _yaml(value: object) -> str:
         ) from error
     plain = json.loads(json.dumps(value, default=_text))
     return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+
+
+def _has_numbers(values: Sequence[object]) -> bool:
+    """Return whether all values are numbers or NULL, and not all are NULL."""
+    known = [value for value in values if value is not None]
+    return bool(known) and all(map(_is_number, known))
 
 
 def _is_number(value: object) -> bool:
@@ -233,6 +297,8 @@ def _escaped(text: str) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:.1f}"
     if isinstance(value, list | tuple):
@@ -276,9 +342,11 @@ def _json(row: dict[str, Any]) -> str:
     return json.dumps({name: plain(value) for name, value in row.items()}, ensure_ascii=False)
 
 
-def _csv_cell(value: Any) -> Any:
+def _csv_cell(value: Any) -> str | None:
     found = plain(value)
-    return json.dumps(found, ensure_ascii=False) if isinstance(found, dict | list) else found
+    if isinstance(found, dict | list | bool):
+        return json.dumps(found, ensure_ascii=False)
+    return None if found is None else str(found)
 
 
 def _distinct(names: list[str]) -> list[str]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
 from deltasql.exceptions import MissingDriverError, TxnLogConfigError
-
-if TYPE_CHECKING:
-    from pydantic_settings import BaseSettings
 
 CALL = "the call"
 PREFIX = "DELTASQL_"
@@ -44,29 +41,41 @@ def environment(settings: type[BaseModel]) -> Layer:
     """Read `DELTASQL_SECTION__KEY`; keep unknown sections, so that validation rejects them."""
     if not any(name.upper().startswith(PREFIX) for name in os.environ):
         return Layer("environment", {})
-    # Lazy import: it imports asyncio and argparse, and most processes have no such variable.
-    from pydantic_settings import EnvSettingsSource, SettingsError
+    values: dict[str, Any] = {}
+    variables = {}
+    # A variable of one key takes precedence over a variable of its whole section.
+    for name in sorted(os.environ, key=lambda each: each.count("__")):
+        if not name.upper().startswith(PREFIX) or name in OTHER_VARIABLES:
+            continue
+        path = name[len(PREFIX) :].lower().split("__")
+        if len(path) == 1 and path[0] not in settings.model_fields:
+            continue
+        text = os.environ[name]
+        merge(values, _nest(path, _parsed(text, name) if _has_keys(settings, path) else text))
+        if len(path) > 1:
+            variables[".".join(path)] = f"environment variable {name}"
+    return Layer("environment", values, variables)
 
-    # EnvSettingsSource only uses the fields of the class, so any model works.
-    source = EnvSettingsSource(
-        cast("type[BaseSettings]", settings), env_prefix=PREFIX, env_nested_delimiter="__"
-    )
+
+def _has_keys(kind: Any, path: list[str]) -> bool:
+    """Return whether a path in a model is a section or a dict, and not a single value."""
+    if get_origin(kind) is dict:
+        return not path or _has_keys(get_args(kind)[1], path[1:])
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return False
+    found = kind.model_fields.get(path[0]) if path else None
+    return not path or (found is not None and _has_keys(found.annotation, path[1:]))
+
+
+def _parsed(text: str, name: str) -> Any:
     try:
-        values = dict(source())
-    except (SettingsError, ValueError, RecursionError) as error:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise TxnLogConfigError(
-            "a DELTASQL_ variable that names a whole section is not JSON",
+            f"the variable {name} names a whole section, and its value is not JSON",
             source="environment",
             help="Set each key in its own variable, for example DELTASQL_POOL__MAX_SIZE=4.",
         ) from error
-    variables = {}
-    for name in os.environ:
-        if name.upper().startswith(PREFIX) and "__" in name and name not in OTHER_VARIABLES:
-            path = name[len(PREFIX) :].lower().split("__")
-            variables[".".join(path)] = f"environment variable {name}"
-            if path[0] not in settings.model_fields:
-                merge(values, _nest(path, os.environ[name]))
-    return Layer("environment", values, variables)
 
 
 def files(path: str | Path | None) -> list[Layer]:
@@ -205,6 +214,8 @@ def _toml(text: str, path: Path) -> Any:
     # Most pyproject.toml files have no such table, and parsing them is slow.
     if path.name == "pyproject.toml" and not _OUR_TABLE.search(text):
         return {}
+    import tomllib  # lazy import: most processes have no configuration file
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
 import secrets
@@ -139,8 +140,12 @@ def _listening(host: str, port: int) -> socket.socket:
         listening.listen(128)
     except OSError as error:
         listening.close()
+        is_taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
         raise TxnLogConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}",
-            help="Choose another --port; 0 chooses a free port.",
+            help="Choose another --port; 0 chooses a free port."
+            if is_taken
+            else f"{host} is not an address of this machine: choose another --host, such as "
+            "127.0.0.1, or 0.0.0.0 for all addresses.",
         ) from error
     return listening

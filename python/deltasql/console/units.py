@@ -6,16 +6,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from urllib.parse import quote
 
+from deltasql.model.counts import age as age
 from deltasql.model.counts import short_number, size_text
-
-_AGES = (
-    (60, 1, "s"),
-    (3600, 60, "min"),
-    (86_400, 3600, "h"),
-    (86_400 * 60, 86_400, "d"),
-    (86_400 * 730, 86_400 * 30, "mo"),
-)
-_YEAR = 86_400 * 365
 
 
 def size(bytes_: float | None) -> str:
@@ -69,23 +61,6 @@ def duration(seconds: float | None) -> str:
     if hours < 48:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     return f"{hours // 24} d"
-
-
-def age(timestamp: datetime | None, now: datetime | None = None) -> str:
-    """Format the time since a timestamp.
-
-    >>> age(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 1, 3, tzinfo=UTC))
-    '3 h ago'
-    """
-    if timestamp is None:
-        return "never"
-    seconds = ((now or datetime.now(UTC)) - timestamp).total_seconds()
-    if seconds < 5:
-        return "just now"
-    for limit, unit, word in _AGES:
-        if seconds < limit:
-            return f"{int(seconds // unit)} {word} ago"
-    return f"{int(seconds // _YEAR)} y ago"
 
 
 def timestamp(value: datetime | date | None) -> str:

@@ -173,7 +173,8 @@ class UnreadableRowsError(TxnLogEngineError, ValueError):
 
     default_message = "cannot read rows from this object"
     default_help = (
-        "Give Arrow, pandas or polars data, or an object with the Arrow C stream interface."
+        "Give Arrow, pandas or polars data, or an object with the Arrow C stream interface; "
+        "convert a list of dicts with pyarrow.Table.from_pylist."
     )
 
 

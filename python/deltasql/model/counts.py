@@ -1,8 +1,18 @@
-"""Format counts and sizes for messages."""
+"""Format counts, sizes and times, for messages and for the console."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_AGES = (
+    (60, 1, "s"),
+    (3600, 60, "min"),
+    (86_400, 3600, "h"),
+    (86_400 * 60, 86_400, "d"),
+    (86_400 * 730, 86_400 * 30, "mo"),
+)
+_YEAR = 86_400 * 365
 
 
 def many(count: int, noun: str) -> str:
@@ -34,3 +44,20 @@ def short_number(number: float) -> str:
     """
     text = f"{number:.0f}" if abs(number) >= 99.95 else f"{number:.1f}"
     return text.removesuffix(".0")
+
+
+def age(timestamp: datetime | None, now: datetime | None = None) -> str:
+    """Format the time since a timestamp.
+
+    >>> age(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 1, 3, tzinfo=UTC))
+    '3 h ago'
+    """
+    if timestamp is None:
+        return "never"
+    seconds = ((now or datetime.now(UTC)) - timestamp).total_seconds()
+    if seconds < 5:
+        return "just now"
+    for limit, unit, word in _AGES:
+        if seconds < limit:
+            return f"{int(seconds // unit)} {word} ago"
+    return f"{int(seconds // _YEAR)} y ago"

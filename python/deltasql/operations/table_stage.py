@@ -22,7 +22,7 @@ from deltasql.model.json_text import read_stats
 from deltasql.model.protocol import writer_features
 from deltasql.model.schema.schema import column_mapping_mode, schema_of
 from deltasql.phases import reached
-from deltasql.snapshot.files import SCHEMAS, from_arrow, to_arrow
+from deltasql.snapshot.files import arrow_schema, from_arrow, to_arrow
 from deltasql.storage import open_storage
 from deltasql.store.records import dump, dump_dv, dump_extra, load, load_dv
 
@@ -366,7 +366,7 @@ def _listed(adds: Sequence[AddFile], predicate: Predicate | None) -> pa.Table:
                 "added_version": STAGED_VERSION,
             }
         )
-    table = pa.Table.from_pylist(rows, SCHEMAS["files_all"])
+    table = pa.Table.from_pylist(rows, arrow_schema("files_all"))
     files = _core.FileList.from_arrow(from_arrow(table, "files_all"))
     known = files.with_partitions({number: text for text, number in partitions.items()})
     if predicate is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Literal
-
-import pyarrow as pa
 
 from deltasql import _core
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from deltasql.store.dialect import Row
     from deltasql.store.store import Store
 
@@ -41,14 +42,18 @@ COLUMNS = {
     "files_brief": {name: _FULL[name] for name in (*_COMMON, "num_records", "added_version")},
     "files_to_read": {name: _FULL[name] for name in (*_COMMON, "num_records", "deletion_vector")},
 }
-_TYPES = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_()}
-SCHEMAS = {
-    statement: pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
-    for statement, columns in COLUMNS.items()
-}
 # Every refresh of the cache appends a chunk. If there are more than this, they are combined into
 # one.
 _MAX_CHUNKS = 64
+
+
+@cache
+def arrow_schema(statement: str) -> pa.Schema:
+    """Return the Arrow schema of the rows of a statement."""
+    import pyarrow as pa  # lazy import: start-up time
+
+    types = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_()}
+    return pa.schema([(name, types[kind]) for name, kind in COLUMNS[statement].items()])
 
 
 def read_files(
@@ -74,7 +79,7 @@ def read_files(
 
 def from_arrow(table: pa.Table, statement: str) -> pa.Table:
     """Cast the result of a bulk read to the common schema."""
-    schema = SCHEMAS[statement]
+    schema = arrow_schema(statement)
     return table if table.schema.equals(schema) else table.cast(schema)
 
 
@@ -85,6 +90,8 @@ def from_rows(rows: list[Row], statement: str) -> _core.FileList:
 
 def to_arrow(files: _core.FileList) -> pa.Table:
     """Return a list of files as Arrow."""
+    import pyarrow as pa  # lazy import: start-up time
+
     return pa.RecordBatchReader.from_stream(files).read_all()
 
 
@@ -112,7 +119,7 @@ class FileCache:
         if entry is not None and entry.version == version:
             return entry.files
         if whole is not None and whole.version == version:
-            return whole.files.select(SCHEMAS[columns].names)
+            return whole.files.select([*COLUMNS[columns]])
         at = {"table_id": table_id, "version": version, "next_file_id": next_file_id}
         if entry is not None and entry.version < version:
             files = _refresh(store, columns, entry, **at)
@@ -163,6 +170,8 @@ def _refresh(
         "removed_ids_between", table_id=table_id, after=entry.version, last=version
     )
     files = entry.files
+    import pyarrow as pa  # lazy import: start-up time
+
     if removed:
         import pyarrow.compute as pc  # lazy import: slow, and not needed for a first read
 

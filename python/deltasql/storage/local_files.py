@@ -10,8 +10,10 @@ import errno
 import os
 import uuid
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TEMPORARY = ".deltasql-"
 """The prefix of the names of incomplete files."""
@@ -50,6 +52,8 @@ class _Descriptor:
 
 def sink_to(file: int | None, path: str, *, small: bool) -> pa.NativeFile:
     """Return a buffered stream for Arrow's writers."""
+    import pyarrow as pa  # lazy import: start-up time
+
     if small and file is not None:
         # For little data, opening the file a second time takes longer than writing through Python.
         return pa.BufferedOutputStream(pa.PythonFile(_Descriptor(file), "wb"), _BUFFER)

@@ -6,7 +6,9 @@ number and a transaction id are used only once.
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import replace
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
     Intent = tuple[str, str]  # transaction id, path of the file
+
+_log = logging.getLogger(__name__)
 
 
 _MOST_CACHED = 1_000  # entries of a cache with one entry per version
@@ -256,9 +260,14 @@ class Store:
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
         """Run one read by name; repeat it if the connection was lost."""
+        started = time.perf_counter()
         try:
             with self.session() as session:
-                return session.query(name, **params)
+                rows = session.query(name, **params)
+            if _log.isEnabledFor(logging.DEBUG):
+                ms = round((time.perf_counter() - started) * 1000, 1)
+                telemetry.log(_log, logging.DEBUG, "statement", name=name, rows=len(rows), ms=ms)
+            return rows
         except self.dialect.errors() as error:
             if self.classify(error) is not Fault.LOST:
                 raise self.translate(error) from error

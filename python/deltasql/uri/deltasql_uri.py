@@ -280,7 +280,10 @@ def _parse(text: str, environ: Mapping[str, str]) -> DeltaSqlUri:
                 fail(shown, None, f"Write {SCHEME} and leave the rest unchanged.")
             fail(f"a URI starts with {SCHEME}, this one has no scheme", None, _of_path(expanded))
         scheme = expanded.partition("://")[0]
-        fail(f"a URI starts with {SCHEME}, this one has {scheme!r}", scheme)
+        ours = f"{SCHEME}postgres/{expanded.partition('://')[2]}"
+        hidden = redact(_LOGIN_SECRET.sub(rf"\g<1>{MASK}", ours))
+        hint = f"Write {hidden}." if scheme in ("postgres", "postgresql") else ""
+        fail(f"a URI starts with {SCHEME}, this one has {scheme!r}", scheme, hint)
     if "#" in expanded:
         fail("'#' has no meaning in a deltasql URI", "#", "Write %23 for a '#' inside a part.")
     head, _, query = expanded.removeprefix(SCHEME).partition("?")

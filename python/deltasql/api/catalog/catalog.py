@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 from deltasql.api.catalog import registry
 from deltasql.api.catalog.base import BaseCatalog, CatalogTable
 from deltasql.api.catalog.mirror import Mirror
-from deltasql.api.transaction.transaction import MultiTableTransaction
 from deltasql.exceptions import TableExistsError, TxnLogTransactionError
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.changes import ChangeCursor
     from deltasql.api.inspect.inspector import Inspect
+    from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.config import Config
     from deltasql.migrate.authority.cutover import CutoverReport
     from deltasql.migrate.authority.follow import FollowReport
@@ -196,6 +196,9 @@ class Catalog(BaseCatalog):
         With `one_table`, the transaction uses only one table, and does not look up the versions of
         the other tables.
         """
+        # lazy import: commands that only read need no operations
+        from deltasql.api.transaction.transaction import MultiTableTransaction
+
         return MultiTableTransaction(self, self.mirror, one_table=one_table)
 
     def as_of(self, timestamp: datetime) -> dict[str, Snapshot]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
-import tempfile
 import threading
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.arguments import check_options
 from deltasql.api.catalog.base import absolute
 from deltasql.api.catalog.catalog import Catalog
 from deltasql.config import Config, fingerprint
@@ -97,6 +95,8 @@ def open_to_load(
 ) -> Iterator[Catalog]:
     """Open a catalog for an import; if it does not exist, a dry run uses a temporary catalog."""
     if dry_run and is_new(place, config, **settings):
+        import tempfile  # lazy import: start-up time
+
         with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
             temporary = DeltaSqlUri.for_file(f"{folder}/meta.db")
             with connect(temporary, config, create=True, **settings) as catalog:
@@ -183,6 +183,8 @@ def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
     """Return the configuration, with the storage options of a call added to it."""
     config = _configured()
     if storage_options is not None:
+        from deltasql.api.arguments import check_options  # lazy import: start-up time
+
         check_options(storage_options)
     if not storage_options:
         return config
@@ -303,6 +305,12 @@ def _config(config: Config | None, settings: dict[str, Any]) -> Config:
 def _resolve(uri: str | DeltaSqlUri, config: Config) -> DeltaSqlUri:
     if isinstance(uri, DeltaSqlUri):
         return uri
+    if not isinstance(uri, str) or not uri:
+        given = "an empty string" if uri == "" else f"an object of type {type(uri).__name__}"
+        raise TxnLogUriError(
+            f"the catalog must be a URI or a name, but the argument is {given}",
+            help="Pass a string such as 'deltasql://sqlite/meta.db'.",
+        )
     # A path or a misspelled scheme is parsed as a URI, whose error explains the syntax.
     is_uri = uri not in config.catalogs and ("/" in uri or ":" in uri or is_database_file(uri))
     return parse_uri(uri) if is_uri else config.catalog(uri)

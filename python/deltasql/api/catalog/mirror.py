@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql.commit.stale import follows_another_log
-from deltasql.engine.choose import open_engine
 from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionNotFoundError
 from deltasql.exceptions.prefixes import KERNEL_ERROR
 from deltasql.mirror.log.cleanup import clean_log
@@ -253,6 +252,8 @@ class Mirror:
         from deltasql.verify.verify_data import verify_snapshot
 
         catalog = self._catalog
+        from deltasql.engine.choose import open_engine  # lazy import: start-up time
+
         with open_engine(catalog.config, name=engine) as opened:
             for version in versions:
                 snapshot = open_snapshot(

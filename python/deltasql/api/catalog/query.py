@@ -6,7 +6,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
 from deltasql.api.catalog.base import CatalogTable, table_not_found
@@ -182,6 +181,8 @@ def _some_files(snapshot: Snapshot, rows: int) -> pa.Table | None:
         limit=_FIRST_FILES,
     )
     listed = to_arrow(snapshot.scan().files_among([row[1] for row in ids]))
+    import pyarrow.compute as pc  # lazy import: start-up time
+
     # The row count of a file does not consider its deletion vector.
     has_vector = pc.not_equal(pc.fill_null(listed["deletion_vector"], ""), "")
     counts = pc.if_else(has_vector, 0, pc.fill_null(listed["num_records"], 0))
@@ -212,5 +213,6 @@ def closing_reader(engine: ExitStack, result: pa.RecordBatchReader) -> pa.Record
 def _batches(engine: ExitStack, result: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     """Yield an empty batch, then the batches of the result."""
     with engine:
-        yield pa.RecordBatch.from_pylist([], result.schema)
+        empty = [pa.nulls(0, field.type) for field in result.schema]  # pa.array would import pandas
+        yield pa.RecordBatch.from_arrays(empty, schema=result.schema)
         yield from result

@@ -102,8 +102,8 @@ def _default_location(catalog: BaseCatalog, namespace: str, name: str) -> str:
     if root is None and not uri.is_file:
         raise TxnLogConfigError(
             "a new table needs a location: this catalog has no data root",
-            help="Pass location=, add ?location= to the URI, or set table.data_root "
-            "(DELTASQL_TABLE__DATA_ROOT).",
+            help="Give the table a location (--location on the command line, location= in Python), "
+            "or set DELTASQL_TABLE__DATA_ROOT to the folder of all new tables.",
         )
     if root is None:
         database = Path(uri.database)

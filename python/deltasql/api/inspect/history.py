@@ -45,6 +45,16 @@ class CommitEntry(Report):
 
 
 @dataclass(frozen=True, slots=True)
+class FileChanges(Report):
+    """The number and size of the files that a version added and removed."""
+
+    files_added: int
+    bytes_added: int
+    files_removed: int
+    bytes_removed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Participant(Report):
     """The commit of a transaction to one of its tables."""
 
@@ -78,6 +88,7 @@ class RecentCommit(Report):
     rows: RowChanges
     txn_id: str
     group_size: int
+    engine: str | None = None
 
 
 def history(
@@ -93,6 +104,29 @@ def history(
         rows = catalog.store.query("history_of_operation", operation=operation, limit=size, **key)
     found, more = cut([_entry(row) for row in rows], limit)
     return Page(found, write_cursor("history", found[-1].version - 1) if more else None)
+
+
+def file_changes(
+    catalog: BaseCatalog, name: str, *, first: int, last: int
+) -> dict[int, FileChanges]:
+    """Return the files that each version of a range added and removed."""
+    table_id = catalog.resolve(name).table_id
+
+    def next_file_id(version: int) -> int:
+        span = {"first": version, "last": version, "limit": 1}
+        rows = catalog.store.query("history", table_id=table_id, **span)
+        return VersionRow.from_row(rows[0]).next_file_id if rows else 0
+
+    key = {"first_file_id": next_file_id(first - 1), "next_file_id": next_file_id(last)}
+    added = catalog.store.query("files_added_by", table_id=table_id, **key)
+    removed = catalog.store.query("files_removed_by", table_id=table_id, first=first, last=last)
+    new = {row[0]: (row[1], int(row[2])) for row in added}
+    gone = {row[0]: (row[1], int(row[2])) for row in removed}
+    none = (0, 0)
+    return {
+        version: FileChanges(*new.get(version, none), *gone.get(version, none))
+        for version in range(first, last + 1)
+    }
 
 
 def commit(catalog: BaseCatalog, name: str, version: int) -> CommitEntry:
@@ -242,4 +276,5 @@ def _recent(row: Row) -> RecentCommit:
         rows=row_changes(row[4], metrics),
         txn_id=row[6],
         group_size=row[7],
+        engine=row[8],
     )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.history import (
         CommitEntry,
         CommitWatch,
+        FileChanges,
         RecentCommit,
         TransactionEvent,
     )
@@ -255,6 +256,10 @@ class Inspect:
     def transaction(self, txn_id: str) -> TransactionEvent:
         """Return a transaction with every table that it changed."""
         return history.transaction(self._catalog, txn_id)
+
+    def file_changes(self, table: str, *, first: int, last: int) -> dict[int, FileChanges]:
+        """Return the files that each version of a range added and removed."""
+        return history.file_changes(self._catalog, table, first=first, last=last)
 
     def recent(self, *, limit: int = 50) -> tuple[RecentCommit, ...]:
         """Return the latest commits of all tables, newest first."""

@@ -36,7 +36,7 @@ def shell(context: Context) -> None:
 
     \b
     Example:
-      deltasql shell
+      $ deltasql shell
     """
     from deltasql.api.sql.session import SqlSession  # lazy import: start-up time
 
@@ -110,9 +110,13 @@ class Session:
     def _backslash_command(self, text: str) -> None:
         command, _, rest = text.partition(" ")
         if command == "\\d" and rest.strip():
-            self.run_one(f"query {shlex.quote(f'DESCRIBE {rest.strip()}')}")
+            self.run_one(f"schema {shlex.quote(rest.strip().strip(chr(34)))}")
         elif command == "\\d":
             self.run_one("table list")
+        elif command == "\\x":
+            self.context = replace(self.context, wide=not self.context.wide)
+            how = "one below the other" if self.context.wide else "side by side"
+            message(f"columns are now printed {how}")
         elif command == "\\f":
             from deltasql.cli.output import FORMATS
 

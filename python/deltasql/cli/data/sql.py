@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from deltasql.cli.context import EXIT_WRONG
-from deltasql.cli.data.query import sql_text
+from deltasql.cli.data.query import columns_of, report_time, sql_text
+from deltasql.cli.options import columns_option, dry_run_option
 from deltasql.cli.output import message
 from deltasql.cli.progress import busy
 
@@ -30,19 +32,31 @@ if TYPE_CHECKING:
     help="Set the parameter :NAME. A number, true, false and null are values of JSON, other values "
     "are text. Can be given several times.",
 )
+@dry_run_option("Run the statements, print their results, and roll back all changes.")
+@columns_option
 @click.pass_obj
 def sql(
-    context: Context, statement: str | None, file: str | None, parameters: Sequence[str]
+    context: Context,
+    statement: str | None,
+    file: str | None,
+    parameters: Sequence[str],
+    dry_run: bool,
+    columns: str | None,
 ) -> None:
-    """Run SQL statements such as MERGE, ALTER TABLE and OPTIMIZE; `-` reads them from stdin.
+    """Run SQL that changes tables, such as MERGE and ALTER TABLE.
+
+    `-` reads the statements from stdin.
 
     The SQL is that of Delta on Spark; `deltasql query` has DuckDB's SQL for queries. Statements are
     separated by semicolons. Each is one commit, except between BEGIN and COMMIT. The first
-    statement that fails ends the command, and an open transaction is rolled back.
+    statement that fails ends the command, and an open transaction is rolled back. With --dry-run,
+    all statements run in one transaction that is rolled back, and VACUUM lists files.
 
     \b
     Example:
-      deltasql sql "DELETE FROM sales WHERE id < :low" --param low=100
+      $ deltasql sql "DELETE FROM sales WHERE id < :low" --param low=100
+      num_affected_rows
+                      2
     """
     if (statement is None) == (file is None):
         raise click.UsageError("Give a statement, - for stdin, or --file with the name of a file.")
@@ -51,22 +65,72 @@ def sql(
     from deltasql.api.sql.session import SqlSession
     from deltasql.model.statements.tokens import split_statements
 
-    with context.open(create=True) as catalog, SqlSession(catalog) as session:
-        for text in split_statements(sql_text(statement, file)) or [""]:
-            run_statement(context, session, text, values)
+    texts = split_statements(sql_text(statement, file)) or [""]
+    with context.open(create=not dry_run) as catalog, SqlSession(catalog) as session:
+        if dry_run:
+            _dry_run(context, session, texts, values, columns)
+            return
+        for text in texts:
+            run_statement(context, session, text, values, columns=columns)
         if session.in_transaction:
             message("the transaction was rolled back, because the statements end without COMMIT")
             raise click.exceptions.Exit(EXIT_WRONG)
 
 
 def run_statement(
-    context: Context, session: SqlSession, text: str, values: Mapping[str, Any] | None = None
+    context: Context,
+    session: SqlSession,
+    text: str,
+    values: Mapping[str, Any] | None = None,
+    *,
+    columns: str | None = None,
 ) -> None:
-    """Run a statement and print its result, if it has one."""
+    """Run a statement and print its result, or only some columns, if it has one."""
+    started = time.perf_counter()
     with busy("running the statement", color=context.color):
         found = session.sql(text, values)
     if found.column_names:
-        context.output.query_result(found.to_reader(), context.output.result_limit)
+        output = context.output
+        output.query_result(found.to_reader(), output.result_limit, columns_of(found, columns))
+    report_time(context, "statement", started)
+
+
+def _dry_run(
+    context: Context,
+    session: SqlSession,
+    texts: Sequence[str],
+    values: Mapping[str, Any],
+    columns: str | None,
+) -> None:
+    """Run statements in one transaction that is rolled back; VACUUM lists the files instead.
+
+    Statements that cannot be part of a transaction are parsed and reported, but not run.
+    """
+    # Lazy imports: `deltasql --help` must start fast.
+    from deltasql.model.statements import statement as s
+    from deltasql.model.statements.parser import parse_statement
+
+    session.run(s.Begin())
+    for text in texts:
+        parsed = parse_statement(text)
+        if isinstance(parsed, s.Begin | s.Commit):
+            continue
+        if isinstance(parsed, s.Rollback):
+            session.run(parsed)
+            session.run(s.Begin())
+        elif isinstance(parsed, s.Vacuum):
+            name = ".".join(parsed.table.parts)
+            message(f"VACUUM {name} would delete these files")
+            found = session.catalog.sql(text if parsed.dry_run else f"{text} DRY RUN", values)
+            context.output.query_result(found.to_reader(), None)
+        elif isinstance(
+            parsed,
+            s.DropTable | s.UndropTable | s.RenameTable | s.CreateNamespace | s.DropNamespace,
+        ):
+            message(f"{parsed.name} was not run: it would take effect at once")
+        else:
+            run_statement(context, session, text, values, columns=columns)
+    message("nothing was changed")
 
 
 def _parameter(text: str) -> tuple[str, Any]:

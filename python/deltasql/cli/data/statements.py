@@ -22,6 +22,7 @@ Everything else is a command as on the command line, without `deltasql`: table l
 
   \\d            tables                     \\d sales     columns of a table
   \\f json       format of results          \\?           this help
+  \\x            columns one below the other, or side by side again
   \\q            leave, as exit and Ctrl-D  --help       all commands
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,14 +13,19 @@ from deltasql.cli.progress import busy
 from deltasql.model.counts import many, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.inspect.diff import FileTotals, VersionDiff
+    from deltasql.api.inspect.history import CommitEntry, RecentCommit
     from deltasql.cli.context import Context
 
-# Tables and CSV show these columns. JSON has all fields of `CommitEntry`.
-COLUMNS = ("version", "committed_at", "operation", "parameters", "metrics", "user_metadata")
-GROUPED = (*COLUMNS, "group_size", "txn_id")
+# A table shows these columns, and with --verbose also DETAILS. Other formats have all fields.
+COLUMNS = ("version", "when", "operation", "who", "rows", "files", "size")
+DETAILS = ("parameters", "metrics", "user_metadata")
+_FILES = ("files_added", "files_removed", "bytes_added", "bytes_removed")
+CSV = ("version", "committed_at", "operation", "engine", "rows", *_FILES, *DETAILS)
+GROUPED = ("group_size", "txn_id")
 DIFFERENCES = ("change", "what", "before", "after", "bytes", "rows")
 _LATEST = 1000  # commits whose operations are suggested after a misspelled --operation
 
@@ -35,21 +41,81 @@ def history(
 ) -> None:
     """Show the commits of TABLE, newest first.
 
+    Rows are +inserted ~updated -deleted, files and size are those that the commit added and
+    removed. --verbose adds parameters, metrics and user metadata, as --format json does.
+
     \b
     Example:
-      deltasql history sales --limit 5
+      $ deltasql history sales --limit 5
+      version  when                              operation  who              …
+            1  2026-11-19T04:31:54.563000+00:00  WRITE      deltasql         …
+            0  2026-11-19T04:31:54.483000+00:00  WRITE      delta-rs:py-1.6.6…
     """
     with context.open_table(table) as (catalog, name):
         found = first_of(
             lambda **page: catalog.inspect.history(name, operation=operation, **page), limit
         )
-        rows = [each.to_dict() for each in found]
+        rows = commit_rows(context, catalog, [(name, each) for each in found])
         if operation and not rows:
             latest = catalog.inspect.history(name, limit=_LATEST).items
             known = sorted({each.operation or "" for each in latest})
             hint = nearest(operation.upper(), known)
             message(f"{name} has no commit with the operation {operation!r}.{hint}")
-    context.output.rows(rows, GROUPED if transactions else COLUMNS)
+    show_commits(context, rows, COLUMNS, GROUPED if transactions else ())
+
+
+def commit_rows(
+    context: Context, catalog: Catalog, commits: Sequence[tuple[str, CommitEntry | RecentCommit]]
+) -> list[dict[str, Any]]:
+    """Return a row for each commit of a table: for people in the formats table and markdown."""
+    versions: dict[str, list[int]] = {}
+    for name, each in commits:
+        versions.setdefault(name, []).append(each.version)
+    files = {
+        name: catalog.inspect.file_changes(name, first=min(found), last=max(found))
+        for name, found in versions.items()
+    }
+    rows = []
+    for name, each in commits:
+        changed = files[name][each.version]
+        row = each.to_dict() | changed.to_dict()
+        if context.output.is_for_people:
+            row |= {
+                "when": each.committed_at,
+                "who": each.engine,
+                "rows": _signed("+~-", [each.rows.inserted, each.rows.updated, each.rows.deleted]),
+                "files": _signed("+-", [changed.files_added, changed.files_removed]),
+                "size": _signed("+-", [changed.bytes_added, changed.bytes_removed], size_text),
+            }
+        rows.append(row)
+    return rows
+
+
+def show_commits(
+    context: Context,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    more: Sequence[str] = (),
+) -> None:
+    """Print rows of `commit_rows`; --verbose prints all their details one below the other."""
+    output = context.output
+    if not output.is_for_people:
+        columns = [*(["table"] if "table" in columns else []), *CSV]
+    elif context.verbose:
+        columns, output = [*columns, *DETAILS], replace(output, wide=True)
+    output.rows(rows, [*columns, *more])
+
+
+def _signed(
+    signs: str, numbers: Sequence[int | None], text: Callable[[int], str] = "{:,}".format
+) -> str:
+    """Return numbers with their signs, without those that are 0 or not known.
+
+    >>> _signed("+~-", [1200, 0, None]), _signed("+-", [0, 0])
+    ('+1,200', '')
+    """
+    pairs = zip(signs, numbers, strict=True)
+    return " ".join(f"{sign}{text(number)}" for sign, number in pairs if number)
 
 
 @click.command()
@@ -60,13 +126,15 @@ def history(
 @limit_option(100, "files and rows", most=10_000)
 @click.pass_obj
 def diff(context: Context, table: str, first: int, last: int, rows: bool, limit: int) -> None:
-    """Compare two versions of TABLE: columns, properties, files and optionally rows.
+    """Compare the columns, properties and files of two versions.
 
     If V1 is the later version, the result shows what a restore from V1 to V2 would change.
 
     \b
     Example:
-      deltasql diff sales 0 0 --rows
+      $ deltasql diff sales 0 0 --rows
+      sales from version 0 to 0: 0 files (0 B, 0 rows) added, 0 files (0 B, 0…
+      change  what  before  after  bytes  rows
     """
     with context.open_table(table) as (catalog, name), busy("comparing", color=context.color):
         found = catalog.inspect.diff(

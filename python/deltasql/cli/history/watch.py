@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deltasql.cli.history.history import commit_rows, show_commits
 from deltasql.cli.options import limit_option
 from deltasql.cli.output import echo, message, visible
 from deltasql.cli.services import stopping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from deltasql.cli.context import Context
     from deltasql.mirror.publish.status import MirrorStatus
 
-COLUMNS = ("committed_at", "table", "version", "operation", "metrics", "group_size")
+COLUMNS = ("when", "table", "version", "operation", "who", "rows", "files", "size")
 _SHOWN = 20
 
 
@@ -48,12 +49,16 @@ def watch(context: Context, once: bool, every: float, limit: int) -> None:
 
     \b
     Example:
-      deltasql watch --once
+      $ deltasql watch --once
+      when                              table  version  operation  who       …
+      2026-11-19T04:32:02.509000+00:00  sales        1  WRITE      deltasql  …
+      2026-11-19T04:32:02.380000+00:00  sales        0  WRITE      delta-rs:p…
     """
     if once:
         with context.open() as catalog:
-            latest = catalog.inspect.recent(limit=limit)
-        context.output.rows([each.to_dict() for each in latest], COLUMNS)
+            latest = [(each.table, each) for each in catalog.inspect.recent(limit=limit)]
+            rows = commit_rows(context, catalog, latest)
+        show_commits(context, rows, COLUMNS)
         return
     with context.open() as catalog, stopping() as stop:
         if sys.stdout.isatty():

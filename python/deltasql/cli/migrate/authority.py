@@ -41,14 +41,15 @@ def follow(
     namespace: str | None,
     watch: float | None,
 ) -> None:
-    """Register a read-only index of the Delta table at SOURCE, or refresh it.
+    """Register or refresh a read-only index of a Delta table.
 
     The table can be read through the catalog, but not written, and its log is not changed. Run the
     command again to refresh, or use --watch to refresh until SIGTERM or Ctrl-C.
 
     \b
     Example:
-      deltasql follow /data/lake/sales deltasql://sqlite/meta.db
+      $ deltasql follow /data/lake/sales deltasql://sqlite/meta.db
+      sales: followed, versions 0 to 0, 1 commit with 1 file added, from /dat…
     """
     from deltasql.uri import split_table_name
 
@@ -103,7 +104,9 @@ def _keep_refreshing(
 @yes_option
 @click.pass_obj
 def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Make the database the authority of TABLE, and block writes that bypass the catalog.
+    """Make the database the authority of TABLE.
+
+    Writers that bypass the catalog are blocked.
 
     From then on, the database decides which commits the table has, and deltasql publishes them to
     the log, so that other Delta readers keep working. Before that, new commits of the log are
@@ -111,7 +114,12 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
     \b
     Example:
-      deltasql cutover sales --yes
+      $ deltasql cutover sales --yes
+      sales: cut over, 0 commits of the log appended
+        version 2 enables in-commit timestamps
+        verified: ok (version 1 in SQL, 1 in the log; 2 commits, 1 state, 0 c…
+        1 commit written by another program, with the same content as in SQL
+        warning: deltalake before 1.0 and delta-spark are not blocked: move t…
     """
     with context.open_table(table) as (catalog, name):
         if not dry_run:
@@ -129,14 +137,19 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def rollback(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Make the log the authority of TABLE again, and remove TABLE from the catalog.
+    """Make the log the authority of TABLE again.
+
+    The table is removed from the catalog.
 
     All versions are published first. No file is deleted. If the command is interrupted, run it
     again.
 
     \b
     Example:
-      deltasql rollback sales --yes
+      $ deltasql rollback sales --yes
+      sales: rolled back, the log at /data/lake/sales has version 1, 0 versio…
+        verified: ok (version 1 in SQL, 1 in the log; 2 commits, 1 state, 0 c…
+        1 commit written by another program, with the same content as in SQL
     """
     from deltasql.uri import split_table_name
 

@@ -73,7 +73,9 @@ def import_table(
     allow_nested_location: bool,
     yes: bool,
 ) -> None:
-    """Import the Delta table at SOURCE into the catalog at URI; data files stay in place.
+    """Import the Delta table at SOURCE into a catalog.
+
+    The data files stay in place.
 
     SOURCE is a folder or a location such as s3://bucket/table. URI is a catalog or a table in it;
     the default is the catalog of --uri. Run the command again to load newer commits, or after a
@@ -82,7 +84,11 @@ def import_table(
 
     \b
     Example:
-      deltasql import /data/lake/sales deltasql://sqlite/meta.db
+      $ deltasql import /data/lake/sales deltasql://sqlite/meta.db
+      sales: imported
+        versions 0 to 0, 1 file of 486 bytes, from /data/lake/sales
+        1 commit with 1 file in 0.1 s
+        verified: 1 commit, and the state at version 0
     """
     import deltasql
 
@@ -132,13 +138,17 @@ def import_table(
 @dry_run_option("Show what would be loaded without loading it.")
 @click.pass_obj
 def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
-    """Rebuild a lost catalog from the Delta tables below ROOTS, with their history.
+    """Rebuild a lost catalog from the Delta tables below ROOTS.
+
+    The history of the tables is kept.
 
     The command can be repeated: existing tables are brought up to date.
 
     \b
     Example:
-      deltasql --uri deltasql://sqlite/new.db rebuild /data/lake
+      $ deltasql --uri deltasql://sqlite/new.db rebuild /data/lake
+      name   state   first version  last version  loaded  location           …
+      sales  loaded              0             0       1  /data/lake/sales
     """
     import deltasql
 
@@ -178,7 +188,8 @@ def export(
 
     \b
     Example:
-      deltasql export sales /data/copy/sales --with-data
+      $ deltasql export sales /data/copy/sales --with-data
+      default.sales: versions 0 to 1 exported to /data/copy/sales (2 commits,…
     """
     with (
         context.open_table(table) as (catalog, name),

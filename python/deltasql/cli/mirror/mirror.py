@@ -41,7 +41,9 @@ def mirror() -> None:
 
     \b
     Example:
-      deltasql mirror status
+      $ deltasql mirror status
+      table          target  state   version  published version  pending  lag…
+      default.sales  table   ACTIVE        1                  1        0    0…
     """
 
 
@@ -53,11 +55,13 @@ def mirror() -> None:
 @click.option("--fast", is_flag=True, help="Query only the database; do not check files.")
 @click.pass_obj
 def status(context: Context, table: str | None, check: bool, fast: bool) -> None:
-    """Show the publishing status of each table and damaged files of its published log.
+    """Show the publishing status of each table, and damaged files.
 
     \b
     Example:
-      deltasql mirror status sales --check
+      $ deltasql mirror status sales --check
+      table          target  state   version  published version  pending  lag…
+      default.sales  table   ACTIVE        1                  1        0    0…
     """
     with context.open_tables(table) as (catalog, name):
         found = catalog.mirror.status(name, files=not fast)
@@ -94,7 +98,9 @@ def run(
 
     \b
     Example:
-      deltasql mirror run --once
+      $ deltasql mirror run --once
+      reconciling
+      stopped; 0 versions published
     """
     with (
         metrics_served(metrics_host, metrics_port),
@@ -114,7 +120,8 @@ def publish(context: Context, table: str | None) -> None:
 
     \b
     Example:
-      deltasql mirror publish sales
+      $ deltasql mirror publish sales
+      0 versions published
     """
     with (
         context.open_tables(table) as (catalog, name),
@@ -132,7 +139,12 @@ def checkpoint(context: Context, table: str) -> None:
 
     \b
     Example:
-      deltasql mirror checkpoint sales
+      $ deltasql mirror checkpoint sales
+      key               value
+      version               1
+      size                  4
+      size_in_bytes     15798
+      num_of_add_files      2
     """
     with (
         context.open_table(table) as (catalog, name),
@@ -153,11 +165,16 @@ def checkpoint(context: Context, table: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing files.")
 @click.pass_obj
 def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) -> None:
-    """Rewrite missing or damaged files of the published log; exit 1 if differences remain.
+    """Rewrite missing or damaged files of the published log.
+
+    The exit code is 1 if differences remain.
 
     \b
     Example:
-      deltasql mirror repair sales
+      $ deltasql mirror repair sales
+      default.sales: nothing to repair
+        default.sales: ok (version 1 in SQL, 1 in the log; 2 commits, 1 state…
+          1 commit written by another program, with the same content as in SQL
     """
     with context.open_table(table) as (catalog, name):
         if force and not dry_run:
@@ -176,11 +193,12 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
 @yes_option
 @click.pass_obj
 def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Load commits that another writer added to `_delta_log` into the database.
+    """Load commits of another writer from `_delta_log`.
 
     \b
     Example:
-      deltasql mirror adopt sales --yes
+      $ deltasql mirror adopt sales --yes
+      default.sales: 0 foreign commits
     """
     with context.open_table(table) as (catalog, name):
         if dry_run:
@@ -201,11 +219,14 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Move commits of another writer out of `_delta_log`, and resume publishing.
+    """Move commits of another writer out of `_delta_log`.
+
+    Publishing is resumed afterwards.
 
     \b
     Example:
-      deltasql mirror reject sales --yes
+      $ deltasql mirror reject sales --yes
+      default.sales: 0 foreign commits
     """
     with context.open_table(table) as (catalog, name):
         if not dry_run:
@@ -219,11 +240,14 @@ def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @click.argument("path", type=click.Path(dir_okay=False))
 @click.pass_obj
 def duckdb(context: Context, path: str) -> None:
-    """Create a DuckDB file with a view for every table, and update it after each commit.
+    """Create a DuckDB file with a view for every table.
+
+    Each commit updates the views.
 
     \b
     Example:
-      deltasql mirror duckdb catalog.duckdb
+      $ deltasql mirror duckdb catalog.duckdb
+      catalog.duckdb is now updated after each commit
     """
     import deltasql
 
@@ -238,7 +262,9 @@ def targets() -> None:
 
     \b
     Example:
-      deltasql mirror targets list sales
+      $ deltasql mirror targets list sales
+      name   kind   location          state   published version
+      table  delta  /data/lake/sales  ACTIVE                  1
     """
 
 
@@ -250,7 +276,9 @@ def list_targets(context: Context, table: str) -> None:
 
     \b
     Example:
-      deltasql mirror targets list sales
+      $ deltasql mirror targets list sales
+      name   kind   location          state   published version
+      table  delta  /data/lake/sales  ACTIVE                  1
     """
     with context.open_table(table) as (catalog, name):
         found = catalog.mirror.targets(name)
@@ -268,7 +296,8 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
 
     \b
     Example:
-      deltasql mirror targets add sales backup s3://backup/sales
+      $ deltasql mirror targets add sales backup s3://backup/sales
+      2 versions published
     """
     with context.open_table(table) as (catalog, full_name):
         catalog.mirror.add_target(full_name, name, location)
@@ -284,11 +313,14 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
 @yes_option
 @click.pass_obj
 def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: bool) -> None:
-    """Stop publishing a table to another location; the files there are not deleted.
+    """Stop publishing a table to another location.
+
+    The files there are not deleted.
 
     \b
     Example:
-      deltasql mirror targets remove sales backup --yes
+      $ deltasql mirror targets remove sales backup --yes
+      sales is no longer published to s3://backup; the files there stay
     """
     with context.open_table(table) as (catalog, full_name):
         known = {each.name: each.location for each in catalog.mirror.targets(full_name)}

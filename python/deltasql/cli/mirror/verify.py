@@ -46,14 +46,20 @@ def verify(
     engine: str | None,
     no_deltalake: bool,
 ) -> None:
-    """Compare the published log of TABLE, or of all tables, with the database.
+    """Compare the published log with the database.
+
+    Without TABLE, all tables are compared.
 
     The exit code is 1 if they differ. Every commit and checkpoint is compared; the table state and
     the data are compared only at the chosen versions.
 
     \b
     Example:
-      deltasql verify sales --all-versions --data counts
+      $ deltasql verify sales --all-versions --data counts
+      default.sales: ok (version 1 in SQL, 1 in the log; 2 commits, 2 states,…
+        1 commit written by another program, with the same content as in SQL
+      default.sales: data at version 0: 1 file of 486 bytes, 1 row: ok
+      default.sales: data at version 1: 2 files of 780 bytes, 2 rows: ok
     """
     if all_versions and sample is not None:
         raise click.UsageError("--all-versions and --sample cannot be used together.")

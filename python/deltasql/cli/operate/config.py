@@ -26,7 +26,14 @@ def config() -> None:
 
     \b
     Example:
-      deltasql config show
+      $ deltasql config show
+      key                                value              default          …
+      store.busy_timeout_ms              30000              30000            …
+      store.synchronous                  full               full             …
+      store.lock_timeout_ms              30000              30000            …
+      store.statement_timeout_ms         300000             300000           …
+      store.idle_transaction_timeout_ms  60000              60000            …
+      …
     """
 
 
@@ -35,11 +42,20 @@ def config() -> None:
 @click.option("--changed", is_flag=True, help="Show only settings that a file or a variable sets.")
 @click.pass_obj
 def show(context: Context, section: str | None, changed: bool) -> None:
-    """Show all settings, or one SECTION, with their sources. Secrets are masked.
+    """Show all settings, or one SECTION, with their sources.
+
+    Secrets are masked.
 
     \b
     Example:
-      deltasql config show pool
+      $ deltasql config show pool
+      key                  value   default  source
+      pool.min_size        0       0        default
+      pool.max_size        8       8        default
+      pool.timeout_s       30.0    30.0     default
+      pool.max_lifetime_s  3600.0  3600.0   default
+      pool.max_idle_s      600.0   600.0    default
+      …
     """
     from deltasql.config import Config
 
@@ -56,14 +72,19 @@ def show(context: Context, section: str | None, changed: bool) -> None:
 @config.command()
 @click.pass_obj
 def check(context: Context) -> None:
-    """Check the configuration and connect to every catalog in it; exit 1 on failure.
+    """Check the settings and connect to every configured catalog.
+
+    The exit code is 1 if a check fails.
 
     Nothing is created or changed. --uri or DELTASQL_URI adds one catalog to those of the
     configuration.
 
     \b
     Example:
-      deltasql config check
+      $ deltasql config check
+      the settings are valid
+      catalog  ok    backend  schema version  tables  uri                    …
+      (named)  true  sqlite                4       1  deltasql://sqlite/meta.…
     """
     from deltasql.config import Config
 

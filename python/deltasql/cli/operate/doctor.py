@@ -20,7 +20,7 @@ COLUMNS = ("status", "name", "table", "detail", "suggestion")
 )
 @click.pass_obj
 def doctor(context: Context, table: str | None, problems: bool, fast: bool) -> None:
-    """Check a catalog, or TABLE, for problems; exit 1 if a check fails.
+    """Check a catalog, or TABLE, for problems.
 
     Checks connectivity, versions, schema and indexes, integrity, the mirror, storage, uncommitted
     files, small files and overdue vacuums. Nothing is changed.
@@ -34,7 +34,14 @@ def doctor(context: Context, table: str | None, problems: bool, fast: bool) -> N
 
     \b
     Example:
-      deltasql doctor --format json --fast
+      $ deltasql doctor --format json --fast
+      [
+        {
+          "name": "connectivity",
+          "status": "ok",
+          "detail": "sqlite answers in 0.01 ms",
+          "suggestion": null,
+      …
     """
     if fast and table is not None:
         raise click.UsageError("--fast checks no table: leave out TABLE, or --fast.")

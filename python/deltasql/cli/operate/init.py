@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -35,7 +36,14 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
 
     \b
     Example:
-      deltasql init deltasql://sqlite/meta.db
+      $ deltasql init deltasql://sqlite/meta.db
+      key             value
+      uri             deltasql://sqlite//meta.db
+      backend         sqlite
+      created         true
+      schema_version  4
+      tables          0
+      …
     """
     import deltasql
     from deltasql.api.catalog.connect import is_new, resolved
@@ -57,15 +65,16 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
     )
     message("the catalog was created" if created else "the catalog exists already")
     message("\nnext steps:")
-    shown, hint = str(catalog.uri), ""
-    if place.password is not None:  # do not print the password
-        if place.password in named:
-            hint = "  # replace *** by the password"
-        else:
-            shown = named  # the password comes from an environment variable
-    message(f"  export DELTASQL_URI='{shown}'{hint}")
+    shown = str(catalog.uri)
+    if place.password is not None and place.password not in named:
+        shown = named  # the password comes from an environment variable
+    elif place.password is not None:  # do not print it; PostgreSQL's library reads PGPASSWORD
+        shown = str(replace(place.catalog(), password=None))
+        message("  read -rsp 'Password: ' PGPASSWORD && export PGPASSWORD")
+    message(f"  export DELTASQL_URI={shlex.quote(shown)}")
     if root is not None:
-        message(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}  # for every writer")
+        message("  # where every program that creates tables puts their files; or use --location")
+        message(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}")
     message("  deltasql table create sales id:bigint day:date --partition-by day")
     message("  deltasql import --help")
     message("  deltasql shell")
@@ -100,7 +109,9 @@ def migrate(context: Context, dry_run: bool, yes: bool) -> None:
 
     \b
     Example:
-      deltasql migrate --dry-run
+      $ deltasql migrate --dry-run
+      migration  name  state
+      the schema is up to date
     """
     import deltasql
     from deltasql.api.catalog.connect import open_existing, pending_migrations, resolved

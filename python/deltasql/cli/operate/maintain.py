@@ -54,7 +54,14 @@ def optimize(
 
     \b
     Example:
-      deltasql optimize sales --z-order id
+      $ deltasql optimize sales --z-order id
+      key                     value
+      numFilesAdded           1
+      numFilesRemoved         2
+      filesAdded              {"avg":316.0,"max":316,"min":316,"totalFiles":1…
+      filesRemoved            {"avg":390.0,"max":486,"min":294,"totalFiles":2…
+      partitionsOptimized     1
+      …
     """
     columns = comma_separated(z_order)
     with context.open_table(table) as (catalog, name):
@@ -115,14 +122,18 @@ def vacuum(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Delete the files that no retained version of TABLE needs, and list them.
+    """Delete the files that no retained version of TABLE needs.
+
+    The deleted files are listed.
 
     Older versions that need these files can no longer be read. Files of transactions that started
     within the last hour are kept, whatever the retention.
 
     \b
     Example:
-      deltasql vacuum sales --dry-run
+      $ deltasql vacuum sales --dry-run
+      path
+      0 files would be deleted
     """
     if uncommitted == (table is not None):
         raise click.UsageError("Give a TABLE, or --uncommitted without a table.")
@@ -175,13 +186,19 @@ def _show_deleted(context: Context, paths: Sequence[str], *, dry_run: bool) -> N
 def restore(
     context: Context, table: str, to: str, ignore_missing_files: bool, dry_run: bool, yes: bool
 ) -> None:
-    """Restore TABLE to version TO, or to a time such as 2024-05-01T12:00:00Z.
+    """Restore TABLE to the version or time TO.
+
+    A time is written such as 2024-05-01T12:00:00Z.
 
     The restore is a new commit: later versions stay in the history, and `undo` reverts the restore.
 
     \b
     Example:
-      deltasql restore sales 0 --yes
+      $ deltasql restore sales 0 --yes
+      key              value
+      version              2
+      numRemovedFile       1
+      numRestoredFile      0
     """
     wanted = _version_or_timestamp(to)
 
@@ -197,11 +214,17 @@ def restore(
 @yes_option
 @click.pass_obj
 def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Revert the last commit of TABLE; a second undo reverts the first.
+    """Revert the last commit of TABLE.
+
+    A second undo reverts the first.
 
     \b
     Example:
-      deltasql undo sales --yes
+      $ deltasql undo sales --yes
+      key              value
+      version              3
+      numRemovedFile       0
+      numRestoredFile      1
     """
 
     def stage(transaction: MultiTableTransaction, name: str) -> dict[str, int]:
@@ -219,11 +242,18 @@ def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 )
 @click.pass_obj
 def checkpoint(context: Context, table: str, version: int | None) -> None:
-    """Write a checkpoint of TABLE, so that readers do not have to replay its whole log.
+    """Write a checkpoint of TABLE for readers of its log.
+
+    Readers start at the latest checkpoint and do not replay the whole log.
 
     \b
     Example:
-      deltasql checkpoint sales
+      $ deltasql checkpoint sales
+      key               value
+      version               1
+      size                  4
+      size_in_bytes     15798
+      num_of_add_files      2
     """
     with (
         context.open_table(table) as (catalog, name),

@@ -39,7 +39,7 @@ def serve(context: Context, file: Path | None, port: int) -> None:
 
     \b
     Example:
-      deltasql serve --port 0
+      $ deltasql serve --port 0
     """
     from deltasql.serve.service import Service  # lazy import: few commands need it
     from deltasql.serve.service_file import default_service_file

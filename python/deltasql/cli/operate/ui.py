@@ -59,7 +59,7 @@ def ui(
 
     \b
     Example:
-      deltasql ui --port 0
+      $ deltasql ui --port 0
     """
     from deltasql.console.server import serving  # lazy import: optional packages
 

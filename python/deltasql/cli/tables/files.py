@@ -8,6 +8,7 @@ import click
 
 from deltasql.cli.options import limit_option
 from deltasql.cli.output import first_of
+from deltasql.model.counts import size_text
 
 if TYPE_CHECKING:
     from deltasql.cli.context import Context
@@ -44,7 +45,9 @@ def files(
 
     \b
     Example:
-      deltasql files sales --where "id = 1" --order size --descending
+      $ deltasql files sales --where "id = 1" --order size --descending
+      path                                                                 by…
+      part-00000-37546d08-c55b-4c68-b8a7-03d8dd062ae8-c000.snappy.parquet  48…
     """
     with context.open_table(table) as (catalog, name):
         found = first_of(
@@ -59,4 +62,6 @@ def files(
             limit,
         )
         rows = [each.to_dict() for each in found]
+    if context.output.is_for_people:
+        rows = [row | {"bytes": size_text(row["bytes"])} for row in rows]
     context.output.rows(rows, COLUMNS)

@@ -46,11 +46,18 @@ TABLES = (
 )
 @click.pass_obj
 def stats(context: Context, table: str | None, days: int, partitions: int) -> None:
-    """Show size, file and growth statistics of TABLE, or one line per table.
+    """Show sizes, files and growth of TABLE, or of all tables.
 
     \b
     Example:
-      deltasql stats sales
+      $ deltasql stats sales
+      key                         value
+      table                       sales
+      version                     1
+      committed at                2026-11-19 04:32:00
+      commits                     2
+      files                       2
+      …
     """
     with (
         context.open_tables(table) as (catalog, name),

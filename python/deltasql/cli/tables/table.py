@@ -35,7 +35,9 @@ def table() -> None:
 
     \b
     Example:
-      deltasql table list
+      $ deltasql table list
+      name   location                          created at                    …
+      sales  /data/lake/sales  2026-11-19T04:32:00.679000+00:00  false
     """
 
 
@@ -48,7 +50,9 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
 
     \b
     Example:
-      deltasql table list --namespace default
+      $ deltasql table list --namespace default
+      name   location                          created at                    …
+      sales  /data/lake/sales  2026-11-19T04:32:01.267000+00:00  false
     """
     with context.open() as catalog:
         if namespace is not None:
@@ -111,14 +115,19 @@ def create(
     if_not_exists: bool,
     allow_nested_location: bool,
 ) -> None:
-    """Create an empty table with columns such as id:bigint or 'day:date not null'.
+    """Create an empty table.
+
+    Columns are written such as id:bigint or 'day:date not null'.
 
     Types are SQL or Delta types: bigint, string, double, date, timestamp, decimal(10,2), array<T>,
     map<K,V>, struct<a:T,…> and so on.
 
     \b
     Example:
-      deltasql table create orders id:bigint day:date --partition-by day
+      $ deltasql table create orders id:bigint day:date --partition-by day
+      key       value
+      name      orders
+      location  /meta_data/default/orders
     """
     if bool(columns) == bool(schema):
         raise click.UsageError("Give the columns either as NAME:TYPE or with --schema.")
@@ -148,7 +157,14 @@ def show(context: Context, table: str) -> None:
 
     \b
     Example:
-      deltasql table show sales
+      $ deltasql table show sales
+      key                value
+      name               sales
+      location           /data/lake/sales
+      version            1
+      committed_at       2026-11-19T04:32:01.623000+00:00
+      schema             id bigint
+      …
     """
     with context.open_table(table) as (catalog, name):
         found = catalog.describe(name)
@@ -171,7 +187,8 @@ def rename(context: Context, table: str, new_name: str) -> None:
 
     \b
     Example:
-      deltasql table rename sales crm.sales
+      $ deltasql table rename sales crm.sales
+      sales is now crm.sales
     """
     with context.open_table(table) as (catalog, name):
         made = catalog.rename(name, new_name)
@@ -184,11 +201,14 @@ def rename(context: Context, table: str, new_name: str) -> None:
 @yes_option
 @click.pass_obj
 def drop(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Remove TABLE from the catalog. No file is deleted; undrop restores it.
+    """Remove TABLE from the catalog; undrop restores it.
+
+    No file is deleted.
 
     \b
     Example:
-      deltasql table drop sales --yes
+      $ deltasql table drop sales --yes
+      sales is dropped; deltasql table undrop sales restores it
     """
     with context.open_table(table) as (catalog, name):
         found = catalog.table(name)
@@ -208,7 +228,8 @@ def undrop(context: Context, name: str) -> None:
 
     \b
     Example:
-      deltasql table undrop sales
+      $ deltasql table undrop sales
+      sales is restored
     """
     with context.open() as catalog:
         known = {_name_of(row) for row in catalog.dropped()}
@@ -235,7 +256,8 @@ def set_properties(
 
     \b
     Example:
-      deltasql table set sales delta.logRetentionDuration='interval 60 days'
+      $ deltasql table set sales delta.logRetentionDuration='interval 60 days'
+      sales is at version 2
     """
     if not properties and description is None:
         raise click.UsageError("Give properties as KEY=VALUE, or --description.")

@@ -22,9 +22,7 @@ from deltasql.engine.duckdb.scan import (
     identifier,
     literal,
 )
-from deltasql.engine.files.arrow_scan import ArrowScan
 from deltasql.engine.inputs import batches, duckdb_types, is_stream
-from deltasql.engine.parquet.writer import write_batches
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.duckdb_results import arrow_reader, arrow_table
 from deltasql.model.predicates.query_conditions import named_columns
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
 
     from deltasql.config import Config
     from deltasql.engine.base import Relation, WritePlan
+    from deltasql.engine.files.arrow_scan import ArrowScan
     from deltasql.engine.files.live_files import LiveFile, LiveFiles
     from deltasql.model.actions import AddFile
 
@@ -140,6 +139,9 @@ class DuckDbEngine:
             list(self._local_queries(files, local, needs, positions=positions)) if local else []
         )
         if len(local) < len(files.files):
+            # lazy import: most queries read local files, which need no Arrow scan
+            from deltasql.engine.files.arrow_scan import ArrowScan
+
             arrow_scan = ArrowScan(
                 files, self._config.storage, positions=positions, also_local=by_arrow
             )
@@ -238,6 +240,8 @@ class DuckDbEngine:
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics, and return an `add` action for each file."""
+        from deltasql.engine.parquet.writer import write_batches  # lazy import: start-up time
+
         # No separate connection is needed: no other query runs until the last row is written.
         return write_batches(_stream(self._connection, own_relation(relation)), plan)
 
@@ -400,8 +404,9 @@ def scan_errors(needs: Sequence[NamedObject]) -> Iterator[None]:
         yield
     except TxnLogEngineError as error:
         for need in needs:
-            if isinstance(need.value, ArrowScan) and need.value.failure is not None:
-                raise need.value.failure from error
+            failure = getattr(need.value, "failure", None)  # of an Arrow scan
+            if failure is not None:
+                raise failure from error
         raise
 
 

@@ -136,6 +136,17 @@ GROUP BY 1 ORDER BY 1;
 SELECT v.version, v.operation, v.operation_metrics FROM dl_table_versions v
 WHERE v.table_id = $table_id AND v.version >= $first AND v.version <= $last;
 
+-- name: files_added_by
+-- The ids of the files that a commit adds follow those of the commit before it.
+SELECT f.added_version, count(*), {use:size_sum} FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id
+GROUP BY f.added_version;
+
+-- name: files_removed_by
+SELECT f.removed_version, count(*), {use:size_sum} FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.removed_version >= $first AND f.removed_version <= $last
+GROUP BY f.removed_version;
+
 -- name: count_versions
 SELECT min(version), count(*) FROM dl_table_versions WHERE table_id = $table_id;
 
@@ -277,13 +288,14 @@ FROM dl_table_versions v JOIN dl_tables t ON t.table_id = v.table_id
 WHERE v.txn_id {in:txn_ids} ORDER BY t.namespace, t.name, t.table_id;
 
 -- name: recent_commits
-SELECT t.namespace, t.name, v.version, v.committed_at_ms, v.operation, v.operation_metrics, v.txn_id, v.group_size
+SELECT t.namespace, t.name, v.version, v.committed_at_ms, v.operation, v.operation_metrics, v.txn_id, v.group_size,
+  v.engine_info
 FROM dl_tables t JOIN dl_table_versions v ON v.table_id = t.table_id
 WHERE t.dropped_at_ms IS NULL AND v.committed_at_ms >= $since_ms
 ORDER BY v.committed_at_ms DESC, t.table_id DESC, v.version DESC LIMIT $limit;
 
 -- name: commits_after
-SELECT v.version, v.committed_at_ms, v.operation, v.operation_metrics, v.txn_id, v.group_size
+SELECT v.version, v.committed_at_ms, v.operation, v.operation_metrics, v.txn_id, v.group_size, v.engine_info
 FROM dl_table_versions v WHERE v.table_id = $table_id AND v.version > $after
 ORDER BY v.version LIMIT $limit;
 

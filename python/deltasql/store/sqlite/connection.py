@@ -7,13 +7,13 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from deltasql import _core
 from deltasql.exceptions import StoreBusyError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pyarrow as pa
 
     from deltasql.config import StoreSettings
 
@@ -105,6 +105,8 @@ def _rows(connection: sqlite3.Connection, text: str) -> _core.ArrowRows:
 
 
 def _table(found: _core.ArrowRows) -> pa.Table:
+    import pyarrow as pa  # lazy import: start-up time
+
     return pa.RecordBatchReader.from_stream(found).read_all()
 
 
