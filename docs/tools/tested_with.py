@@ -14,6 +14,7 @@ TITLES = {
     "stores": "Object stores",
     "engines": "Engines and libraries",
 }
+COMMIT = "at commit"
 # In the order of the columns.
 BEHAVIOURS = {
     "commit": "a transaction over two tables, and appends to one of them",
@@ -36,6 +37,8 @@ def tested_with_page() -> str:
         "step, stock deltalake reads the published log and must see the same rows.",
         "\n".join(f"- **{_words(name)}**: {text}" for name, text in BEHAVIOURS.items()),
         "`ok` means that all checks of the behaviour passed; `-` means that it does not apply. "
+        "*at commit* is the commit of deltasql that was run: the last one that changed more than "
+        "documentation. Not all rows were run at the same commit. "
         "[Supported releases](versions.md) lists the releases that deltasql accepts.",
     ]
     for module, title in TITLES.items():
@@ -46,7 +49,7 @@ def tested_with_page() -> str:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    heads = ("component", "release", *map(_words, BEHAVIOURS), "other checks")
+    heads = ("component", "release", *map(_words, BEHAVIOURS), "other checks", COMMIT)
     return table(heads, [_row(each) for each in rows])
 
 
@@ -56,7 +59,8 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
     others = [f"{_words(name)}: {each}" for name, each in results.items() if name not in BEHAVIOURS]
     if row["skipped"]:
         others = [f"not run: {row['skipped']}"]
-    return row["component"], row["release"], *common, "<br>".join(others)
+    others_text = "<br>".join(others)
+    return row["component"], row["release"], *common, others_text, row.get("commit") or "-"
 
 
 def _words(name: str) -> str:

@@ -472,7 +472,7 @@ def main() -> int:
     parser.add_argument("--jars", default="", help="the jars of delta-spark, separated by commas")
     chosen = parser.parse_args()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    spark = _session(chosen.connect, chosen.jars)
+    spark = new_session(chosen.connect, chosen.jars)
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, check in (ON_CONNECT if chosen.connect else CHECKS).items():
@@ -488,7 +488,7 @@ def main() -> int:
     return 0 if set(results.values()) <= set(RESULTS) else 1
 
 
-def _session(connect: bool, delta_spark: str) -> SparkSession:
+def new_session(connect: bool = False, delta_spark: str = "") -> SparkSession:
     """Start a session with the jar of deltasql; with delta-spark, if there are jars of it."""
     from pyspark.sql import SparkSession
 
