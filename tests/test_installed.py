@@ -57,7 +57,9 @@ class Bare:
             from pathlib import Path
             from tests.pages import Console, without_varying_values
             text = Path(sys.argv[1]).read_text("utf-8")
-            done = Console(Path.cwd(), json.loads(sys.argv[2])).page(text)
+            folder = Path.cwd() / "page"
+            folder.mkdir()
+            done = Console(folder, json.loads(sys.argv[2])).page(text)
             assert without_varying_values(done) == without_varying_values(text), done
         """
         place, given = ROOT / "docs" / name, json.dumps(moved or {})
