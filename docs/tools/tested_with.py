@@ -12,6 +12,7 @@ ROWS = Path(__file__).with_name("matrix")
 TITLES = {
     "databases": "Databases that hold the log",
     "stores": "Object stores",
+    "spark_stores": "Object stores on Spark",
     "engines": "Engines and libraries",
 }
 COMMIT = "at commit"
@@ -38,8 +39,10 @@ def tested_with_page() -> str:
         "\n".join(f"- **{_words(name)}**: {text}" for name, text in BEHAVIOURS.items()),
         "`ok` means that all checks of the behaviour passed; `-` means that it does not apply. "
         "*at commit* is the commit of deltasql that was run: the last one that changed more than "
-        "documentation. Not all rows were run at the same commit. "
-        "[Supported releases](versions.md) lists the releases that deltasql accepts.",
+        "documentation. Not all rows were run at the same commit. `≤` is before the commit that "
+        "recorded a result which was run at an earlier one.",
+        "[Supported releases](versions.md) lists the releases that deltasql accepts, and the "
+        "results of each check with each release of PySpark.",
     ]
     for module, title in TITLES.items():
         path = ROWS / f"{module}.json"

@@ -16,7 +16,7 @@ from tests.matrix.behaviours import BEHAVIOURS, OK
 from tests.matrix.cell import ROOT, Cell, Skipped
 from tests.matrix.report import Result, commit_of_tree, is_changed, load, save, terminal, write_rows
 
-MODULES = ("databases", "stores", "engines")
+MODULES = ("databases", "stores", "spark_stores", "engines")
 
 
 def cells() -> dict[str, list[Cell]]:

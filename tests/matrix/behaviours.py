@@ -361,7 +361,12 @@ def main() -> int:
     parser.add_argument("--catalog", required=True, help="deltasql:// URI of a new catalog")
     parser.add_argument("--location", required=True, help="empty folder for all tables")
     parser.add_argument("--storage-options", default="{}", type=json.loads, metavar="JSON")
-    parser.add_argument("--spark", action="store_true", help="write and read all rows with Spark")
+    parser.add_argument(
+        "--spark",
+        type=json.loads,
+        metavar="JSON",
+        help="write and read all rows with Spark, with these settings",
+    )
     parser.add_argument("--die", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     place = Place(given.catalog, given.location.rstrip("/"), given.storage_options)
@@ -369,10 +374,10 @@ def main() -> int:
         with place.connect(mirror={"mode": "off"}) as catalog:
             _write_both(catalog, place.numbers(5_000))
             os._exit(_KILLED)
-    if given.spark:
+    if given.spark is not None:
         from tests.spark.on_release import new_session  # late import: only PySpark's cells have it
 
-        place = replace(place, spark=new_session())
+        place = replace(place, spark=new_session(given.spark))
     found = results(place, tuple(given.behaviour or BEHAVIOURS))
     print(json.dumps(found), flush=True)
     return 0 if set(found.values()) == {OK} else 1

@@ -47,17 +47,19 @@ def run_behaviours(
     storage_options: Mapping[str, str],
     folder: Path,
     *,
-    on_spark: bool = False,
+    spark: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Run the behaviours with a Python that has the packages of the cell.
+
+    With settings of a Spark session, even empty ones, Spark writes and reads all rows.
 
     The output of the process is kept in `log.txt` of the folder.
     """
     arguments = [
         *("--catalog", catalog, "--location", location),
         *("--storage-options", json.dumps(dict(storage_options))),
-        *(["--spark"] if on_spark else []),
+        *([] if spark is None else ["--spark", json.dumps(dict(spark))]),
     ]
     found = run_module(
         "tests.matrix.behaviours", arguments, folder, python=python, **(environment or {})

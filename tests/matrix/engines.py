@@ -124,7 +124,7 @@ def _pyspark(release: str, folder: Path) -> dict[str, str]:
     python = pyspark.python_of(release)
     location = str(folder / "lake")
     uri = f"deltasql://sqlite/{folder}/catalog.db"
-    behaviours = run_behaviours(python, uri, location, {}, folder, on_spark=True)
+    behaviours = run_behaviours(python, uri, location, {}, folder, spark={})
     found = pyspark.results_of(release)
     wrong = pyspark.failures(found)
     if not wrong:
