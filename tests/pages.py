@@ -22,11 +22,9 @@ from typing import Any
 from unittest.mock import patch
 
 import deltalake
-from click.testing import CliRunner
 
 import deltasql
 from deltasql.api.catalog.connect import close_all
-from deltasql.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 _PLACE = re.compile(r"/srv\b|/tmp/\w+")  # the folder that a page uses
@@ -115,6 +113,11 @@ class Console:
             os.environ[name] = value
             return ""
         assert arguments[0] == "deltasql", line
+        # Late imports: pages without commands also run in environments without click.
+        from click.testing import CliRunner
+
+        from deltasql.cli.main import main
+
         result = CliRunner().invoke(main, arguments[1:])
         if not isinstance(result.exception, SystemExit | None):
             raise result.exception

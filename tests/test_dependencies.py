@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
+import obstore
+import psycopg
+import pyarrow as pa
 import pyspark
 import pytest
 
@@ -19,6 +22,7 @@ import deltasql
 import deltasql.spark
 from deltasql.exceptions import MissingDriverError, UnsupportedReleaseError
 from deltasql.exceptions.releases import SUPPORTED, check_release
+from deltasql.storage.driver import driver
 from tests.pages import ROOT
 
 if TYPE_CHECKING:
@@ -88,8 +92,9 @@ def test_every_imported_package_is_declared() -> None:
 
 def test_supported_releases_are_those_of_pyproject() -> None:
     text = (ROOT / "pyproject.toml").read_text("utf-8")
-    for component in ("DuckDB", "PySpark"):
-        oldest, before = (".".join(map(str, each or ())) for each in SUPPORTED[component])
+    for component in ("DuckDB", "PySpark", "obstore", "psycopg[binary]"):
+        window = SUPPORTED[component.removesuffix("[binary]")]
+        oldest, before = (".".join(map(str, each or ())) for each in window)
         assert f'"{component.lower()}>={oldest},<{before}"' in text
     # Newer releases of deltalake can be installed: only some functions reject them.
     oldest = ".".join(map(str, SUPPORTED["deltalake"][0]))
@@ -120,6 +125,25 @@ def test_unsupported_release_is_rejected_before_anything_is_written(
     with pytest.raises(UnsupportedReleaseError, match=r"SQLite 3\.34\.1"):
         deltasql.begin(f"deltasql://sqlite/{tmp_path}/catalog.db").__enter__()
     assert not list(tmp_path.iterdir())
+
+
+def test_unsupported_driver_is_rejected_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psycopg, "__version__", "3.1.20")
+    with pytest.raises(
+        UnsupportedReleaseError, match=r"psycopg 3\.1\.20 is not supported"
+    ) as found:
+        # Nothing is at this address: the release is checked before a connection is opened.
+        deltasql.connect("deltasql://postgres/user@127.0.0.1:1/db")
+    assert found.value.help == "Run: pip install 'psycopg[binary]>=3.2,<4'"
+    monkeypatch.setattr(obstore, "__version__", "1.0.0")
+    driver.cache_clear()
+    uri = f"deltasql://sqlite/{tmp_path}/catalog.db"
+    with pytest.raises(UnsupportedReleaseError, match=r"obstore 1\.0\.0 is not supported"):
+        deltasql.write_deltalake(f"{uri}?table=t&location=s3://lake/t", pa.table({"id": [1]}))
+    with deltasql.connect(uri) as catalog:
+        assert catalog.tables() == []
 
 
 @pytest.mark.parametrize("release", ["3.5.7", "5.0.0"])

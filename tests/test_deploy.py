@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.matrix.cell import Skipped
+from tests.matrix.servers import go_program
 from tests.pages import ROOT
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 DEPLOY = ROOT / "examples" / "deploy"
 INSTALLED = "/opt/deltasql/bin/deltasql"  # in the units
 COMMAND = Path(sys.executable).with_name("deltasql")
+COMPOSE = "2.16.2"  # the release of the parser that docker compose uses
 LONG = ("mirror", "ui")  # commands that run until they are stopped
 
 
@@ -128,6 +131,18 @@ def test_compose_file_refers_only_to_its_own_services_and_volumes() -> None:
             context = (DEPLOY / service["build"]["context"]).resolve()
             assert context == ROOT.resolve()
             assert (context / service["build"]["dockerfile"]).is_file()
+
+
+@pytest.mark.everything("compiles the parser of Compose")
+def test_parser_of_compose_accepts_the_file() -> None:
+    try:
+        parser = go_program("github.com/compose-spec/compose-go/v2/cmd", COMPOSE)
+    except Skipped as skipped:
+        pytest.skip(str(skipped))
+    # Without interpolation, because the passwords are not in the environment of the tests.
+    command = [parser, "-no-interpolation", DEPLOY / "compose.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.everything("starts every service of the examples")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ import pytest
 
 from deltasql import __version__
 from tests.pages import ROOT
+from tests.s3 import new_bucket
 
 if TYPE_CHECKING:
     from deltasql import DeltaSqlUri
@@ -47,17 +49,21 @@ class Bare:
         command = [self.folder / "bin" / "python", "-c", textwrap.dedent(code), *arguments]
         return self._run(command, variables)
 
-    def page(self, name: str, **variables: str) -> None:
-        """Run a page of the documentation from top to bottom."""
+    def page(self, name: str, moved: dict[str, str] | None = None, **variables: str) -> None:
+        """Run a page of the documentation from top to bottom; `moved` replaces its addresses."""
         code = """
+            import json
             import sys
             from pathlib import Path
             from tests.pages import Console, without_varying_values
             text = Path(sys.argv[1]).read_text("utf-8")
-            done = Console(Path.cwd()).page(text)
+            folder = Path.cwd() / "page"
+            folder.mkdir()
+            done = Console(folder, json.loads(sys.argv[2])).page(text)
             assert without_varying_values(done) == without_varying_values(text), done
         """
-        self.python(code, ROOT / "docs" / name, PYTHONPATH=str(ROOT), **variables)
+        place, given = ROOT / "docs" / name, json.dumps(moved or {})
+        self.python(code, place, given, PYTHONPATH=str(ROOT), **variables)
 
     def command(self, *arguments: str, fails: bool = False, **variables: str) -> str:
         """Run `deltasql`; return its output."""
@@ -186,6 +192,7 @@ def test_duckdb_alone(wheel: Path, tmp_path: Path) -> None:
             print(catalog.query("SELECT id FROM t ORDER BY id").read_all().to_pydict())
     """)
     assert found == "{'id': [1, 3, 4]}\n"
+    bare.page("guides/transactions.md")
 
 
 @SLOW
@@ -269,12 +276,22 @@ def test_spark_alone(wheel: Path, tmp_path: Path) -> None:
         print(spark.read.format("deltasql").load("numbers").count())
     """
     assert bare.python(code, SPARK_LOCAL_IP="127.0.0.1") == "3\n3\n"
+    bare.page("how-to/spark.md", SPARK_LOCAL_IP="127.0.0.1")
 
 
 @SLOW
 def test_quickstart_page_runs_with_the_packages_that_it_names(wheel: Path, tmp_path: Path) -> None:
     bare = installed(tmp_path, f"{wheel}[duckdb,cli]", "polars", "pandas")
     bare.page("quickstart.md")
+
+
+@SLOW
+def test_page_about_s3_runs_with_the_packages_that_it_needs(
+    wheel: Path, tmp_path: Path, s3_server: str
+) -> None:
+    bare = installed(tmp_path, f"{wheel}[s3,duckdb,cli]")
+    moved = {"http://127.0.0.1:9000": s3_server, "s3://lake": new_bucket(s3_server)}
+    bare.page("guides/mirror.md", moved)
 
 
 @SLOW

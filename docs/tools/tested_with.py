@@ -12,8 +12,10 @@ ROWS = Path(__file__).with_name("matrix")
 TITLES = {
     "databases": "Databases that hold the log",
     "stores": "Object stores",
+    "spark_stores": "Object stores on Spark",
     "engines": "Engines and libraries",
 }
+COMMIT = "at commit"
 # In the order of the columns.
 BEHAVIOURS = {
     "commit": "a transaction over two tables, and appends to one of them",
@@ -36,7 +38,11 @@ def tested_with_page() -> str:
         "step, stock deltalake reads the published log and must see the same rows.",
         "\n".join(f"- **{_words(name)}**: {text}" for name, text in BEHAVIOURS.items()),
         "`ok` means that all checks of the behaviour passed; `-` means that it does not apply. "
-        "[Supported releases](versions.md) lists the releases that deltasql accepts.",
+        "*at commit* is the commit of deltasql that was run: the last one that changed more than "
+        "documentation. Not all rows were run at the same commit. `≤` is before the commit that "
+        "recorded a result which was run at an earlier one.",
+        "[Supported releases](versions.md) lists the releases that deltasql accepts, and the "
+        "results of each check with each release of PySpark.",
     ]
     for module, title in TITLES.items():
         path = ROWS / f"{module}.json"
@@ -46,7 +52,7 @@ def tested_with_page() -> str:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    heads = ("component", "release", *map(_words, BEHAVIOURS), "other checks")
+    heads = ("component", "release", *map(_words, BEHAVIOURS), "other checks", COMMIT)
     return table(heads, [_row(each) for each in rows])
 
 
@@ -56,7 +62,8 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
     others = [f"{_words(name)}: {each}" for name, each in results.items() if name not in BEHAVIOURS]
     if row["skipped"]:
         others = [f"not run: {row['skipped']}"]
-    return row["component"], row["release"], *common, "<br>".join(others)
+    others_text = "<br>".join(others)
+    return row["component"], row["release"], *common, others_text, row.get("commit") or "-"
 
 
 def _words(name: str) -> str:

@@ -16,7 +16,7 @@ from tests.matrix.behaviours import BEHAVIOURS, OK
 from tests.matrix.cell import ROOT, Cell, Skipped
 from tests.matrix.report import Result, commit_of_tree, is_changed, load, save, terminal, write_rows
 
-MODULES = ("databases", "stores", "engines")
+MODULES = ("databases", "stores", "spark_stores", "engines")
 
 
 def cells() -> dict[str, list[Cell]]:
@@ -46,7 +46,7 @@ def run(cell: Cell) -> Result:
         if any(result != OK for result in results.values()) and (folder / "log.txt").exists():
             print((folder / "log.txt").read_text("utf-8")[-8_000:], file=sys.stderr)
     seconds = round(time.monotonic() - began, 1)
-    return Result(cell.component, cell.release, results, reason, seconds)
+    return Result(cell.component, cell.release, results, reason, seconds, commit_of_tree())
 
 
 def main(arguments: list[str]) -> int:

@@ -23,6 +23,7 @@ import deltalake
 import pyarrow as pa
 
 import deltasql
+import deltasql.spark
 from deltasql import AddFile, Catalog, RemoveFile
 from deltasql.exceptions import CommitConflictError, CommitOutcomeUnknownError, TxnLogError
 from deltasql.uri import parse_uri
@@ -42,6 +43,15 @@ class Place:
     catalog: str
     location: str
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    spark: Any = None
+    """A Spark session, which then writes all rows and reads them, too."""
+
+    def numbers(self, *numbers: int) -> Any:
+        """Return rows with these ids."""
+        if self.spark is None:
+            return _numbers(*numbers)
+        values = ", ".join(f"({number}L)" for number in numbers)
+        return self.spark.sql(f"SELECT * FROM VALUES {values} AS t(id)").coalesce(1)
 
     def connect(self, **settings: Any) -> Catalog:
         """Open the catalog."""
@@ -57,6 +67,10 @@ class Place:
             table = catalog.table(name)
             location, version = table.location, table.version()
             found = _sorted(catalog.query(f"SELECT * FROM {name}").read_all())
+            if self.spark is not None:
+                frame = deltasql.spark.read(self.spark, table.uri).orderBy("id")
+                on_spark = [row.asDict() for row in frame.collect()]
+                check(on_spark == found, f"Spark reads other rows: {on_spark[:5]}")
         stock = self.stock(location)
         check(stock.version() == version, f"deltalake sees {stock.version()}, not {version}")
         read = _sorted(stock.to_pyarrow_table())
@@ -73,12 +87,12 @@ def commit(place: Place) -> None:
     """Commit to two tables in one transaction, append, and read both with stock deltalake."""
     with place.connect() as catalog:
         with catalog.begin() as tx:
-            tx.write("first", _numbers(1, 2))
-            tx.write("second", _numbers(3))
+            tx.write("first", place.numbers(1, 2))
+            tx.write("second", place.numbers(3))
         check(tx.versions == {"first": 0, "second": 0}, f"the versions are {tx.versions}")
         for number in range(4, 8):
             with catalog.begin() as tx:
-                tx.write("first", _numbers(number))
+                tx.write("first", place.numbers(number))
         catalog.mirror.publish()
     check(_ids(place, "first") == [1, 2, 4, 5, 6, 7], "rows of `first` are missing")
     check(_ids(place, "second") == [3], "rows of `second` are missing")
@@ -88,10 +102,10 @@ def conflict(place: Place) -> None:
     """Overwrite a table in two transactions at once: the later one fails and changes nothing."""
     with place.connect() as catalog:
         with catalog.begin() as tx:
-            tx.write("contended", _numbers(1))
+            tx.write("contended", place.numbers(1))
         one, two = catalog.begin(), catalog.begin()
-        one.write("contended", _numbers(2), mode="overwrite")
-        two.write("contended", _numbers(3), mode="overwrite")
+        one.write("contended", place.numbers(2), mode="overwrite")
+        two.write("contended", place.numbers(3), mode="overwrite")
         one.commit()
         try:
             two.commit()
@@ -102,8 +116,8 @@ def conflict(place: Place) -> None:
         check(_ids(place, "contended") == [2], "the failed transaction changed the table")
         # Appends do not conflict with each other.
         one, two = catalog.begin(), catalog.begin()
-        one.write("contended", _numbers(4))
-        two.write("contended", _numbers(5))
+        one.write("contended", place.numbers(4))
+        two.write("contended", place.numbers(5))
         one.commit(), two.commit()
         catalog.mirror.publish()
     check(_ids(place, "contended") == [2, 4, 5], "an append is missing")
@@ -112,8 +126,8 @@ def conflict(place: Place) -> None:
 def lost_answer(place: Place) -> None:
     """Lose a response at every step of a commit: it is applied once or reported as failed."""
     with place.connect() as catalog, catalog.begin() as tx:
-        tx.write("asked", _numbers(0))
-        tx.write("again", _numbers(0))
+        tx.write("asked", place.numbers(0))
+        tx.write("again", place.numbers(0))
     servers = _servers(place)
     if not servers:
         _die_after_commit(place)
@@ -126,7 +140,7 @@ def bulk(place: Place) -> None:
     paths = [f"part-{number:05}.parquet" for number in range(BULK_FILES)]
     with place.connect() as catalog:
         with catalog.begin() as tx:
-            tx.write("large", _numbers(1))
+            tx.write("large", place.numbers(1))
         with catalog.begin() as tx:
             tx.stage_table("large", [_added(path) for path in paths])
         catalog.mirror.publish()
@@ -145,7 +159,7 @@ def vacuum(place: Place) -> None:
     with place.connect() as catalog:
         for number in range(3):
             with catalog.begin() as tx:
-                tx.write("old", _numbers(number), mode="overwrite")
+                tx.write("old", place.numbers(number), mode="overwrite")
         catalog.mirror.publish()
         options = {"retention_hours": 0, "enforce_retention_duration": False, "dry_run": False}
         deleted = catalog.vacuum("old", **options)
@@ -170,7 +184,7 @@ def migrate(place: Place) -> None:
         catalog.import_table(source, name="imported")
         catalog.cutover("imported")
         with catalog.begin() as tx:
-            tx.write("imported", _numbers(3))
+            tx.write("imported", place.numbers(3))
         catalog.mirror.publish()
         check(_ids(place, "imported") == [1, 2, 3], "imported rows are missing")
         catalog.export_table("imported", copy, with_data=True, storage_options=options)
@@ -249,7 +263,7 @@ def _lose_each_response(place: Place, server: str) -> None:
     """Commit again and again, and lose the first response, then the second, and so on."""
     committed = 0
     with _relayed(place, server) as (relayed, relays), relayed.connect() as catalog:
-        _write_both(catalog, [1_000])  # opens the connections
+        _write_both(catalog, place.numbers(1_000))  # opens the connections
         for step in range(_MOST_RESPONSES):
             number = 2_000 + step
             lost = sum(relay.lost for relay in relays)
@@ -257,7 +271,7 @@ def _lose_each_response(place: Place, server: str) -> None:
                 relay.lose(after=step)
             expected: tuple[int, ...] = (1,)
             try:
-                _write_both(catalog, [number])
+                _write_both(catalog, place.numbers(number))
             except CommitOutcomeUnknownError:
                 expected = (0, 1)
             except TxnLogError:
@@ -286,17 +300,17 @@ def _committed(place: Place, number: int) -> tuple[int, int]:
     return asked, again
 
 
-def _write_both(catalog: Catalog, numbers: list[int]) -> None:
+def _write_both(catalog: Catalog, rows: Any) -> None:
     with catalog.begin() as tx:
-        tx.write("asked", _numbers(*numbers))
-        tx.write("again", _numbers(*numbers))
+        tx.write("asked", rows)
+        tx.write("again", rows)
 
 
 def _die_after_commit(place: Place) -> None:
     """Kill a process after its COMMIT and before it publishes: the next one finds the commit.
 
     A catalog in a file and a local folder send no responses that could be lost, so the process that
-    waits for the result disappears instead.
+    waits for the result disappears instead. It has no Spark session.
     """
     done = subprocess.run(
         [sys.executable, "-m", "tests.matrix.behaviours", *_arguments(place), "--die"], check=False
@@ -347,13 +361,23 @@ def main() -> int:
     parser.add_argument("--catalog", required=True, help="deltasql:// URI of a new catalog")
     parser.add_argument("--location", required=True, help="empty folder for all tables")
     parser.add_argument("--storage-options", default="{}", type=json.loads, metavar="JSON")
+    parser.add_argument(
+        "--spark",
+        type=json.loads,
+        metavar="JSON",
+        help="write and read all rows with Spark, with these settings",
+    )
     parser.add_argument("--die", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     place = Place(given.catalog, given.location.rstrip("/"), given.storage_options)
     if given.die:
         with place.connect(mirror={"mode": "off"}) as catalog:
-            _write_both(catalog, [5_000])
+            _write_both(catalog, place.numbers(5_000))
             os._exit(_KILLED)
+    if given.spark is not None:
+        from tests.spark.on_release import new_session  # late import: only PySpark's cells have it
+
+        place = replace(place, spark=new_session(given.spark))
     found = results(place, tuple(given.behaviour or BEHAVIOURS))
     print(json.dumps(found), flush=True)
     return 0 if set(found.values()) == {OK} else 1

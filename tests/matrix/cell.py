@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -46,22 +47,24 @@ def run_behaviours(
     storage_options: Mapping[str, str],
     folder: Path,
     *,
-    behaviours: tuple[str, ...] = tuple(BEHAVIOURS),
+    spark: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Run the behaviours with a Python that has the packages of the cell.
 
+    With settings of a Spark session, even empty ones, Spark writes and reads all rows.
+
     The output of the process is kept in `log.txt` of the folder.
     """
     arguments = [
-        *behaviours,
         *("--catalog", catalog, "--location", location),
         *("--storage-options", json.dumps(dict(storage_options))),
+        *([] if spark is None else ["--spark", json.dumps(dict(spark))]),
     ]
     found = run_module(
         "tests.matrix.behaviours", arguments, folder, python=python, **(environment or {})
     )
-    return dict.fromkeys(behaviours, found[CODE]) if CODE in found else found
+    return dict.fromkeys(BEHAVIOURS, found[CODE]) if CODE in found else found
 
 
 def run_module(
@@ -91,3 +94,16 @@ def run_module(
         return {CODE: f"ended with code {done.returncode}"}
     found: dict[str, str] = json.loads(lines[-1])
     return found
+
+
+def downloaded_jar(artifact: str, folder: Path) -> Path:
+    """Download a jar from Maven Central into an empty folder, and return it."""
+    if shutil.which("mvn") is None:
+        raise Skipped(f"Maven is missing, which downloads {artifact}")
+    folder.mkdir(parents=True, exist_ok=True)
+    command = ["mvn", "--quiet", "--batch-mode", "dependency:copy", f"-Dartifact={artifact}"]
+    copied = subprocess.run([*command, f"-DoutputDirectory={folder}"], check=False)
+    if copied.returncode != 0:
+        raise Skipped(f"Maven cannot download {artifact}")
+    (jar,) = folder.glob("*.jar")
+    return jar

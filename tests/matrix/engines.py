@@ -12,12 +12,13 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from tests.matrix.behaviours import BEHAVIOURS, OK
-from tests.matrix.cell import ROOT, Cell, Skipped, run_behaviours
+from tests.matrix.behaviours import OK
+from tests.matrix.cell import ROOT, Cell, Skipped, downloaded_jar, run_behaviours
 
 UV = shutil.which("uv") or str(ROOT / ".venv" / "uv" / "bin" / "uv")
 # Every release of the supported minor releases. 1.7 is not on the index.
@@ -28,6 +29,8 @@ DELTALAKE = (
 DELTALAKE_REFUSED = ("0.25.5", "1.2.1")
 PYTHON = ("3.11", "3.12", "3.13", "3.14")
 PYTHON_REFUSED = "3.10"
+# Releases that Maven Central has, for machines without them.
+CPYTHON = {"3.14": "3.14.3-1.5.13"}
 # The oldest release that works with a supported deltalake, and the newest one on the index, with
 # what else they need.
 LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -51,6 +54,7 @@ LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
 DUCKDB = {"1.4.0": "1.4.0", "1.5.5": "1.5.5", "1.5.6": None}
 REFUSED = "refused by name"
 READS = "reads the mirror"
+PYSPARK_CHECKS = "checks of supported releases"
 SOURCE = ROOT / "python"
 _PACKAGES = {"DataFusion": "datafusion", "ibis": "ibis-framework[duckdb]"}
 
@@ -111,12 +115,21 @@ def _old_python(folder: Path) -> dict[str, str]:
 
 
 def _pyspark(release: str, folder: Path) -> dict[str, str]:
-    """Run the checks of `tests.spark.releases`, which has an environment for each release."""
-    from tests.spark import releases as pyspark
-    from tests.spark.on_release import YES
+    """Run the behaviours on Spark, and the checks of `tests.spark.releases`.
 
+    That module has an environment for each release, and lists its checks on another page.
+    """
+    from tests.spark import releases as pyspark
+
+    python = pyspark.python_of(release)
+    location = str(folder / "lake")
+    uri = f"deltasql://sqlite/{folder}/catalog.db"
+    behaviours = run_behaviours(python, uri, location, {}, folder, spark={})
     found = pyspark.results_of(release)
-    return {name: OK if result == YES else result for name, result in found.items()}
+    wrong = pyspark.failures(found)
+    if not wrong:
+        pyspark.write_results({release: found})
+    return behaviours | (wrong or {PYSPARK_CHECKS: OK})
 
 
 def _duckdb(release: str, folder: Path) -> dict[str, str]:
@@ -139,21 +152,18 @@ def _library(name: str, release: str, folder: Path) -> dict[str, str]:
     package = _PACKAGES.get(name, name)
     needed = (f"{package}=={release}", *LIBRARIES[name, release])
     python = environment(name, release, "[duckdb]", *needed)
-    behaviours = _behaviours(python, folder, ("commit", "conflict", "vacuum", "migrate"))
+    behaviours = _behaviours(python, folder)
     found = _checks(python, folder, "on_library", name.lower())
     return behaviours | {READS: found.get(name.lower(), str(found))}
 
 
-def _behaviours(
-    python: Path, folder: Path, chosen: tuple[str, ...] = tuple(BEHAVIOURS)
-) -> dict[str, str]:
+def _behaviours(python: Path, folder: Path) -> dict[str, str]:
     return run_behaviours(
         python,
         f"deltasql://sqlite/{folder}/catalog.db",
         str(folder / "lake"),
         {},
         folder,
-        behaviours=chosen,
         environment={"PYTHONPATH": str(ROOT)},
     )
 
@@ -238,7 +248,7 @@ def _lock() -> list[str]:
 
 
 def _interpreter(release: str) -> str:
-    """Return a Python of a release that is on this machine."""
+    """Return a Python of a release that is on this machine, or that Maven Central has."""
     name = f"python{release}"
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     found: Sequence[str | Path | None] = (
@@ -250,4 +260,19 @@ def _interpreter(release: str) -> str:
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
         if _run(each, "-c", code).stdout.strip() == release:
             return str(each)
-    raise Skipped(f"Python {release} is not on this machine, and no package index here has it")
+    if release in CPYTHON:
+        return str(_downloaded(release))
+    raise Skipped(f"Python {release} is not on this machine")
+
+
+def _downloaded(release: str) -> Path:
+    """Return a Python that Maven downloads on the first call."""
+    folder = ROOT / "build" / "matrix" / f"cpython-{release}"
+    program = folder / "org" / "bytedeco" / "cpython" / "linux-x86_64" / "bin" / f"python{release}"
+    if not program.exists():
+        jar = downloaded_jar(f"org.bytedeco:cpython:{CPYTHON[release]}:jar:linux-x86_64", folder)
+        with zipfile.ZipFile(jar) as archive:
+            archive.extractall(folder)
+        jar.unlink()
+        program.chmod(0o755)
+    return program

@@ -20,6 +20,10 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
 
+# The first part of the paths of the JSON API. No bucket of the tests has one of these names.
+_JSON_API = {"batch", "download", "resumable", "storage", "upload"}
+# Headers that each of the two connections has for itself.
+_OWN = {"connection", "content-length", "date", "host", "server", "transfer-encoding"}
 _FORWARDED = ("content-type", "content-range", "etag", "last-modified", "x-goog-generation")
 
 
@@ -36,7 +40,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Translates the requests of one connection."""
+    """Translates the requests of one connection; those of the JSON API are forwarded."""
 
     server: Server
     protocol_version = "HTTP/1.1"
@@ -44,6 +48,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Log nothing."""
+
+    def parse_request(self) -> bool:
+        """Read a request; one of the JSON API is handled by `do_FORWARD`."""
+        is_valid = super().parse_request()
+        if is_valid and self._bucket in _JSON_API:
+            self.method, self.command = self.command, "FORWARD"
+        return is_valid
+
+    def do_FORWARD(self) -> None:
+        """Pass a request of the JSON API on as it is."""
+        asked = {name: value for name, value in self.headers.items() if name.lower() not in _OWN}
+        status, body, headers = self._ask(self.method, self.path, self._read(), asked)
+        kept = {name: value for name, value in headers.items() if name.lower() not in _OWN}
+        length = headers.get("Content-Length") if self.method == "HEAD" else None
+        self._send(status, body, kept, length)
 
     def do_GET(self) -> None:
         """List a bucket, or return an object."""
@@ -180,7 +199,14 @@ class Handler(BaseHTTPRequestHandler):
         self._send(status, body, kept, length)
 
     def _read(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        chunks = []
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()  # the end of the last, empty chunk
+        return b"".join(chunks)
 
     def _ask(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None

@@ -25,6 +25,7 @@ from tests.matrix.behaviours import check
 from tests.matrix.checks import main
 
 ROWS = pa.table({"id": pa.array([1, 2, 3, 4], pa.int64()), "part": ["a", "a", "b b", None]})
+WITHOUT_SPACE = ROWS.set_column(1, "part", pa.array(["a", "a", "b", None]))
 MORE = pa.table({"id": pa.array([4, 5], pa.int64()), "part": ["c", "c"]})
 Table = deltalake.DeltaTable
 _numbers = itertools.count()
@@ -94,7 +95,9 @@ def row_changes(folder: Path) -> None:
         metrics.append(merge.when_not_matched_by_source_delete("t.id = 3").execute())
         return [counts(each) for each in metrics]
 
-    same(folder, change, lambda table: rows(table.to_pyarrow_table()))
+    # A merge of deltalake 1.5.0 does not delete rows of partitions with a space in their value.
+    data = ROWS if deltalake.__version__ != "1.5.0" else WITHOUT_SPACE
+    same(folder, change, lambda table: rows(table.to_pyarrow_table()), data=data)
 
 
 def maintenance(folder: Path) -> None:
@@ -106,7 +109,7 @@ def maintenance(folder: Path) -> None:
         found = [table.optimize.compact()["numFilesRemoved"]]
         table.optimize.z_order(["id"])
         table.restore(1)
-        found.append(len(table.vacuum(0, dry_run=True, enforce_retention_duration=False)))
+        found.append(unused_files(table))
         found.append(table.repair(dry_run=True)["files_removed"])
         table.create_checkpoint()
         table.cleanup_metadata()
@@ -255,6 +258,18 @@ def same(
     (ours, seen), (theirs, expected) = results
     check(ours == theirs, f"results differ: {ours}, deltalake: {theirs}")
     check(seen == expected, f"tables differ: {seen}, deltalake: {expected}")
+
+
+def unused_files(table: Table) -> int:
+    """Return how many files a vacuum would delete that are not live.
+
+    From 1.5.0 to 1.6.3, deltalake also lists live files of partitions with a space in their value.
+    """
+    listed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
+    live = {uri.rpartition("/")[2] for uri in table.file_uris()}
+    dead = [each for each in listed if each.rpartition("/")[2] not in live]
+    check(len(dead) == len(listed) or not isinstance(table, Opened), f"live files: {listed}")
+    return len(dead)
 
 
 def write(table: Table, data: pa.Table, mode: Any) -> None:

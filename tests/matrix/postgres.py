@@ -5,7 +5,6 @@ from __future__ import annotations
 import lzma
 import os
 import pwd
-import shutil
 import socket
 import subprocess
 import tarfile
@@ -20,7 +19,7 @@ from pathlib import Path
 import psycopg
 
 from deltasql.uri import DeltaSqlUri
-from tests.matrix.cell import ROOT, Skipped
+from tests.matrix.cell import ROOT, Skipped, downloaded_jar
 
 # The newest patch of each release on Maven Central.
 EMBEDDED = ("12.22.0", "13.23.0", "14.24.0", "15.19.0", "16.15.0", "17.11.0")
@@ -38,19 +37,7 @@ def embedded(release: str) -> Path:
     folder = ROOT / "build" / "postgres" / release
     if (folder / "bin" / "postgres").exists():
         return folder / "bin"
-    if shutil.which("mvn") is None:
-        raise Skipped("Maven is missing, which downloads the programs of PostgreSQL")
-    folder.mkdir(parents=True, exist_ok=True)
-    copied = subprocess.run(
-        [
-            *("mvn", "--quiet", "--batch-mode", "dependency:copy"),
-            *(f"-Dartifact={_ARTIFACT}:{release}", f"-DoutputDirectory={folder}"),
-        ],
-        check=False,
-    )
-    if copied.returncode != 0:
-        raise Skipped(f"Maven cannot download {_ARTIFACT}:{release}")
-    (jar,) = folder.glob("*.jar")
+    jar = downloaded_jar(f"{_ARTIFACT}:{release}", folder)
     with zipfile.ZipFile(jar) as archive:
         (name,) = [each for each in archive.namelist() if each.endswith(".txz")]
         with (

@@ -24,6 +24,8 @@ class Result:
     results: dict[str, str]
     reason: str | None
     seconds: float
+    commit: str
+    """The last commit that changed code, with -changed if files differed from it."""
 
     @property
     def name(self) -> str:
@@ -35,8 +37,11 @@ class Result:
 
 
 def commit_of_tree() -> str:
-    """Return the commit that is checked out, with -changed if code differs from it."""
-    commit = _git("rev-parse", "--short=12", "HEAD")
+    """Return the last commit that changed code, with -changed if files differ from it.
+
+    Commits that only record results, which are in docs, do not count.
+    """
+    commit = _git("log", "-1", "--format=%h", "--abbrev=12", "--", ".", ":!docs")
     return f"{commit}-changed" if is_changed() else commit
 
 
@@ -104,7 +109,8 @@ def write_rows(module: str, names: Sequence[str], results: Mapping[str, Result])
     rows = {f"{row['component']} {row['release']}": row for row in known}
     for name, each in results.items():
         row = {"component": each.component, "release": each.release}
-        rows[name] = {**row, "results": each.results, "skipped": each.reason}
+        outcome = {"results": each.results, "skipped": each.reason, "commit": each.commit}
+        rows[name] = {**row, **outcome}
     chosen = [rows[name] for name in names if name in rows]
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"{json.dumps(chosen, indent=2)}\n", "utf-8")

@@ -48,7 +48,7 @@ def moto(folder: Path) -> Iterator[str]:
 @contextmanager
 def versitygw(folder: Path) -> Iterator[str]:
     """Run versitygw with one bucket in a folder, and yield its address."""
-    program = _go_program("github.com/versity/versitygw/cmd/versitygw", VERSITYGW)
+    program = go_program("github.com/versity/versitygw/cmd/versitygw", VERSITYGW)
     files, metadata = folder / "buckets", folder / "metadata"
     files.mkdir()
     metadata.mkdir()
@@ -67,7 +67,7 @@ def versitygw(folder: Path) -> Iterator[str]:
 @contextmanager
 def fake_gcs_server(folder: Path) -> Iterator[str]:
     """Run fake-gcs-server with one bucket behind the gateway, and yield the gateway's address."""
-    program = _go_program("github.com/fsouza/fake-gcs-server", FAKE_GCS_SERVER)
+    program = go_program("github.com/fsouza/fake-gcs-server", FAKE_GCS_SERVER)
     port = _free_port()
     command = [
         *(str(program), "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1"),
@@ -98,7 +98,7 @@ def azurite(folder: Path) -> Iterator[str]:
         yield f"{address}/{AZURE_ACCOUNT}"
 
 
-def _go_program(package: str, release: str) -> Path:
+def go_program(package: str, release: str) -> Path:
     """Return a program of the Go module proxy; compile it on the first call."""
     name = package.rpartition("/")[2]
     folder = ROOT / "build" / "go" / f"{name}-{release}"

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 from docs.tools import tested_with
 
+from tests.matrix import report
 from tests.matrix.__main__ import cells, main
 from tests.matrix.behaviours import BEHAVIOURS, OK
 from tests.matrix.relay import Relay
-from tests.matrix.report import Result, load, save, terminal
+from tests.matrix.report import Result, load, save, terminal, write_rows
+from tests.spark.on_release import FROM_4_2, NO_BUILD, YES
+from tests.spark.releases import failures
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+COMMIT = "0123456789ab"
 
 
 def test_matrix_lists_each_cell_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,9 +37,9 @@ def test_unknown_cell_is_an_error() -> None:
 
 
 def test_only_finished_cells_are_not_run_again(tmp_path: Path) -> None:
-    finished = Result("SQLite", "3.37.0", {"commit": OK}, None, 1.0)
-    failed = Result("SQLite", "3.37.0", {"commit": "Failure: rows"}, None, 1.0)
-    skipped = Result("SQLite", "3.37.0", {}, "cargo is missing", 1.0)
+    finished = Result("SQLite", "3.37.0", {"commit": OK}, None, 1.0, COMMIT)
+    failed = Result("SQLite", "3.37.0", {"commit": "Failure: rows"}, None, 1.0, COMMIT)
+    skipped = Result("SQLite", "3.37.0", {}, "cargo is missing", 1.0, COMMIT)
     kept = []
     for number, result in enumerate((finished, failed, skipped)):
         save(tmp_path / str(number), result)
@@ -44,8 +49,8 @@ def test_only_finished_cells_are_not_run_again(tmp_path: Path) -> None:
 
 
 def test_table_shows_failures_and_reasons() -> None:
-    failed = Result("SQLite", "3.37.0", {"commit": "Failure: rows"}, None, 1.0)
-    skipped = Result("DuckDB", "1.4", {}, "not installed", 1.0)
+    failed = Result("SQLite", "3.37.0", {"commit": "Failure: rows"}, None, 1.0, COMMIT)
+    skipped = Result("DuckDB", "1.4", {}, "not installed", 1.0, COMMIT)
     text = terminal([failed, skipped], tuple(BEHAVIOURS))
     assert "FAILED" in text
     assert "SQLite 3.37.0: commit: Failure: rows" in text
@@ -54,6 +59,28 @@ def test_table_shows_failures_and_reasons() -> None:
 
 def test_page_describes_every_behaviour() -> None:
     assert list(tested_with.BEHAVIOURS) == list(BEHAVIOURS)
+
+
+def test_page_names_the_commit_at_which_each_row_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "ROWS", tmp_path)
+    monkeypatch.setattr(tested_with, "ROWS", tmp_path)
+    results = [
+        Result("SQLite", release, {"commit": OK}, None, 1.0, commit)
+        for release, commit in (("3.37.0", COMMIT), ("3.54.1", "fedcba987654"))
+    ]
+    names = [each.name for each in results]
+    for each in results:
+        write_rows("databases", names, {each.name: each})
+    rows = [line for line in tested_with.tested_with_page().splitlines() if "| SQLite" in line]
+    assert [row.split(" | ")[1] for row in rows] == ["3.37.0", "3.54.1"]
+    assert [row.split(" | ")[-1] for row in rows] == [f"{COMMIT} |", "fedcba987654 |"]
+
+
+def test_checks_for_which_a_release_of_spark_is_too_old_are_no_failures() -> None:
+    found = {"a": YES, "b": FROM_4_2, "c": NO_BUILD, "d": "AssertionError: found 1, expected 2"}
+    assert failures(found) == {"d": "AssertionError: found 1, expected 2"}
 
 
 def test_relay_loses_one_response_of_a_request_that_arrived() -> None:

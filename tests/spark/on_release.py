@@ -23,7 +23,7 @@ from deltasql.serve import requests
 from deltasql.spark import DeltaTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -507,7 +507,7 @@ def main() -> int:
     parser.add_argument("--jars", default="", help="the jars of delta-spark, separated by commas")
     chosen = parser.parse_args()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    spark = _session(chosen.connect, chosen.jars)
+    spark = new_session({}, chosen.jars, connect=chosen.connect)
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, check in (ON_CONNECT if chosen.connect else CHECKS).items():
@@ -523,7 +523,9 @@ def main() -> int:
     return 0 if set(results.values()) <= set(RESULTS) else 1
 
 
-def _session(connect: bool, delta_spark: str) -> SparkSession:
+def new_session(
+    settings: Mapping[str, str], delta_spark: str = "", *, connect: bool = False
+) -> SparkSession:
     """Start a session with the jar of deltasql; with delta-spark, if there are jars of it."""
     from pyspark.sql import SparkSession
 
@@ -537,6 +539,7 @@ def _session(connect: bool, delta_spark: str) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.python.authenticate.socketTimeout": "300s",  # for a busy machine
         "spark.sql.warehouse.dir": tempfile.mkdtemp(),
+        **settings,
     }
     if delta_spark:
         options |= {

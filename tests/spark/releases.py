@@ -55,8 +55,8 @@ def main() -> int:
         results[release] = results_of(release)
     failed = 0
     for release, found in results.items():
+        failed += len(failures(found))
         for check, result in found.items():
-            failed += result not in RESULTS
             print(f"pyspark {release}: {check}: {result}")
     if not failed:
         write_results(results)
@@ -75,11 +75,21 @@ def write_results(results: Mapping[str, Mapping[str, str]]) -> None:
     print(f"written: {TABLE.relative_to(ROOT)}", file=sys.stderr)
 
 
-def results_of(release: str) -> dict[str, str]:
-    """Run the checks in the environment of a release, which is installed on the first call."""
+def failures(found: Mapping[str, str]) -> dict[str, str]:
+    """Return the checks that failed."""
+    return {check: result for check, result in found.items() if result not in RESULTS}
+
+
+def python_of(release: str) -> Path:
+    """Return the Python of an environment with a release, which the first call installs."""
     pins = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", _lock(), flags=re.MULTILINE))
     packages = [f"pyspark=={release}", *(f"{name}=={pins[name]}" for name in PACKAGES)]
-    python = environment(Path("pyspark") / release, packages)
+    return environment(Path("pyspark") / release, packages)
+
+
+def results_of(release: str) -> dict[str, str]:
+    """Run the checks in the environment of a release."""
+    python = python_of(release)
     jars = ",".join(map(str, _delta_spark(release)))
     return _run(python, CHECKS, "--jars", jars) | _run(python, ON_CONNECT, "--connect")
 

@@ -14,6 +14,8 @@ SUPPORTED: dict[str, tuple[tuple[int, ...], tuple[int, ...] | None]] = {
     "SQLite": ((3, 37), None),  # the first with STRICT tables
     "Spark": ((4, 0), (4, 4)),  # the server of Spark Connect
     "deltalake": ((1, 3), (1, 7)),
+    "obstore": ((0, 8), (1,)),
+    "psycopg": ((3, 2), (4,)),
 }
 _REMEDIES = {
     "DuckDB": "Run: pip install 'duckdb>=1.4,<2'",
@@ -22,6 +24,8 @@ _REMEDIES = {
     "SQLite": "Use a Python that was built with a newer SQLite; sqlite3.sqlite_version shows it.",
     "Spark": "Connect to a server with another release of Spark.",
     "deltalake": "Run: pip install 'deltalake>=1.3,<1.7'",
+    "obstore": "Run: pip install 'obstore>=0.8,<1'",
+    "psycopg": "Run: pip install 'psycopg[binary]>=3.2,<4'",
 }
 
 

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import MissingDriverError, TxnLogError, TxnLogStorageError, redact
+from deltasql.exceptions.releases import check_release
 from deltasql.storage.platform import register_at_fork
 
 if TYPE_CHECKING:
@@ -39,15 +40,17 @@ _was_used_before_fork = False
 
 @cache
 def driver() -> Any:
-    """Return the module obstore, which is imported on first use."""
+    """Return the module obstore, which is imported and checked on first use."""
     try:
-        return import_module("obstore")
+        module = import_module("obstore")
     except ImportError as error:
         raise MissingDriverError(
             "locations in an object store need obstore, which is not installed",
             driver="obstore",
             extra="s3",
         ) from error
+    check_release("obstore", module.__version__)
+    return module
 
 
 def check_fork() -> None:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from deltasql.exceptions import MissingDriverError
-from deltasql.exceptions.releases import SUPPORTED
+from deltasql.exceptions.releases import SUPPORTED, check_release
 from deltasql.store.dialect import PARTIAL_INDEXES, Appended
 from deltasql.store.records import dump
 from deltasql.store.statements import (
@@ -261,6 +261,7 @@ class PostgresDialect:
     append_one = staticmethod(append_one_file)
 
     def __init__(self, uri: DeltaSqlUri, config: Config) -> None:
+        check_release("psycopg", psycopg.__version__)
         self._conninfo = conninfo(uri, config)
         self._pool = PostgresPool(
             self._conninfo,
