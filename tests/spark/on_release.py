@@ -232,6 +232,10 @@ def catalog_rules(place: Place) -> None:
     ):
         _raises("rules for: positive", lambda text=statement: sql(text))
     _equal(place.ids("t"), [1])
+
+
+def catalog_definitions(place: Place) -> None:
+    sql = place.sql
     sql("CREATE TABLE lake.default.g (id BIGINT, twice BIGINT GENERATED ALWAYS AS (id * 2))")
     sql("INSERT INTO lake.default.g (id) VALUES (4)")
     _equal(sql("SELECT * FROM lake.default.g"), [(4, 8)])
@@ -464,7 +468,8 @@ CHECKS: dict[str, Callable[[Place], str | None]] = {
     "Filters on a DataFrame skip files": skip_files,
     "Spark catalog: `SELECT`, `INSERT`, `CREATE TABLE AS SELECT`, `writeTo`": catalog_tables,
     "Spark catalog: `UPDATE`, `DELETE`, `MERGE INTO`, with change data": catalog_rows,
-    "Spark catalog: constraints, generated columns, `REPLACE WHERE`": catalog_rules,
+    "Spark catalog: constraints": catalog_rules,
+    "Spark catalog: rules in table definitions, `REPLACE WHERE`": catalog_definitions,
     "Spark catalog: `MERGE` and `INSERT WITH SCHEMA EVOLUTION`": catalog_evolution,
     "Spark catalog: `VERSION AS OF`, `TIMESTAMP AS OF`": catalog_time_travel,
     "Spark catalog: `readStream.table` and `toTable`": catalog_streams,

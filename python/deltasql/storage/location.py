@@ -203,6 +203,21 @@ def data_addresses(location: str, paths: Sequence[str]) -> list[str]:
     ]
 
 
+def data_urls(location: str, paths: Sequence[str]) -> list[str]:
+    """Return the percent-encoded URL of each file, faster than `address_url` for plain paths.
+
+    >>> data_urls("/lake/my sales", ["a b.parquet", "part%252.parquet"])
+    ['file:///lake/my%20sales/a%20b.parquet', 'file:///lake/my%20sales/part%252.parquet']
+    """
+    root = address_url(root_address(location).rstrip("/"))
+    return [
+        f"{root}/{path.replace(' ', '%20')}"
+        if _UNENCODED.fullmatch(path)
+        else address_url(data_address(location, path))
+        for path in paths
+    ]
+
+
 def address_url(address: str) -> str:
     """Return a decoded path or URL as a percent-encoded URL.
 

@@ -15,14 +15,13 @@ from deltasql.engine.spark.schema import plain_field
 from deltasql.model.schema.schema import StructType
 from deltasql.serve.names import snapshot_of, stage_of
 from deltasql.serve.read.filters import skipping_condition
-from deltasql.storage.location import address_url
+from deltasql.storage.location import data_urls
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator, Mapping, Sequence
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.engine.files.live_files import LiveFile
     from deltasql.operations.table_stage import TableStage
     from deltasql.serve.transactions import Transactions
 
@@ -71,41 +70,59 @@ def _files_in(stage: TableStage, condition: str | None) -> LiveFiles:
 
 
 def _response(live: LiveFiles) -> Iterator[dict[str, Any]]:
-    groups = live.by_names(live.files)
-    partitions = {text: number for number, text in enumerate({f.partition for f in live.files})}
+    listed = live.listed
+    partitions = live.partitions.dictionary_encode()
+    files = _files(live, partitions.indices.to_pylist())
+    groups = _by_schema(live, files)
     yield {
         "schemas": [stored_schema(schema, live).to_json() for schema, _ in groups],
-        "partitions": partition_values(live, list(partitions)),
-        "bytes": sum(file.size or 0 for file in live.files),
-        "rows": _row_count(live.files),
+        "partitions": partition_values(live, partitions.dictionary.to_pylist()),
+        "bytes": pc.sum(listed["size"]).as_py() or 0,
+        "rows": _row_count(listed),
         "has_deleted_rows": live.have_deletions,
         "has_column_mapping": live.column_mapping_mode is not None,
     }
-    deleted = {file.path: rows for file, rows in live.deleted_rows(live.files)}
-    for number, (_, files) in enumerate(groups):
-        for start in range(0, len(files), FILES_PER_LINE):
-            yield {
-                "schema": number,
-                "files": [
-                    _file(file, partitions[file.partition], deleted.get(file.path))
-                    for file in files[start : start + FILES_PER_LINE]
-                ],
-            }
-    yield {"end": len(live.files)}
+    for number, (_, alike) in enumerate(groups):
+        for start in range(0, len(alike), FILES_PER_LINE):
+            yield {"schema": number, "files": alike[start : start + FILES_PER_LINE]}
+    yield {"end": len(files)}
 
 
-def _row_count(files: Sequence[LiveFile]) -> int | None:
+def _row_count(listed: pa.Table) -> int | None:
     """Return the number of rows, including deleted ones; None if a file has no statistics."""
-    counts = [file.records for file in files]
-    return None if None in counts else sum(each for each in counts if each is not None)
+    counts = listed["num_records"]
+    return None if counts.null_count else pc.sum(counts).as_py() or 0
 
 
-def _file(file: LiveFile, partition: int, deleted: array[int] | None) -> list[Any]:
-    """Return a file: its URL, size, modification time, partition and deleted rows."""
-    found = [address_url(file.address), file.size, file.modified_ms or 0, partition]
-    if deleted is not None:
-        found.append(encoded_rows(deleted))
+def _files(live: LiveFiles, partitions: Sequence[int]) -> list[list[Any]]:
+    """Return each file as a list: its URL, size, modification time, partition and deleted rows.
+
+    A query of all files of a large table waits for this list, so it is made of columns.
+    """
+    paths, sizes, times = (
+        live.listed[name].to_pylist() for name in ("path", "size", "modification_time")
+    )
+    urls = data_urls(live.location, paths)
+    found = [
+        [url, size, time or 0, partition]
+        for url, size, time, partition in zip(urls, sizes, times, partitions, strict=True)
+    ]
+    if live.have_deletions:
+        by_path = dict(zip(paths, found, strict=True))
+        for file, rows in live.deleted_rows(live.files):
+            by_path[file.path].append(encoded_rows(rows))
     return found
+
+
+def _by_schema(
+    live: LiveFiles, files: Sequence[list[Any]]
+) -> list[tuple[StructType, Sequence[list[Any]]]]:
+    """Group files by the names of their columns, which differ only if columns are mapped by id."""
+    if live.column_mapping_mode != "id":
+        return [(live.schema, files)]
+    found = dict(zip((file.path for file in live.files), files, strict=True))
+    groups = live.by_names(live.files)
+    return [(schema, [found[file.path] for file in alike]) for schema, alike in groups]
 
 
 def encoded_rows(rows: array[int]) -> str:

@@ -157,9 +157,10 @@ public class DeltaSqlCatalog
     }
 
     private DeltaSqlTable table(Identifier ident, JsonNode described, boolean isLatest) {
-        return isLatest && described.hasNonNull("read_in") && SparkRelease.isAtLeast(4, 2)
-            ? new EvolvingTable(this, ident, described)
-            : new DeltaSqlTable(this, ident, described, isLatest);
+        if (isLatest && described.hasNonNull("read_in") && SparkRelease.isAtLeast(4, 2)) {
+            return EvolvingTable.of(this, ident, described);
+        }
+        return new DeltaSqlTable(this, ident, described, isLatest);
     }
 
     @Override

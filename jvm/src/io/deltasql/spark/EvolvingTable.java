@@ -17,8 +17,13 @@ import org.apache.spark.sql.types.StructType;
  * they and the rows are one commit. Earlier releases than Spark 4.2 cannot load this class.
  */
 final class EvolvingTable extends DeltaSqlTable implements SupportsSchemaEvolution {
-    EvolvingTable(DeltaSqlCatalog catalog, Identifier ident, JsonNode described) {
+    private EvolvingTable(DeltaSqlCatalog catalog, Identifier ident, JsonNode described) {
         super(catalog, ident, described, true);
+    }
+
+    /** Return a table; the class of the result does not need this class to be loaded. */
+    static DeltaSqlTable of(DeltaSqlCatalog catalog, Identifier ident, JsonNode described) {
+        return new EvolvingTable(catalog, ident, described);
     }
 
     @Override

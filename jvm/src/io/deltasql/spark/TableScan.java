@@ -256,23 +256,25 @@ class TableScan
         boolean[] isMatching = matchingPartitions();
         Map<String, PartitionedFile> found = new LinkedHashMap<>();
         for (JsonNode line : plan()) {
+            var shared = scalaMap(Map.<String, Object>of(SCHEMA, line.path("schema").asInt()));
             for (JsonNode file : line.path("files")) {
                 String url = file.get(0).asText();
                 boolean isSkipped = matching != null && !matching.contains(url);
                 if (isSkipped || !isMatching[file.get(3).asInt()]) {
                     continue;
                 }
-                Map<String, Object> own = new HashMap<>();
-                own.put(SCHEMA, line.get("schema").asInt());
+                var own = shared;
                 if (file.has(4)) {
-                    own.put(DELETED, Base64.getDecoder().decode(file.get(4).asText()));
+                    own = scalaMap(Map.of(
+                        SCHEMA, line.get("schema").asInt(),
+                        DELETED, Base64.getDecoder().decode(file.get(4).asText())));
                 }
                 SparkPath path = SparkPath.fromUrlString(hadoopUrl(url, keepsS3));
                 long size = file.get(1).asLong();
                 InternalRow constants = values[file.get(3).asInt()];
                 found.put(url, new PartitionedFile(
                     hasFile ? with(constants, url) : constants, path, 0, size,
-                    new String[0], file.get(2).asLong(), size, scalaMap(own)));
+                    new String[0], file.get(2).asLong(), size, own));
             }
         }
         return found;
@@ -292,6 +294,10 @@ class TableScan
         long largest = FilePartition.maxSplitBytes(session, () -> total);
         List<PartitionedFile> found = new ArrayList<>();
         for (PartitionedFile file : files().values()) {
+            if (file.fileSize() > 0 && file.fileSize() <= largest) {
+                found.add(file);
+                continue;
+            }
             for (long start = 0; start < file.fileSize(); start += largest) {
                 found.add(new PartitionedFile(
                     file.partitionValues(), file.filePath(), start,
