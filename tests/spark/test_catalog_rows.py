@@ -168,11 +168,14 @@ def test_rows_are_marked_in_tables_with_deletion_vectors(
 
 @pytest.mark.everything(MORE)
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_change_data_of_marked_rows(lake: Catalog, both: Any, partitioned: bool) -> None:
+def test_change_data_of_marked_rows(lake: Catalog, sql: Any, partitioned: bool) -> None:
+    """In small files, Python rewrites rows that Spark marks, so only rows and changes are equal."""
     create_pair(lake, partitioned=partitioned, feed=True, vectors=True)
-    for statement in MARKING:
-        both(statement)
-        assert feed(lake, "t") == feed(lake, "o")
+    for statement in (*MARKING, MERGE):
+        sql(statement.format(t="lake.default.t", s="lake.default.s"))
+        lake.sql(statement.format(t="o", s="s"))
+        assert mirrored(lake, "t") == mirrored(lake, "o"), statement
+        assert feed(lake, "t") == feed(lake, "o"), statement
 
 
 def test_metadata_columns_identify_rows(lake: Catalog, sql: Any) -> None:
