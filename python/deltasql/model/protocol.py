@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FEATURE_PREFIX = "delta.feature."
 CONSTRAINT_PREFIX = "delta.constraints."
+FENCE = "deltasqlAuthority"
+"""The feature that no other engine knows, so that path-based writers refuse to commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("catalogManaged", readers=True, requires=("inCommitTimestamp",)),
         Feature("clustering", requires=("domainMetadata",)),
         Feature("deletionVectors", readers=True),
+        Feature(FENCE),
         Feature("domainMetadata"),
         Feature("icebergCompatV1", requires=("columnMapping",)),
         Feature("icebergCompatV2", requires=("columnMapping",)),
@@ -93,6 +96,7 @@ WRITABLE = frozenset(
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "domainMetadata"),
         *("inCommitTimestamp", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
         *("variantType", "variantType-preview", "clustering", "timestampNanos"),
+        FENCE,
     }
 )
 _IDLE_UNTIL_USED = frozenset(

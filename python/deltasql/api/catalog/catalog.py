@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.inspector import Inspect
     from deltasql.config import Config
     from deltasql.migrate.authority.cutover import CutoverReport
+    from deltasql.migrate.authority.fence import FenceReport
     from deltasql.migrate.authority.follow import FollowReport
     from deltasql.migrate.authority.rollback import RollbackReport
     from deltasql.migrate.exporting.export import ExportReport
@@ -518,6 +519,7 @@ class Catalog(BaseCatalog):
         name: str,
         *,
         verify: bool = True,
+        fence: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> CutoverReport:
@@ -525,14 +527,37 @@ class Catalog(BaseCatalog):
 
         Loads the rest of the log, compares it with the database, and then enables in-commit
         timestamps with one commit. This commit makes stock Delta writers fail when they write to
-        the table's path. If the call is interrupted, repeat it.
+        the table's path. With `fence`, the same commit fences the table, so that delta-spark and
+        DuckDB fail, too. If the call is interrupted, repeat it.
         """
         # lazy import: needed once in the life of a table
         from deltasql.api.catalog import authority
 
         return authority.cutover(
-            self, self.mirror, name, verify=verify, dry_run=dry_run, on_progress=on_progress
+            self,
+            self.mirror,
+            name,
+            verify=verify,
+            fence=fence,
+            dry_run=dry_run,
+            on_progress=on_progress,
         )
+
+    def fence(self, name: str) -> FenceReport:
+        """Make other engines fail when they commit to the path of a table.
+
+        Adds a writer feature that only deltasql knows. Readers are unaffected. delta-spark jobs
+        fail, too, if they commit through deltasql's LogStore.
+        """
+        from deltasql.api.catalog import authority  # lazy import: few tables are fenced
+
+        return authority.set_fence(self, self.mirror, name, on=True)
+
+    def unfence(self, name: str) -> FenceReport:
+        """Remove the fence of a table, so that engines that support its features can write."""
+        from deltasql.api.catalog import authority  # lazy import: few tables are fenced
+
+        return authority.set_fence(self, self.mirror, name, on=False)
 
     def rollback(
         self,

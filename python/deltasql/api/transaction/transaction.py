@@ -20,6 +20,7 @@ from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
 from deltasql.operations.alter import columns as columns_of_table
 from deltasql.operations.alter import features
+from deltasql.operations.alter import fence as fences
 from deltasql.operations.alter import properties as table_properties
 from deltasql.operations.write_request import WriteRequest
 
@@ -483,6 +484,17 @@ class MultiTableTransaction:
             _list(names),
             allow_protocol_versions_increase=allow_protocol_versions_increase,
         )
+
+    def fence(self, table: str) -> bool:
+        """Add the feature that makes other engines fail; returns whether the table changes.
+
+        See `Catalog.fence`.
+        """
+        return fences.fence(self.target(table))
+
+    def unfence(self, table: str) -> bool:
+        """Remove the fence of a table; returns whether the table changes."""
+        return fences.unfence(self.target(table))
 
     def set_table_properties(
         self, table: str, properties: Mapping[str, str], *, raise_if_not_exists: bool = True

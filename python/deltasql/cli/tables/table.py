@@ -253,6 +253,39 @@ def set_properties(
     message(f"{name} is at version {transaction.versions[name]}")
 
 
+@table.command()
+@click.argument("table")
+@click.pass_obj
+def fence(context: Context, table: str) -> None:
+    """Make other engines fail when they commit to the path of TABLE.
+
+    Adds a writer feature that only deltasql knows. Readers are unaffected. delta-spark, DuckDB and
+    deltalake refuse to write, also delta-spark jobs with the LogStore of deltasql.
+
+    \b
+    Example:
+      deltasql table fence sales
+    """
+    with context.open_table(table) as (catalog, name):
+        report = catalog.fence(name)
+    context.output.report(report)
+
+
+@table.command()
+@click.argument("table")
+@click.pass_obj
+def unfence(context: Context, table: str) -> None:
+    """Remove the fence of TABLE, so that other engines can write to its path again.
+
+    \b
+    Example:
+      deltasql table unfence sales
+    """
+    with context.open_table(table) as (catalog, name):
+        report = catalog.unfence(name)
+    context.output.report(report)
+
+
 def _schema_text(given: str) -> str:
     """Return the JSON of a schema that is given as text, as a file name or on stdin (`-`)."""
     text = given

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import re
+import typing
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.mirror.checkpoint.source import CheckpointSource
-from deltasql.model.actions import AddCdcFile, AddFile, RemoveFile
+from deltasql.model.actions import AddCdcFile, AddFile, Protocol, RemoveFile
 from deltasql.model.deletion_vector import named_vector, vector_file
+from deltasql.operations.alter.fence import unfenced
 from deltasql.storage import parse_location, storage_of
 from deltasql.storage.location import (
     address_url,
@@ -47,7 +49,7 @@ _URL_SAFE = "/=-_.~!$&'()*+,;@:"
 _VECTORS = uuid.UUID("0b8f4a3e-3f1a-4a5f-9c1d-0d6a8f0f6f52")
 
 
-class Relocation(Protocol):
+class Relocation(typing.Protocol):
     """Maps the file paths of a log to the paths in the exported log."""
 
     def path(self, path: str) -> str:
@@ -142,8 +144,13 @@ class CopiedData:
 
 
 def relocated(action: Action, relocation: Relocation) -> Action:
-    """Return an action with the paths of the exported log; the same object if no path changes."""
+    """Return an action with the paths of the exported log; the same object if nothing changes.
+
+    The protocol loses the fence, because other engines may write to the exported table.
+    """
     match action:
+        case Protocol():
+            return unfenced(action)
         case AddFile() | RemoveFile():
             path, vector = relocation.path(action.path), action.deletion_vector
             moved = None if vector is None else relocation.vector(vector)
@@ -162,6 +169,7 @@ class RelocatedSource(CheckpointSource):
 
     def __init__(self, store: Store, table: TableRow, version: int, relocation: Relocation) -> None:
         super().__init__(store, table, version)
+        self.protocol = unfenced(self.protocol)
         self._relocation = relocation
 
     def live_files(self) -> Iterator[pa.Table]:
