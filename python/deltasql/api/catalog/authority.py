@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.transaction.transaction import MultiTableTransaction
 from deltasql.commit.stale import does_not_follow
-from deltasql.exceptions import TxnLogError, TxnLogTableNotFoundError
+from deltasql.exceptions import MirrorDivergedError, TxnLogError, TxnLogTableNotFoundError
 from deltasql.migrate.authority import cutover as cutting_over
 from deltasql.migrate.authority import follow as following
 from deltasql.migrate.authority import rollback as rolling_back
 from deltasql.migrate.authority.fence import FenceReport, blocked_jobs
+from deltasql.migrate.authority.foreign_commits import foreign_version
 from deltasql.mirror.publish.targets import OWN, named, targets_of
 from deltasql.operations.alter.fence import is_fenced
+from deltasql.storage import open_storage
 from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from deltasql.migrate.authority.follow import FollowReport
     from deltasql.migrate.authority.rollback import RollbackReport
     from deltasql.model.progress import OnProgress
+    from deltasql.store.records import TableRow
 
 
 def follow(
@@ -94,11 +97,10 @@ def cutover(
 
     With `fence`, the table is fenced, usually by the commit of the cutover.
     """
-    table = catalog.resolve(name, fresh=True)
     was_fenced = fence and is_fenced(catalog.table(name).snapshot().protocol)
     report = cutting_over.cutover(
         catalog.store,
-        table,
+        catalog.resolve(name, fresh=True),
         publish=lambda: mirror.publish(name),
         settings=catalog.config.storage,
         verify=verify,
@@ -117,29 +119,28 @@ def cutover(
         fenced = set_fence(catalog, mirror, name, on=True)
         if fenced.state == "was fenced" and not was_fenced:  # by the commit of the cutover
             fenced = replace(fenced, state="fenced", version=report.version)
-    warnings = blocked_jobs(catalog.store, table, has_log_store=catalog.has_log_store)
-    return replace(report, fence=fenced, warnings=[*report.warnings, *warnings])
+    if not (was_fenced or fenced.warnings):
+        fenced = replace(fenced, warnings=_blocked_jobs(catalog, catalog.resolve(name, fresh=True)))
+    return replace(report, fence=fenced, warnings=[*report.warnings, *fenced.warnings])
 
 
 def set_fence(catalog: BaseCatalog, mirror: Mirror, name: str, *, on: bool) -> FenceReport:
     """Fence a table or remove its fence, and publish the change."""
     table = catalog.writable(name)
-    with MultiTableTransaction(catalog, mirror) as tx:
+    if on:
+        _check_log_is_ours(catalog, table)
+    with MultiTableTransaction(catalog, mirror, one_table=True) as tx:
         changes = tx.fence(name) if on else tx.unfence(name)
-    warnings = list[str]()
-    if on and changes:
-        warnings = blocked_jobs(catalog.store, table, has_log_store=catalog.has_log_store)
+    warnings = _blocked_jobs(catalog, table) if on and changes else []
+    reason = "it takes effect for other engines when `deltasql mirror run` has published it"
     if mirror.mode != "off":
         try:
             mirror.publish(name, target=OWN)
         except (OSError, TxnLogError) as error:
-            warnings.append(f"the change is not published yet: {str(error).splitlines()[0]}")
+            reason = str(error).splitlines()[0]
     own = named(targets_of(catalog.store, table), OWN)
-    if own.pending and not warnings:
-        warnings.append(
-            "the change is not published yet: it takes effect for other engines when the "
-            "reconciler (`deltasql mirror run`) has published it"
-        )
+    if own.pending:
+        warnings.append(f"the change is not published yet: {reason}")
     states: tuple[FenceState, FenceState] = ("fenced", "was fenced")
     if not on:
         states = ("unfenced", "was not fenced")
@@ -150,6 +151,26 @@ def set_fence(catalog: BaseCatalog, mirror: Mirror, name: str, *, on: bool) -> F
         is_published=not own.pending,
         warnings=warnings,
     )
+
+
+def _blocked_jobs(catalog: BaseCatalog, table: TableRow) -> list[str]:
+    return blocked_jobs(catalog.store, table, has_log_store=catalog.has_log_store)
+
+
+def _check_log_is_ours(catalog: BaseCatalog, table: TableRow) -> None:
+    """Raise if another program has committed to the log: its commit would conflict with the fence.
+
+    Such a commit could then only be rejected, not adopted.
+    """
+    storage = open_storage(table.location, catalog.config.storage)
+    version = foreign_version(catalog.store, table, storage)
+    if version is not None:
+        raise MirrorDivergedError(
+            f"{table.full_name} was not fenced: version {version} of its log is a foreign commit",
+            table=table.full_name,
+            version=version,
+            location=table.location,
+        )
 
 
 def rollback(
