@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as fields_replaced
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from deltasql.migrate.importing.report import ImportReport, ImportSummary
     from deltasql.model.progress import OnProgress
     from deltasql.model.statements.parameters import Parameters
+    from deltasql.operations.clone.clone import CloneReport
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
 
@@ -139,6 +141,38 @@ class Catalog(BaseCatalog):
             if if_exists == "error":
                 raise
         return self.table(name)
+
+    def clone(
+        self,
+        source: str,
+        target: str,
+        *,
+        shallow: bool = False,
+        version: int | None = None,
+        timestamp: datetime | None = None,
+        replace: bool = False,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> CloneReport:
+        """Create a table with the rows, schema and properties of a version of another table.
+
+        The arguments are those of `MultiTableTransaction.clone`, which can clone several tables in
+        one transaction.
+        """
+        with self.begin() as tx:
+            report = tx.clone(
+                source,
+                target,
+                shallow=shallow,
+                version=version,
+                timestamp=timestamp,
+                replace=replace,
+                location=location,
+                properties=properties,
+                on_progress=on_progress,
+            )
+        return fields_replaced(report, version=tx.versions[target])
 
     def rename(self, name: str, new_name: str) -> CatalogTable:
         """Change the name or the namespace of a table; its files stay where they are."""

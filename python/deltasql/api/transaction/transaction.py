@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from deltasql.model.predicates.parser import Flavour
     from deltasql.model.progress import OnProgress
     from deltasql.model.statements.parameters import Parameters
+    from deltasql.operations.clone.clone import CloneReport
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.verify.report import DataChecks, DataReport
@@ -247,6 +248,42 @@ class MultiTableTransaction:
         commits conflict, like two writes to an existing table.
         """
         self._open.create_missing(name, schema, **options)
+
+    def clone(
+        self,
+        source: str,
+        target: str,
+        *,
+        shallow: bool = False,
+        version: int | None = None,
+        timestamp: datetime | None = None,
+        replace: bool = False,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> CloneReport:
+        """Stage a new table with the rows, schema and properties of a version of another table.
+
+        A deep clone copies the data files. A `shallow` clone refers to the files of the source. A
+        vacuum of the source in this catalog keeps them, but other programs may delete them. With
+        `replace`, the clone replaces an existing table, which keeps its history. `properties`
+        overwrite those of the source. `on_progress` is called with a `Progress` that counts copied
+        files.
+        """
+        from deltasql.api.transaction.definition import clone_table  # lazy import: few are cloned
+
+        return clone_table(
+            self,
+            source,
+            target,
+            shallow=shallow,
+            version=version,
+            timestamp=timestamp,
+            replaces=replace,
+            location=location,
+            properties=properties or {},
+            on_progress=on_progress,
+        )
 
     def stage_table(
         self,

@@ -21,7 +21,6 @@ from deltasql.exceptions import (
     TxnLogStorageError,
 )
 from deltasql.migrate.authority.log_owner import COPY_FILE
-from deltasql.migrate.exporting.copy_data import DataCopier
 from deltasql.migrate.exporting.destination import (
     UNFINISHED_FILE,
     choose_span,
@@ -30,12 +29,7 @@ from deltasql.migrate.exporting.destination import (
     not_empty,
     reject_location_in_use,
 )
-from deltasql.migrate.exporting.relocate import (
-    CopiedData,
-    ReferencedData,
-    RelocatedSource,
-    relocated,
-)
+from deltasql.migrate.exporting.relocate import RelocatedSource, relocated
 from deltasql.mirror.checkpoint.checksum import checksum_after, checksum_at, checksum_file
 from deltasql.mirror.checkpoint.source import CheckpointSource
 from deltasql.mirror.checkpoint.write import write_checkpoint_of
@@ -47,6 +41,8 @@ from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.report import Report
 from deltasql.operations.alter.fence import unfenced
+from deltasql.operations.clone.copy_files import DataCopier
+from deltasql.operations.clone.paths import CopiedData, ReferencedData
 from deltasql.storage import open_storage, parse_location
 from deltasql.store.records import Head, VersionRow
 from deltasql.verify.sql_state import SqlState
@@ -55,10 +51,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from deltasql.migrate.exporting.destination import ExportSpan
-    from deltasql.migrate.exporting.relocate import Relocation
     from deltasql.mirror.checkpoint.checksum import Checksum
     from deltasql.model.actions import Action
     from deltasql.model.progress import OnProgress
+    from deltasql.operations.clone.paths import Relocation
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
