@@ -74,10 +74,12 @@ PAGES = {
             *(
                 "migrate.authority.follow.FollowReport",
                 "migrate.authority.cutover.CutoverReport",
+                "migrate.authority.fence.FenceReport",
             ),
             *(
                 "migrate.authority.rollback.RollbackReport",
                 "migrate.exporting.export.ExportReport",
+                "operations.clone.clone.CloneReport",
             ),
             *("migrate.rebuild.RebuildReport", "migrate.rebuild.RebuiltTable"),
             "migrate.authority.foreign_commits.ForeignReport",

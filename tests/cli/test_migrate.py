@@ -156,6 +156,17 @@ def test_dry_run_reports_and_changes_nothing(
     write(sales, 3)
 
 
+def test_cutover_can_fence_the_table(run_sqlite: Run, sales: Path) -> None:
+    run_sqlite("follow", str(sales))
+    text = run_sqlite("cutover", "sales", "--fence", "--yes").stdout
+    assert "fenced by version" in text
+    assert report(run_sqlite, "cutover", "sales", "--fence", "--yes")["fence"]["state"] == (
+        "was fenced"
+    )
+    assert report(run_sqlite, "rollback", "sales", "--yes")["fence_dropped"]
+    write(sales, 3)
+
+
 def test_import_options_select_versions_and_name(run_sqlite: Run, sales: Path) -> None:
     arguments = ("--name", "late", "--namespace", "crm", "--since", "1", "--batch-size", "1")
     found = report(

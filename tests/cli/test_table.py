@@ -187,6 +187,30 @@ def test_dropped_table_is_listed_by_its_undrop_name(sales: Cli) -> None:
     assert [each["name"] for each in sales.json("table", "list")] == [name] == ["sales"]
 
 
+def test_table_is_cloned(sales: Cli) -> None:
+    text = sales("table", "clone", "sales", "copy").stdout
+    assert "deep clone of default.sales at version 2" in text
+    made = sales.json(
+        *("table", "clone", "sales", "link", "--shallow", "--at", "1", "--property", "k=v")
+    )
+    assert (made["source_version"], made["is_shallow"], made["copied_files"]) == (1, True, 0)
+    assert len(sales.json("head", "copy", "-n", "9")) == 4
+    assert len(sales.json("head", "link", "-n", "9")) == 2
+    sales("table", "clone", "sales", "link", exit_code=3)
+    sales("table", "clone", "sales", "link", "--replace", "--at", "2999-01-01", exit_code=0)
+    assert sales.json("table", "show", "link")["version"] == 1
+    sales("table", "clone", "sales", "other", "--at", "soon", exit_code=2)
+
+
+def test_table_is_fenced_and_unfenced(sales: Cli) -> None:
+    assert "fenced by version 3" in sales("table", "fence", "sales").stdout
+    assert sales.json("table", "fence", "sales")["state"] == "was fenced"
+    features = sales.json("table", "show", "sales")["protocol"]["writerFeatures"]
+    assert "deltasqlAuthority" in features
+    found = sales.json("table", "unfence", "sales")
+    assert (found["state"], found["version"], found["is_published"]) == ("unfenced", 4, True)
+
+
 def test_set_changes_properties_in_one_commit(sales: Cli) -> None:
     sales("table", "set", "sales", "delta.appendOnly=true", "--description", "x", "--dry-run")
     assert sales.json("table", "show", "sales")["version"] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from contextlib import contextmanager
@@ -13,10 +14,11 @@ import deltalake
 import pytest
 
 import deltasql
+from deltasql.model.actions import Protocol
 from deltasql.phases import hooked
 from deltasql.store.store import Store
-from tests.migrate.sources import append, rows
-from tests.mirror.support import LOG
+from tests.migrate.sources import HEAD, append, rows
+from tests.mirror.support import LOG, commit_lines, commit_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,6 +70,23 @@ def verify_all_versions(catalog: Catalog) -> bool:
     (report,) = catalog.mirror.verify(NAME, versions="all")
     assert report.ok, report.summary()
     return True
+
+
+def enable_timestamps_as_spark(place: Path) -> None:
+    """Add a commit of delta-spark that enables in-commit timestamps."""
+    metadata = commit_lines(place, 0)[2]["metaData"]
+    metadata["configuration"] = {
+        **metadata["configuration"],
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": str(HEAD + 1),
+        "delta.inCommitTimestampEnablementTimestamp": "1",
+    }
+    lines = [
+        {"commitInfo": {"inCommitTimestamp": 4102444800000, "engineInfo": "Apache-Spark/4.2"}},
+        {"protocol": Protocol(1, 7, None, ("inCommitTimestamp",)).body()},
+        {"metaData": metadata},
+    ]
+    commit_path(place, HEAD + 1).write_text("".join(f"{json.dumps(each)}\n" for each in lines))
 
 
 def is_write_blocked(place: Path | str) -> bool:
@@ -125,9 +144,9 @@ def once_at(phase: str, act: Callable[[], object]) -> Callable[[str], None]:
     return hook
 
 
-def cut_over_and_die(_: Any, uri: DeltaSqlUri, phase: str) -> None:
+def cut_over_and_die(_: Any, uri: DeltaSqlUri, phase: str, fence: bool = False) -> None:
     with open_catalog(uri) as catalog, hooked(die_at(phase)):
-        catalog.cutover(NAME)
+        catalog.cutover(NAME, fence=fence)
 
 
 def roll_back_and_die(_: Any, uri: DeltaSqlUri, phase: str) -> None:

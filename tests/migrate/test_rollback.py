@@ -19,6 +19,7 @@ from tests.migrate.authority_support import (
     IDS,
     NAME,
     cut_over,
+    enable_timestamps_as_spark,
     everything_below,
     is_write_blocked,
     open_catalog,
@@ -169,19 +170,7 @@ def test_rollback_of_a_follower_does_not_release_another_catalogs_log(
 
 
 def test_rollback_keeps_original_in_commit_timestamps(catalog: Catalog, place: Path) -> None:
-    metadata = commit_lines(place, 0)[2]["metaData"]
-    metadata["configuration"] = {
-        **metadata["configuration"],
-        "delta.enableInCommitTimestamps": "true",
-        "delta.inCommitTimestampEnablementVersion": str(HEAD + 1),
-        "delta.inCommitTimestampEnablementTimestamp": "1",
-    }
-    lines = [
-        {"commitInfo": {"inCommitTimestamp": 4102444800000, "engineInfo": "Apache-Spark/4.2"}},
-        {"protocol": Protocol(1, 7, None, ("inCommitTimestamp",)).body()},
-        {"metaData": metadata},
-    ]
-    commit_path(place, HEAD + 1).write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    enable_timestamps_as_spark(place)
     cut_over(catalog, place)
     before = everything_below(place)
     report = catalog.rollback(NAME)

@@ -47,6 +47,14 @@ def test_copy_has_the_same_name_and_content(pair: tuple[Storage, Storage]) -> No
     assert [file.name for file in target.list()] == [NAME]
 
 
+def test_copy_can_have_another_name(pair: tuple[Storage, Storage]) -> None:
+    source, target = pair
+    source.put(NAME, DATA)
+    target.copy_from(source, NAME, to="day=2/other-%41.parquet")
+    assert target.read("day=2/other-%41.parquet") == DATA
+    assert [file.name for file in target.list()] == ["day=2/other-%41.parquet"]
+
+
 def test_copy_replaces_the_target_and_is_independent_of_the_source(
     pair: tuple[Storage, Storage],
 ) -> None:

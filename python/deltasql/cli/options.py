@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -147,3 +148,16 @@ def key_and_value(text: str, what: str, form: str = "KEY=VALUE") -> tuple[str, s
     if not (key and mark):
         raise click.UsageError(f"{what} is written {form}, got {text!r}.")
     return key, value
+
+
+def version_or_timestamp(text: str) -> int | datetime:
+    """Return a version, or else a timestamp; without a zone, it is in UTC."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(
+            f"{text!r} is neither a version nor a timestamp such as 2024-05-01T12:00:00Z."
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

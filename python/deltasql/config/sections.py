@@ -276,6 +276,11 @@ class TableSettings(Section):
         description="Record commit times in the log. Stock deltalake then cannot write to the "
         "table's path. Disable it if path-based writers must continue to work.",
     )
+    fence: bool = Field(
+        default=False,
+        description="Fence new tables: add a writer feature that no other engine knows, so that "
+        "delta-spark, DuckDB and deltalake cannot commit to the table's path.",
+    )
     isolation_level: Literal["WriteSerializable", "Serializable"] = Field(
         default=DEFAULT_ISOLATION_LEVEL,
         description="Isolation level of tables without the property `delta.isolationLevel`.",

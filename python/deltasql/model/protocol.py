@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FEATURE_PREFIX = "delta.feature."
 CONSTRAINT_PREFIX = "delta.constraints."
+FENCE = "deltasqlAuthority"
+"""The feature that no other engine knows, so that path-based writers refuse to commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("catalogManaged", readers=True, requires=("inCommitTimestamp",)),
         Feature("clustering", requires=("domainMetadata",)),
         Feature("deletionVectors", readers=True),
+        Feature(FENCE),
         Feature("domainMetadata"),
         Feature("icebergCompatV1", requires=("columnMapping",)),
         Feature("icebergCompatV2", requires=("columnMapping",)),
@@ -94,6 +97,7 @@ WRITABLE = frozenset(
         *("inCommitTimestamp", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
         *("variantType", "variantType-preview", "clustering", "timestampNanos"),
         *("allowColumnDefaults", "identityColumns"),
+        FENCE,
     }
 )
 _IDLE_UNTIL_USED = frozenset({"icebergCompatV1", "icebergCompatV2"})

@@ -1,8 +1,8 @@
 """The protocol and properties that deltalake's API reports: without in-commit timestamps.
 
-The published log has in-commit timestamps, so its protocol lists the feature. Users of the catalog
-do not need to know this, and code that was written for deltalake may compare protocol versions and
-properties.
+The published log has in-commit timestamps, so its protocol lists the feature; the protocol of a
+fenced table also lists the feature of the fence. Users of the catalog do not need to know this, and
+code that was written for deltalake may compare protocol versions and properties.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from deltasql.model.properties import NAME_IN_CATALOG
 from deltasql.model.protocol import (
     FEATURES,
+    FENCE,
     lowest_protocol,
     reader_features,
     requested_versions,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import Protocol
     from deltasql.model.schema.schema import StructType
 
-_FEATURE = "inCommitTimestamp"
+_HIDDEN = frozenset({"inCommitTimestamp", FENCE})
 _PROPERTY = "delta.enableInCommitTimestamps"
 # deltalake adds these features to the list if writer version 7 is requested.
 _IN_EVERY_LIST = frozenset({"appendOnly", "invariants"})
@@ -38,7 +39,7 @@ def reported_protocol(
     *,
     has_named_features: Callable[[], bool],
 ) -> Protocol:
-    """Return the protocol that the table would have without in-commit timestamps.
+    """Return the protocol that the table would have without in-commit timestamps and fence.
 
     If a writer version below 7 implies all other features, that version is reported, unless a
     feature was added by name. `has_named_features` returns whether this is so. It is called only if
@@ -52,9 +53,9 @@ def reported_protocol(
 writer_features=None, extra={})
     """
     present = writer_features(stored) | reader_features(stored)
-    if _FEATURE not in present:
+    if not present & _HIDDEN:
         return stored
-    left = present - {_FEATURE}
+    left = present - _HIDDEN
     if left - FEATURES.keys():
         return stored
     requested_reader, requested_writer = requested_versions(configuration)

@@ -15,7 +15,13 @@ from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.model.actions import CommitInfo, Metadata
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import NAME_IN_CATALOG, check_properties, stored_properties
-from deltasql.model.protocol import protocol_for, raised_protocol, upgraded_protocol
+from deltasql.model.protocol import (
+    FENCE,
+    protocol_for,
+    raised_protocol,
+    upgraded_protocol,
+    with_features,
+)
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.identity import checked_identity
@@ -82,6 +88,8 @@ def stage_create(
     protocol = raised_protocol(
         protocol_for(columns, wanted, in_commit_timestamps=in_commit_timestamps), wanted
     )
+    if config.table.fence:
+        protocol = with_features(protocol, [FENCE])
     return Staged(
         table,
         creates=True,

@@ -16,6 +16,7 @@ from deltasql.model.clock import to_ms
 from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.alter.cluster_by import restore_clustering
+from deltasql.operations.alter.fence import fenced_like
 from deltasql.operations.rewrite import record_whole_files
 from deltasql.operations.table_stage import add_file
 from deltasql.snapshot.snapshot import open_snapshot
@@ -99,7 +100,9 @@ def _restore(
     _bring_back(stage, [add_file(row) for row in restored.to_pylist()])
     stage.read(whole_table=True)
     metadata = _metadata(to.metadata, stage.metadata)
-    base = to.protocol if protocol_downgrade_allowed else stage.protocol
+    base = stage.protocol
+    if protocol_downgrade_allowed:
+        base = fenced_like(to.protocol, stage.protocol)
     protocol = upgraded_protocol(base, to.schema, metadata.configuration)
     restore_clustering(stage, to)
     stage.change_metadata(metadata, protocol)

@@ -6,12 +6,14 @@ import atexit
 import shutil
 import tempfile
 import threading
+import warnings
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltasql.engine.spark.session import require_pyspark
 from deltasql.exceptions import TxnLogEngineError
+from deltasql.migrate.authority.fence import fenced_tables
 from deltasql.serve.service import Service
 from deltasql.spark.session import open_catalog
 
@@ -74,13 +76,32 @@ def log_store_options(catalog: str | DeltaSqlUri | Catalog) -> dict[str, str]:
         builder = SparkSession.builder.config(map=deltasql.spark.log_store_options(catalog))
         spark = configure_spark_with_delta_pip(builder).getOrCreate()
         rows.write.format("delta").mode("append").save("/lake/sales")
+
+    delta-spark cannot write to tables that are fenced: a warning names them.
     """
     require_pyspark()
+    opened = open_catalog(catalog)
+    opened.has_log_store = True
+    _warn_about_fences(opened)
     return {
         "spark.jars": jar(),
         **{f"spark.delta.logStore.{scheme}.impl": LOG_STORE_CLASS for scheme in _SCHEMES},
-        "spark.hadoop.deltasql.logStore.service": _service_file(open_catalog(catalog)),
+        "spark.hadoop.deltasql.logStore.service": _service_file(opened),
     }
+
+
+def _warn_about_fences(catalog: Catalog) -> None:
+    """Warn if delta-spark cannot write to tables of the catalog, because they are fenced."""
+    rows = fenced_tables(catalog.store) if catalog.store.exists() else []
+    if not (rows or catalog.config.table.fence):
+        return
+    which = f"these tables are fenced: {', '.join(rows)}" if rows else "table.fence is set"
+    warnings.warn(
+        f"{which}. delta-spark cannot write to fenced tables, also not through the LogStore: "
+        "remove the fence with catalog.unfence(name) or `deltasql table unfence`, or use the Spark "
+        "catalog",
+        stacklevel=3,
+    )
 
 
 def _service_file(catalog: Catalog) -> str:

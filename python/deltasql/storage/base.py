@@ -122,8 +122,13 @@ class Storage(Protocol):
     def delete_many(self, names: Iterable[str]) -> None:
         """Delete files with few requests; ignore missing files."""
 
-    def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
-        """Copy a file from another storage under the same name; readers never see a part of it."""
+    def copy_from(
+        self, source: Storage, name: str, *, to: str | None = None, flush_folder: bool = True
+    ) -> None:
+        """Copy a file from another storage; readers never see a part of it.
+
+        `to` is the name of the copy, by default the same name.
+        """
 
     def rename(self, name: str, to: str, *, flush_folder: bool = True) -> None:
         """Rename a file; an existing file with the new name is replaced."""

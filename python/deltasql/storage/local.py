@@ -180,13 +180,15 @@ class LocalStorage:
         for name in names:
             self.delete(name)
 
-    def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
-        """Copy a file from another storage under the same name; readers never see a part of it."""
+    def copy_from(
+        self, source: Storage, name: str, *, to: str | None = None, flush_folder: bool = True
+    ) -> None:
+        """Copy a file from another storage, by default under the same name."""
         if not isinstance(source, LocalStorage):
-            stream_from(source, name, self, name, flush_folder=flush_folder)
+            stream_from(source, name, self, to or name, flush_folder=flush_folder)
             return
         origin = source._path(name, "copy_from")
-        target = self._path(name, "copy_from")
+        target = self._path(to or name, "copy_from")
         with self._translated("copy_from", name):
             file, path = open_incomplete(os.path.dirname(target))
             try:

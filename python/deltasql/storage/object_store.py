@@ -212,12 +212,14 @@ class ObjectStorage:
                 for name in some:
                     self.delete(name)
 
-    def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
-        """Copy a file from another storage under the same name; readers never see a part of it."""
+    def copy_from(
+        self, source: Storage, name: str, *, to: str | None = None, flush_folder: bool = True
+    ) -> None:
+        """Copy a file from another storage, by default under the same name."""
         if isinstance(source, ObjectStorage) and source._client is self._client:
-            self._copy(source, name, name)
+            self._copy(source, name, to or name)
         else:
-            stream_from(source, name, self, name)
+            stream_from(source, name, self, to or name)
 
     def rename(self, name: str, to: str, *, flush_folder: bool = True) -> None:
         """Rename a file by a copy and a deletion; an existing file is replaced."""

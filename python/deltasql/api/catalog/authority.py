@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deltasql.api.transaction.transaction import MultiTableTransaction
 from deltasql.commit.stale import does_not_follow
-from deltasql.exceptions import TxnLogTableNotFoundError
+from deltasql.exceptions import MirrorDivergedError, TxnLogError, TxnLogTableNotFoundError
 from deltasql.migrate.authority import cutover as cutting_over
 from deltasql.migrate.authority import follow as following
 from deltasql.migrate.authority import rollback as rolling_back
+from deltasql.migrate.authority.fence import FenceReport, blocked_jobs
+from deltasql.migrate.authority.foreign_commits import foreign_version
+from deltasql.mirror.publish.targets import OWN, named, targets_of
+from deltasql.operations.alter.fence import is_fenced
+from deltasql.storage import open_storage
 from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.catalog.mirror import Mirror
     from deltasql.migrate.authority.cutover import CutoverReport
+    from deltasql.migrate.authority.fence import FenceState
     from deltasql.migrate.authority.follow import FollowReport
     from deltasql.migrate.authority.rollback import RollbackReport
     from deltasql.model.progress import OnProgress
+    from deltasql.store.records import TableRow
 
 
 def follow(
@@ -80,22 +89,88 @@ def cutover(
     name: str,
     *,
     verify: bool,
+    fence: bool,
     dry_run: bool,
     on_progress: OnProgress | None,
 ) -> CutoverReport:
-    """Make the database the authority of a table, and publish the table to all its targets."""
+    """Make the database the authority of a table, and publish the table to all its targets.
+
+    With `fence`, the table is fenced, usually by the commit of the cutover.
+    """
+    was_fenced = fence and is_fenced(catalog.table(name).snapshot().protocol)
     report = cutting_over.cutover(
         catalog.store,
         catalog.resolve(name, fresh=True),
         publish=lambda: mirror.publish(name),
         settings=catalog.config.storage,
         verify=verify,
+        fence=fence,
         dry_run=dry_run,
         on_progress=on_progress,
     )
     if not dry_run:
         mirror.publish(name)
-    return report
+    if not fence:
+        return report
+    if dry_run:
+        state: FenceState = "was fenced" if was_fenced else "would fence"
+        fenced = FenceReport(table=report.table, state=state)
+    else:
+        fenced = set_fence(catalog, mirror, name, on=True)
+        if fenced.state == "was fenced" and not was_fenced:  # by the commit of the cutover
+            fenced = replace(fenced, state="fenced", version=report.version)
+    if not (was_fenced or fenced.warnings):
+        fenced = replace(fenced, warnings=_blocked_jobs(catalog, catalog.resolve(name, fresh=True)))
+    return replace(report, fence=fenced, warnings=[*report.warnings, *fenced.warnings])
+
+
+def set_fence(catalog: BaseCatalog, mirror: Mirror, name: str, *, on: bool) -> FenceReport:
+    """Fence a table or remove its fence, and publish the change."""
+    table = catalog.writable(name)
+    if on:
+        _check_log_is_ours(catalog, table)
+    with MultiTableTransaction(catalog, mirror, one_table=True) as tx:
+        changes = tx.fence(name) if on else tx.unfence(name)
+    warnings = _blocked_jobs(catalog, table) if on and changes else []
+    reason = "it takes effect for other engines when `deltasql mirror run` has published it"
+    if mirror.mode != "off":
+        try:
+            mirror.publish(name, target=OWN)
+        except (OSError, TxnLogError) as error:
+            reason = str(error).splitlines()[0]
+    own = named(targets_of(catalog.store, table), OWN)
+    if own.pending:
+        warnings.append(f"the change is not published yet: {reason}")
+    states: tuple[FenceState, FenceState] = ("fenced", "was fenced")
+    if not on:
+        states = ("unfenced", "was not fenced")
+    return FenceReport(
+        table=table.full_name,
+        state=states[0] if changes else states[1],
+        version=tx.versions.get(name),
+        is_published=not own.pending,
+        warnings=warnings,
+    )
+
+
+def _blocked_jobs(catalog: BaseCatalog, table: TableRow) -> list[str]:
+    return blocked_jobs(catalog.store, table, has_log_store=catalog.has_log_store)
+
+
+def _check_log_is_ours(catalog: BaseCatalog, table: TableRow) -> None:
+    """Raise if another program has committed to the log: its commit would conflict with the fence.
+
+    Such a commit could then only be rejected, not adopted.
+    """
+    storage = open_storage(table.location, catalog.config.storage)
+    version = foreign_version(catalog.store, table, storage)
+    if version is not None:
+        raise MirrorDivergedError(
+            f"{table.full_name} was not fenced: version {version} of its log is a foreign commit",
+            table=table.full_name,
+            version=version,
+            location=table.location,
+        )
 
 
 def rollback(

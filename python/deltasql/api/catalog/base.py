@@ -64,6 +64,8 @@ class BaseCatalog:
         self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
         self.committer = Committer(self.store, self.config)
         self.log_ahead = LogAheadCheck(self.store, self.config)
+        self.has_log_store = False
+        """Whether delta-spark commits through this process with the LogStore of deltasql."""
 
     def tables(self, namespace: str | None = None) -> list[CatalogTable]:
         """List all tables, or those of one namespace, sorted by namespace and name."""

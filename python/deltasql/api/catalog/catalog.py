@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as fields_replaced
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.config import Config
     from deltasql.migrate.authority.cutover import CutoverReport
+    from deltasql.migrate.authority.fence import FenceReport
     from deltasql.migrate.authority.follow import FollowReport
     from deltasql.migrate.authority.rollback import RollbackReport
     from deltasql.migrate.exporting.export import ExportReport
     from deltasql.migrate.importing.report import ImportReport, ImportSummary
     from deltasql.model.progress import OnProgress
     from deltasql.model.statements.parameters import Parameters
+    from deltasql.operations.clone.clone import CloneReport
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
 
@@ -138,6 +141,38 @@ class Catalog(BaseCatalog):
             if if_exists == "error":
                 raise
         return self.table(name)
+
+    def clone(
+        self,
+        source: str,
+        target: str,
+        *,
+        shallow: bool = False,
+        version: int | None = None,
+        timestamp: datetime | None = None,
+        replace: bool = False,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> CloneReport:
+        """Create a table with the rows, schema and properties of a version of another table.
+
+        The arguments are those of `MultiTableTransaction.clone`, which can clone several tables in
+        one transaction.
+        """
+        with self.begin() as tx:
+            report = tx.clone(
+                source,
+                target,
+                shallow=shallow,
+                version=version,
+                timestamp=timestamp,
+                replace=replace,
+                location=location,
+                properties=properties,
+                on_progress=on_progress,
+            )
+        return fields_replaced(report, version=tx.versions[target])
 
     def rename(self, name: str, new_name: str) -> CatalogTable:
         """Change the name or the namespace of a table; its files stay where they are."""
@@ -521,6 +556,7 @@ class Catalog(BaseCatalog):
         name: str,
         *,
         verify: bool = True,
+        fence: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> CutoverReport:
@@ -528,14 +564,37 @@ class Catalog(BaseCatalog):
 
         Loads the rest of the log, compares it with the database, and then enables in-commit
         timestamps with one commit. This commit makes stock Delta writers fail when they write to
-        the table's path. If the call is interrupted, repeat it.
+        the table's path. With `fence`, the same commit fences the table, so that delta-spark and
+        DuckDB fail, too. If the call is interrupted, repeat it.
         """
         # lazy import: needed once in the life of a table
         from deltasql.api.catalog import authority
 
         return authority.cutover(
-            self, self.mirror, name, verify=verify, dry_run=dry_run, on_progress=on_progress
+            self,
+            self.mirror,
+            name,
+            verify=verify,
+            fence=fence,
+            dry_run=dry_run,
+            on_progress=on_progress,
         )
+
+    def fence(self, name: str) -> FenceReport:
+        """Make other engines fail when they commit to the path of a table.
+
+        Adds a writer feature that only deltasql knows. Readers are unaffected. delta-spark jobs
+        fail, too, if they commit through deltasql's LogStore.
+        """
+        from deltasql.api.catalog import authority  # lazy import: few tables are fenced
+
+        return authority.set_fence(self, self.mirror, name, on=True)
+
+    def unfence(self, name: str) -> FenceReport:
+        """Remove the fence of a table, so that engines that support its features can write."""
+        from deltasql.api.catalog import authority  # lazy import: few tables are fenced
+
+        return authority.set_fence(self, self.mirror, name, on=False)
 
     def rollback(
         self,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from deltalake.table import FilePruningPredicateType, FilterType, TableAlterer
     from pyarrow.dataset import Dataset, Expression, ParquetReadOptions
 
+    from deltasql.model.progress import OnProgress
+
 # deltalake's default value, which distinguishes an omitted argument from True.
 _UNSET: bool = getattr(
     inspect.signature(deltalake.DeltaTable.create).parameters.get("raise_if_key_not_exists"),
@@ -204,6 +206,40 @@ class DeltaTable(deltalake_internals.StockTable):
         return raw.commit(
             lambda tx: tx.undo(raw.name), commit_properties, post_commithook_properties
         )
+
+    def clone(
+        self,
+        target: str,
+        *,
+        shallow: bool = False,
+        replace: bool = False,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> DeltaTable:
+        """Clone this version to the table `target` of the same catalog; returns that table.
+
+        See `Catalog.clone`.
+        """
+        raw = self._raw
+        if raw is None:
+            raise TxnLogError(
+                f"{self.table_uri} is not a table of a catalog, so it cannot be cloned",
+                help="Import it into a catalog first.",
+            )
+        catalog = raw.catalog
+        with catalog.begin() as tx:
+            tx.clone(
+                raw.name,
+                target,
+                shallow=shallow,
+                version=self.version(),
+                replace=replace,
+                location=location,
+                properties=properties,
+                on_progress=on_progress,
+            )
+        return type(self)(catalog.table(target).uri)
 
     def changes(
         self,

@@ -223,8 +223,8 @@ class Statements:
     # Tables
 
     def _create(self, statement: s.CreateTable) -> pa.Table:
-        create_table(self._tx, self._engine, statement, self._name(statement.table), self._values)
-        return NOTHING
+        name = self._name(statement.table)
+        return create_table(self._tx, self._engine, statement, name, self._values)
 
     def _convert(self, statement: s.Convert) -> pa.Table:
         location = self._engine.location(statement.path)

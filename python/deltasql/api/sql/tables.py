@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.catalog.base import CatalogTable
+import pyarrow as pa
+
 from deltasql.api.transaction import definition
-from deltasql.exceptions import InvalidQueryError, TableExistsError, TxnLogTableNotFoundError
+from deltasql.exceptions import TableExistsError, TxnLogTableNotFoundError
 from deltasql.operations.create import record_create
 from deltasql.operations.write import schema_to_create
 from deltasql.store.locations import tables_at
@@ -26,12 +27,12 @@ def create_table(
     statement: CreateTable,
     name: str,
     values: Mapping[str, Any],
-) -> None:
-    """Stage a new table or a new definition of a table, with the rows of AS SELECT."""
+) -> pa.Table:
+    """Stage a new table or a new definition of a table; only a clone returns a row."""
     exists = tx.has_table(name)
     if exists and not statement.replaces:
         if statement.if_not_exists:
-            return
+            return pa.table({})
         raise TableExistsError(
             f"table {name} already exists",
             table=name,
@@ -44,8 +45,7 @@ def create_table(
             help="Write CREATE OR REPLACE TABLE.",
         )
     if statement.clone is not None:
-        _clone(tx, engine, statement, statement.clone, name, exists=exists)
-        return
+        return _clone(tx, engine, statement, statement.clone, name)
     rows = None
     if statement.query is not None:
         rows = engine.rows(tx, statement.query.text, values)
@@ -67,6 +67,7 @@ def create_table(
     if rows is not None:
         tx.write(name, rows, engine=engine.name)
     _record(tx, statement, name, exists=exists)
+    return pa.table({})
 
 
 def _clone(
@@ -75,44 +76,28 @@ def _clone(
     statement: CreateTable,
     clone: Clone,
     name: str,
-    *,
-    exists: bool,
-) -> None:
-    """Stage a copy of a table at a version; a shallow clone shares its files."""
-    other = engine.table(tx, clone.source)
-    if other in tx.tables and clone.at is None:
-        raise InvalidQueryError(
-            f"{other} has changes in this transaction, which a clone would lack",
-            help="Clone it after COMMIT, clone an earlier VERSION AS OF, or write CREATE TABLE … "
-            "AS SELECT.",
-        )
-    if clone.at is None:
-        source = tx.snapshot(other)
-        tx.target(other).read(whole_table=True)
-    else:
-        table = CatalogTable(tx.catalog, tx.catalog.resolve(other, fresh=True))
-        source = (
-            table.snapshot(clone.at)
-            if isinstance(clone.at, int)
-            else table.snapshot(timestamp=engine.timestamp(clone.at))
-        )
-    rows = None
-    if not clone.is_shallow:
-        parts = (source.table.namespace, source.table.name)
-        quoted = ".".join("`" + each.replace("`", "``") + "`" for each in parts)
-        query = f"SELECT * FROM {quoted} VERSION AS OF {source.version}"  # noqa: S608 - quoted
-        rows = engine.rows(tx, query, {})
-    definition.clone_snapshot(
-        tx,
+) -> pa.Table:
+    """Stage a copy of a table at a version; returns the row that delta-spark returns."""
+    location, at = statement.location, clone.at
+    report = tx.clone(
+        engine.table(tx, clone.source),
         name,
-        source,
-        rows,
-        exists=exists,
-        replaces=statement.replaces,
-        location=None if statement.location is None else engine.location(statement.location),
+        shallow=clone.is_shallow,
+        version=at if isinstance(at, int) else None,
+        timestamp=engine.timestamp(at) if isinstance(at, str) else None,
+        replace=statement.replaces,
+        location=None if location is None else engine.location(location),
         properties=statement.properties,
-        engine=engine.name,
     )
+    row = {
+        "source_table_size": report.bytes,
+        "source_num_of_files": report.files,
+        "num_removed_files": report.removed_files,
+        "num_copied_files": report.copied_files,
+        "removed_files_size": report.removed_bytes,
+        "copied_files_size": report.copied_bytes,
+    }
+    return pa.table({key: pa.array([value], pa.int64()) for key, value in row.items()})
 
 
 def _record(tx: MultiTableTransaction, statement: CreateTable, name: str, *, exists: bool) -> None:

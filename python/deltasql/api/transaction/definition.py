@@ -1,27 +1,24 @@
-"""Stage the definition of a table: new, replaced, a clone, or of a folder of Parquet files."""
+"""Stage the definition of a table: new, of another table, or of a folder of Parquet files."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.exceptions import TableExistsError, TxnLogTransactionError
 from deltasql.operations.alter.cluster_by import cluster_by as set_clustering
 from deltasql.operations.alter.cluster_by import clustering_columns
+from deltasql.operations.clone.clone import cloned_properties, stage_clone
 from deltasql.operations.convert import convert_files
 from deltasql.operations.create import replace_table
-from deltasql.operations.table_stage import add_file
-from deltasql.storage.location import address_url, data_address
+from deltasql.snapshot.snapshot import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from deltasql.api.transaction.transaction import MultiTableTransaction
-    from deltasql.model.actions import AddFile
-    from deltasql.snapshot.snapshot import Snapshot
-
-# Part of the names of in-commit timestamp properties, which belong to the log of the source.
-_IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"
+    from deltasql.model.progress import OnProgress
+    from deltasql.operations.clone.clone import CloneReport
 
 
 def create_or_replace(
@@ -58,61 +55,6 @@ def create_or_replace(
     )
 
 
-def clone_snapshot(
-    tx: MultiTableTransaction,
-    name: str,
-    source: Snapshot,
-    rows: Any = None,
-    *,
-    exists: bool,
-    replaces: bool,
-    location: str | None,
-    properties: Mapping[str, str],
-    engine: str | None = None,
-) -> None:
-    """Stage a table with the definition of a snapshot, and its rows.
-
-    Without `rows`, it is a shallow clone: it reads the files of the source, and cannot be read
-    after they are deleted.
-    """
-    metadata = source.metadata
-    kept = {k: v for k, v in metadata.configuration.items() if _IN_COMMIT_TIMESTAMPS not in k}
-    create_or_replace(
-        tx,
-        name,
-        metadata.schema_string,
-        exists=exists,
-        replaces=replaces,
-        location=location,
-        partition_by=metadata.partition_columns,
-        cluster_by=clustering_columns(source),
-        properties={**kept, **properties},
-        description=metadata.description,
-    )
-    if rows is None:
-        tx.stage_table(name, [_shared(source, row) for row in source.scan().arrow.to_pylist()])
-    else:
-        tx.write(name, rows, engine=engine)
-    parameters = {
-        "source": source.table.location,
-        "sourceVersion": str(source.version),
-        "isShallow": str(rows is None).lower(),
-    }
-    tx.target(name).set_commit_info("CLONE", parameters)
-
-
-def _shared(source: Snapshot, row: Any) -> AddFile:
-    added = add_file(row)
-    if added.deletion_vector is not None:
-        raise UnsupportedFeatureError(
-            "a table with deletion vectors cannot be cloned without its files",
-            table=source.table.full_name,
-            features=("deletionVectors",),
-            help="Optimize the table first, or make a deep clone.",
-        )
-    return replace(added, path=address_url(data_address(source.table.location, added.path)))
-
-
 def convert_folder(
     tx: MultiTableTransaction, name: str, location: str, partitions: object = None
 ) -> None:
@@ -129,3 +71,65 @@ def convert_folder(
     parameters = found.parameters(collect_stats=True)
     tx.create_table(name, found.schema, location=location, partition_by=found.partition_by)
     tx.stage_table(name, found.adds, operation="CONVERT", operation_parameters=parameters)
+
+
+def clone_table(
+    tx: MultiTableTransaction,
+    source: str,
+    target: str,
+    *,
+    shallow: bool,
+    version: int | None,
+    timestamp: datetime | None,
+    replaces: bool,
+    location: str | None,
+    properties: Mapping[str, str],
+    on_progress: OnProgress | None,
+) -> CloneReport:
+    """Stage a clone of a version of a table, by default of the one that the transaction sees."""
+    now = tx.snapshot(source) if not tx.creates(source) else None
+    is_current = version is None and timestamp is None
+    if now is None or (is_current and source in tx.tables):
+        raise TxnLogTransactionError(
+            f"{source} cannot be cloned, because this transaction changes it",
+            table=source,
+            help="Commit the changes first, or clone a version that is committed.",
+        )
+    older = now
+    if is_current:
+        tx.target(source).read(whole_table=True)
+    else:
+        older = open_snapshot(now.store, now.table, now.cache, version=version, timestamp=timestamp)
+    exists = tx.has_table(target)
+    if exists and not replaces:
+        raise TableExistsError(
+            f"table {target} already exists",
+            table=target,
+            help="Choose another name, or replace the table: replace=True, --replace, or "
+            "CREATE OR REPLACE TABLE.",
+        )
+    if exists and tx.target(target).location == now.table.location:
+        raise TxnLogTransactionError(
+            f"{target} cannot be replaced by a clone of itself",
+            table=target,
+            help="To go back to an older version, restore the table.",
+        )
+    create_or_replace(
+        tx,
+        target,
+        older.metadata.schema_string,
+        exists=exists,
+        replaces=replaces,
+        location=location,
+        partition_by=older.metadata.partition_columns,
+        cluster_by=clustering_columns(older),
+        properties={**cloned_properties(older), **properties},
+        description=older.metadata.description,
+    )
+    return stage_clone(
+        tx.target(target),
+        older,
+        shallow=shallow,
+        may_lack_files=older.version < now.version,
+        on_progress=on_progress,
+    )

@@ -20,6 +20,7 @@ from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
 from deltasql.operations.alter import columns as columns_of_table
 from deltasql.operations.alter import features
+from deltasql.operations.alter import fence as fences
 from deltasql.operations.alter import properties as table_properties
 from deltasql.operations.write_request import WriteRequest
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from deltasql.model.predicates.parser import Flavour
     from deltasql.model.progress import OnProgress
     from deltasql.model.statements.parameters import Parameters
+    from deltasql.operations.clone.clone import CloneReport
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.verify.report import DataChecks, DataReport
@@ -246,6 +248,42 @@ class MultiTableTransaction:
         commits conflict, like two writes to an existing table.
         """
         self._open.create_missing(name, schema, **options)
+
+    def clone(
+        self,
+        source: str,
+        target: str,
+        *,
+        shallow: bool = False,
+        version: int | None = None,
+        timestamp: datetime | None = None,
+        replace: bool = False,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> CloneReport:
+        """Stage a new table with the rows, schema and properties of a version of another table.
+
+        A deep clone copies the data files. A `shallow` clone refers to the files of the source. A
+        vacuum of the source in this catalog keeps them, but other programs may delete them. With
+        `replace`, the clone replaces an existing table, which keeps its history. `properties`
+        overwrite those of the source. `on_progress` is called with a `Progress` that counts copied
+        files.
+        """
+        from deltasql.api.transaction.definition import clone_table  # lazy import: few are cloned
+
+        return clone_table(
+            self,
+            source,
+            target,
+            shallow=shallow,
+            version=version,
+            timestamp=timestamp,
+            replaces=replace,
+            location=location,
+            properties=properties or {},
+            on_progress=on_progress,
+        )
 
     def stage_table(
         self,
@@ -496,6 +534,17 @@ class MultiTableTransaction:
             _list(names),
             allow_protocol_versions_increase=allow_protocol_versions_increase,
         )
+
+    def fence(self, table: str) -> bool:
+        """Add the feature that makes other engines fail; returns whether the table changes.
+
+        See `Catalog.fence`.
+        """
+        return fences.fence(self.target(table))
+
+    def unfence(self, table: str) -> bool:
+        """Remove the fence of a table; returns whether the table changes."""
+        return fences.unfence(self.target(table))
 
     def set_table_properties(
         self, table: str, properties: Mapping[str, str], *, raise_if_not_exists: bool = True

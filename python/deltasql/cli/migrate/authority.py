@@ -100,10 +100,13 @@ def _keep_refreshing(
 
 @click.command()
 @click.argument("table")
+@click.option(
+    "--fence", is_flag=True, help="Fence the table, too: delta-spark and DuckDB cannot write to it."
+)
 @dry_run_option()
 @yes_option
 @click.pass_obj
-def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
+def cutover(context: Context, table: str, fence: bool, dry_run: bool, yes: bool) -> None:
     """Make the database the authority of TABLE.
 
     Writers that bypass the catalog are blocked.
@@ -126,7 +129,7 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
             catalog.table(name)  # raises if the table does not exist, before the confirmation
             confirm(f"Make the database the authority of {name}?", yes=yes)
         with progress(color=context.color) as on_progress:
-            report = catalog.cutover(name, dry_run=dry_run, on_progress=on_progress)
+            report = catalog.cutover(name, fence=fence, dry_run=dry_run, on_progress=on_progress)
     context.output.report(report)
     fail_unless(report.ok)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +13,7 @@ from deltasql.cli.options import (
     key_and_value,
     require_known,
     spark_option,
+    version_or_timestamp,
     yes_option,
 )
 from deltasql.cli.output import confirm, message
@@ -200,7 +200,7 @@ def restore(
       numRemovedFile       1
       numRestoredFile      0
     """
-    wanted = _version_or_timestamp(to)
+    wanted = version_or_timestamp(to)
 
     def stage(transaction: MultiTableTransaction, name: str) -> dict[str, int]:
         return transaction.restore(name, wanted, ignore_missing_files=ignore_missing_files)
@@ -285,15 +285,3 @@ def _commit(
             with busy("committing", color=context.color):
                 metrics = {"version": transaction.commit()[name], **metrics}
     context.output.record(metrics)
-
-
-def _version_or_timestamp(text: str) -> int | str:
-    if text.isdecimal():
-        return int(text)
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        raise click.UsageError(
-            f"{text!r} is neither a version nor a timestamp such as 2024-05-01T12:00:00Z."
-        ) from None
-    return text

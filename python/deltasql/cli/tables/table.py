@@ -16,9 +16,11 @@ from deltasql.cli.options import (
     nearest,
     nested_location_option,
     require_known,
+    version_or_timestamp,
     yes_option,
 )
 from deltasql.cli.output import confirm, message
+from deltasql.cli.progress import progress
 from deltasql.cli.tables.columns import schema_of
 
 if TYPE_CHECKING:
@@ -180,6 +182,64 @@ def show(context: Context, table: str) -> None:
 
 @table.command()
 @click.argument("table")
+@click.argument("target")
+@click.option("--shallow", is_flag=True, help="Refer to the files of TABLE; copy nothing.")
+@click.option(
+    "--at",
+    metavar="VERSION|TIMESTAMP",
+    help="Clone this version, or the version at this time. Default: the latest.",
+)
+@click.option("--replace", is_flag=True, help="Replace TARGET if it exists; it keeps its history.")
+@click.option("--location", help="Put the new table here. Default: a folder below table.data_root.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a table property of TARGET. Can be repeated.",
+)
+@click.pass_obj
+def clone(
+    context: Context,
+    table: str,
+    target: str,
+    shallow: bool,
+    at: str | None,
+    replace: bool,
+    location: str | None,
+    properties: tuple[str, ...],
+) -> None:
+    """Create TARGET with the rows, schema and properties of TABLE.
+
+    The data files are copied, unless the clone is shallow. A shallow clone cannot be read after the
+    files of TABLE are deleted; a vacuum of this catalog keeps them.
+
+    \b
+    Example:
+      deltasql table clone sales sales_backup
+    """
+    to = None if at is None else version_or_timestamp(at)
+    wanted = dict(key_and_value(each, "A property") for each in properties)
+    with (
+        context.open_table(table) as (catalog, name),
+        progress(color=context.color) as on_progress,
+    ):
+        report = catalog.clone(
+            name,
+            target,
+            shallow=shallow,
+            version=to if isinstance(to, int) else None,
+            timestamp=to if isinstance(to, datetime) else None,
+            replace=replace,
+            location=location,
+            properties=wanted,
+            on_progress=on_progress,
+        )
+    context.output.report(report)
+
+
+@table.command()
+@click.argument("table")
 @click.argument("new_name")
 @click.pass_obj
 def rename(context: Context, table: str, new_name: str) -> None:
@@ -273,6 +333,39 @@ def set_properties(
             message(f"would change {name}")
             return
     message(f"{name} is at version {transaction.versions[name]}")
+
+
+@table.command()
+@click.argument("table")
+@click.pass_obj
+def fence(context: Context, table: str) -> None:
+    """Make other engines fail when they commit to the path of TABLE.
+
+    Adds a writer feature that only deltasql knows. Readers are unaffected. delta-spark, DuckDB and
+    deltalake refuse to write, also delta-spark jobs with the LogStore of deltasql.
+
+    \b
+    Example:
+      deltasql table fence sales
+    """
+    with context.open_table(table) as (catalog, name):
+        report = catalog.fence(name)
+    context.output.report(report)
+
+
+@table.command()
+@click.argument("table")
+@click.pass_obj
+def unfence(context: Context, table: str) -> None:
+    """Remove the fence of TABLE, so that other engines can write to its path again.
+
+    \b
+    Example:
+      deltasql table unfence sales
+    """
+    with context.open_table(table) as (catalog, name):
+        report = catalog.unfence(name)
+    context.output.report(report)
 
 
 def _schema_text(given: str) -> str:

@@ -54,7 +54,7 @@ from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
 from deltasql.model.progress import Meter
-from deltasql.model.protocol import upgraded_protocol
+from deltasql.model.protocol import FENCE, upgraded_protocol, with_features
 from deltasql.model.schema.schema import StructType
 from deltasql.phases import reached
 from deltasql.storage import FileInfo, open_storage
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
     from deltasql.commit.table_state import TableState
     from deltasql.config import StorageSettings
+    from deltasql.migrate.authority.fence import FenceReport
     from deltasql.model.progress import OnProgress, Progress
     from deltasql.store.dialect import Session
     from deltasql.store.records import Head
@@ -83,14 +84,15 @@ class CutoverReport(HandoverReport):
     """The result of a cutover, which makes the database the authority of a table.
 
     `version` is the commit that blocks writers that bypass the catalog. `caught_up` is the number
-    of commits of the log that the database lacked.
+    of commits of the log that the database lacked. `fence` is the result of fencing the table.
     """
 
-    KEYS: ClassVar[tuple[str, ...]] = (*HandoverReport.KEYS, "caught_up", "attempts")
+    KEYS: ClassVar[tuple[str, ...]] = (*HandoverReport.KEYS, "caught_up", "attempts", "fence")
 
     state: Literal["cut over", "was cut over", "would cut over"] = "cut over"
     caught_up: int = 0
     attempts: int = 0
+    fence: FenceReport | None = None
 
     @property
     def ok(self) -> bool:
@@ -102,6 +104,8 @@ class CutoverReport(HandoverReport):
         lines = [f"{self.state}, {many(self.caught_up, 'commit')} of the log {rest}"]
         if self.version is not None:
             lines.append(f"version {self.version} enables in-commit timestamps")
+        if self.fence is not None:
+            lines.append(self.fence.line())
         return lines
 
 
@@ -112,14 +116,17 @@ def cutover(
     publish: Callable[[], object],
     settings: StorageSettings,
     verify: bool = True,
+    fence: bool = False,
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> CutoverReport:
     """Make the database the authority of a table.
 
-    `publish` writes the versions that the table's log lacks, or raises an error.
+    `publish` writes the versions that the table's log lacks, or raises an error. With `fence`, the
+    commit that enables in-commit timestamps also fences the table. If the log has the timestamps
+    already, there is no such commit, and the caller has to fence the table.
     """
-    work = _Cutover(store, table, publish, settings, on_progress)
+    work = _Cutover(store, table, publish, settings, on_progress, fences=fence)
     return work.preview(verify=verify) if dry_run else work.run(verify=verify)
 
 
@@ -137,8 +144,11 @@ class _Cutover:
         publish: Callable[[], object],
         settings: StorageSettings,
         on_progress: OnProgress | None,
+        *,
+        fences: bool,
     ) -> None:
         self._store, self._table, self._publish = store, table, publish
+        self._fences = fences
         self._settings, self._on_progress = settings, on_progress
         self._storage = open_storage(table.location, settings)
         name = join_table_name(table.namespace, table.name)
@@ -157,7 +167,7 @@ class _Cutover:
             version=head.version + caught_up + 1 if adds_commit else None,
             caught_up=caught_up,
             verification=self._verify() if verify else None,
-            warnings=[] if is_done else [unblocked_writers_warning(self._store, self._table)],
+            warnings=[] if is_done else self._warnings(),
         )
 
     def run(self, *, verify: bool) -> CutoverReport:
@@ -178,8 +188,11 @@ class _Cutover:
                 continue
             self._store.forget_table(self._table)
             if self._report.state == "cut over":
-                self._report.warnings.append(unblocked_writers_warning(self._store, self._table))
+                self._report.warnings.extend(self._warnings())
             return self._report
+
+    def _warnings(self) -> list[str]:
+        return [unblocked_writers_warning(self._store, self._table, is_fenced=self._fences)]
 
     # Step 1: bring the database and the log to the same commits
 
@@ -332,6 +345,7 @@ class _Cutover:
         wanted = {ENABLED: "true"}
         metadata = replace(state.metadata, configuration={**state.metadata.configuration, **wanted})
         schema = StructType.from_json(metadata.schema_string)
+        protocol = upgraded_protocol(state.protocol, schema, metadata.configuration)
         txn_id = self._claim()
         info = CommitInfo(
             timestamp=at_ms,
@@ -355,7 +369,7 @@ class _Cutover:
             group_size=1,
             info=info,
             metadata=enable_timestamps(metadata, state, head.version + 1, at_ms),
-            protocol=upgraded_protocol(state.protocol, schema, metadata.configuration),
+            protocol=with_features(protocol, [FENCE]) if self._fences else protocol,
         )
 
     def _claim(self) -> str:

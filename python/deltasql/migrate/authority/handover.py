@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 CUTOVER = "deltasql.cutover"
 """The table property with the transaction id of the commit of an unfinished cutover."""
 _RECENT = 100  # a warning names the writers of this many latest versions
-# Writers that in-commit timestamps do not block.
-_NOT_BLOCKED = re.compile(r"Apache-Spark/|delta-rs[:.](py-)?0\.")
+# Writers that in-commit timestamps do not block, by the beginning of their names.
+SPARK, _OLD_DELTALAKE = "Apache-Spark/", r"delta-rs[:.](py-)?0\."
 ENABLED = "delta.enableInCommitTimestamps"
 ENABLED_SINCE = "delta.inCommitTimestampEnablementVersion"
 ENABLED_AT = "delta.inCommitTimestampEnablementTimestamp"
@@ -118,23 +118,32 @@ def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow 
     return version_row(store, table.table_id, version)
 
 
-def unblocked_writers_warning(store: Store, table: TableRow) -> str:
+def unblocked_writers_warning(store: Store, table: TableRow, *, is_fenced: bool = False) -> str:
     """Return a warning about writers that can still bypass the catalog, with recent examples.
 
-    delta-spark supports in-commit timestamps, and deltalake before 1.0 does not check the features
-    of a table before it writes, so neither of them is blocked.
+    deltalake before 1.0 does not check the features of a table before it writes. delta-spark
+    supports in-commit timestamps, so only a fence blocks it.
     """
+    writers, advice = "deltalake before 1.0 and delta-spark are", "; a fence blocks delta-spark"
+    pattern = rf"{SPARK}|{_OLD_DELTALAKE}"
+    if is_fenced:
+        writers, pattern, advice = "deltalake before 1.0 is", _OLD_DELTALAKE, ""
+    seen = recent_engines(store, table, pattern)
+    recent = f" (recent: {', '.join(seen)})" if seen else ""
+    return (
+        f"{writers} not blocked{recent}: move those writers to the "
+        f"catalog, or revoke their write access{advice}"
+    )
+
+
+def recent_engines(store: Store, table: TableRow, pattern: str) -> list[str]:
+    """Return the writers of the latest versions whose names begin with a pattern."""
     table_id = table.table_id
     low, last = store.query("version_bounds", table_id=table_id)[0]
     rows = store.query("history", table_id=table_id, first=low, last=last, limit=_RECENT)
     infos = [VersionRow.from_row(row).info for row in rows]
     engines = {str(info.engine_info or info.extra.get("clientVersion") or "") for info in infos}
-    seen = sorted(each for each in engines if _NOT_BLOCKED.match(each))
-    recent = f" (recent: {', '.join(seen)})" if seen else ""
-    return (
-        f"deltalake before 1.0 and delta-spark are not blocked{recent}: move those writers to the "
-        "catalog, or revoke their write access"
-    )
+    return sorted(each for each in engines if re.match(pattern, each))
 
 
 def is_published(

@@ -1,9 +1,10 @@
 """Find the catalog that owns a log, so that two catalogs never write the same table.
 
-A catalog owns a log that has in-commit timestamps and, since these were enabled, a commit of
-deltasql. Three operations change this:
+A catalog owns a log that is fenced or has in-commit timestamps and, since these were enabled, a
+commit of deltasql. Three operations change this:
 
-- A rollback disables the timestamps, or writes a file which says that the ownership ended.
+- A rollback drops the fence and the timestamps, or writes a file which says that the ownership
+  ended.
 - An export writes a file which says that the log is a copy. No catalog owns a copy before its first
   new commit.
 - An import with `force` writes a file with the new owner, because no commit shows the change.
@@ -29,6 +30,7 @@ from deltasql.mirror.log.encode import version_row
 from deltasql.mirror.log.read import stream_state
 from deltasql.model.json_text import load_json
 from deltasql.model.properties import TableProperties
+from deltasql.operations.alter.fence import is_fenced
 from deltasql.store.locations import tables_at
 from deltasql.store.records import TableRow
 
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from deltasql.mirror.log.listing import LogListing
     from deltasql.model.actions import CommitInfo
     from deltasql.storage import Storage
-    from deltasql.store.store import Store
 
 COPY_FILE = "_delta_log/_deltasql_export.json"
 """The file in an exported log that contains the last version that was copied."""
@@ -56,7 +57,7 @@ _RECENT = 5  # how many latest commits to search for one that deltasql wrote
 class LogOwner:
     """The catalog that owns a log, as far as the log shows this."""
 
-    since: int  # the version that enabled in-commit timestamps
+    since: int  # the version that enabled in-commit timestamps; 0 without them
     version: int  # the latest commit of deltasql since then
     txn_id: str | None
     released: int = -1  # commits of deltasql up to this version do not prove ownership
@@ -99,13 +100,13 @@ def record_taken_over(run: ImportRun, listing: LogListing) -> None:
     _put_owner_file(run.storage, listing.last_version, token)
 
 
-def record_released(store: Store, storage: Storage, listing: LogListing, table: TableRow) -> None:
-    """Record in the log that no catalog owns it, if its in-commit timestamps stay enabled."""
-    head, owner = store.head(table.table_id), find_owner(storage, listing)
-    if head is None or owner is None or owner.version > head.version:
+def record_released(storage: Storage, listing: LogListing, table: TableRow, last: int) -> None:
+    """Record in the log that no catalog owns it after version `last`, if a catalog does now."""
+    owner = find_owner(storage, listing)
+    if owner is None or owner.version > last:
         return
     if owner.taken_by in (None, table.properties.get(TAKEN)):
-        _put_owner_file(storage, head.version, None)
+        _put_owner_file(storage, last, None)
 
 
 def other_owner(
@@ -138,13 +139,15 @@ def find_owner(storage: Storage, listing: LogListing) -> LogOwner | None:
     last = listing.last_version
     recent = [each for each in range(last, last - _RECENT, -1) if each in listing.commits]
     infos = (_info(storage, listing, each) for each in recent)
-    if recent and all(each is None or each.in_commit_timestamp is None for each in infos):
+    if recent and not any(each is not None and _may_be_owned(each) for each in infos):
         return None  # the usual case: reading a few files is enough
     try:
-        metadata = stream_state(storage, last, listing=listing).metadata
+        state = stream_state(storage, last, listing=listing)
     except (TxnLogProtocolError, FileNotFoundError):
         return None  # loading the log will raise the error
-    if not TableProperties(metadata.configuration).in_commit_timestamps:
+    metadata = state.metadata
+    has_timestamps = TableProperties(metadata.configuration).in_commit_timestamps
+    if not (has_timestamps or is_fenced(state.protocol)):
         return None
     since = int(metadata.configuration.get(ENABLED_SINCE, 0))
     latest = _latest_commit(storage, listing, last, since)
@@ -160,6 +163,11 @@ def find_owner(storage: Storage, listing: LogListing) -> LogOwner | None:
     if version <= released and taken_by is None:
         return None
     return LogOwner(since, version, info.txn_id, released, taken_by)
+
+
+def _may_be_owned(info: CommitInfo) -> bool:
+    """Return whether the log of a commit can be owned: others cannot commit to a fenced table."""
+    return info.in_commit_timestamp is not None or ENGINE_INFO in (info.engine_info or "")
 
 
 def _latest_commit(

@@ -5,9 +5,9 @@
    so that no other writer gets these numbers.
 2. The table is removed from the catalog while its head is locked, so that no more commits go
    through the database.
-3. A commit in the log drops the in-commit timestamps that deltasql enabled, so that other writers
-   can commit. Timestamps that another writer enabled stay. In that case a file in the log records
-   that no catalog owns it.
+3. A commit in the log drops the fence and the in-commit timestamps that deltasql enabled, so that
+   other writers can commit. Timestamps that another writer enabled stay. In that case a file in the
+   log records that no catalog owns it.
 
 Each step checks whether it was already done, so a run that crashed can be repeated.
 """
@@ -56,7 +56,8 @@ from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
-from deltasql.model.protocol import without_feature, writer_features
+from deltasql.model.protocol import FENCE, without_feature, writer_features
+from deltasql.operations.alter.fence import is_fenced
 from deltasql.phases import reached
 from deltasql.storage import open_storage
 from deltasql.store.locations import drop_table
@@ -89,15 +90,19 @@ class RollbackReport(HandoverReport):
     """The result of a rollback, which makes the log the authority of a table.
 
     `version` is the latest version of the log. `published` is the number of versions that the log
-    lacked. `timestamps_dropped` is whether the latest commit dropped in-commit timestamps, so that
+    lacked. `timestamps_dropped` and `fence_dropped` say what the latest commit dropped, so that
     other writers can commit again.
     """
 
-    KEYS: ClassVar[tuple[str, ...]] = (*HandoverReport.KEYS, "published", "timestamps_dropped")
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *HandoverReport.KEYS,
+        *("published", "timestamps_dropped", "fence_dropped"),
+    )
 
     state: Literal["rolled back", "was rolled back", "would roll back"] = "rolled back"
     published: int = 0
     timestamps_dropped: bool = False
+    fence_dropped: bool = False
 
     @property
     def ok(self) -> bool:
@@ -112,8 +117,10 @@ class RollbackReport(HandoverReport):
             f"{self.state}, the log at {self.location} {has} version {self.version}, "
             f"{many(self.published, 'version')} {published}"
         ]
-        if self.timestamps_dropped:
-            lines.append(f"version {self.version} drops in-commit timestamps")
+        names = ("in-commit timestamps", self.timestamps_dropped), ("the fence", self.fence_dropped)
+        dropped = [name for name, is_dropped in names if is_dropped]
+        if dropped:
+            lines.append(f"version {self.version} drops {' and '.join(dropped)}")
         return lines
 
 
@@ -218,14 +225,15 @@ class _Rollback:
         if table.dropped_at_ms is None:
             published += bool(self._unpublished_numbers(self._store.query))
         listing = list_log(self._storage)
-        drops_timestamps = self._timestamps_to_drop(listing) is not None
-        is_done = table.dropped_at_ms is not None and not drops_timestamps
+        release = self._release_of(listing)
+        is_done = table.dropped_at_ms is not None and not release.is_needed
         return replace(
             self._report,
             state="was rolled back" if is_done else "would roll back",
-            version=listing.last_version + published + int(drops_timestamps),
+            version=listing.last_version + published + int(release.is_needed),
             published=published,
-            timestamps_dropped=drops_timestamps,
+            timestamps_dropped=release.drops_timestamps,
+            fence_dropped=release.drops_fence,
             verification=self._verify() if verify else None,
         )
 
@@ -368,45 +376,61 @@ class _Rollback:
             listing = list_log(self._storage)
             version = listing.last_version
             self._report = replace(self._report, version=version)
-            found = self._timestamps_to_drop(listing)
-            if found is None:
-                if not self._table.is_following:
-                    record_released(self._store, self._storage, listing, self._table)
+            release = self._release_of(listing)
+            if not (release.drops_timestamps or self._table.is_following):
+                # The commit below is the last one of this catalog.
+                last = version + 1 if release.is_needed else self._head().version
+                record_released(self._storage, listing, self._table, last)
+            if not release.is_needed:
                 return
-            metadata, protocol = found
-            data = self._commit(metadata, protocol, version)
+            data = self._commit(release, version)
             reached("giving back")
             if try_commit(self._storage, version + 1, data):
                 reached("given back")
                 self._report = replace(
-                    self._report, version=version + 1, timestamps_dropped=True, state="rolled back"
+                    self._report,
+                    version=version + 1,
+                    timestamps_dropped=release.drops_timestamps,
+                    fence_dropped=release.drops_fence,
+                    state="rolled back",
                 )
                 return
         raise RetriesExhaustedError(
             f"{self._table.full_name} was removed from the catalog, but its in-commit timestamps "
-            "were not dropped: another writer committed in every attempt",
+            "and its fence were not dropped: another writer committed in every attempt",
             table=self._table.full_name,
             attempts=_ATTEMPTS,
             help="Nothing is lost. Repeat the rollback when fewer writers commit to the table.",
         )
 
-    def _timestamps_to_drop(self, listing: LogListing) -> tuple[Metadata, Protocol] | None:
-        """Return metadata and protocol of the log if deltasql enabled its in-commit timestamps."""
+    def _release_of(self, listing: LogListing) -> _Release:
+        """Return what deltasql enabled in the latest version of the log."""
         head = self._head()
         metadata = self._store.metadata(self._table.table_id, head.metadata_version)
         protocol = self._store.protocol(self._table.table_id, head.protocol_version)
         by_sql = self._enabled_by_sql(metadata)
-        since = metadata.configuration.get(ENABLED_SINCE)
+        since, last_ms = metadata.configuration.get(ENABLED_SINCE), head.committed_at_ms
         for commit in read_commits(
             self._storage, listing, head.version + 1, max(listing.last_version, head.version)
         ):
             metadata = commit.actions.metadata or metadata
             protocol = commit.actions.protocol or protocol
-        is_on = TableProperties(metadata.configuration).in_commit_timestamps
+            info = commit.actions.commit_info
+            last_ms = max(last_ms, (info and info.in_commit_timestamp) or 0)
+        has_timestamps = TableProperties(metadata.configuration).in_commit_timestamps
         is_same = metadata.configuration.get(ENABLED_SINCE) == since
-        if not (is_on and by_sql and is_same and FEATURE in writer_features(protocol)):
-            return None
-        return metadata, protocol
+        return _Release(
+            metadata,
+            protocol,
+            last_ms,
+            has_timestamps=has_timestamps,
+            drops_timestamps=has_timestamps
+            and by_sql
+            and is_same
+            and FEATURE in writer_features(protocol),
+            # Another catalog may have fenced the log that this one follows.
+            drops_fence=is_fenced(protocol) and (by_sql or not self._table.is_following),
+        )
 
     def _enabled_by_sql(self, metadata: Metadata) -> bool:
         row = enabled_by(self._store, self._table, metadata)
@@ -422,19 +446,47 @@ class _Rollback:
         assert head is not None
         return head
 
-    def _commit(self, metadata: Metadata, protocol: Protocol, read_version: int) -> bytes:
-        """Encode the commit that drops in-commit timestamps and changes nothing else."""
-        dropped = (ENABLED, ENABLED_SINCE, ENABLED_AT)
-        kept = {k: v for k, v in metadata.configuration.items() if k not in dropped}
+    def _commit(self, release: _Release, read_version: int) -> bytes:
+        """Encode the commit that drops what deltasql enabled and changes nothing else."""
+        metadata, protocol, features = release.metadata, release.protocol, list[str]()
+        if release.drops_timestamps:
+            dropped = (ENABLED, ENABLED_SINCE, ENABLED_AT)
+            kept = {k: v for k, v in metadata.configuration.items() if k not in dropped}
+            metadata = replace(metadata, configuration=kept)
+            features.append(FEATURE)
+        if release.drops_fence:
+            features.append(FENCE)
+        for each in features:
+            protocol = without_feature(protocol, each)
+        at_ms = max(now_ms(), release.last_ms + 1)
+        keeps_timestamps = release.has_timestamps and not release.drops_timestamps
         info = CommitInfo(
-            timestamp=now_ms(),
+            timestamp=at_ms,
+            in_commit_timestamp=at_ms if keeps_timestamps else None,
             operation="DROP FEATURE",
-            operation_parameters={"featureName": FEATURE},
+            operation_parameters={"featureName": ", ".join(features)},
             engine_info=ENGINE_INFO,
             is_blind_append=False,
             read_version=read_version,
             txn_id=str(uuid.uuid4()),
             extra={"rollback": self._table.table_uuid},
         )
-        after = without_feature(protocol, FEATURE)
-        return _core.encode_commit([info, after, replace(metadata, configuration=kept)])
+        changed = [metadata] if release.drops_timestamps else []
+        return _core.encode_commit([info, protocol, *changed])
+
+
+@dataclass(frozen=True, slots=True)
+class _Release:
+    """The metadata and protocol of a log, and what the last commit of a rollback drops."""
+
+    metadata: Metadata
+    protocol: Protocol
+    last_ms: int  # the latest time of a commit
+    has_timestamps: bool
+    drops_timestamps: bool
+    drops_fence: bool
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a rollback adds a commit."""
+        return self.drops_timestamps or self.drops_fence

@@ -21,7 +21,6 @@ from deltasql.exceptions import (
     TxnLogStorageError,
 )
 from deltasql.migrate.authority.log_owner import COPY_FILE
-from deltasql.migrate.exporting.copy_data import DataCopier
 from deltasql.migrate.exporting.destination import (
     UNFINISHED_FILE,
     choose_span,
@@ -30,22 +29,20 @@ from deltasql.migrate.exporting.destination import (
     not_empty,
     reject_location_in_use,
 )
-from deltasql.migrate.exporting.relocate import (
-    CopiedData,
-    ReferencedData,
-    RelocatedSource,
-    relocated,
-)
+from deltasql.migrate.exporting.relocate import RelocatedSource, relocated
 from deltasql.mirror.checkpoint.checksum import checksum_after, checksum_at, checksum_file
 from deltasql.mirror.checkpoint.source import CheckpointSource
 from deltasql.mirror.checkpoint.write import write_checkpoint_of
 from deltasql.mirror.log.encode import actions_span, commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.mirror.log.same_commit import is_id_of
-from deltasql.model.actions import CommitInfo
+from deltasql.model.actions import CommitInfo, Protocol
 from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.report import Report
+from deltasql.operations.alter.fence import unfenced
+from deltasql.operations.clone.copy_files import DataCopier
+from deltasql.operations.clone.paths import CopiedData, ReferencedData
 from deltasql.storage import open_storage, parse_location
 from deltasql.store.records import Head, VersionRow
 from deltasql.verify.sql_state import SqlState
@@ -54,9 +51,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from deltasql.migrate.exporting.destination import ExportSpan
-    from deltasql.migrate.exporting.relocate import Relocation
+    from deltasql.mirror.checkpoint.checksum import Checksum
     from deltasql.model.actions import Action
     from deltasql.model.progress import OnProgress
+    from deltasql.operations.clone.paths import Relocation
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
@@ -157,7 +155,7 @@ class _Export:
         self._meter = Meter(table.full_name, on_progress)
         self._copied = CopiedData(table.location) if span.with_data else None
         self._relocation: Relocation = self._copied or ReferencedData(table.location)
-        self._checksums = [checksum_at(store, table, span.first)]
+        self._checksums = [_unfenced(checksum_at(store, table, span.first))]
         self._commits_written = 0
         self._checkpoints: list[int] = []
         self._notes: list[str] = []
@@ -350,3 +348,9 @@ class _Export:
         )
         live = self._store.query("count_live_files", version=self._span.first, **at)[0][0]
         return int(live) + last.next_file_id - first.next_file_id
+
+
+def _unfenced(checksum: Checksum) -> Checksum:
+    """Return a checksum whose protocol has no fence, like the protocol of the exported log."""
+    protocol = unfenced(Protocol.from_body(checksum.facts.protocol)).body()
+    return replace(checksum, facts=replace(checksum.facts, protocol=protocol))

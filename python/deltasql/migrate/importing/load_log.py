@@ -105,6 +105,12 @@ class LogLoader:
         head = self._position.head
         return None if head is None else head.version + 1
 
+    def totals(self, version: int) -> tuple[int, int]:
+        """Return the number of live files of a loaded version, and their bytes."""
+        at = {"table_id": self._table.table_id, "version": version}
+        files, size = self._store.query("size_totals", **at)[0]
+        return int(files), int(size)
+
     def start(
         self,
         state: StateStream,

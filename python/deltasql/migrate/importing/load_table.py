@@ -12,15 +12,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import (
+    LogParseError,
     RefusedFileError,
     StoreBusyError,
     StoreUnavailableError,
     TxnLogStoreError,
     VersionTakenError,
 )
+from deltasql.mirror.log.listing import read_json
 from deltasql.mirror.log.read import read_commits
 from deltasql.mirror.publish.targets import ACTIVE, DELTA, OWN
 from deltasql.model.clock import now_ms
+from deltasql.model.counts import many
 from deltasql.storage.location import is_same_location, location_key
 from deltasql.store import load
 from deltasql.store.dialect import Fault
@@ -166,7 +169,34 @@ def load_state(
     commits = {each: next(read_commits(storage, listing, each, each)) for each in wanted}
     at_ms = _time_of(loader, listing, first, commits)
     loader.start(state, commits.get(first), at_ms, on_files=count)
+    _check_checksum(loader, storage, listing, first)
     loaded.version, loaded.commits = first, loaded.commits + 1
+
+
+def _check_checksum(loader: LogLoader, storage: Storage, listing: LogListing, version: int) -> None:
+    """Raise if a state that was read from a checkpoint contradicts the checksum of its version.
+
+    The commits before the checkpoint are gone, so nothing else can show that it is wrong.
+    """
+    file, checkpoint = listing.checksums.get(version), listing.checkpoint_for(version)
+    if file is None or checkpoint is None:
+        return
+    try:
+        body = read_json(file.name, storage.read(file.name), needs="numFiles")
+    except (FileNotFoundError, LogParseError):
+        return
+    files, size = loader.totals(version)
+    expected = body["numFiles"], body.get("tableSizeBytes", size)
+    if (files, size) != expected:
+        name = checkpoint.files[0].name
+        raise LogParseError(
+            f"{name} contradicts the checksum of version {version}: it has {many(files, 'file')} "
+            f"of {many(size, 'byte')} instead of {many(expected[0], 'file')} of "
+            f"{many(expected[1], 'byte')}",
+            path=name,
+            help="Another program wrote a wrong checkpoint or checksum. Restore the older commits "
+            "from a copy, or delete the wrong file.",
+        )
 
 
 def load_commits(

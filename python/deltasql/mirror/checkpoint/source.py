@@ -41,6 +41,7 @@ class CheckpointSource:
             raise VersionNotFoundError(f"{table.full_name} has no version {version}")
         self.store, self.version = store, version
         self.table_id, self._head, self._now_ms = table.table_id, Head(*rows[0]), now_ms()
+        self.table_uuid = table.table_uuid
         self.metadata = store.metadata(self.table_id, self._head.metadata_version)
         self.protocol = store.protocol(self.table_id, self._head.protocol_version)
         self._properties = TableProperties(self.metadata.configuration)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
+_WRITTEN_FOR = b"deltasql.table"
+"""The key in the Parquet metadata of our checkpoints; the value is the UUID of the table."""
 # Strings that differ in every row, for which a dictionary would make the file larger.
 _UNIQUE_TEXTS = (".path", ".stats", ".schemaString")
 
@@ -65,8 +67,18 @@ def write_checkpoint_of(
     return info
 
 
+def is_own_checkpoint(storage: Storage, table: TableRow, version: int) -> bool:
+    """Return whether deltasql wrote the checkpoint of a version from the database."""
+    try:
+        with storage.open_input(checkpoint_file(version)) as file:
+            found = pq.read_metadata(file).metadata or {}
+    except (FileNotFoundError, pa.ArrowException):
+        return False
+    return bool(found.get(_WRITTEN_FOR) == table.table_uuid.encode())
+
+
 def _write(source: CheckpointSource, storage: Storage) -> CheckpointInfo:
-    schema = checkpoint_schema(source.metadata)
+    schema = checkpoint_schema(source.metadata).with_metadata({_WRITTEN_FOR: source.table_uuid})
     rows = CheckpointRows(schema, source.partitions())
     actions = adds = 0
     with storage.writer(checkpoint_file(source.version)) as sink:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
+from deltasql.exceptions import VersionNotFoundError
 from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties
@@ -51,6 +52,8 @@ def clean_log(
 
     The version that was current at the start of the retention stays readable. For that, the newest
     checkpoint at or before this version is not deleted, nor are the files after that checkpoint.
+    If another program wrote this checkpoint, it is replaced by one from the database first, because
+    it may be wrong, and the commits that it replaces are deleted.
     """
     properties = TableProperties(configuration)
     if not (properties.expired_log_cleanup or even_if_disabled):
@@ -60,7 +63,9 @@ def clean_log(
     oldest_kept = rows[0][1] if rows else -1
     if even_if_disabled:
         oldest_kept = max(oldest_kept, _first_recent(storage, oldest_ms))
-    expired = _expired(storage, oldest_kept) if oldest_kept >= 0 else []
+    expired, checkpoint = _expired(storage, oldest_kept) if oldest_kept >= 0 else ([], -1)
+    if expired and not _replace_foreign(store, table, storage, checkpoint):
+        return 0
     if expired:
         reached("cleaning")
         # Flush first: the checkpoint that replaces the deleted files must survive a power loss.
@@ -83,12 +88,28 @@ def _first_recent(storage: Storage, oldest_ms: int) -> int:
     return first
 
 
-def _expired(storage: Storage, oldest_kept: int) -> list[str]:
+def _replace_foreign(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
+    """Make sure that the checkpoint of a version is ours; return False if that is not possible."""
+    # lazy import: it reads and writes Parquet
+    from deltasql.mirror.checkpoint.write import is_own_checkpoint, write_checkpoint
+
+    if is_own_checkpoint(storage, table, version):
+        return True
+    try:
+        write_checkpoint(store, table, storage, version)
+    except VersionNotFoundError:  # before the first version in the database
+        return False
+    return True
+
+
+def _expired(storage: Storage, oldest_kept: int) -> tuple[list[str], int]:
     """Return the files that readers no longer need for `oldest_kept` or later, oldest first.
 
-    These are the files before the newest checkpoint at or before that version.
+    These are the files before the newest checkpoint at or before that version. Its version is
+    returned, too.
     """
     expired: list[str] = []
+    checkpoint = -1
     candidates: list[tuple[int, str]] = []
     for file in storage.list(LOG_FOLDER):
         named = _VERSIONED.fullmatch(file.name)
@@ -100,7 +121,8 @@ def _expired(storage: Storage, oldest_kept: int) -> list[str]:
         if _CLASSIC_CHECKPOINT.fullmatch(file.name):
             expired += [name for version, name in candidates if version < first]
             candidates = [each for each in candidates if each[0] >= first]
+            checkpoint = first
             if len(expired) >= MAX_DELETED_FILES:
                 break
         candidates.append((last, file.name))
-    return expired[:MAX_DELETED_FILES]
+    return expired[:MAX_DELETED_FILES], checkpoint

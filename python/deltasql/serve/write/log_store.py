@@ -77,6 +77,7 @@ def _managed_table(catalog: Catalog, body: Mapping[str, Any]) -> TableRow | None
         is_hidden = table.dropped_at_ms is not None or table.is_loading
         # The log of a followed table decides its commits, so its writers write to the log.
         if not is_hidden and not table.is_following:
+            catalog.has_log_store = True  # a fence would stop these jobs, so `fence` warns
             return table
     return None
 

@@ -1,7 +1,4 @@
-"""Creates tables from Parquet files, or as a clone of another table.
-
-A shallow clone shares the files of its source; a deep clone has its own copies.
-"""
+"""Creates tables from Parquet files, or as a clone of another table."""
 
 from __future__ import annotations
 
@@ -9,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DataType, StructType
 
-from deltasql.api.transaction.definition import clone_snapshot, convert_folder
+from deltasql.api.transaction.definition import convert_folder
 from deltasql.spark.exceptions import analysis_error
-from deltasql.spark.read import read_snapshot
 from deltasql.spark.session import new_table_target, path_in, table_at
+from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,28 +56,21 @@ def clone_table(
     replaces: bool,
     properties: Mapping[str, str],
 ) -> tuple[Catalog, str]:
-    """Create a table with the rows, the schema and the properties of a snapshot, in one commit.
-
-    A shallow clone reads the files of the source, and cannot be read after they are deleted.
-    """
+    """Create a table with the rows, the schema and the properties of a snapshot, in one commit."""
     catalog, name, location = new_table_target(spark, target)
-    exists = catalog.exists(name)
-    if exists and not replaces:
+    if catalog.exists(name) and not replaces:
         raise analysis_error(
             f"Cannot create table {name} because it already exists.",
             "TABLE_OR_VIEW_ALREADY_EXISTS",
             help="Pass replace=True, or choose another name.",
         )
-    with catalog.begin() as tx:
-        rows = None if shallow else read_snapshot(spark, source, catalog.config)
-        clone_snapshot(
-            tx,
-            name,
-            source,
-            rows,
-            exists=exists,
-            replaces=replaces,
-            location=location,
-            properties=properties,
-        )
+    catalog.clone(
+        join_table_name(source.table.namespace, source.table.name),
+        name,
+        shallow=shallow,
+        version=source.version,
+        replace=replaces,
+        location=location,
+        properties=properties,
+    )
     return catalog, name

@@ -42,6 +42,14 @@ FROM dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
   LEFT JOIN dl_table_versions w ON w.table_id = t.table_id AND w.version = coalesce(g.published_version, -1) + 1
 WHERE t.dropped_at_ms IS NULL AND (CAST($namespace AS TEXT) IS NULL OR t.namespace = $namespace);
 
+-- name: tables_with_writer_feature
+-- Live tables whose current protocol lists a writer feature; the pattern is that of LIKE.
+SELECT t.namespace, t.name
+FROM dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
+  JOIN dl_protocol_updates p ON p.table_id = h.table_id AND p.version = h.protocol_version
+WHERE t.dropped_at_ms IS NULL AND p.writer_features LIKE $pattern
+ORDER BY t.namespace, t.name;
+
 -- name: table_sums
 -- The head is read in the same statement, so its version is the version of the sums. The condition on removed_version
 -- is written so that it does not match the index of live files. With that index, files would be read in the order of

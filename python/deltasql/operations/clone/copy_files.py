@@ -1,4 +1,4 @@
-"""Copy the data files of an exported table, several at the same time and each only once."""
+"""Copy the data files of a table to a new one, several at the same time and each only once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from deltasql.model.actions import AddCdcFile, AddFile
 from deltasql.model.deletion_vector import vector_file
-from deltasql.storage.base import stream_from
 from deltasql.store.records import load_dv
 
 if TYPE_CHECKING:
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.config import StorageSettings
-    from deltasql.migrate.exporting.relocate import CopiedData
     from deltasql.model.actions import Action, DeletionVector
+    from deltasql.operations.clone.paths import CopiedData
     from deltasql.storage import Storage
 
 _THREADS = 8
@@ -38,13 +37,15 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True)
 class DataCopier:
-    """Copies the files of a log to their new names in the exported table."""
+    """Copies the files of a log to their new names in the new table."""
 
     relocation: CopiedData
     target: Storage
     settings: StorageSettings
     skips_present: bool = False
     """Whether to skip files that an interrupted run has already copied."""
+    before_batch: Callable[[list[str]], None] = lambda names: None
+    """Called with the new names of files before they are copied."""
     on_batch: Callable[[], None] = lambda: None
     files: int = 0
     bytes: int = 0
@@ -53,7 +54,7 @@ class DataCopier:
     _folders: set[str] = field(default_factory=set)
     _seen: set[str] = field(default_factory=set)
     _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(_THREADS, thread_name_prefix="deltasql-export")
+        default_factory=lambda: ThreadPoolExecutor(_THREADS, thread_name_prefix="deltasql-copy")
     )
 
     def __enter__(self) -> Self:
@@ -103,6 +104,7 @@ class DataCopier:
     def _copy(self, copies: Iterator[Copy]) -> None:
         while batch := [*islice(copies, _BATCH)]:
             new = [copy for copy in batch if not self._is_known(copy)]
+            self.before_batch([copy.name for copy in new])
             for copy, is_copied in zip(new, self._pool.map(self._copy_one, new), strict=True):
                 if is_copied:
                     self._folders.add(copy.name.rpartition("/")[0])
@@ -123,10 +125,7 @@ class DataCopier:
         try:
             if self.skips_present and self._is_complete(source, name, copy.name):
                 return True
-            if name == copy.name:
-                self.target.copy_from(source, name, flush_folder=False)
-            else:
-                stream_from(source, name, self.target, copy.name, flush_folder=False)
+            self.target.copy_from(source, name, to=copy.name, flush_folder=False)
         except FileNotFoundError:
             return False
         return True
