@@ -192,6 +192,7 @@ def test_hostile_name_runs_no_script(browser: Browser, site: Site) -> None:
         page.get_by_role("link", name=HOSTILE, exact=True).click()
         assert page.locator("h1").inner_text().startswith(HOSTILE)
         parts = {
+            "Rows": "rows",
             "History": "history",
             "Files": "files",
             "Schema": "schema",

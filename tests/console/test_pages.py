@@ -18,12 +18,20 @@ from deltasql.model.row_changes import RowChanges
 from tests.console.conftest import HOSTILE, days, table_name
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.console.conftest import Site
 
 PAGES = {
     "/": ["orders", "Commits per hour", "<svg"],
     "/?hours=720": ["30 days"],
     "/tables/orders": ["Growth", "Files by size", "Partitions", "Latest commits"],
+    "/tables/orders/rows": ["Rows 1 to 35 of 35", "Where", "channel", "NULL"],
+    "/tables/orders/rows?where=id+%3E+100&sort=id&descending=1": ["descending", "Open as a query"],
+    "/tables/orders/versions/7": ["Added", "commitInfo", "channel", "Metrics"],
+    "/tables/orders/versions/6": ["Removed", "DELETE", "predicate"],
+    "/tables/orders/versions/0": ["Tables of the transaction", "crm.stock", "protocol"],
+    "/?search=STOCK&order=size&descending=1": ["crm", "Search all tables"],
     "/tables/orders/history": ["DELETE", "+1 row", "WRITE"],
     "/tables/orders/history?operation=DELETE": ["DELETE"],
     "/tables/orders/files": ["day=2024-05-01", ".parquet"],
@@ -54,6 +62,7 @@ def test_every_page_shows_its_content(site: Site) -> None:
 
 def test_every_read_page_is_covered_here() -> None:
     seen = [re.sub(r"orders|crm\.stock", "{name}", path.partition("?")[0]) for path in PAGES]
+    seen = [re.sub(r"versions/\d+", "versions/{version:int}", path) for path in seen]
     others = {"/transactions/{txn_id}", "/jobs/{job_id}", "/tables/{name}/figures"}
     assert {path for path, _ in READ} <= {*seen, *others}
 
@@ -92,6 +101,11 @@ MISSING = [
     ("/tables/orders/travel?version=x", 400),
     ("/tables/orders/travel?version=0&against=99", 404),
     ("/tables/orders/files?order=bogus", 400),
+    ("/tables/orders/rows?sort=bogus", 400),
+    ("/tables/orders/rows?version=99", 404),
+    ("/tables/orders/versions/99", 404),
+    (f"/tables/orders/versions/{10**30}", 404),
+    ("/?order=bogus", 400),
     ("/jobs/nosuch", 404),
     ("/mirror/nosuch", 404),
 ]
@@ -156,7 +170,7 @@ def test_lists_are_paged_completely(sqlite_uri: deltasql.uri.DeltaSqlUri) -> Non
         with serving(catalog) as served, httpx.Client(base_url=served.address) as client:
             for path, name in (
                 ("/", r"/tables/(t\d\d)\""),
-                ("/tables/t00/history", r"travel\?version=(\d+)"),
+                ("/tables/t00/history", r"versions/(\d+)\""),
                 ("/tables/t00/files", r"(part-\S+?\.parquet)<"),
                 ("/maintenance", r"/maintenance/(t\d\d)\""),
                 ("/mirror", r"/mirror/(t\d\d)\?"),
@@ -260,3 +274,73 @@ def test_version_with_deleted_files_shows_a_message(site: Site) -> None:
     with site.catalog.begin() as tx:
         tx.write("crm.stock", pa.table({"sku": ["b"], "left": [6]}), mode="overwrite")
     assert "can no longer be compared" in site.get("/tables/crm.stock/travel").text
+
+
+def test_rows_are_filtered_sorted_and_paged_by_the_server(site: Site) -> None:
+    with site.catalog.begin() as tx:
+        tx.write("many", pa.table({"n": range(120), "even": [n % 2 == 0 for n in range(120)]}))
+
+    def numbers(query: str) -> list[int]:
+        shown = site.get(f"/tables/many/rows?{query}")
+        assert shown.status_code == 200, shown.text
+        return [int(each) for each in re.findall(r'<td class="number">(\d+)</td>', shown.text)]
+
+    assert numbers("sort=n&descending=1") == list(range(119, 69, -1))
+    assert numbers("sort=n&descending=1&page=3") == list(range(19, -1, -1))
+    assert numbers("where=even+AND+n+%3C+9&sort=n") == [0, 2, 4, 6, 8]
+    # The next page reads the version of the first page, also after another commit.
+    first = site.get("/tables/many/rows?sort=n").text
+    (following,) = re.findall(r'href="([^"]+)" rel="next">Next page', first)
+    with site.catalog.begin() as tx:
+        tx.write("many", pa.table({"n": [-1] * 60, "even": [False] * 60}))
+    shown = site.get(following.replace("&amp;", "&")).text
+    assert ">50</td>" in shown
+    assert "Version 0" in shown
+    for where in ("nosuch = 1", "n = (", "1) SELECT", "read_text('/etc/passwd') = ''"):
+        refused = site.get("/tables/many/rows", params={"where": where})
+        assert refused.status_code == 400, where
+        assert 'role="alert"' in refused.text, where
+    assert "No row matches" in site.get("/tables/many/rows?where=n+%3E+999").text
+
+
+def test_tables_are_searched_and_sorted_over_all_pages(site: Site) -> None:
+    with site.catalog.begin() as tx:
+        for number in range(60):
+            tx.write(f"t{number:02d}", pa.table({"id": range(number + 1)}))
+
+    def listed(query: str) -> list[str]:
+        return re.findall(
+            r'<td class="name"><a href="/tables/([^"/]+)"', site.get(f"/?{query}").text
+        )
+
+    assert listed("search=T5") == [f"t5{number}" for number in range(10)]
+    assert listed("search=crm.s") == ["crm.stock"]
+    assert listed("search=%25") == listed("search=script")  # not a wildcard
+    assert listed("search=nosuch") == []
+    assert listed("search=t&order=rows&descending=1")[:2] == ["t59", "t58"]
+    # Later pages continue in the same order.
+    first = site.get("/?order=rows&descending=1").text
+    (following,) = re.findall(r'href="/?([^"]+)" rel="next">Next page', first)
+    page = listed(following.replace("&amp;", "&").lstrip("?"))
+    assert page[-1] in ("t00", "crm.stock")
+    assert len(page) == 13
+
+
+def test_commit_page_has_files_and_participants(site: Site) -> None:
+    shown = site.get("/tables/orders/versions/0").text
+    assert "/tables/crm.stock/versions/0" in shown
+    assert shown.count(".parquet") >= 3
+    assert "Version 0" in shown
+    deleted = site.get("/tables/orders/versions/6").text
+    assert "Removed" in deleted
+    assert "Added" in deleted
+    assert "id = 3" in deleted
+
+
+def test_commit_of_many_files_is_shown_without_its_actions(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltasql.console.pages.history.JSON_FILES", 2)
+    shown = site.get("/tables/orders/versions/0")
+    assert shown.status_code == 200
+    assert "too many to show its actions" in shown.text

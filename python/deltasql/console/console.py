@@ -32,6 +32,7 @@ from deltasql.console.pages import (
     history,
     maintenance,
     mirror,
+    rows,
     sql,
     table,
     travel,
@@ -78,7 +79,9 @@ _STATUS = (
 READ: tuple[tuple[str, Page], ...] = (
     ("/", table.overview),
     ("/tables/{name}", table.summary),
+    ("/tables/{name}/rows", rows.show),
     ("/tables/{name}/history", history.show),
+    ("/tables/{name}/versions/{version:int}", history.commit),
     ("/tables/{name}/files", table.files),
     ("/tables/{name}/figures", table.figures),
     ("/tables/{name}/schema", table.schema),

@@ -67,10 +67,10 @@ def cell(value: object) -> Cell:
     """Format one value.
 
     >>> cell(None), cell(1.5).text, cell({"a": [1]}).text
-    (Cell(text='null', kind='null', tooltip=None), '1.5', '{"a": [1]}')
+    (Cell(text='NULL', kind='null', tooltip=None), '1.5', '{"a": [1]}')
     """
     if value is None:
-        return Cell("null", "null")
+        return Cell("NULL", "null")
     if isinstance(value, bool):
         return Cell("true" if value else "false", "text")
     if is_number(value):

@@ -85,11 +85,29 @@ class Inspect:
         return overview.files_to_add_up(self._catalog, self._totals)
 
     def tables(
-        self, *, namespace: str | None = None, limit: int = 100, cursor: str | None = None
+        self,
+        *,
+        namespace: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        search: str | None = None,
+        order: str = "name",
+        descending: bool = False,
     ) -> Page[TableSummary]:
-        """Return tables, sorted by namespace and name."""
+        """Return tables, sorted by namespace and name.
+
+        Other orders are "version", "rows", "files", "size" and "committed". `search` selects tables
+        whose name contains a text, in upper or lower case.
+        """
         return overview.tables(
-            self._catalog, self._totals, namespace=namespace, limit=limit, cursor=cursor
+            self._catalog,
+            self._totals,
+            namespace=namespace,
+            limit=limit,
+            cursor=cursor,
+            search=search,
+            order=order,
+            descending=descending,
         )
 
     def update_file_metrics(self) -> None:
@@ -208,6 +226,10 @@ class Inspect:
     def commit(self, name: str, version: int) -> CommitEntry:
         """Return one commit of a table."""
         return history.commit(self._catalog, name, version)
+
+    def commit_json(self, name: str, version: int) -> tuple[str, ...]:
+        """Return the actions of a commit as JSON: the lines of its file in `_delta_log`."""
+        return history.commit_json(self._catalog, name, version)
 
     def schema(self, name: str, *, version: int | None = None) -> list[Column]:
         """Return the columns of a version."""

@@ -18,6 +18,8 @@ SELECT {use:summary_columns}
 FROM (
   SELECT t.* FROM dl_tables t
   WHERE t.dropped_at_ms IS NULL AND (CAST($namespace AS TEXT) IS NULL OR t.namespace = $namespace)
+    AND (CAST($pattern AS TEXT) IS NULL
+      OR lower(CASE WHEN t.namespace = 'default' THEN t.name ELSE t.namespace || '.' || t.name END) LIKE $pattern ESCAPE '!')
     AND (t.namespace > $after_namespace OR (t.namespace = $after_namespace AND t.name > $after_name))
     AND EXISTS (SELECT 1 FROM dl_table_heads h WHERE h.table_id = t.table_id)
   ORDER BY t.namespace, t.name LIMIT $limit
