@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from pathlib import Path
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _HERE = Path(__file__).parent
 _MAX_FORM_BYTES = 256 * 1024
+_WATCH_S = 0.25
 _STATUS = (
     (TxnLogTableNotFoundError, 404),
     (VersionNotFoundError, 404),
@@ -201,7 +203,11 @@ class Console:
         async def endpoint(http: Request) -> Response:
             form = await _form(http)
             request = PageRequest(self.state, http, self.state.access.visitor(http), form)
-            response = await run_in_threadpool(self._respond, request, page, check)
+            watch = asyncio.create_task(_cancel_if_disconnected(request))
+            try:
+                response = await run_in_threadpool(self._respond, request, page, check)
+            finally:
+                watch.cancel()
             if request.visitor.is_new and "set-cookie" not in response.headers:
                 set_session_cookie(http, response, request.visitor)
             return response
@@ -235,6 +241,15 @@ class Console:
         return _internal_error(
             PageRequest(self.state, http, self.state.access.visitor(http), {}), error
         )
+
+
+async def _cancel_if_disconnected(request: PageRequest) -> None:
+    """Cancel the query of a request when the browser stops loading the page."""
+    while not await request.http.is_disconnected():
+        await asyncio.sleep(_WATCH_S)
+    while True:
+        request.interrupt.cancel()
+        await asyncio.sleep(_WATCH_S)
 
 
 def _show_login(request: PageRequest) -> Response:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 
 from deltasql.console.pages.sql import query_name
-from deltasql.console.rows import BATCH_ROWS, LimitedRows, read_limited
+from deltasql.console.rows import BATCH_ROWS, MAX_CHARACTERS, LimitedRows, read_limited
 from deltasql.console.values import grid_of
+from deltasql.engine.query_limits import QueryLimits
 from deltasql.exceptions import TxnLogError
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def _query(table: TableSummary, version: int, where: str, sort: str, is_descendi
 def _read(request: PageRequest, sql: str, page: int) -> LimitedRows:
     # One row more than a page shows whether there is a next page.
     span = f"\nLIMIT {ROWS_PER_PAGE + 1} OFFSET {(page - 1) * ROWS_PER_PAGE}"
-    return read_limited(
-        request.catalog.query(f"{sql}{span}", timeout=_TIMEOUT_S, batch_rows=BATCH_ROWS)
+    limits = QueryLimits(shorten=MAX_CHARACTERS, interrupt=request.interrupt)
+    result = request.catalog.query(
+        sql + span, timeout=_TIMEOUT_S, batch_rows=BATCH_ROWS, limits=limits
     )
+    return read_limited(result)

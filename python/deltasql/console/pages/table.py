@@ -9,6 +9,8 @@ from deltasql.api.inspect.page import Page
 from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from starlette.responses import Response
 
     from deltasql.api.inspect.overview import TableSummary
@@ -71,9 +73,15 @@ def summary(request: PageRequest) -> Response:
         tab="summary",
         table=table,
         stats=inspect.stats(request.name, partitions=HEAT),
+        since=_first_commit(request),
         advice=inspect.advice(request.name),
         recent=recent,
     )
+
+
+def _first_commit(request: PageRequest) -> datetime:
+    inspect = request.catalog.inspect
+    return inspect.commit(request.name, inspect.first_version(request.name)).committed_at
 
 
 def figures(request: PageRequest) -> Response:
@@ -86,6 +94,7 @@ def figures(request: PageRequest) -> Response:
         template,
         table=inspect.table(request.name),
         stats=inspect.stats(request.name, partitions=HEAT),
+        since=_first_commit(request),
         advice=inspect.advice(request.name),
     )
 

@@ -56,6 +56,16 @@ for (const editor of all("[data-run]")) {
   }
 }
 
+// The address of a result can be shared. "Cancel" stops loading the page, which makes the server stop the query.
+const result = document.querySelector("[data-address]");
+if (result) history.replaceState(null, "", result.dataset.address);
+for (const cancel of all("[data-cancel]")) {
+  const shown = (isRunning) => { cancel.hidden = !isRunning; };
+  cancel.form.addEventListener("submit", (event) => shown(!(event.submitter && event.submitter.name === "format")));
+  cancel.addEventListener("click", () => { window.stop(); shown(false); });
+  addEventListener("pageshow", () => shown(false));
+}
+
 // A redirect means that the session has ended: reload, so that the page goes to the login form.
 const fetchPart = async (address) => {
   const answer = await fetch(address, { credentials: "same-origin" });
