@@ -109,8 +109,8 @@ def take(page: Page, address: str, name: str, path: Path) -> None:
     """Take one screenshot."""
     page.goto(address + PAGES[name])
     if name == "sql":
-        page.fill("#sql", QUERY)
-        page.press("#sql", "Control+Enter")
+        page.locator(".cm-content").fill(QUERY)
+        page.keyboard.press("Control+Enter")
         page.wait_for_selector("#result")
         page.evaluate("document.activeElement.blur()")
     page.mouse.move(0, 0)

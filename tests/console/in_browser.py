@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import pyarrow as pa
     from playwright.sync_api import Browser, Page
 
     from deltasql.api.catalog.catalog import Catalog
@@ -115,11 +118,62 @@ def test_table_can_be_found_and_opened_by_keyboard(browser: Browser, site: Site)
         page.keyboard.press("g")
         page.keyboard.press("s")
         page.wait_for_url("**/sql")
-        page.locator("#sql:focus").wait_for()  # autofocus comes with the first frame, after `load`
+        page.locator(".cm-focused").wait_for()
         page.keyboard.type("SELECT 6 * 7 AS answer")
         page.keyboard.press("Control+Enter")
         page.locator("#result").wait_for()
         assert page.locator("#result td").inner_text() == "42"
+        page.wait_for_url("**run=1")
+        page.reload()  # the address has the query and its result
+        assert page.locator("#result td").inner_text() == "42"
+
+
+def test_editor_completes_columns_and_keeps_queries_in_the_browser(
+    browser: Browser, site: Site
+) -> None:
+    with watched(browser, site) as page:
+        with page.expect_response("**/sql/schema"):
+            page.goto("/sql")
+        page.locator(".cm-content").click()
+        page.keyboard.type("SELECT max(id) AS n FROM orders WHERE orders.chan")
+        page.locator(".cm-tooltip-autocomplete", has_text="channel").wait_for()
+        page.keyboard.press("Escape")
+        page.keyboard.type("nel = 'web'")
+        assert page.locator(".cm-line span").count() > 3  # highlighted words
+        page.fill("#save-name", "latest")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_role("button", name="Run").click()
+        page.locator("#result").wait_for()
+        page.goto("/sql")
+        page.get_by_text("History").click()
+        assert page.locator("[data-queries=history] li").count() == 1
+        page.get_by_role("button", name="Open the query latest").click()
+        page.keyboard.press("Control+Enter")
+        page.locator("#result").wait_for()
+        assert page.locator("#result td").inner_text() == "200"
+
+
+def test_cancel_stops_the_query(
+    browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(1000000) b"
+    run, ended = site.catalog.query, threading.Event()
+
+    def watched_query(*arguments: Any, **options: Any) -> pa.RecordBatchReader:
+        try:
+            return run(*arguments, **options)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(site.catalog, "query", watched_query)
+    with watched(browser, site) as page:
+        page.goto(f"/sql?{urlencode({'sql': endless})}")
+        # The page clicks for itself, because Playwright waits for a page that is loading.
+        click = "setTimeout(() => document.getElementById('{}').click(), {})"
+        page.evaluate(click.format("cancel", 1500))
+        page.evaluate(click.format("run", 100))
+        assert ended.wait(30)
+        page.wait_for_function("document.getElementById('cancel').hidden")
 
 
 @pytest.mark.everything("the console in a browser, beyond a smoke test")

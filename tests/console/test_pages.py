@@ -63,7 +63,7 @@ def test_every_page_shows_its_content(site: Site) -> None:
 def test_every_read_page_is_covered_here() -> None:
     seen = [re.sub(r"orders|crm\.stock", "{name}", path.partition("?")[0]) for path in PAGES]
     seen = [re.sub(r"versions/\d+", "versions/{version:int}", path) for path in seen]
-    others = {"/transactions/{txn_id}", "/jobs/{job_id}", "/tables/{name}/figures"}
+    others = {"/sql/schema", "/transactions/{txn_id}", "/jobs/{job_id}", "/tables/{name}/figures"}
     assert {path for path, _ in READ} <= {*seen, *others}
 
 
@@ -244,6 +244,12 @@ def test_result_has_an_address_that_shows_it_again(site: Site) -> None:
     long = site.post("/sql", {"sql": f"{sql} -- {'x' * 9000}"}).text
     assert 'id="result"' in long
     assert "data-address" not in long
+
+
+def test_editor_completes_tables_and_columns(site: Site) -> None:
+    found = site.get("/sql/schema").json()
+    assert found["orders"] == ["id", "day", "note", "channel"]
+    assert found["crm"] == {"stock": ["sku", "left"]}
 
 
 def plotted(site: Site, sql: str, kind: str = "auto") -> str | None:

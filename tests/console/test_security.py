@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -191,3 +194,14 @@ def test_console_with_writes_needs_a_token(shop: Catalog) -> None:
         assert served.token is not None
         assert len(served.token) >= 32
     assert deltasql.__version__
+
+
+def test_bundled_editor_is_the_one_that_its_script_built() -> None:
+    root = Path(__file__).parents[2]
+    static = root / "python" / "deltasql" / "console" / "static"
+    (checksum, name) = (root / "editor" / "editor.sha256").read_text().split()
+    assert hashlib.sha256((static / name).read_bytes()).hexdigest() == checksum
+    license_text = (static / "editor.LICENSE.txt").read_text()
+    wanted = json.loads((root / "editor" / "package.json").read_text())["dependencies"]
+    for package, version in wanted.items():
+        assert package == "esbuild" or f"\n{package} {version}\n" in license_text, package

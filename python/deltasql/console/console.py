@@ -96,6 +96,7 @@ READ: tuple[tuple[str, Page], ...] = (
     ("/maintenance/{name}", maintenance.one),
     ("/jobs/{job_id}", maintenance.job),
     ("/sql", sql.show),
+    ("/sql/schema", sql.schema),
     ("/health", health.show),
 )
 WRITE: tuple[tuple[str, Page], ...] = (

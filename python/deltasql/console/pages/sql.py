@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from deltasql.console import rows
 from deltasql.console.plots import KINDS, Plot, plot_of
@@ -15,6 +15,7 @@ from deltasql.console.rows import read_limited
 from deltasql.console.values import Grid, grid_of
 from deltasql.engine.query_limits import QueryLimits
 from deltasql.exceptions import TxnLogError
+from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +32,7 @@ FORMATS = {
 _MAX_ADDRESS = 8000
 TIMEOUT_S = 60.0
 _SHOWN_TABLES = 200
+_SCHEMA_S = 2.0
 LIMITS = {
     "rows": MAX_ROWS,
     "bytes": rows.MAX_BYTES,
@@ -66,6 +68,23 @@ def show(request: PageRequest) -> Response:
     if request.text("run") == "1" and request.text("sql") and site in ("none", "same-origin"):
         return run(request)
     return _page(request, request.text("sql"))
+
+
+def schema(request: PageRequest) -> Response:
+    """Return the tables and their columns as JSON, for completion in the editor."""
+    found: dict[str, Any] = {}
+    end = time.monotonic() + _SCHEMA_S
+    for table in request.catalog.tables()[:_SHOWN_TABLES]:
+        if time.monotonic() > end:
+            break
+        columns = [each.name for each in request.catalog.inspect.schema(table.full_name)]
+        if table.namespace == DEFAULT_NAMESPACE:
+            found[table.name] = columns
+        else:
+            inside = found.setdefault(table.namespace, {})
+            if isinstance(inside, dict):  # not a table with the name of the namespace
+                inside[table.name] = columns
+    return JSONResponse(found)
 
 
 def run(request: PageRequest) -> Response:

@@ -41,31 +41,6 @@ for (const slider of all("[data-slider]")) {
   });
 }
 
-// Ctrl+Enter runs the query; a click on a table inserts its name at the cursor.
-for (const editor of all("[data-run]")) {
-  editor.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); editor.form.requestSubmit(editor.form.querySelector("button:not([name])")); }
-  });
-  for (const link of all("[data-insert]")) {
-    link.addEventListener("click", (event) => {
-      if (!editor.value.trim()) return;
-      event.preventDefault();
-      editor.setRangeText(link.dataset.insert, editor.selectionStart, editor.selectionEnd, "end");
-      editor.focus();
-    });
-  }
-}
-
-// The address of a result can be shared. "Cancel" stops loading the page, which makes the server stop the query.
-const result = document.querySelector("[data-address]");
-if (result) history.replaceState(null, "", result.dataset.address);
-for (const cancel of all("[data-cancel]")) {
-  const shown = (isRunning) => { cancel.hidden = !isRunning; };
-  cancel.form.addEventListener("submit", (event) => shown(!(event.submitter && event.submitter.name === "format")));
-  cancel.addEventListener("click", () => { window.stop(); shown(false); });
-  addEventListener("pageshow", () => shown(false));
-}
-
 // A redirect means that the session has ended: reload, so that the page goes to the login form.
 const fetchPart = async (address) => {
   const answer = await fetch(address, { credentials: "same-origin" });
