@@ -47,6 +47,7 @@ PAGES = {
     "/maintenance": ["orders", "crm.stock"],
     "/maintenance/orders": ["Optimize", "Vacuum", "Would free"],
     "/sql": ["SELECT", "orders"],
+    "/audit": ["No actions yet"],
     "/health": ["connectivity", "Checks"],
     "/login": ["Token"],
 }

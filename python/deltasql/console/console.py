@@ -29,6 +29,7 @@ from deltasql._core import __version__
 from deltasql.api.inspect.page import BadRequest
 from deltasql.console import charts, units
 from deltasql.console.pages import (
+    audit,
     health,
     history,
     maintenance,
@@ -39,7 +40,14 @@ from deltasql.console.pages import (
     travel,
 )
 from deltasql.console.request import ConsoleState, PageRequest
-from deltasql.console.security import HEADERS, LOOPBACK, AccessControl, set_session_cookie
+from deltasql.console.security import (
+    HEADERS,
+    LOOPBACK,
+    AccessControl,
+    ProxySignIn,
+    Role,
+    set_session_cookie,
+)
 from deltasql.console.values import cell, masked
 from deltasql.exceptions import (
     StoreBusyError,
@@ -97,12 +105,15 @@ READ: tuple[tuple[str, Page], ...] = (
     ("/jobs/{job_id}", maintenance.job),
     ("/sql", sql.show),
     ("/sql/schema", sql.schema),
+    ("/audit", audit.show),
     ("/health", health.show),
 )
 WRITE: tuple[tuple[str, Page], ...] = (
     ("/mirror/{name}/retry", mirror.retry),
     ("/maintenance/{name}/optimize", maintenance.optimize),
     ("/maintenance/{name}/vacuum", maintenance.vacuum),
+    ("/maintenance/{name}/undo", maintenance.undo),
+    ("/maintenance/{name}/cutover", maintenance.cutover),
 )
 
 
@@ -117,14 +128,15 @@ class Console:
         allow_writes: bool = False,
         hosts: Iterable[str] = LOOPBACK,
         token_to_read: bool = False,
+        proxy: ProxySignIn | None = None,
     ) -> None:
-        if (allow_writes or token_to_read) and not token:
+        if (allow_writes or token_to_read) and not token and proxy is None:
             raise ValueError(
                 "a console that allows writes, or that other machines can reach, needs a token"
             )
         self.state = ConsoleState(
             catalog,
-            AccessControl(token=token, hosts=hosts, token_to_read=token_to_read),
+            AccessControl(token=token, hosts=hosts, token_to_read=token_to_read, proxy=proxy),
             _templates(),
             allows_writes=allow_writes,
         )
@@ -170,21 +182,27 @@ class Console:
                 raise HTTPException(
                     403, "This console is read-only. Start it with deltasql ui --allow-writes."
                 )
-            if response is None and not request.visitor.has_token:
+            if response is None and request.visitor.role is None:
                 return request.go("/login")
+            if response is None and request.visitor.role is not Role.OPERATOR:
+                raise HTTPException(
+                    403,
+                    "You may only read. Start the console with --operator and your user name "
+                    "to run actions.",
+                )
             return response
 
         return self._endpoint(page, check)
 
     def _check_reader(self, request: PageRequest) -> Response | None:
-        if self.state.access.token_to_read and not request.visitor.has_token:
+        if self.state.access.must_sign_in and request.visitor.role is None:
             return request.go("/login")
         return None
 
     def _check_bearer_token(self, request: PageRequest) -> Response | None:
         if (
-            not self.state.access.token_to_read
-            or request.visitor.has_token
+            not self.state.access.must_sign_in
+            or request.visitor.role is not None
             or self.state.access.has_bearer_token(request.http)
         ):
             return None

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from deltasql.console.jobs import Jobs
+from deltasql.console.security import Role
 from deltasql.engine.query_limits import Interrupt
 from deltasql.exceptions import redact
 
@@ -77,7 +78,7 @@ class PageRequest:
     @property
     def may_write(self) -> bool:
         """Whether this visitor may start maintenance and publish."""
-        return self.state.allows_writes and self.visitor.has_token
+        return self.state.allows_writes and self.visitor.role is Role.OPERATOR
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.inspect import (
     advice,
+    audit,
     definition,
     diff,
     doctor,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.catalog.mirror import Mirror
     from deltasql.api.inspect.advice import MaintenanceAdvice
+    from deltasql.api.inspect.audit import AuditEntry
     from deltasql.api.inspect.definition import Column, SchemaChange
     from deltasql.api.inspect.diff import VersionDiff
     from deltasql.api.inspect.doctor import DoctorReport
@@ -282,6 +284,10 @@ class Inspect:
     def file_changes(self, table: str, *, first: int, last: int) -> dict[int, FileChanges]:
         """Return the files that each version of a range added and removed."""
         return history.file_changes(self._catalog, table, first=first, last=last)
+
+    def audit_log(self, *, limit: int = 50, cursor: str | None = None) -> Page[AuditEntry]:
+        """Return the changes that users made through the console, newest first."""
+        return audit.audit_log(self._catalog, limit=limit, cursor=cursor)
 
     def recent(self, *, limit: int = 50) -> tuple[RecentCommit, ...]:
         """Return the latest commits of all tables, newest first."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from typing import TYPE_CHECKING
 
+from deltasql.console.jobs import Done
 from deltasql.console.units import count, quoted
 
 if TYPE_CHECKING:
@@ -68,12 +70,13 @@ def retry(request: PageRequest) -> Response:
         return request.error_page(404, f"{request.name} has no target {target}.")
     address = f"/mirror/{quoted(request.name)}?target={quoted(target)}"
     work = partial(_publish, request.catalog, request.name, target)
-    job = request.state.jobs.start("Publish", request.name, address, work)
+    command = f"deltasql mirror publish {shlex.quote(request.name)}"
+    job = request.state.jobs.start(
+        "Publish", request.name, address, work, user=request.visitor.user or "", command=command
+    )
     return request.go(f"{address}&job={quoted(job.job_id)}")
 
 
-def _publish(
-    catalog: Catalog, name: str, target: str, on_progress: OnProgress
-) -> list[tuple[str, str]]:
+def _publish(catalog: Catalog, name: str, target: str, on_progress: OnProgress) -> Done:
     published = catalog.inspect.retry(name, target=target, on_progress=on_progress)
-    return [("Versions published", count(published))]
+    return Done([("Versions published", count(published))])
