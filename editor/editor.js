@@ -10,7 +10,7 @@ import { EditorView, drawSelection, keymap, placeholder } from "@codemirror/view
 import { tags } from "@lezer/highlight";
 
 const theme = EditorView.theme({
-  "&": { color: "var(--ink)", backgroundColor: "var(--paper)", border: "1px solid var(--edge-strong)", borderRadius: "8px", fontSize: "0.92rem", minHeight: "11.5em" },
+  "&": { color: "var(--ink)", backgroundColor: "var(--paper)", border: "1px solid var(--edge-strong)", borderRadius: "8px", fontSize: "0.92rem", minHeight: "14em" },
   "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "1px" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.6", padding: "8px 4px", maxHeight: "60vh" },
   ".cm-content": { caretColor: "var(--ink)" },

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
+import tarfile
 import threading
+from base64 import b64encode
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -14,6 +18,7 @@ from deltasql.console.pages import table
 from deltasql.console.server import serving
 from tests.conftest import new_catalog_uri
 from tests.console.conftest import HOSTILE, TOKEN, Site, new_shop, new_site
+from tests.console.test_actions import finished
 from tests.console.test_pages import PAGES
 from tests.selection import smoke
 
@@ -86,7 +91,7 @@ def test_every_page_opens_without_an_error(browser: Browser, site: Site, scheme:
 
 @pytest.mark.everything("the console in a browser, beyond a smoke test")
 def test_pages_fit_a_small_window(browser: Browser, site: Site) -> None:
-    with watched(browser, site, viewport={"width": 400, "height": 800}) as page:
+    with watched(browser, site, viewport={"width": 390, "height": 800}) as page:
         for path in PAGES:
             page.goto(path)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
@@ -174,6 +179,55 @@ def test_cancel_stops_the_query(
         page.evaluate(click.format("run", 100))
         assert ended.wait(30)
         page.wait_for_function("document.getElementById('cancel').hidden")
+
+
+AXE = "axe-core@4.14.0"
+AXE_SHA512 = (
+    "9WTZxEjsZ7b13TH8JPmbV2z8CHbl80/2hm3XPEG4JgNdQLK81IBRXmSxHfMAOkSqQeRxT/0dwNDz2GOm3zzpcQ=="
+)
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the source of axe-core, which npm fetches."""
+    folder = tmp_path_factory.mktemp("axe")
+    command = ["npm", "pack", "--silent", AXE]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    packed = folder / found.stdout.strip()
+    checksum = b64encode(hashlib.sha512(packed.read_bytes()).digest()).decode()
+    assert checksum == AXE_SHA512
+    with tarfile.open(packed) as archive:
+        source = archive.extractfile("package/axe.min.js")
+        assert source is not None
+        return source.read().decode()
+
+
+@pytest.mark.everything("npm fetches axe-core")
+def test_pages_have_no_serious_accessibility_issue(browser: Browser, site: Site, axe: str) -> None:
+    finished(site, optimized(site))
+    pages = [*PAGES, optimized(site)]
+    query = urlencode({"sql": "SELECT day, count(*) AS n FROM orders GROUP BY day"})
+    issues = []
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        size = {"width": width, "height": 900}
+        with watched(browser, site, color_scheme=scheme, viewport=size) as page:
+            log_in(page, site)
+            for path in [*pages, f"/sql?{query}&run=1"]:
+                page.goto(path)
+                page.evaluate(axe)
+                found = page.evaluate("axe.run({resultTypes: ['violations']})")
+                issues += [
+                    (path, scheme, each["id"], each["nodes"][0]["html"][:200])
+                    for each in found["violations"]
+                    if each["impact"] in ("serious", "critical")
+                ]
+    assert issues == []
+
+
+def optimized(site: Site) -> str:
+    """Start an optimize and return the address of its job."""
+    site.log_in()
+    return str(site.post("/maintenance/orders/optimize").headers["location"])
 
 
 @pytest.mark.everything("the console in a browser, beyond a smoke test")
