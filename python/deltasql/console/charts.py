@@ -200,7 +200,7 @@ def heat_map(partitions: Sequence[PartitionStats]) -> Markup:
         rows = [
             _tag(
                 "tr",
-                _tag("th", escape(each.label), scope="row"),
+                _tag("th", escape(_name(each)), scope="row"),
                 _tag("td", meter(each.bytes / most, _partition_hint(each)), class_="wide"),
                 _tag("td", escape(size(each.bytes)), class_="num"),
                 _tag("td", escape(many(each.files, "file")), class_="num"),
@@ -213,13 +213,18 @@ def heat_map(partitions: Sequence[PartitionStats]) -> Markup:
         shade = 0 if not each.bytes else 1 + min(_SHADES - 1, int(_SHADES * each.bytes / most))
         hint = _partition_hint(each)
         cells.append(_tag("li", class_=f"h{shade}", title=hint, aria_label=hint))
-    ends = [_tag("span", escape(each.label)) for each in (ordered[0], ordered[-1])]
+    ends = [_tag("span", escape(_name(each))) for each in (ordered[0], ordered[-1])]
     return _tag("ol", *cells, class_="heat") + _tag("p", *ends, class_="heat-ends")
+
+
+def _name(partition: PartitionStats) -> str:
+    values = partition.values.items()
+    return "/".join(f"{name}={'NULL' if value is None else value}" for name, value in values)
 
 
 def _partition_hint(partition: PartitionStats) -> str:
     return (
-        f"{partition.label}: {many(partition.files, 'file')}, {size(partition.bytes)}"
+        f"{_name(partition)}: {many(partition.files, 'file')}, {size(partition.bytes)}"
         f" ({percent(partition.share)} of the table)"
     )
 

@@ -31,7 +31,11 @@ TITLES = ("Optimize", "Vacuum", "Undo", "Cutover", "Check cutover")
 def show(request: PageRequest) -> Response:
     """Show which tables need maintenance."""
     inspect = request.catalog.inspect
-    page = inspect.tables(limit=PER_PAGE, cursor=request.cursor())
+    order = request.choice("order", "name", "files")
+    is_descending = request.choice("descending", "", "1") == "1"
+    page = inspect.tables(
+        limit=PER_PAGE, cursor=request.cursor(), order=order, descending=is_descending
+    )
     end = time.monotonic() + BUDGET_S
     # Advice is cached. If time runs out, a reload of the page fills in the remaining tables.
     advised = [
@@ -47,6 +51,8 @@ def show(request: PageRequest) -> Response:
         "maintenance.html",
         advised=advised,
         page=page,
+        order=order,
+        descending=is_descending,
         jobs=request.state.jobs.latest()[:10],
         is_first=request.cursor() is None,
     )

@@ -23,7 +23,16 @@ STATES = ("", "FAILED", "PENDING", "IN_FLIGHT", "COMPLETE")
 def show(request: PageRequest) -> Response:
     """Show all targets, unhealthy ones first."""
     found = request.catalog.inspect.mirror()
+    order = request.choice("order", "state", "table", "pending", "lag")
+    is_descending = request.choice("descending", "", "1") == "1"
     found.sort(key=lambda each: (not each.is_unhealthy, -each.pending, each.table, each.target))
+    if order == "table":
+        found.sort(key=lambda each: (each.table, each.target), reverse=is_descending)
+    elif order != "state":
+        found.sort(
+            key=lambda each: each.pending if order == "pending" else each.lag_s,
+            reverse=is_descending,
+        )
     page = request.number("page", 1, low=1, high=10_000)
     first = (page - 1) * PER_PAGE
     # A status has the display name of a table, but a link needs the name that the API accepts.
@@ -33,6 +42,8 @@ def show(request: PageRequest) -> Response:
         targets=found[first : first + PER_PAGE],
         names=names,
         all=found,
+        order=order,
+        descending=is_descending,
         number=page,
         has_more=len(found) > first + PER_PAGE,
         mode=request.catalog.mirror.mode,
