@@ -47,7 +47,9 @@ ORDER BY day"""
 PAGES = {
     "overview": "/?hours=168",
     "table": "/tables/orders",
+    "rows": "/tables/orders/rows?where=region+%3D+%27north%27&sort=amount&descending=1",
     "history": "/tables/orders/history",
+    "commit": "/tables/orders/versions/216",
     "files": "/tables/orders/files",
     "schema": "/tables/orders/schema",
     "travel": "/tables/orders/travel",

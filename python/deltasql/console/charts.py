@@ -200,7 +200,7 @@ def heat_map(partitions: Sequence[PartitionStats]) -> Markup:
         rows = [
             _tag(
                 "tr",
-                _tag("th", escape(_name(each)), scope="row"),
+                _tag("th", escape(_name(each, is_short=True)), scope="row"),
                 _tag("td", meter(each.bytes / most, _partition_hint(each)), class_="wide"),
                 _tag("td", escape(size(each.bytes)), class_="num"),
                 _tag("td", escape(many(each.files, "file")), class_="num"),
@@ -213,12 +213,14 @@ def heat_map(partitions: Sequence[PartitionStats]) -> Markup:
         shade = 0 if not each.bytes else 1 + min(_SHADES - 1, int(_SHADES * each.bytes / most))
         hint = _partition_hint(each)
         cells.append(_tag("li", class_=f"h{shade}", title=hint, aria_label=hint))
-    ends = [_tag("span", escape(_name(each))) for each in (ordered[0], ordered[-1])]
+    ends = [_tag("span", escape(_name(each, is_short=True))) for each in (ordered[0], ordered[-1])]
     return _tag("ol", *cells, class_="heat") + _tag("p", *ends, class_="heat-ends")
 
 
-def _name(partition: PartitionStats) -> str:
+def _name(partition: PartitionStats, *, is_short: bool = False) -> str:
     values = partition.values.items()
+    if is_short and len(values) == 1:  # the title of the chart names the column
+        return next("NULL" if value is None else value for _, value in values)
     return "/".join(f"{name}={'NULL' if value is None else value}" for name, value in values)
 
 

@@ -22,6 +22,7 @@ _MAX_CATEGORIES = 20
 _MAX_BARS = 60
 _MAX_SERIES = 4
 _TICKS = 6
+_SHORT_DAYS = 180  # labels of a longer axis have the year
 _HEIGHT = 280
 
 
@@ -131,12 +132,15 @@ def _is_key(name: str) -> bool:
 
 
 def _tick(low: float, high: float, share: float, like: Any) -> str:
-    at = low + (high - low) * share
+    at, span = low + (high - low) * share, high - low
     if isinstance(like, datetime):
-        timestamp = datetime.fromtimestamp(at, like.tzinfo)
-        return f"{timestamp:%d %b %H:%M}" if high - low < 86_400 * 3 else f"{timestamp:%d %b %y}"
+        timestamp, span = datetime.fromtimestamp(at, like.tzinfo), span / 86_400
+        if span < 3:
+            return f"{timestamp:%d %b %H:%M}"
+        return f"{timestamp:%d %b}" if span < _SHORT_DAYS else f"{timestamp:%d %b %y}"
     if isinstance(like, date):
-        return f"{date.fromordinal(round(at)):%d %b %y}"
+        day = date.fromordinal(round(at))
+        return f"{day:%d %b}" if span < _SHORT_DAYS else f"{day:%d %b %y}"
     return brief(round(at, 2))
 
 
