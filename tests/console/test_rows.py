@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -152,13 +153,29 @@ def test_values_larger_than_the_limit_are_shortened_on_pages_and_refused_in_file
     assert (len(row["bytes"]), row["text"]) == (2000, "ü" * 3000)
 
 
+def test_rows_with_shortened_values_keep_their_order(site: Site) -> None:
+    sql = """SELECT 'key ' || n AS key, CAST('{"n": 1}' AS JSON) AS document
+    FROM range(5000) t(n) ORDER BY n DESC"""
+    shown = site.post("/sql", {"sql": sql, "rows": "1000"}).text
+    found = [int(each) for each in re.findall(r">key (\d+)</td>", shown)]
+    assert found == list(range(4999, 3999, -1))
+
+
+def test_type_that_parquet_lacks_is_an_error_with_a_remedy(site: Site) -> None:
+    form = {"sql": "SELECT [INTERVAL 1 DAY] AS spans", "format": "parquet"}
+    refused = site.post("/sql", form)
+    assert refused.status_code == 400
+    assert "cannot be written as PARQUET" in refused.text
+    assert site.post("/sql", {**form, "format": "csv"}).status_code == 200
+
+
 @pytest.mark.everything("three values of 1 GB take several gigabytes of memory")
 def test_gigabyte_values_do_not_hang_a_request(site: Site) -> None:
     sql = "SELECT repeat('y', 1000000000) AS long FROM range(3) t(n)"
     started = time.monotonic()
     assert site.post("/sql", {"sql": sql}).text.count("yyyyy…") == 3
     assert site.post("/sql", {"sql": sql, "format": "csv"}).status_code == 400
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 120
 
 
 def test_text_that_starts_like_a_formula_is_escaped_in_csv(site: Site) -> None:

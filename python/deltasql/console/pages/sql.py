@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+import pyarrow as pa
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from deltasql.console import rows
@@ -14,12 +15,10 @@ from deltasql.console.plots import KINDS, Plot, plot_of
 from deltasql.console.rows import read_limited
 from deltasql.console.values import Grid, grid_of
 from deltasql.engine.query_limits import QueryLimits
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import TxnLogEngineError, TxnLogError
 from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from deltasql.console.request import PageRequest
 
 PER_PAGE = 100
@@ -157,7 +156,14 @@ def _file(request: PageRequest, text: str, kind: str) -> Response:
     # Request one row more than the limit, to detect that the result is longer.
     limits = QueryLimits(longest_value=rows.MAX_VALUE_BYTES, interrupt=request.interrupt)
     result = _result_of(request, text, rows.MAX_CSV_ROWS + 1, limits)
-    file = (rows.as_csv if kind == "csv" else rows.as_parquet)(result)
+    try:
+        file = (rows.as_csv if kind == "csv" else rows.as_parquet)(result)
+    except pa.ArrowException as error:
+        raise TxnLogEngineError(
+            f"the result cannot be written as {kind.upper()}: {error}",
+            engine="duckdb",
+            help="Cast the column to another type, such as VARCHAR.",
+        ) from error
     name = f"query-first-{file.rows}-rows.{kind}" if file.is_truncated else f"query.{kind}"
     return StreamingResponse(
         file.parts(),

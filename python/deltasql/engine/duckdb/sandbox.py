@@ -55,7 +55,7 @@ _FORMS = {
     "summarize": "SELECT * FROM (SUMMARIZE {sql})",
 }
 # The strings and bytes in a batch must not exceed 2 GiB, so long values are shortened or refused.
-_LENGTHS = {"VARCHAR": "strlen", "BLOB": "octet_length"}
+_LENGTHS = {"VARCHAR": "strlen", "JSON": "strlen", "BLOB": "octet_length"}
 _VALUES_HELP = "Select fewer columns, or parts of long values, for example with left(column, 1000)."
 _NAMES_HELP = "Correct the query; `deltasql schema TABLE` lists the columns of a table."
 
@@ -178,7 +178,7 @@ def _with_limited_values(cursor: duckdb.DuckDBPyConnection, sql: str, limits: Qu
     for name, kind, (title, *_) in zip(names, kinds, columns, strict=True):
         value = name
         if kind and limits.shorten is not None:
-            cut = "left({0}, {1})" if kind == "VARCHAR" else "{0}[1:{1}]"
+            cut = "{0}[1:{1}]" if kind == "BLOB" else "left({0}, {1})"
             value = cut.format(value, limits.shorten)
         if kind and limits.longest_value is not None:
             size, most = f"{_LENGTHS[kind]}({name})", limits.longest_value
