@@ -12,7 +12,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo core test tools checks lint python-lint rust-lint types layers rust-test python-test test-everything test-matrix bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
+.PHONY: help editor demo core test tools checks lint python-lint rust-lint types layers rust-test python-test test-everything test-matrix bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -163,6 +163,9 @@ compat: java setup jar  ## Check that other releases of deltalake read and write
 	$(BIN)/python -m tests.compat
 	$(BIN)/python -m tests.spark.releases
 	$(BIN)/python docs/build.py
+
+editor:  ## Bundle the SQL editor of the console (needs npm); the result is checked in
+	editor/build.sh
 
 screenshots: setup  ## Take the screenshots of the console with Chromium
 	$(BIN)/python docs/screenshots.py

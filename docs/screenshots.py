@@ -47,7 +47,9 @@ ORDER BY day"""
 PAGES = {
     "overview": "/?hours=168",
     "table": "/tables/orders",
+    "rows": "/tables/orders/rows?where=region+%3D+%27north%27&sort=amount&descending=1",
     "history": "/tables/orders/history",
+    "commit": "/tables/orders/versions/216",
     "files": "/tables/orders/files",
     "schema": "/tables/orders/schema",
     "travel": "/tables/orders/travel",
@@ -109,8 +111,8 @@ def take(page: Page, address: str, name: str, path: Path) -> None:
     """Take one screenshot."""
     page.goto(address + PAGES[name])
     if name == "sql":
-        page.fill("#sql", QUERY)
-        page.press("#sql", "Control+Enter")
+        page.locator(".cm-content").fill(QUERY)
+        page.keyboard.press("Control+Enter")
         page.wait_for_selector("#result")
         page.evaluate("document.activeElement.blur()")
     page.mouse.move(0, 0)

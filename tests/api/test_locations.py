@@ -264,6 +264,7 @@ def as_release_0_1_0(catalog: Catalog, *tables: tuple[str, Path | str]) -> None:
         session.script("DELETE FROM dl_migrations WHERE version >= 4")
         session.script("DROP TABLE dl_table_locations")
         session.script("DROP TABLE dl_identity_numbers")
+        session.script("DROP TABLE dl_audit_log")
         if catalog.store.dialect.name != "duckdb":
             session.script("DROP INDEX dl_add_files_outside")
         session.commit()

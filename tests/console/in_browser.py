@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
+import tarfile
+import threading
+from base64 import b64encode
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -12,6 +18,7 @@ from deltasql.console.pages import table
 from deltasql.console.server import serving
 from tests.conftest import new_catalog_uri
 from tests.console.conftest import HOSTILE, TOKEN, Site, new_shop, new_site
+from tests.console.test_actions import finished
 from tests.console.test_pages import PAGES
 from tests.selection import smoke
 
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import pyarrow as pa
     from playwright.sync_api import Browser, Page
 
     from deltasql.api.catalog.catalog import Catalog
@@ -83,7 +91,7 @@ def test_every_page_opens_without_an_error(browser: Browser, site: Site, scheme:
 
 @pytest.mark.everything("the console in a browser, beyond a smoke test")
 def test_pages_fit_a_small_window(browser: Browser, site: Site) -> None:
-    with watched(browser, site, viewport={"width": 400, "height": 800}) as page:
+    with watched(browser, site, viewport={"width": 390, "height": 800}) as page:
         for path in PAGES:
             page.goto(path)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
@@ -115,11 +123,111 @@ def test_table_can_be_found_and_opened_by_keyboard(browser: Browser, site: Site)
         page.keyboard.press("g")
         page.keyboard.press("s")
         page.wait_for_url("**/sql")
-        page.locator("#sql:focus").wait_for()  # autofocus comes with the first frame, after `load`
+        page.locator(".cm-focused").wait_for()
         page.keyboard.type("SELECT 6 * 7 AS answer")
         page.keyboard.press("Control+Enter")
         page.locator("#result").wait_for()
         assert page.locator("#result td").inner_text() == "42"
+        page.wait_for_url("**run=1")
+        page.reload()  # the address has the query and its result
+        assert page.locator("#result td").inner_text() == "42"
+
+
+def test_editor_completes_columns_and_keeps_queries_in_the_browser(
+    browser: Browser, site: Site
+) -> None:
+    with watched(browser, site) as page:
+        with page.expect_response("**/sql/schema"):
+            page.goto("/sql")
+        page.locator(".cm-content").click()
+        page.keyboard.type("SELECT max(id) AS n FROM orders WHERE orders.chan")
+        page.locator(".cm-tooltip-autocomplete", has_text="channel").wait_for()
+        page.keyboard.press("Escape")
+        page.keyboard.type("nel = 'web'")
+        assert page.locator(".cm-line span").count() > 3  # highlighted words
+        page.fill("#save-name", "latest")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_role("button", name="Run").click()
+        page.locator("#result").wait_for()
+        page.goto("/sql")
+        page.get_by_text("History").click()
+        assert page.locator("[data-queries=history] li").count() == 1
+        page.get_by_role("button", name="Open the query latest").click()
+        page.keyboard.press("Control+Enter")
+        page.locator("#result").wait_for()
+        assert page.locator("#result td").inner_text() == "200"
+
+
+def test_cancel_stops_the_query(
+    browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(1000000) b"
+    run, ended = site.catalog.query, threading.Event()
+
+    def watched_query(*arguments: Any, **options: Any) -> pa.RecordBatchReader:
+        try:
+            return run(*arguments, **options)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(site.catalog, "query", watched_query)
+    with watched(browser, site) as page:
+        page.goto(f"/sql?{urlencode({'sql': endless})}")
+        # The page clicks for itself, because Playwright waits for a page that is loading.
+        click = "setTimeout(() => document.getElementById('{}').click(), {})"
+        page.evaluate(click.format("cancel", 1500))
+        page.evaluate(click.format("run", 100))
+        assert ended.wait(30)
+        page.wait_for_function("document.getElementById('cancel').hidden")
+
+
+AXE = "axe-core@4.14.0"
+AXE_SHA512 = (
+    "9WTZxEjsZ7b13TH8JPmbV2z8CHbl80/2hm3XPEG4JgNdQLK81IBRXmSxHfMAOkSqQeRxT/0dwNDz2GOm3zzpcQ=="
+)
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the source of axe-core, which npm fetches."""
+    folder = tmp_path_factory.mktemp("axe")
+    command = ["npm", "pack", "--silent", AXE]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    packed = folder / found.stdout.strip()
+    checksum = b64encode(hashlib.sha512(packed.read_bytes()).digest()).decode()
+    assert checksum == AXE_SHA512
+    with tarfile.open(packed) as archive:
+        source = archive.extractfile("package/axe.min.js")
+        assert source is not None
+        return source.read().decode()
+
+
+@pytest.mark.everything("npm fetches axe-core")
+def test_pages_have_no_serious_accessibility_issue(browser: Browser, site: Site, axe: str) -> None:
+    finished(site, optimized(site))
+    pages = [*PAGES, optimized(site)]
+    query = urlencode({"sql": "SELECT day, count(*) AS n FROM orders GROUP BY day"})
+    issues = []
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        size = {"width": width, "height": 900}
+        with watched(browser, site, color_scheme=scheme, viewport=size) as page:
+            log_in(page, site)
+            for path in [*pages, f"/sql?{query}&run=1"]:
+                page.goto(path)
+                page.evaluate(axe)
+                found = page.evaluate("axe.run({resultTypes: ['violations']})")
+                issues += [
+                    (path, scheme, each["id"], each["nodes"][0]["html"][:200])
+                    for each in found["violations"]
+                    if each["impact"] in ("serious", "critical")
+                ]
+    assert issues == []
+
+
+def optimized(site: Site) -> str:
+    """Start an optimize and return the address of its job."""
+    site.log_in()
+    return str(site.post("/maintenance/orders/optimize").headers["location"])
 
 
 @pytest.mark.everything("the console in a browser, beyond a smoke test")
@@ -192,6 +300,7 @@ def test_hostile_name_runs_no_script(browser: Browser, site: Site) -> None:
         page.get_by_role("link", name=HOSTILE, exact=True).click()
         assert page.locator("h1").inner_text().startswith(HOSTILE)
         parts = {
+            "Rows": "rows",
             "History": "history",
             "Files": "files",
             "Schema": "schema",

@@ -9,12 +9,16 @@ from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import deltalake
 import httpx
+import pyarrow as pa
 import pytest
 
 from deltasql.console.console import Console
+from deltasql.console.jobs import Done
 from deltasql.console.server import Served, serving
 from deltasql.model.progress import Progress
+from deltasql.store.audit import acting_as
 from tests.console.conftest import TOKEN, Site
 from tests.console.test_pages import PAGES
 
@@ -73,6 +77,7 @@ def test_failed_publishing_can_be_retried(site: Site) -> None:
     assert failed.status_code == 303
     shown = finished(site, failed.headers["location"])
     assert 'data-state="failed"' in shown
+    assert "deltasql mirror publish orders -v" in shown
     assert "Publish missing versions" in shown
     for link in re.findall(r'(?:href|action)="(/mirror[^"]*)"', shown):
         if not link.endswith("/retry"):
@@ -106,13 +111,15 @@ def test_job_that_must_wait_is_rejected_with_a_message(shop: Catalog) -> None:
     site.log_in()
     go_on = threading.Event()
 
-    def slow(on_progress: OnProgress) -> list[tuple[str, str]]:
+    def slow(on_progress: OnProgress) -> Done:
         on_progress(Progress("orders", "rewriting", "bins", 1, 2))
         go_on.wait()
-        return []
+        return Done()
 
     try:
-        running = console.state.jobs.start("Optimize", "orders", "/maintenance/orders", slow)
+        running = console.state.jobs.start(
+            "Optimize", "orders", "/maintenance/orders", slow, user="", command=""
+        )
         again = site.post("/maintenance/orders/optimize")
         assert again.headers["location"] == f"/jobs/{running.job_id}"
         refused = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
@@ -128,3 +135,75 @@ def test_job_that_must_wait_is_rejected_with_a_message(shop: Catalog) -> None:
         console.state.jobs.finish()
     vacuumed = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
     assert "Files deleted" in finished(site, vacuumed.headers["location"])
+
+
+def audited(site: Site) -> list[tuple[str, str, str | None, int | None]]:
+    entries = site.catalog.inspect.audit_log(limit=20).items
+    return [(each.user, each.action, each.table, each.version) for each in entries]
+
+
+@pytest.mark.every_database
+def test_actions_are_in_the_audit_log_and_optimize_can_be_undone(site: Site) -> None:
+    site.log_in()
+    table = site.catalog.table("orders")
+    files, version = table.snapshot().totals().num_files, table.version()
+    assert "No actions yet" in site.get("/audit").text
+    started = site.post("/maintenance/orders/optimize")
+    shown = finished(site, started.headers["location"])
+    assert f'name="version" value="{version + 1}"' in shown
+    assert audited(site) == [("token", "optimize", "orders", version + 1)]
+    undone = site.post("/maintenance/orders/undo", {"version": str(version + 1)})
+    assert f"<dd>{version}</dd>" in finished(site, undone.headers["location"])
+    assert table.snapshot().totals().num_files == files
+    assert audited(site)[0] == ("token", "undo", "orders", version + 2)
+    # Another commit followed: an undo would also remove that commit.
+    again = site.post("/maintenance/orders/undo", {"version": str(version + 1)})
+    failed = finished(site, again.headers["location"])
+    assert "is not the latest version" in failed
+    assert f"deltasql restore orders {version} -v" in failed
+    published = site.post("/mirror/orders/retry", {"target": "table"})
+    finished(site, published.headers["location"])
+    assert audited(site)[0] == ("token", "publish", "orders", None)
+    assert "token" in site.get("/audit").text
+    # Commits that nobody started through the console are not in the log.
+    with site.catalog.begin() as tx:
+        tx.delete("orders", "id = 7")
+    assert len(audited(site)) == 3
+
+
+def test_audit_row_is_written_in_the_transaction_of_the_commit(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = site.catalog.table("crm.stock")
+    version = table.version()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the process ends before COMMIT")
+
+    with monkeypatch.context() as patch, acting_as("ann", "write"):
+        patch.setattr("deltasql.store.append.write_head", fail)
+        with pytest.raises(RuntimeError), site.catalog.begin() as tx:
+            tx.write("crm.stock", pa.table({"sku": ["z"], "left": [1]}))
+    assert audited(site) == []
+    assert table.version() == version
+    with acting_as("ann", "write"), site.catalog.begin() as tx:
+        tx.write("crm.stock", pa.table({"sku": ["z"], "left": [1]}))
+    assert audited(site) == [("ann", "write", "crm.stock", version + 1)]
+
+
+def test_cutover_shows_what_it_would_do_then_does_it(site: Site, tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path / "other", pa.table({"id": [1]}))
+    site.catalog.follow(str(tmp_path / "other"), name="other")
+    site.log_in()
+    assert "Cutover" in site.get("/maintenance/other").text
+    assert "Cutover" not in site.get("/maintenance/orders").text
+    assert site.post("/maintenance/other/cutover").headers["location"].endswith("unconfirmed=1")
+    checked = site.post("/maintenance/other/cutover", {"check": "yes"})
+    assert "would cut over" in finished(site, checked.headers["location"])
+    assert site.catalog.inspect.table("other").is_following
+    done = site.post("/maintenance/other/cutover", {"confirm": "yes"})
+    shown = finished(site, done.headers["location"])
+    assert "<dd>cut over</dd>" in shown
+    assert "deltasql rollback other" in shown
+    assert not site.catalog.inspect.table("other").is_following
+    assert {each[:3] for each in audited(site)} == {("token", "cutover", "other")}

@@ -5,9 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import threading
+import time
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
+import httpx
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltasql.console import rows
@@ -127,3 +133,89 @@ def test_large_value_is_truncated(site: Site) -> None:
     assert shown.status_code == 200
     assert len(shown.text) < 100_000
     assert all(f"{each * 20}" in shown.text for each in ("78 ", "y", "z"))
+
+
+def test_values_larger_than_the_limit_are_shortened_on_pages_and_refused_in_files(
+    site: Site,
+) -> None:
+    # Each value alone exceeds the size limit of a page.
+    sql = "SELECT n, repeat('y', 80000000) AS long, n AS long FROM range(3) t(n)"
+    shown = site.post("/sql", {"sql": sql})
+    assert shown.status_code == 200
+    assert shown.text.count("yyyyy…") == 3
+    assert len(shown.text) < 100_000
+    for kind in ("csv", "parquet"):
+        refused = site.post("/sql", {"sql": sql, "format": kind})
+        assert refused.status_code == 400, kind
+        assert "a value of the column long has more than 64 MiB" in refused.text
+    half = "SELECT encode(repeat('y', 1000)) AS bytes, repeat('ü', 3000) AS text"
+    (row,) = csv.DictReader(io.StringIO(site.post("/sql", {"sql": half, "format": "csv"}).text))
+    assert (len(row["bytes"]), row["text"]) == (2000, "ü" * 3000)
+
+
+def test_rows_with_shortened_values_keep_their_order(site: Site) -> None:
+    sql = """SELECT 'key ' || n AS key, CAST('{"n": 1}' AS JSON) AS document
+    FROM range(5000) t(n) ORDER BY n DESC"""
+    shown = site.post("/sql", {"sql": sql, "rows": "1000"}).text
+    found = [int(each) for each in re.findall(r">key (\d+)</td>", shown)]
+    assert found == list(range(4999, 3999, -1))
+
+
+def test_type_that_parquet_lacks_is_an_error_with_a_remedy(site: Site) -> None:
+    form = {"sql": "SELECT [INTERVAL 1 DAY] AS spans", "format": "parquet"}
+    refused = site.post("/sql", form)
+    assert refused.status_code == 400
+    assert "cannot be written as PARQUET" in refused.text
+    assert site.post("/sql", {**form, "format": "csv"}).status_code == 200
+
+
+@pytest.mark.everything("three values of 1 GB take several gigabytes of memory")
+def test_gigabyte_values_do_not_hang_a_request(site: Site) -> None:
+    sql = "SELECT repeat('y', 1000000000) AS long FROM range(3) t(n)"
+    started = time.monotonic()
+    assert site.post("/sql", {"sql": sql}).text.count("yyyyy…") == 3
+    assert site.post("/sql", {"sql": sql, "format": "csv"}).status_code == 400
+    assert time.monotonic() - started < 120
+
+
+def test_text_that_starts_like_a_formula_is_escaped_in_csv(site: Site) -> None:
+    sql = """
+    SELECT '=1+1' AS "=head", '+1' AS plus, '-1' AS minus, '@x' AS at, -1.5 AS number,
+      'a=1' AS plain, CAST(NULL AS VARCHAR) AS nothing, INTERVAL '-1' DAY AS span
+    """
+    shown = site.post("/sql", {"sql": sql, "format": "csv"}).text
+    (row,) = csv.DictReader(io.StringIO(shown))
+    assert row["'=head"] == "'=1+1"
+    assert (row["plus"], row["minus"], row["at"]) == ("'+1", "'-1", "'@x")
+    assert (row["number"], row["plain"], row["nothing"]) == ("-1.5", "a=1", "")
+
+
+def test_result_can_be_downloaded_as_parquet(site: Site) -> None:
+    sql = """SELECT n, '=' || n AS text, INTERVAL 14 MONTH AS span, [n] AS list
+    FROM range(5000) t(n) ORDER BY n"""
+    file = site.post("/sql", {"sql": sql, "format": "parquet"})
+    assert 'filename="query.parquet"' in file.headers["content-disposition"]
+    found = pq.read_table(io.BytesIO(file.content))
+    assert found.num_rows == 5000
+    assert found.slice(4999).to_pylist() == [
+        {"n": 4999, "text": "=4999", "span": "P14M0DT0S", "list": [4999]}
+    ]
+
+
+def test_query_is_cancelled_when_the_browser_stops_loading(site: Site) -> None:
+    endless = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(1000000) b"
+    started, ended = threading.Event(), threading.Event()
+    run = site.catalog.query
+
+    def watched(*arguments: Any, **options: Any) -> pa.RecordBatchReader:
+        started.set()
+        try:
+            return run(*arguments, **options)
+        finally:
+            ended.set()
+
+    with patch.object(site.catalog, "query", watched):
+        with pytest.raises(httpx.ReadTimeout):
+            site.post("/sql", {"sql": endless}, timeout=2)
+        assert started.is_set()
+        assert ended.wait(30)

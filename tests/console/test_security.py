@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import time
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -16,8 +21,11 @@ from tests.console.conftest import TOKEN, Site
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from deltasql.api.catalog.catalog import Catalog
 
+READS = [path for path in PAGES if path != "/login"]
 WRITES = [path.replace("{name}", "orders") for path, _ in WRITE]
 
 
@@ -57,7 +65,8 @@ def test_pages_comply_with_the_content_security_policy(site: Site) -> None:
         assert not re.search(r"<[^>]+\sstyle=", shown), path
         assert not re.search(r"<[^>]+\son[a-z]+=", shown), path
         assert "<style" not in shown
-        assert shown.count("<script") == shown.count('<script src="/static/') == 1
+        scripts = 3 if path == "/sql" else 1  # the editor and the history of queries
+        assert shown.count("<script") == shown.count('<script src="/static/') == scripts, path
         assert not re.search(r"(?:src|href)=\"(?:https?:)?//", shown), path
 
 
@@ -191,3 +200,80 @@ def test_console_with_writes_needs_a_token(shop: Catalog) -> None:
         assert served.token is not None
         assert len(served.token) >= 32
     assert deltasql.__version__
+
+
+@contextmanager
+def behind_proxy(shop: Catalog, **options: Any) -> Iterator[Site]:
+    """Serve a console whose users a reverse proxy signs in."""
+    with (
+        serving(shop, user_header="X-Forwarded-User", operators=["olga"], **options) as served,
+        httpx.Client(base_url=served.address, timeout=60) as client,
+    ):
+        yield Site(served, shop, client)
+
+
+def test_users_of_the_proxy_read_and_only_operators_write(shop: Catalog) -> None:
+    before = shop.table("orders").version()
+    with behind_proxy(shop, allow_writes=True) as site:
+        assert site.served.token is None
+        for path in READS:
+            assert site.get(path).headers["location"] == "/login", path
+        assert site.get("/metrics").status_code == 401
+        assert site.client.post("/sql", data={"sql": "1"}).headers["location"] == "/login"
+        assert all(site.client.post(path).status_code == 403 for path in WRITES)
+        assert "Open it through the proxy" in site.get("/login").text
+        site.client.headers["X-Forwarded-User"] = "rita"
+        for path in READS:
+            assert site.get(path).status_code == 200, path
+        assert "rita" in site.get("/").text
+        assert "--operator rita" in site.get("/maintenance/orders").text
+        for path in WRITES:
+            refused = site.post(path, {"confirm": "yes", "version": "1"})
+            assert refused.status_code == 403, path
+            assert "You may only read" in refused.text
+        assert shop.table("orders").version() == before
+        assert shop.inspect.audit_log().items == ()
+        site.client.headers["X-Forwarded-User"] = "olga"
+        assert "Writes allowed" in site.get("/").text
+        job = site.post("/maintenance/orders/optimize").headers["location"]
+        while 'data-state="running"' in site.get(job).text:
+            time.sleep(0.1)
+        assert [each.user for each in shop.inspect.audit_log().items] == ["olga"]
+
+
+def test_operators_write_only_if_the_console_allows_writes(shop: Catalog) -> None:
+    with behind_proxy(shop) as site:
+        site.client.headers["X-Forwarded-User"] = "olga"
+        assert "Read-only" in site.get("/").text
+        for path in WRITES:
+            assert site.post(path, {"confirm": "yes"}).status_code == 403, path
+
+
+def test_user_header_counts_only_from_the_proxy(shop: Catalog) -> None:
+    with behind_proxy(shop, allow_writes=True, proxies=["10.0.0.7"]) as site:
+        site.client.headers["X-Forwarded-User"] = "olga"
+        assert site.get("/").headers["location"] == "/login"
+        assert site.client.post(WRITES[0]).status_code == 403
+    with serving(shop) as served:  # without --user-header
+        shown = httpx.get(served.address, headers={"X-Forwarded-User": "olga"}).text
+        assert "olga" not in shown
+
+
+def test_proxy_does_not_replace_the_check_of_forms(shop: Catalog) -> None:
+    with behind_proxy(shop, allow_writes=True) as site:
+        site.client.headers["X-Forwarded-User"] = "olga"
+        for path in WRITES:
+            assert site.client.post(path, data={"confirm": "yes"}).status_code == 403, path
+            evil = {"Origin": "https://evil.example"}
+            assert site.post(path, {"confirm": "yes"}, headers=evil).status_code == 403, path
+
+
+def test_bundled_editor_is_the_one_that_its_script_built() -> None:
+    root = Path(__file__).parents[2]
+    static = root / "python" / "deltasql" / "console" / "static"
+    (checksum, name) = (root / "editor" / "editor.sha256").read_text().split()
+    assert hashlib.sha256((static / name).read_bytes()).hexdigest() == checksum
+    license_text = (static / "editor.LICENSE.txt").read_text()
+    wanted = json.loads((root / "editor" / "package.json").read_text())["dependencies"]
+    for package, version in wanted.items():
+        assert package == "esbuild" or f"\n{package} {version}\n" in license_text, package

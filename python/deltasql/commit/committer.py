@@ -51,6 +51,7 @@ from deltasql.exceptions import (
 from deltasql.model.clock import LAST_MS, now_ms
 from deltasql.phases import reached
 from deltasql.store.append import BULK_ROWS
+from deltasql.store.audit import is_audited
 from deltasql.store.dialect import Fault
 from deltasql.store.locations import insert_table
 from deltasql.store.records import Commit, Head, OneFile
@@ -241,7 +242,7 @@ class Committer:
     ) -> Ratified | None:
         """Ratify a blind append of one file on the fast path; return None if it is not possible."""
         only = staged[0]
-        if not self._store.has_append_one:
+        if not self._store.has_append_one or is_audited():
             return None
         known = self._states.latest.get(only.table.table_id)
         if known is None or len(staged) > 1 or len(only.adds) != 1 or only.cdc:

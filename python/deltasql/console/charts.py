@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import floor, log2, log10
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -18,10 +18,18 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.overview import HourCount
     from deltasql.api.inspect.stats import DayGrowth, PartitionStats, SizeBucket
 
-WIDE, HALF = 960, 470
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 4, 12, 28
+_TOP, _BOTTOM = 12, 28
 _SHADES = 8
 _SERIES = 4
+# A narrow chart shows only about this many labels below its axis.
+_NARROW_LABELS = 4
+_FEW_PARTITIONS = 10
+_SAME_WIDTH = "non-scaling-stroke"
+_ATTRIBUTES = {
+    "text_anchor": "text-anchor",
+    "aria_label": "aria-label",
+    "vector_effect": "vector-effect",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +43,19 @@ class Bar:
 
 
 def commits_per_hour(hours: Sequence[HourCount]) -> Markup:
-    """Draw the number of commits in each hour."""
+    """Draw the number of commits in each hour; nothing if there are none."""
     bars = [
         Bar(
             each.commits,
             _hour_label(each.hour, len(hours)),
-            f"{each.hour:%a %d %b, %H:00}: {many(each.commits, 'commit')}",
+            f"{each.hour:%a %d %b, %H:00} UTC: {many(each.commits, 'commit')}",
         )
         for each in hours
     ]
     return bar_chart(bars, "Commits per hour", height=200)
 
 
-def size_histogram(buckets: Sequence[SizeBucket], *, width: int = HALF) -> Markup:
+def size_histogram(buckets: Sequence[SizeBucket]) -> Markup:
     """Draw the number of files in each size range, up to the largest file."""
     used = max((place for place, each in enumerate(buckets) if each.files), default=0)
     bars = []
@@ -56,19 +64,18 @@ def size_histogram(buckets: Sequence[SizeBucket], *, width: int = HALF) -> Marku
         label = f"≥ {size(each.low)}" if each.high is None else f"< {size(each.high)}"
         hint = f"{size(each.low)} {upto}: {many(each.files, 'file')}, {size(each.bytes)}"
         bars.append(Bar(each.files, label, hint))
-    return bar_chart(bars, "Files by size", height=200, width=width)
+    return bar_chart(bars, "Files by size", height=200)
 
 
-def growth(days: Sequence[DayGrowth]) -> Markup:
-    """Draw the size of a table by day, starting on the day before its first data."""
-    before = next((place for place, each in enumerate(days) if each.bytes), len(days)) - 1
-    shown = days[max(0, min(before, len(days) - 3)) :]
+def growth(days: Sequence[DayGrowth], since: datetime) -> Markup:
+    """Draw the size of a table by day, from the day of its first commit on."""
+    shown = [each for each in days if each.day >= since.date()]
+    if not any(each.bytes for each in shown):
+        return Markup("")
     points = [(float(place), float(each.bytes)) for place, each in enumerate(shown)]
     every = max(1, -(-len(shown) // 5))
     labels = [f"{day.day:%d %b}" if place % every == 0 else "" for place, day in enumerate(shown)]
-    return line_chart(
-        [points], labels, "Size by day", of=size, height=200, width=HALF, is_filled=True
-    )
+    return line_chart([points], labels, "Size by day", of=size, height=200, is_filled=True)
 
 
 def bar_chart(
@@ -76,41 +83,51 @@ def bar_chart(
     title: str,
     *,
     height: int = 200,
-    width: int = WIDE,
     of: Callable[[float], str] = brief,
 ) -> Markup:
-    """Draw values as vertical bars; `of` formats the labels of the y axis."""
-    top = nice_ceiling(max((bar.value for bar in bars), default=0))
-    drawn = [_grid(top, width, height, of)]
-    step = (width - _LEFT - _RIGHT) / max(1, len(bars))
-    gap = min(step * 0.25, 6.0)
-    base = height - _BOTTOM
+    """Draw values as vertical bars; `of` formats the labels of the y axis.
+
+    Widths are percentages, so that the chart fills its card and its text keeps its size.
+    """
+    if not any(bar.value > 0 for bar in bars):
+        return Markup("")
+    top = axis_end(max(bar.value for bar in bars), of)
+    drawn = [_grid(top, height, of)]
+    step, base = 100 / len(bars), height - _BOTTOM
+    every = -(-sum(1 for bar in bars if bar.label) // _NARROW_LABELS)
+    labelled = 0
     for place, bar in enumerate(bars):
-        x = _LEFT + place * step
-        tall = (base - _TOP) * max(0.0, bar.value) / top
         # A small value is drawn with at least 2 pixels, so that it is visible.
-        tall = max(tall, 2.0) if bar.value > 0 else 0.0
+        tall = max((base - _TOP) * bar.value / top, 2.0) if bar.value > 0 else 0.0
         drawn.append(
             _tag(
                 "g",
                 _tag("title", escape(bar.hint)),
                 # The tooltip appears on the whole column, not only on the bar.
-                _tag("rect", x=x, y=_TOP, width=step, height=base - _TOP, class_="hit"),
                 _tag(
                     "rect",
-                    x=x + gap / 2,
+                    x=_at(place * step),
+                    y=_TOP,
+                    width=_at(step),
+                    height=base - _TOP,
+                    class_="hit",
+                ),
+                _tag(
+                    "rect",
+                    x=_at((place + 0.12) * step),
                     y=base - tall,
-                    width=max(1.0, step - gap),
+                    width=_at(step * 0.76),
                     height=tall,
-                    rx=min(2.0, step / 4),
                     class_="bar",
                 ),
                 class_="column",
             )
         )
         if bar.label:
-            drawn.append(_label(bar.label, x + step / 2, height - 8))
-    return _svg(drawn, title, width, height)
+            kind = "tick" if labelled % every == 0 else "tick extra"
+            drawn.append(_label(bar.label, _at((place + 0.5) * step), height - 8, kind=kind))
+            labelled += 1
+    return _svg(drawn, title, height)
 
 
 def line_chart(
@@ -120,7 +137,6 @@ def line_chart(
     *,
     of: Callable[[float], str] = brief,
     height: int = 240,
-    width: int = WIDE,
     is_filled: bool = False,
     is_dotted: bool = False,
 ) -> Markup:
@@ -129,74 +145,90 @@ def line_chart(
     if not points:
         return Markup("")
     xs, ys = [x for x, _ in points], [y for _, y in points]
-    low_x, span_x = min(xs), (max(xs) - min(xs)) or 1.0
-    top = nice_ceiling(max(ys))
-    low = -nice_ceiling(-min(ys)) if min(ys) < 0 else 0.0
+    low_x, span_x = min(xs), max(xs) - min(xs)
+    top = axis_end(max(ys), of)
+    low = -axis_end(-min(ys), of) if min(ys) < 0 else 0.0
     base = height - _BOTTOM
-    wide = width - _LEFT - _RIGHT
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
-        x = _LEFT + wide * (point[0] - low_x) / span_x
+        x = 100 * (point[0] - low_x) / span_x if span_x else 50.0
         return x, base - (base - _TOP) * (point[1] - low) / (top - low)
 
-    drawn = [_grid(top, width, height, of, low)]
+    drawn, lines = [_grid(top, height, of, low)], []
     for number, each in enumerate(series[:_SERIES]):
         placed = [place(point) for point in each]
-        if is_dotted:
-            drawn += [_tag("circle", cx=x, cy=y, r=3.5, class_=f"dot s{number}") for x, y in placed]
+        if is_dotted or len(placed) == 1:
+            drawn += [
+                _tag("circle", cx=_at(x), cy=y, r=3.5, class_=f"dot s{number}") for x, y in placed
+            ]
             continue
         path = " ".join(
-            f"{'L' if step else 'M'}{x:.1f} {y:.1f}" for step, (x, y) in enumerate(placed)
+            f"{'L' if step else 'M'}{x:.2f} {y:.1f}" for step, (x, y) in enumerate(placed)
         )
         if is_filled and placed:
-            area = f"{path} L{placed[-1][0]:.1f} {base} L{placed[0][0]:.1f} {base} Z"
-            drawn.append(_tag("path", d=area, class_=f"area s{number}"))
-        drawn.append(_tag("path", d=path, class_=f"line s{number}"))
+            area = f"{path} L{placed[-1][0]:.2f} {base} L{placed[0][0]:.2f} {base} Z"
+            lines.append(_tag("path", d=area, class_=f"area s{number}"))
+        lines.append(_tag("path", d=path, class_=f"line s{number}", vector_effect=_SAME_WIDTH))
+    if lines:  # the inner drawing is stretched to the width of the card
+        drawn.append(
+            _tag(
+                "svg",
+                *lines,
+                width="100%",
+                height=height,
+                viewBox=f"0 0 100 {height}",
+                preserveAspectRatio="none",
+            )
+        )
+    every = -(-sum(1 for label in labels if label) // _NARROW_LABELS)
+    labelled = 0
     for number, label in enumerate(labels):
         if label:
-            x = _LEFT + wide * (number / max(1, len(labels) - 1))
-            anchor = "start" if number == 0 else "end" if number == len(labels) - 1 else "middle"
-            drawn.append(_label(label, x, height - 8, anchor))
-    return _svg(drawn, title, width, height)
+            share = number / (len(labels) - 1) if len(labels) > 1 else 0.5
+            anchor = "start" if share == 0 else "end" if share == 1 else "middle"
+            kind = "tick" if labelled % every == 0 else "tick extra"
+            drawn.append(_label(label, _at(100 * share), height - 8, anchor, kind))
+            labelled += 1
+    return _svg(drawn, title, height)
 
 
-def heat_map(partitions: Sequence[PartitionStats], *, width: int = WIDE) -> Markup:
-    """Draw partitions as cells, ordered by their values; the colour shows their size."""
-    if not partitions:
-        return Markup("")
+def heat_map(partitions: Sequence[PartitionStats]) -> Markup:
+    """Show the sizes of partitions: a few as bars with names, many as cells in shades."""
     ordered = sorted(partitions, key=lambda each: each.label)
-    most = max(each.bytes for each in ordered) or 1
-    across = min(width // 30, max(len(ordered), width // 60))
-    side = width / across
-    high = min(side, 44.0)
-    rows = ceil(len(ordered) / across)
-    drawn = []
-    for place, each in enumerate(ordered):
+    most = max((each.bytes for each in ordered), default=0) or 1
+    if len(ordered) <= _FEW_PARTITIONS:
+        rows = [
+            _tag(
+                "tr",
+                _tag("th", escape(_name(each, is_short=True)), scope="row"),
+                _tag("td", meter(each.bytes / most, _partition_hint(each)), class_="wide"),
+                _tag("td", escape(size(each.bytes)), class_="num"),
+                _tag("td", escape(many(each.files, "file")), class_="num"),
+            )
+            for each in ordered
+        ]
+        return _tag("table", _tag("tbody", *rows), class_="bars") if rows else Markup("")
+    cells = []
+    for each in ordered:
         shade = 0 if not each.bytes else 1 + min(_SHADES - 1, int(_SHADES * each.bytes / most))
-        hint = (
-            f"{each.label}: {many(each.files, 'file')}, {size(each.bytes)}"
-            f" ({percent(each.share)} of the table)"
-        )
-        cell = _tag(
-            "rect",
-            x=(place % across) * side + 1.0,
-            y=(place // across) * high + 1.0,
-            width=side - 2,
-            height=high - 2,
-            rx=4,
-            class_=f"heat h{shade}",
-        )
-        drawn.append(_tag("g", _tag("title", escape(hint)), cell))
-    last = min(len(ordered), across) * side
-    height = rows * high + 20
-    drawn.append(_label(_end(ordered[0].label), 1.0, height - 4, "start"))
-    if len(ordered) > 1:
-        drawn.append(_label(_end(ordered[-1].label), max(last, 160.0), height - 4, "end"))
-    return _svg(drawn, "Size of each partition", width, height)
+        hint = _partition_hint(each)
+        cells.append(_tag("li", class_=f"h{shade}", title=hint, aria_label=hint))
+    ends = [_tag("span", escape(_name(each, is_short=True))) for each in (ordered[0], ordered[-1])]
+    return _tag("ol", *cells, class_="heat") + _tag("p", *ends, class_="heat-ends")
 
 
-def _end(label: str) -> str:
-    return label if len(label) <= 28 else f"{label[:27]}…"
+def _name(partition: PartitionStats, *, is_short: bool = False) -> str:
+    values = partition.values.items()
+    if is_short and len(values) == 1:  # the title of the chart names the column
+        return next("NULL" if value is None else value for _, value in values)
+    return "/".join(f"{name}={'NULL' if value is None else value}" for name, value in values)
+
+
+def _partition_hint(partition: PartitionStats) -> str:
+    return (
+        f"{_name(partition)}: {many(partition.files, 'file')}, {size(partition.bytes)}"
+        f" ({percent(partition.share)} of the table)"
+    )
 
 
 def meter(share: float, title: str) -> Markup:
@@ -215,14 +247,19 @@ def meter(share: float, title: str) -> Markup:
     )
 
 
-def nice_ceiling(value: float) -> float:
-    """Return the next round number, to use as the end of an axis.
+def axis_end(value: float, of: Callable[[float], str] = brief) -> float:
+    """Return the next round number, to use as the end of an axis; for sizes, a binary one.
 
-    >>> nice_ceiling(0), nice_ceiling(7), nice_ceiling(12), nice_ceiling(260)
+    >>> axis_end(0), axis_end(7), axis_end(12), axis_end(260)
     (1.0, 8.0, 15.0, 300.0)
+    >>> axis_end(5_000_000, size) / 2**20
+    6.0
     """
     if value <= 0:
         return 1.0
+    if of is size:
+        unit = 2.0 ** floor(log2(value))
+        return next(step * unit for step in (1, 1.5, 2) if value <= step * unit)
     unit = 10.0 ** floor(log10(value))
     for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10):
         if value <= step * unit * (1 + 1e-9):
@@ -238,38 +275,39 @@ def _hour_label(hour: datetime, hours: int) -> str:
     return f"{hour:%d %b}" if hour.hour == 0 and hour.toordinal() % every == 0 else ""
 
 
-def _grid(
-    top: float, width: float, height: float, of: Callable[[float], str], low: float = 0.0
-) -> Markup:
+def _grid(top: float, height: float, of: Callable[[float], str], low: float = 0.0) -> Markup:
     base, lines = height - _BOTTOM, []
     # No middle line if its label would be a fraction: half a commit does not exist.
     is_split = of is brief and top - low < 10 and (top - low) % 2 != 0
     for step in (0.0, 1.0) if is_split else (0.0, 0.5, 1.0):
         y = base - (base - _TOP) * step
-        lines.append(_tag("line", x1=_LEFT, x2=width - _RIGHT, y1=y, y2=y, class_="grid"))
-        lines.append(_label(of(low + (top - low) * step), _LEFT - 8, y + 4, "end"))
+        lines.append(_tag("line", x1=0, x2="100%", y1=y, y2=y, class_="grid"))
+        lines.append(_label(of(low + (top - low) * step), -8, y + 4, "end"))
     return Markup("").join(lines)
 
 
-def _label(text: str, x: float, y: float, anchor: str = "middle") -> Markup:
-    return _tag("text", escape(text), x=x, y=y, text_anchor=anchor, class_="tick")
+def _at(percentage: float) -> str:
+    return f"{percentage:.3f}%"
 
 
-def _svg(drawn: Sequence[Markup], title: str, width: float, height: float) -> Markup:
-    return _tag(
-        "svg",
-        *drawn,
-        viewBox=f"0 0 {width:.0f} {height:.0f}",
-        class_="chart",
-        role="img",
-        aria_label=title,
+def _label(
+    text: str, x: float | str, y: float, anchor: str = "middle", kind: str = "tick"
+) -> Markup:
+    return _tag("text", escape(text), x=x, y=y, text_anchor=anchor, class_=kind)
+
+
+def _svg(drawn: Sequence[Markup], title: str, height: float) -> Markup:
+    # The style sheet keeps space at the left for the labels of the y axis.
+    drawing = _tag(
+        "svg", *drawn, width="100%", height=height, class_="chart", role="img", aria_label=title
     )
+    return _tag("div", drawing, class_="plot")
 
 
 def _tag(name: str, *inside: Markup, **attributes: object) -> Markup:
     given = Markup("").join(
         Markup(' {}="{}"').format(
-            key.rstrip("_").replace("text_anchor", "text-anchor").replace("aria_", "aria-"),
+            _ATTRIBUTES.get(key, key).rstrip("_"),
             f"{value:.1f}" if isinstance(value, float) else value,
         )
         for key, value in attributes.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from pathlib import Path
@@ -28,16 +29,25 @@ from deltasql._core import __version__
 from deltasql.api.inspect.page import BadRequest
 from deltasql.console import charts, units
 from deltasql.console.pages import (
+    audit,
     health,
     history,
     maintenance,
     mirror,
+    rows,
     sql,
     table,
     travel,
 )
 from deltasql.console.request import ConsoleState, PageRequest
-from deltasql.console.security import HEADERS, LOOPBACK, AccessControl, set_session_cookie
+from deltasql.console.security import (
+    HEADERS,
+    LOOPBACK,
+    AccessControl,
+    ProxySignIn,
+    Role,
+    set_session_cookie,
+)
 from deltasql.console.values import cell, masked
 from deltasql.exceptions import (
     StoreBusyError,
@@ -66,6 +76,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _HERE = Path(__file__).parent
 _MAX_FORM_BYTES = 256 * 1024
+_WATCH_S = 0.25
 _STATUS = (
     (TxnLogTableNotFoundError, 404),
     (VersionNotFoundError, 404),
@@ -78,7 +89,9 @@ _STATUS = (
 READ: tuple[tuple[str, Page], ...] = (
     ("/", table.overview),
     ("/tables/{name}", table.summary),
+    ("/tables/{name}/rows", rows.show),
     ("/tables/{name}/history", history.show),
+    ("/tables/{name}/versions/{version:int}", history.commit),
     ("/tables/{name}/files", table.files),
     ("/tables/{name}/figures", table.figures),
     ("/tables/{name}/schema", table.schema),
@@ -91,12 +104,16 @@ READ: tuple[tuple[str, Page], ...] = (
     ("/maintenance/{name}", maintenance.one),
     ("/jobs/{job_id}", maintenance.job),
     ("/sql", sql.show),
+    ("/sql/schema", sql.schema),
+    ("/audit", audit.show),
     ("/health", health.show),
 )
 WRITE: tuple[tuple[str, Page], ...] = (
     ("/mirror/{name}/retry", mirror.retry),
     ("/maintenance/{name}/optimize", maintenance.optimize),
     ("/maintenance/{name}/vacuum", maintenance.vacuum),
+    ("/maintenance/{name}/undo", maintenance.undo),
+    ("/maintenance/{name}/cutover", maintenance.cutover),
 )
 
 
@@ -111,14 +128,15 @@ class Console:
         allow_writes: bool = False,
         hosts: Iterable[str] = LOOPBACK,
         token_to_read: bool = False,
+        proxy: ProxySignIn | None = None,
     ) -> None:
-        if (allow_writes or token_to_read) and not token:
+        if (allow_writes or token_to_read) and not token and proxy is None:
             raise ValueError(
                 "a console that allows writes, or that other machines can reach, needs a token"
             )
         self.state = ConsoleState(
             catalog,
-            AccessControl(token=token, hosts=hosts, token_to_read=token_to_read),
+            AccessControl(token=token, hosts=hosts, token_to_read=token_to_read, proxy=proxy),
             _templates(),
             allows_writes=allow_writes,
         )
@@ -164,21 +182,27 @@ class Console:
                 raise HTTPException(
                     403, "This console is read-only. Start it with deltasql ui --allow-writes."
                 )
-            if response is None and not request.visitor.has_token:
+            if response is None and request.visitor.role is None:
                 return request.go("/login")
+            if response is None and request.visitor.role is not Role.OPERATOR:
+                raise HTTPException(
+                    403,
+                    "You may only read. Start the console with --operator and your user name "
+                    "to run actions.",
+                )
             return response
 
         return self._endpoint(page, check)
 
     def _check_reader(self, request: PageRequest) -> Response | None:
-        if self.state.access.token_to_read and not request.visitor.has_token:
+        if self.state.access.must_sign_in and request.visitor.role is None:
             return request.go("/login")
         return None
 
     def _check_bearer_token(self, request: PageRequest) -> Response | None:
         if (
-            not self.state.access.token_to_read
-            or request.visitor.has_token
+            not self.state.access.must_sign_in
+            or request.visitor.role is not None
             or self.state.access.has_bearer_token(request.http)
         ):
             return None
@@ -198,7 +222,11 @@ class Console:
         async def endpoint(http: Request) -> Response:
             form = await _form(http)
             request = PageRequest(self.state, http, self.state.access.visitor(http), form)
-            response = await run_in_threadpool(self._respond, request, page, check)
+            watch = asyncio.create_task(_cancel_if_disconnected(request))
+            try:
+                response = await run_in_threadpool(self._respond, request, page, check)
+            finally:
+                watch.cancel()
             if request.visitor.is_new and "set-cookie" not in response.headers:
                 set_session_cookie(http, response, request.visitor)
             return response
@@ -232,6 +260,15 @@ class Console:
         return _internal_error(
             PageRequest(self.state, http, self.state.access.visitor(http), {}), error
         )
+
+
+async def _cancel_if_disconnected(request: PageRequest) -> None:
+    """Cancel the query of a request when the browser stops loading the page."""
+    while not await request.http.is_disconnected():
+        await asyncio.sleep(_WATCH_S)
+    while True:
+        request.interrupt.cancel()
+        await asyncio.sleep(_WATCH_S)
 
 
 def _show_login(request: PageRequest) -> Response:

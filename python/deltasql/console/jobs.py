@@ -12,10 +12,21 @@ from typing import TypeAlias
 
 from deltasql.exceptions import TxnLogError, redact
 from deltasql.model.progress import OnProgress, Progress
+from deltasql.store.audit import acting_as
 
 _log = logging.getLogger(__name__)
 _MAX_JOBS = 50
-Work: TypeAlias = Callable[[OnProgress], list[tuple[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The outcome of a job, and the version to undo if it can be undone."""
+
+    outcome: list[tuple[str, str]] = field(default_factory=list)
+    undo_version: int | None = None
+
+
+Work: TypeAlias = Callable[[OnProgress], Done]
 
 
 @dataclass(slots=True)
@@ -27,10 +38,16 @@ class Job:
     table: str
     page: str
     """The URL path of the page that started the job."""
+    user: str
+    """Who started the job; the audit log names this user."""
+    command: str
+    """The command that does the same."""
     started_at: datetime
     ended_at: datetime | None = None
     progress: Progress | None = None
     outcome: list[tuple[str, str]] = field(default_factory=list)
+    undo_version: int | None = None
+    """The version that the job committed, if it can be undone."""
     error: str | None = None
 
     @property
@@ -57,7 +74,9 @@ class Jobs:
         self._threads: dict[str, threading.Thread] = {}
         self._guard = threading.Lock()
 
-    def start(self, title: str, table: str, page: str, work: Work) -> Job:
+    def start(
+        self, title: str, table: str, page: str, work: Work, *, user: str, command: str
+    ) -> Job:
         """Start a job; if a job of the same page is still running, return that job instead.
 
         The running job may do different work, so compare its title.
@@ -66,7 +85,9 @@ class Jobs:
             for known in self._jobs.values():
                 if known.page == page and known.is_running:
                     return known
-            job = Job(secrets.token_urlsafe(9), title, table, page, datetime.now(UTC))
+            job = Job(
+                secrets.token_urlsafe(9), title, table, page, user, command, datetime.now(UTC)
+            )
             self._jobs[job.job_id] = job
             ended = [each for each in self._jobs.values() if not each.is_running]
             for old in ended[: max(0, len(self._jobs) - _MAX_JOBS)]:
@@ -99,7 +120,9 @@ class Jobs:
             job.progress = progress
 
         try:
-            job.outcome = work(report)
+            with acting_as(job.user, job.title.lower()):
+                done = work(report)
+            job.outcome, job.undo_version = done.outcome, done.undo_version
         except TxnLogError as error:
             job.error = error.full_message
         except Exception as error:

@@ -12,6 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from deltasql.console.jobs import Jobs
+from deltasql.console.security import Role
+from deltasql.engine.query_limits import Interrupt
 from deltasql.exceptions import redact
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ class PageRequest:
     """The HTTP request that Starlette received."""
     visitor: Visitor
     form: Mapping[str, str]
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    """Cancels the query of this request when the browser closes the connection."""
 
     @property
     def catalog(self) -> Catalog:
@@ -74,7 +78,7 @@ class PageRequest:
     @property
     def may_write(self) -> bool:
         """Whether this visitor may start maintenance and publish."""
-        return self.state.allows_writes and self.visitor.has_token
+        return self.state.allows_writes and self.visitor.role is Role.OPERATOR
 
     @property
     def name(self) -> str:
@@ -114,6 +118,11 @@ class PageRequest:
         written = urlencode({key: value for key, value in kept.items() if value is not None})
         path: str = self.http.scope["raw_path"].decode("latin-1")
         return f"{path}?{written}" if written else path
+
+    def given(self, name: str, default: str = "") -> str:
+        """Return a field of the form, or a query parameter if no form was sent."""
+        found = self.form if self.http.method == "POST" else self.http.query_params
+        return found.get(name, default)
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a page."""

@@ -3,8 +3,8 @@
 A malicious web page must not use the console through the browser of a user who has it open.
 Therefore the Host header must be one of our names, which prevents DNS rebinding. A form must come
 from our own page: its Origin and its CSRF token are checked. A form that changes something also
-needs a session that was started with the token. Pages load only the console's own style sheet and
-script.
+needs a visitor with the role of an operator: a session that was started with the token, or a user
+that a reverse proxy signed in. Pages load only the console's own style sheet and scripts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SESSION_S = 12 * 3600
 _MAX_SESSIONS = 1000
+_MAX_USER = 200
+_TOKEN_USER = "token"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -41,33 +44,78 @@ HEADERS = {
 }
 
 
+class Role(StrEnum):
+    """What a signed-in visitor may do."""
+
+    READER = "reader"
+    OPERATOR = "operator"
+    """May also run actions, in a console that allows writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySignIn:
+    """How a reverse proxy that signs users in names the user of a request."""
+
+    header: str
+    addresses: frozenset[str]
+    """The header counts only in requests from these addresses."""
+    operators: frozenset[str]
+    """All other users are readers."""
+
+    def user(self, request: Request) -> str | None:
+        """Return the user that the proxy names; None if the request is not from the proxy."""
+        if request.client is None or request.client.host not in self.addresses:
+            return None
+        return request.headers.get(self.header, "").strip()[:_MAX_USER] or None
+
+    def role(self, user: str) -> Role:
+        """Return the role of a user."""
+        return Role.OPERATOR if user in self.operators else Role.READER
+
+
 @dataclass(frozen=True, slots=True)
 class Visitor:
     """A browser, identified by a session cookie that scripts cannot read."""
 
     session: str
     csrf: str
-    has_token: bool
     is_new: bool
+    role: Role | None
+    """None if nobody is signed in."""
+    user: str | None
+    """The name of the user, `token` for a session that was started with the token."""
+    has_session: bool = False
+    """Whether the session was started with the token, and can be ended."""
 
 
 class AccessControl:
     """Checks requests; it holds the token and the sessions that were started with the token."""
 
     def __init__(
-        self, *, token: str | None, hosts: Iterable[str], token_to_read: bool = False
+        self,
+        *,
+        token: str | None,
+        hosts: Iterable[str],
+        token_to_read: bool = False,
+        proxy: ProxySignIn | None = None,
     ) -> None:
         self._token = token
         self._hosts = frozenset(host.casefold() for host in hosts)
         self._key = secrets.token_bytes(32)
         self._sessions: dict[str, float] = {}
         self._guard = threading.Lock()
-        self.token_to_read = token_to_read
+        self._proxy = proxy
+        self.must_sign_in = token_to_read or proxy is not None
 
     @property
     def has_token(self) -> bool:
         """Whether the console has a token."""
         return self._token is not None
+
+    @property
+    def has_proxy(self) -> bool:
+        """Whether a reverse proxy signs users in."""
+        return self._proxy is not None
 
     def allows_host(self, request: Request) -> bool:
         """Return whether the Host header is one of the console's names."""
@@ -96,7 +144,11 @@ class AccessControl:
         given = request.cookies.get(_cookie(request), "")
         is_new = len(given) < 32
         session = secrets.token_urlsafe(32) if is_new else given
-        return Visitor(session, self._csrf(session), self._is_known(session), is_new)
+        csrf, user = self._csrf(session), self._proxy.user(request) if self._proxy else None
+        if self._is_known(session):
+            return Visitor(session, csrf, is_new, Role.OPERATOR, user or _TOKEN_USER, True)
+        role = None if user is None or self._proxy is None else self._proxy.role(user)
+        return Visitor(session, csrf, is_new, role, user)
 
     def has_bearer_token(self, request: Request) -> bool:
         """Return whether the request has the token in its Authorization header."""
@@ -118,7 +170,7 @@ class AccessControl:
             if len(self._sessions) >= _MAX_SESSIONS:
                 self._sessions.pop(next(iter(self._sessions)))
             self._sessions[session] = time.monotonic() + _SESSION_S
-        return Visitor(session, self._csrf(session), True, True)
+        return Visitor(session, self._csrf(session), True, Role.OPERATOR, _TOKEN_USER, True)
 
     def end_session(self, visitor: Visitor) -> None:
         """End a session."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltasql.console.console import Console
-from deltasql.console.security import LOOPBACK
+from deltasql.console.security import LOOPBACK, ProxySignIn
 from deltasql.exceptions import MissingDriverError, TxnLogConfigError, TxnLogError
 
 if TYPE_CHECKING:
@@ -48,8 +48,10 @@ def serving(catalog: Catalog, *, warm_up: bool = False, **options: Any) -> Itera
     names that browsers may use. With `allow_writes`, users with the `token` can start maintenance
     and publish. Reading also needs the token if one is given, or if other machines can reach the
     console, by its host or by one of its names. If a token is needed and none is given, one is
-    generated. `warm_up` loads in advance what the first query needs, which takes about a second. At
-    the end of the block, running jobs are completed.
+    generated. With `user_header`, a reverse proxy at one of the addresses `proxies` signs users in
+    and names them in this header; `operators` may start actions, all other users may read.
+    `warm_up` loads in advance what the first query needs, which takes about a second. At the end of
+    the block, running jobs are completed.
     """
     with _prepared(catalog, **options) as (server, listening, served, jobs):
         threads = [threading.Thread(target=server.run, args=([listening],))]
@@ -83,6 +85,9 @@ def _prepared(
     names: Sequence[str] = (),
     allow_writes: bool = False,
     token: str | None = None,
+    user_header: str | None = None,
+    proxies: Sequence[str] = ("127.0.0.1", "::1"),
+    operators: Sequence[str] = (),
 ) -> Iterator[tuple[uvicorn.Server, socket.socket, Served, Jobs]]:
     try:
         import uvicorn
@@ -90,8 +95,11 @@ def _prepared(
         raise MissingDriverError(driver="uvicorn", extra="console") from error
     # A name that is not local belongs to a proxy, through which other machines connect.
     is_reachable = not all(map(is_loopback, (host, *names)))
-    needs_token = allow_writes or is_reachable
-    token_to_read = is_reachable or bool(token)
+    proxy = None
+    if user_header is not None:
+        proxy = ProxySignIn(user_header, frozenset(proxies), frozenset(operators))
+    needs_token = (allow_writes or is_reachable) and proxy is None
+    token_to_read = is_reachable or bool(token) or proxy is not None
     chosen = token or (secrets.token_urlsafe(24) if needs_token else None)
     console = Console(
         catalog,
@@ -99,6 +107,7 @@ def _prepared(
         allow_writes=allow_writes,
         hosts=[*LOOPBACK, host, *names],
         token_to_read=token_to_read,
+        proxy=proxy,
     )
     config = uvicorn.Config(
         console.application(),

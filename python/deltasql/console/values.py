@@ -6,18 +6,21 @@ import json
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
+import pyarrow as pa
+
+from deltasql.api.inspect.definition import sql_name
 from deltasql.console.units import is_number
 from deltasql.engine.inputs import python_values
-from deltasql.exceptions import MASK, is_secret_name, redact
+from deltasql.exceptions import MASK, TxnLogSchemaError, is_secret_name, redact
+from deltasql.model.schema.convert import schema_from_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
 
 _MAX_CELL = 120
 _MAX_TOOLTIP = 2000
@@ -50,10 +53,25 @@ def grid_of(table: pa.Table) -> Grid:
     cells = [[cell(value) for value in column] for column in columns]
     return Grid(
         columns=tuple(table.column_names),
-        types=tuple(str(field.type) for field in table.schema),
+        types=tuple(_type_name(field.type) for field in table.schema),
         rows=tuple(zip(*cells, strict=True)),
         numeric=tuple(any(is_number(value) for value in column) for column in columns),
     )
+
+
+@cache
+def _type_name(kind: pa.DataType) -> str:
+    """Return the SQL name of a type, as on the page of the schema; Arrow's name if Delta has none.
+
+    >>> import pyarrow as pa
+    >>> _type_name(pa.date32()), _type_name(pa.int64()), _type_name(pa.time64("us"))
+    ('date', 'bigint', 'time64[us]')
+    """
+    try:
+        (field,) = schema_from_any(pa.schema([("value", kind)])).fields
+    except TxnLogSchemaError:
+        return str(kind)
+    return sql_name(field.type)
 
 
 def grid_of_dicts(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Grid:
@@ -67,10 +85,10 @@ def cell(value: object) -> Cell:
     """Format one value.
 
     >>> cell(None), cell(1.5).text, cell({"a": [1]}).text
-    (Cell(text='null', kind='null', tooltip=None), '1.5', '{"a": [1]}')
+    (Cell(text='NULL', kind='null', tooltip=None), '1.5', '{"a": [1]}')
     """
     if value is None:
-        return Cell("null", "null")
+        return Cell("NULL", "null")
     if isinstance(value, bool):
         return Cell("true" if value else "false", "text")
     if is_number(value):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from deltasql import _core
 from deltasql.exceptions import InvalidActionError
 from deltasql.phases import reached
+from deltasql.store import audit
 from deltasql.store.dialect import OneFilePlan
 from deltasql.store.records import (
     UNPARTITIONED,
@@ -148,6 +149,7 @@ def _write_one(session: Session, plan: Plan) -> None:
     _insert(session, "insert_domain_metadata", domain_rows(table_id, version, commit.domains))
     _insert(session, "insert_cdc_file", cdc_rows(table_id, version, commit.cdc))
     session.insert("insert_version", [version_row(commit, plan.next_file_id)])
+    audit.record(session, table_id, version=version, txn_id=commit.txn_id)
     write_head(session, commit.head, _head_after(plan))
 
 

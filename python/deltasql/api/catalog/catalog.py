@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from deltasql.api.catalog import registry
 from deltasql.api.catalog.base import BaseCatalog, CatalogTable
 from deltasql.api.catalog.mirror import Mirror
+from deltasql.engine.query_limits import NO_LIMITS, QueryLimits
 from deltasql.exceptions import TableExistsError, TxnLogTransactionError
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
@@ -322,6 +323,7 @@ class Catalog(BaseCatalog):
         limit: int | None = None,
         timeout: float | None = None,
         batch_rows: int | None = None,
+        limits: QueryLimits = NO_LIMITS,
     ) -> pa.RecordBatchReader:
         """Run a read-only SQL query over tables by name.
 
@@ -330,7 +332,7 @@ class Catalog(BaseCatalog):
         """
         from deltasql.api.catalog.query import query  # lazy import: loads the SQL parser
 
-        return query(self, sql, limit=limit, timeout=timeout, batch_rows=batch_rows)
+        return query(self, sql, limit=limit, timeout=timeout, batch_rows=batch_rows, limits=limits)
 
     def sql(self, statement: str, parameters: Parameters = None) -> pa.Table:
         """Run one SQL statement, such as MERGE or ALTER TABLE, in one commit; returns its rows.

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from deltasql.api.catalog.base import CatalogTable, table_not_found
 from deltasql.engine.files.live_files import LiveFiles
+from deltasql.engine.query_limits import NO_LIMITS, QueryLimits
 from deltasql.exceptions import InvalidQueryError
 from deltasql.model.predicates.query_conditions import condition_on
 from deltasql.model.predicates.query_text import QueryText, limited, number_of_rows, parse_query
@@ -35,6 +36,7 @@ def query(
     limit: int | None = None,
     timeout: float | None = None,
     batch_rows: int | None = None,
+    limits: QueryLimits = NO_LIMITS,
 ) -> pa.RecordBatchReader:
     """Run a read-only query over tables of a catalog; rows are computed while they are read.
 
@@ -43,7 +45,7 @@ def query(
     table at a timestamp. All tables without a version are read at the same point in time. The
     query cannot read other files or use the network. `limit` is the maximum number of
     rows, `timeout` is the maximum number of seconds, `batch_rows` is the maximum number of rows
-    in a batch, at least 2,048.
+    in a batch, at least 2,048. `limits` shortens or refuses long values and can cancel the query.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -57,7 +59,7 @@ def query(
     [{'n': 2}]
     """
     try:
-        return run_parsed(catalog, parse_query(sql), limit, timeout, batch_rows)
+        return run_parsed(catalog, parse_query(sql), limit, timeout, batch_rows, limits)
     except RecursionError as error:
         raise InvalidQueryError(
             "the query is nested too deeply", help="Split it into parts with WITH."
@@ -70,6 +72,7 @@ def run_parsed(
     limit: int | None = None,
     timeout: float | None = None,
     batch_rows: int | None = None,
+    limits: QueryLimits = NO_LIMITS,
 ) -> pa.RecordBatchReader:
     """Run a parsed query over the current versions of its tables."""
     if parsed.tree is None:
@@ -82,7 +85,7 @@ def run_parsed(
         for place, snapshot in _snapshots(catalog, parsed)
     }
     with sandbox(catalog, files) as (stack, answer):
-        found = answer(parsed.kind, tree, timeout=timeout, batch_rows=batch_rows)
+        found = answer(parsed.kind, tree, timeout=timeout, batch_rows=batch_rows, limits=limits)
         return closing_reader(stack.pop_all(), found)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.api.inspect.page import ABOVE_ALL, Page, cut, page_size, read_cursor, write_cursor
 from deltasql.exceptions import TxnLogTransactionError, VersionNotFoundError
+from deltasql.mirror.log.encode import commit_bytes
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.report import Report
 from deltasql.model.row_changes import RowChanges, row_changes
@@ -139,6 +140,15 @@ def commit(catalog: BaseCatalog, name: str, version: int) -> CommitEntry:
     raise VersionNotFoundError(
         f"{name} has no version {version}; it has {low} to {high}", version=version, latest=high
     )
+
+
+def commit_json(catalog: BaseCatalog, name: str, version: int) -> tuple[str, ...]:
+    """Return the actions of a commit as JSON: the lines of its file in `_delta_log`."""
+    commit(catalog, name, version)  # raises if the version does not exist
+    table = catalog.resolve(name, fresh=True)
+    with catalog.store.session() as session:
+        data = commit_bytes(session, table.table_id, version)
+    return tuple(line.decode() for line in data.splitlines())
 
 
 def _entry(row: Row) -> CommitEntry:

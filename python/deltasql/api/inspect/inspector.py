@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.inspect import (
     advice,
+    audit,
     definition,
     diff,
     doctor,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.catalog.mirror import Mirror
     from deltasql.api.inspect.advice import MaintenanceAdvice
+    from deltasql.api.inspect.audit import AuditEntry
     from deltasql.api.inspect.definition import Column, SchemaChange
     from deltasql.api.inspect.diff import VersionDiff
     from deltasql.api.inspect.doctor import DoctorReport
@@ -85,11 +87,29 @@ class Inspect:
         return overview.files_to_add_up(self._catalog, self._totals)
 
     def tables(
-        self, *, namespace: str | None = None, limit: int = 100, cursor: str | None = None
+        self,
+        *,
+        namespace: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        search: str | None = None,
+        order: str = "name",
+        descending: bool = False,
     ) -> Page[TableSummary]:
-        """Return tables, sorted by namespace and name."""
+        """Return tables, sorted by namespace and name.
+
+        Other orders are "version", "rows", "files", "size" and "committed". `search` selects tables
+        whose name contains a text, in upper or lower case.
+        """
         return overview.tables(
-            self._catalog, self._totals, namespace=namespace, limit=limit, cursor=cursor
+            self._catalog,
+            self._totals,
+            namespace=namespace,
+            limit=limit,
+            cursor=cursor,
+            search=search,
+            order=order,
+            descending=descending,
         )
 
     def update_file_metrics(self) -> None:
@@ -209,6 +229,10 @@ class Inspect:
         """Return one commit of a table."""
         return history.commit(self._catalog, name, version)
 
+    def commit_json(self, name: str, version: int) -> tuple[str, ...]:
+        """Return the actions of a commit as JSON: the lines of its file in `_delta_log`."""
+        return history.commit_json(self._catalog, name, version)
+
     def schema(self, name: str, *, version: int | None = None) -> list[Column]:
         """Return the columns of a version."""
         return definition.columns_of(self._catalog.table(name).snapshot(version))
@@ -260,6 +284,10 @@ class Inspect:
     def file_changes(self, table: str, *, first: int, last: int) -> dict[int, FileChanges]:
         """Return the files that each version of a range added and removed."""
         return history.file_changes(self._catalog, table, first=first, last=last)
+
+    def audit_log(self, *, limit: int = 50, cursor: str | None = None) -> Page[AuditEntry]:
+        """Return the changes that users made through the console, newest first."""
+        return audit.audit_log(self._catalog, limit=limit, cursor=cursor)
 
     def recent(self, *, limit: int = 50) -> tuple[RecentCommit, ...]:
         """Return the latest commits of all tables, newest first."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltasql.api.inspect.page import (
     Page,
     at_most,
+    check_choice,
     cut,
     page_size,
     read_cursor,
@@ -22,7 +24,7 @@ from deltasql.store.records import TableRow, load
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.inspect.totals import TableTotals, TotalsCache
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 MOST_HOURS = 24 * 366
+TABLE_ORDERS = ("name", "version", "rows", "files", "size", "committed")
+_ALL = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,19 +169,60 @@ def tables(
     namespace: str | None,
     limit: int,
     cursor: str | None,
+    search: str | None = None,
+    order: str = "name",
+    descending: bool = False,
 ) -> Page[TableSummary]:
-    """Return tables, sorted by namespace and name."""
-    after = ("", "") if cursor is None else read_cursor("tables", cursor, str, str)
-    rows = catalog.store.query(
+    """Return tables, sorted by namespace and name or by another order of `TABLE_ORDERS`.
+
+    `search` selects tables whose name contains a text, in upper or lower case.
+    """
+    check_choice("order", order, TABLE_ORDERS)
+    size = page_size(limit)
+    if order == "name" and not descending:
+        after = ("", "") if cursor is None else read_cursor("tables", cursor, str, str)
+        rows = _table_rows(catalog, namespace, search, after, size + 1)
+        found, more = cut(rows, limit)
+        last = write_cursor("tables", found[-1][2], found[-1][3]) if more else None
+        return Page(tuple(_summaries(catalog, cache, found)), last)
+    # The database cannot sort by sums over files, so all tables are read and sorted here.
+    first = 0 if cursor is None else read_cursor(f"tables by {order}", cursor, int)[0]
+    summaries = _summaries(catalog, cache, _table_rows(catalog, namespace, search, ("", ""), _ALL))
+    summaries.sort(key=_sort_keys()[order], reverse=descending)
+    first = min(max(first, 0), len(summaries))
+    more = len(summaries) > first + size
+    following = write_cursor(f"tables by {order}", first + size) if more else None
+    return Page(tuple(summaries[first : first + size]), following)
+
+
+def _table_rows(
+    catalog: BaseCatalog,
+    namespace: str | None,
+    search: str | None,
+    after: tuple[str, str],
+    limit: int,
+) -> list[Row]:
+    escaped = re.sub(r"([!%_])", r"!\1", (search or "").lower())
+    return catalog.store.query(
         "summaries_page",
         namespace=namespace,
+        pattern=f"%{escaped}%" if escaped else None,
         after_namespace=after[0],
         after_name=after[1],
-        limit=page_size(limit) + 1,
+        limit=limit,
     )
-    found, more = cut(rows, limit)
-    last = write_cursor("tables", found[-1][2], found[-1][3]) if more else None
-    return Page(tuple(_summaries(catalog, cache, found)), last)
+
+
+def _sort_keys() -> dict[str, Callable[[TableSummary], Any]]:
+    """Return the sort key of each order."""
+    return {
+        "name": lambda each: (each.namespace, each.short_name),
+        "version": lambda each: each.version,
+        "rows": lambda each: -1 if each.rows is None else each.rows,
+        "files": lambda each: each.files,
+        "size": lambda each: each.bytes,
+        "committed": lambda each: each.committed_at,
+    }
 
 
 def table(catalog: BaseCatalog, cache: TotalsCache, name: str) -> TableSummary:

@@ -31,12 +31,30 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-writes",
     is_flag=True,
-    help="Allow users with the token to retry, optimize and vacuum.",
+    help="Allow users with the token, and each --operator, to publish, optimize and vacuum.",
 )
 @click.option(
     "--token",
     envvar="DELTASQL_UI_TOKEN",
     help="Set the token; prefer DELTASQL_UI_TOKEN. By default, one is generated and printed once.",
+)
+@click.option(
+    "--user-header",
+    help="Trust this header of a reverse proxy, such as X-Forwarded-User, for the user's name.",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    default=("127.0.0.1", "::1"),
+    show_default=True,
+    help="Accept --user-header only from this IP address of the proxy.",
+)
+@click.option(
+    "--operator",
+    "operators",
+    multiple=True,
+    help="Allow this user of --user-header to run actions, with --allow-writes.",
 )
 @opentelemetry_option
 @click.option("--open", "open_browser", is_flag=True, help="Open the console in the browser.")
@@ -48,20 +66,27 @@ def ui(
     names: tuple[str, ...],
     allow_writes: bool,
     token: str | None,
+    user_header: str | None,
+    proxies: tuple[str, ...],
+    operators: tuple[str, ...],
     open_browser: bool,
 ) -> None:
     """Serve the web console until SIGTERM or Ctrl-C.
 
     The console shows tables, history, files, transactions, the mirror and maintenance, and runs SQL
     queries. It is read-only unless --allow-writes is given. Only this machine can reach it unless
-    --host or --name is given. With --host, --name or --token, readers need the token. Prometheus
-    metrics are at /metrics.
+    --host or --name is given. With --host, --name or --token, readers need the token. With
+    --user-header, a reverse proxy signs users in, and no token is needed. Prometheus metrics are at
+    /metrics.
 
     \b
     Example:
       $ deltasql ui --port 0
     """
     from deltasql.console.server import serving  # lazy import: optional packages
+
+    if operators and user_header is None:
+        raise click.UsageError("--operator needs --user-header, which names the users.")
 
     with (
         context.open() as catalog,
@@ -74,6 +99,9 @@ def ui(
             names=names,
             allow_writes=allow_writes,
             token=token,
+            user_header=user_header,
+            proxies=proxies,
+            operators=operators,
         ) as served,
     ):
         message(f"console at {served.address}; stop with SIGTERM or Ctrl-C")

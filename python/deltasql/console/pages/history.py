@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from deltasql.console.units import duration, size
-from deltasql.exceptions import TxnLogTransactionError
+from deltasql.exceptions import TxnLogTransactionError, redact
 from deltasql.model.counts import many
 from deltasql.model.row_changes import by_snake_case, first_number
 
@@ -15,11 +17,17 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
+    from deltasql.api.inspect.diff import VersionDiff
+    from deltasql.api.inspect.files import FileEntry
     from deltasql.api.inspect.history import CommitEntry, Participant
     from deltasql.console.request import PageRequest
 
 COMMITS_PER_PAGE = 50
 TRANSACTIONS_PER_PAGE = 25
+COMMIT_FILES = 100
+_ABOVE_ALL = 2**62  # larger numbers do not fit into a column of the database
+# The actions of a commit with more files than this are not read for its page.
+JSON_FILES, JSON_ACTIONS, _MAX_ACTION = 2_000, 100, 20_000
 OPERATIONS = ("WRITE", "MERGE", "DELETE", "UPDATE", "OPTIMIZE", "VACUUM END", "RESTORE")
 # Metrics that count files, with the text before and after the count. Writers use different names.
 _FILES = (
@@ -46,6 +54,45 @@ def show(request: PageRequest) -> Response:
         operations=OPERATIONS,
         is_first=request.cursor() is None,
     )
+
+
+def commit(request: PageRequest) -> Response:
+    """Show one commit: its files, parameters and metrics, and the other tables it changed."""
+    inspect = request.catalog.inspect
+    version = min(int(request.http.path_params["version"]), _ABOVE_ALL)
+    table = inspect.table(request.name)
+    found = inspect.commit(request.name, version)  # raises if the version does not exist
+    earliest = inspect.first_version(request.name)
+    difference: VersionDiff | None = None
+    first_files: tuple[FileEntry, ...] = ()
+    if version > earliest:
+        difference = inspect.diff(request.name, version - 1, version, files_limit=COMMIT_FILES)
+        changed = difference.added.files + difference.removed.files
+    else:
+        first_files = inspect.files(request.name, version=version, limit=COMMIT_FILES).items
+        changed = request.catalog.table(request.name).snapshot(version).totals().num_files
+    lines = inspect.commit_json(request.name, version) if changed <= JSON_FILES else ()
+    actions = [(next(iter(json.loads(line))), _pretty(line)) for line in lines[:JSON_ACTIONS]]
+    return request.page(
+        "commit.html",
+        tab="history",
+        table=table,
+        commit=found,
+        earliest=earliest,
+        difference=difference,
+        first_files=first_files,
+        changed=changed,
+        event=inspect.transaction(found.txn_id) if found.group_size > 1 else None,
+        actions=actions,
+        kinds=Counter(next(iter(json.loads(line))) for line in lines),
+        more_actions=len(lines) - len(actions),
+    )
+
+
+def _pretty(line: str) -> str:
+    """Format an action for reading; secrets in settings are masked."""
+    text = json.dumps(json.loads(line), indent=2, ensure_ascii=False)
+    return redact(text if len(text) <= _MAX_ACTION else text[: _MAX_ACTION - 1] + "…")
 
 
 def transactions(request: PageRequest) -> Response:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
+from deltasql.console.jobs import Done
 from deltasql.console.pages.table import LARGE, is_large
 from deltasql.console.units import count, quoted, size
+from deltasql.exceptions import TxnLogTransactionError
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -21,13 +24,18 @@ if TYPE_CHECKING:
 
 PER_PAGE = 20
 BUDGET_S = 2.0
-TITLES = ("Optimize", "Vacuum")
+_ABOVE_ALL = 2**62
+TITLES = ("Optimize", "Vacuum", "Undo", "Cutover", "Check cutover")
 
 
 def show(request: PageRequest) -> Response:
     """Show which tables need maintenance."""
     inspect = request.catalog.inspect
-    page = inspect.tables(limit=PER_PAGE, cursor=request.cursor())
+    order = request.choice("order", "name", "files")
+    is_descending = request.choice("descending", "", "1") == "1"
+    page = inspect.tables(
+        limit=PER_PAGE, cursor=request.cursor(), order=order, descending=is_descending
+    )
     end = time.monotonic() + BUDGET_S
     # Advice is cached. If time runs out, a reload of the page fills in the remaining tables.
     advised = [
@@ -43,6 +51,8 @@ def show(request: PageRequest) -> Response:
         "maintenance.html",
         advised=advised,
         page=page,
+        order=order,
+        descending=is_descending,
         jobs=request.state.jobs.latest()[:10],
         is_first=request.cursor() is None,
     )
@@ -66,7 +76,8 @@ def one(request: PageRequest) -> Response:
 def optimize(request: PageRequest) -> Response:
     """Start a job that compacts small files."""
     name = request.catalog.inspect.table(request.name).name
-    return _start(request, "Optimize", name, partial(_optimize, request.catalog, name))
+    work = partial(_optimize, request.catalog, name)
+    return _start(request, "Optimize", name, work, f"deltasql optimize {shlex.quote(name)}")
 
 
 def vacuum(request: PageRequest) -> Response:
@@ -74,16 +85,42 @@ def vacuum(request: PageRequest) -> Response:
     name = request.catalog.inspect.table(request.name).name
     if request.form.get("confirm") != "yes":
         return request.go(f"{_address(name)}?unconfirmed=1")
-    return _start(request, "Vacuum", name, partial(_vacuum, request.catalog, name))
+    work = partial(_vacuum, request.catalog, name)
+    return _start(request, "Vacuum", name, work, f"deltasql vacuum {shlex.quote(name)} --yes")
+
+
+def undo(request: PageRequest) -> Response:
+    """Start a job that restores the version before a commit, if it is still the latest one."""
+    name = request.catalog.inspect.table(request.name).name
+    given = request.form.get("version", "")
+    if not given.isdecimal() or not 0 < int(given) < _ABOVE_ALL:
+        raise HTTPException(400, "version must be a number")
+    version = int(given)
+    work = partial(_undo, request.catalog, name, version)
+    command = f"deltasql restore {shlex.quote(name)} {version - 1}"
+    return _start(request, "Undo", name, work, command)
+
+
+def cutover(request: PageRequest) -> Response:
+    """Start a job that shows what a cutover would do, or that makes the database the authority."""
+    name = request.catalog.inspect.table(request.name).name
+    is_check = request.form.get("check") == "yes"
+    if not is_check and request.form.get("confirm") != "yes":
+        return request.go(f"{_address(name)}?unconfirmed=1")
+    work = partial(_cutover, request.catalog, name, is_check)
+    command = f"deltasql cutover {shlex.quote(name)} {'--dry-run' if is_check else '--yes'}"
+    return _start(request, "Check cutover" if is_check else "Cutover", name, work, command)
 
 
 def _address(name: str) -> str:
     return f"/maintenance/{quoted(name)}"
 
 
-def _start(request: PageRequest, title: str, name: str, work: Work) -> Response:
+def _start(request: PageRequest, title: str, name: str, work: Work, command: str) -> Response:
     """Start a job and redirect to its page, or to the page of a job that already runs."""
-    job = request.state.jobs.start(title, name, _address(name), work)
+    job = request.state.jobs.start(
+        title, name, _address(name), work, user=request.visitor.user or "", command=command
+    )
     refused = "" if job.title == title else f"?refused={title}"
     return request.go(f"/jobs/{job.job_id}{refused}")
 
@@ -97,16 +134,37 @@ def job(request: PageRequest) -> Response:
     return request.page(template, job=found, refused=request.choice("refused", "", *TITLES))
 
 
-def _optimize(catalog: Catalog, name: str, on_progress: OnProgress) -> list[tuple[str, str]]:
+def _optimize(catalog: Catalog, name: str, on_progress: OnProgress) -> Done:
+    before = catalog.table(name).version()
     metrics = catalog.optimize(name, on_progress=on_progress)
-    return [
+    outcome = [
         ("Files removed", count(metrics["numFilesRemoved"])),
         ("Files added", count(metrics["numFilesAdded"])),
         ("Partitions", count(metrics["partitionsOptimized"])),
     ]
+    after = catalog.table(name).version()
+    return Done(outcome, after if after > before else None)
 
 
-def _vacuum(catalog: Catalog, name: str, on_progress: OnProgress) -> list[tuple[str, str]]:
+def _vacuum(catalog: Catalog, name: str, on_progress: OnProgress) -> Done:
     freed = catalog.inspect.advice(name).vacuum.bytes
     deleted = catalog.vacuum(name, dry_run=False, on_progress=on_progress)
-    return [("Files deleted", count(len(deleted))), ("Freed, about", size(freed))]
+    return Done([("Files deleted", count(len(deleted))), ("Freed, about", size(freed))])
+
+
+def _undo(catalog: Catalog, name: str, version: int, on_progress: OnProgress) -> Done:
+    with catalog.begin() as tx:
+        latest = tx.snapshot(name).version
+        if latest != version:
+            raise TxnLogTransactionError(
+                f"version {version} is not the latest version of {name} any more, that is {latest}",
+                help="A restore would also undo the later commits.",
+            )
+        tx.restore(name, version - 1)
+    return Done([("Restored version", count(version - 1))])
+
+
+def _cutover(catalog: Catalog, name: str, is_check: bool, on_progress: OnProgress) -> Done:
+    report = catalog.cutover(name, dry_run=is_check, on_progress=on_progress)
+    label = "Commits of the log to load" if is_check else "Commits of the log loaded"
+    return Done([("Cutover", report.state), (label, count(report.caught_up))])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from typing import TYPE_CHECKING
 
+from deltasql.console.jobs import Done
 from deltasql.console.units import count, quoted
 
 if TYPE_CHECKING:
@@ -21,7 +23,16 @@ STATES = ("", "FAILED", "PENDING", "IN_FLIGHT", "COMPLETE")
 def show(request: PageRequest) -> Response:
     """Show all targets, unhealthy ones first."""
     found = request.catalog.inspect.mirror()
+    order = request.choice("order", "state", "table", "pending", "lag")
+    is_descending = request.choice("descending", "", "1") == "1"
     found.sort(key=lambda each: (not each.is_unhealthy, -each.pending, each.table, each.target))
+    if order == "table":
+        found.sort(key=lambda each: (each.table, each.target), reverse=is_descending)
+    elif order != "state":
+        found.sort(
+            key=lambda each: each.pending if order == "pending" else each.lag_s,
+            reverse=is_descending,
+        )
     page = request.number("page", 1, low=1, high=10_000)
     first = (page - 1) * PER_PAGE
     # A status has the display name of a table, but a link needs the name that the API accepts.
@@ -31,6 +42,8 @@ def show(request: PageRequest) -> Response:
         targets=found[first : first + PER_PAGE],
         names=names,
         all=found,
+        order=order,
+        descending=is_descending,
         number=page,
         has_more=len(found) > first + PER_PAGE,
         mode=request.catalog.mirror.mode,
@@ -68,12 +81,13 @@ def retry(request: PageRequest) -> Response:
         return request.error_page(404, f"{request.name} has no target {target}.")
     address = f"/mirror/{quoted(request.name)}?target={quoted(target)}"
     work = partial(_publish, request.catalog, request.name, target)
-    job = request.state.jobs.start("Publish", request.name, address, work)
+    command = f"deltasql mirror publish {shlex.quote(request.name)}"
+    job = request.state.jobs.start(
+        "Publish", request.name, address, work, user=request.visitor.user or "", command=command
+    )
     return request.go(f"{address}&job={quoted(job.job_id)}")
 
 
-def _publish(
-    catalog: Catalog, name: str, target: str, on_progress: OnProgress
-) -> list[tuple[str, str]]:
+def _publish(catalog: Catalog, name: str, target: str, on_progress: OnProgress) -> Done:
     published = catalog.inspect.retry(name, target=target, on_progress=on_progress)
-    return [("Versions published", count(published))]
+    return Done([("Versions published", count(published))])

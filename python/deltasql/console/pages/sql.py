@@ -1,30 +1,39 @@
-"""The SQL page: results of a query in pages, as a plot or as CSV."""
+"""The SQL page: results of a query in pages, as a plot or as a file."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
-from starlette.responses import Response, StreamingResponse
+import pyarrow as pa
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from deltasql.console import rows
 from deltasql.console.plots import KINDS, Plot, plot_of
 from deltasql.console.rows import read_limited
 from deltasql.console.values import Grid, grid_of
-from deltasql.exceptions import TxnLogError
+from deltasql.engine.query_limits import QueryLimits
+from deltasql.exceptions import TxnLogEngineError, TxnLogError
+from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from deltasql.console.request import PageRequest
 
 PER_PAGE = 100
-MAX_PAGES = 100
+SIZES = {"100": "100", "500": "500", "1000": "1,000"}
+MAX_ROWS = 10_000
+FORMATS = {
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+}
+_MAX_ADDRESS = 8000
 TIMEOUT_S = 60.0
 _SHOWN_TABLES = 200
+_SCHEMA_S = 2.0
 LIMITS = {
-    "rows": PER_PAGE * MAX_PAGES,
+    "rows": MAX_ROWS,
     "bytes": rows.MAX_BYTES,
     "seconds": TIMEOUT_S,
     "csv_rows": rows.MAX_CSV_ROWS,
@@ -45,19 +54,44 @@ class Result:
     """Whether this is the last page that can be shown, although there are more rows."""
     is_truncated: bool
     """Whether rows were omitted because the result exceeds the size limit."""
+    address: str | None
+    """The address of this result, to share it."""
 
 
 def show(request: PageRequest) -> Response:
-    """Show the editor; a query in the URL is filled in but not run."""
+    """Show the editor with the query of the address; run it if a person opened the address.
+
+    A link on a page of another site fills in its query, but does not run it.
+    """
+    site = request.http.headers.get("sec-fetch-site")
+    if request.text("run") == "1" and request.text("sql") and site in ("none", "same-origin"):
+        return run(request)
     return _page(request, request.text("sql"))
 
 
+def schema(request: PageRequest) -> Response:
+    """Return the tables and their columns as JSON, for completion in the editor."""
+    found: dict[str, Any] = {}
+    end = time.monotonic() + _SCHEMA_S
+    for table in request.catalog.tables()[:_SHOWN_TABLES]:
+        if time.monotonic() > end:
+            break
+        columns = [each.name for each in request.catalog.inspect.schema(table.full_name)]
+        if table.namespace == DEFAULT_NAMESPACE:
+            found[table.name] = columns
+        else:
+            inside = found.setdefault(table.namespace, {})
+            if isinstance(inside, dict):  # not a table with the name of the namespace
+                inside[table.name] = columns
+    return JSONResponse(found)
+
+
 def run(request: PageRequest) -> Response:
-    """Run a query and show its result, or send it as CSV."""
-    text = request.form.get("sql", "")
+    """Run a query and show its result, or send it as a file."""
+    text = request.given("sql")
     try:
-        if request.form.get("format") == "csv":
-            return _csv(request, text)
+        if request.given("format") in FORMATS:
+            return _file(request, text, request.given("format"))
         return _page(request, text, result=_result(request, text))
     except TxnLogError as error:
         return _page(request, text, problem=error, status=400)
@@ -74,36 +108,66 @@ def query_name(namespace: str, name: str) -> str:
 
 
 def _result(request: PageRequest, text: str) -> Result:
-    given = request.form.get("page", "1")
-    page = min(MAX_PAGES, max(1, int(given) if given.isdecimal() and len(given) < 9 else 1))
+    size = _size(request)
+    given, most = request.given("page", "1"), MAX_ROWS // size
+    page = min(most, max(1, int(given) if given.isdecimal() and len(given) < 9 else 1))
     started = time.perf_counter()
-    limited = read_limited(_result_of(request, text, page * PER_PAGE + 1))
+    limits = QueryLimits(shorten=rows.MAX_CHARACTERS, interrupt=request.interrupt)
+    limited = read_limited(_result_of(request, text, page * size + 1, limits))
     found = limited.rows
     seconds = time.perf_counter() - started
-    shown = found.slice((page - 1) * PER_PAGE, PER_PAGE)
+    shown = found.slice((page - 1) * size, size)
     return Result(
         grid=grid_of(shown),
-        plot=plot_of(found.slice(0, page * PER_PAGE), request.form.get("plot", "auto")),
+        plot=plot_of(found.slice(0, page * size), request.given("plot", "auto")),
         seconds=seconds,
         page=page,
-        has_more=found.num_rows > page * PER_PAGE and page < MAX_PAGES,
-        is_last=found.num_rows > page * PER_PAGE and page == MAX_PAGES,
+        has_more=found.num_rows > page * size and page < most,
+        is_last=found.num_rows > page * size and page == most,
         is_truncated=limited.is_truncated,
+        address=_address(request, text, page),
     )
 
 
-def _result_of(request: PageRequest, text: str, limit: int) -> pa.RecordBatchReader:
-    return request.catalog.query(text, limit=limit, timeout=TIMEOUT_S, batch_rows=rows.BATCH_ROWS)
+def _size(request: PageRequest) -> int:
+    given = request.given("rows")
+    return int(given) if given in SIZES else PER_PAGE
 
 
-def _csv(request: PageRequest, text: str) -> Response:
+def _address(request: PageRequest, text: str, page: int) -> str | None:
+    """Return the address that shows this result; None if it is too long for an address."""
+    values = {"sql": text, "plot": request.given("plot", "auto"), "rows": str(_size(request))}
+    defaults = {"plot": "auto", "rows": str(PER_PAGE), "page": "1"}
+    values["page"] = str(page)
+    kept = {key: value for key, value in values.items() if defaults.get(key) != value}
+    address = f"/sql?{urlencode({**kept, 'run': '1'})}"
+    return address if len(address) <= _MAX_ADDRESS else None
+
+
+def _result_of(
+    request: PageRequest, text: str, limit: int, limits: QueryLimits
+) -> pa.RecordBatchReader:
+    return request.catalog.query(
+        text, limit=limit, timeout=TIMEOUT_S, batch_rows=rows.BATCH_ROWS, limits=limits
+    )
+
+
+def _file(request: PageRequest, text: str, kind: str) -> Response:
     # Request one row more than the limit, to detect that the result is longer.
-    limit = rows.MAX_CSV_ROWS + 1
-    file = rows.as_csv(_result_of(request, text, limit))
-    name = f"query-first-{file.rows}-rows.csv" if file.is_truncated else "query.csv"
+    limits = QueryLimits(longest_value=rows.MAX_VALUE_BYTES, interrupt=request.interrupt)
+    result = _result_of(request, text, rows.MAX_CSV_ROWS + 1, limits)
+    try:
+        file = (rows.as_csv if kind == "csv" else rows.as_parquet)(result)
+    except pa.ArrowException as error:
+        raise TxnLogEngineError(
+            f"the result cannot be written as {kind.upper()}: {error}",
+            engine="duckdb",
+            help="Cast the column to another type, such as VARCHAR.",
+        ) from error
+    name = f"query-first-{file.rows}-rows.{kind}" if file.is_truncated else f"query.{kind}"
     return StreamingResponse(
         file.parts(),
-        media_type="text/csv; charset=utf-8",
+        media_type=FORMATS[kind],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
@@ -117,8 +181,10 @@ def _page(request: PageRequest, text: str, status: int = 200, **values: Any) -> 
         sql=text,
         tables=tables[:_SHOWN_TABLES],
         hidden=max(0, len(tables) - _SHOWN_TABLES),
-        plot=request.form.get("plot", "auto"),
+        plot=request.given("plot", "auto"),
         kinds=KINDS,
+        size=str(_size(request)),
+        sizes=SIZES,
         limits=LIMITS,
         **given,
     )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.api.inspect.overview import TABLE_ORDERS
 from deltasql.api.inspect.page import Page
 from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from starlette.responses import Response
 
     from deltasql.api.inspect.overview import TableSummary
@@ -21,7 +24,7 @@ HEAT = 240
 # after the page.
 LARGE = 50_000
 HOURS = {"24": "24 hours", "168": "7 days", "720": "30 days"}
-ORDERS = {"added": "Oldest first", "size": "Smallest first", "path": "By path"}
+ORDERS = ("added", "size", "path")
 
 
 def overview(request: PageRequest) -> Response:
@@ -33,18 +36,26 @@ def overview(request: PageRequest) -> Response:
     if files > LARGE:
         return request.page("overview.html", seen=None, uri=str(request.catalog.uri), files=files)
     seen = inspect.overview(hours=int(hours), limit=TABLES_PER_PAGE)
-    cursor = request.cursor()
-    if cursor is None:
-        tables, following = seen.tables, seen.next
-    else:
-        later = inspect.tables(limit=TABLES_PER_PAGE, cursor=cursor)
-        tables, following = later.items, later.next
+    order, search = request.choice("order", *TABLE_ORDERS), request.text("search")
+    is_descending = request.choice("descending", "", "1") == "1"
+    page = Page(seen.tables, seen.next)
+    if request.cursor() or search or is_descending or order != "name":
+        page = inspect.tables(
+            limit=TABLES_PER_PAGE,
+            cursor=request.cursor(),
+            search=search,
+            order=order,
+            descending=is_descending,
+        )
     return request.page(
         "overview_body.html" if is_part else "overview.html",
         seen=seen,
         uri=seen.uri,
-        tables=tables,
-        following=following,
+        tables=page.items,
+        following=page.next,
+        search=search,
+        order=order,
+        descending=is_descending,
         hours=hours,
         spans=HOURS,
     )
@@ -62,9 +73,15 @@ def summary(request: PageRequest) -> Response:
         tab="summary",
         table=table,
         stats=inspect.stats(request.name, partitions=HEAT),
+        since=_first_commit(request),
         advice=inspect.advice(request.name),
         recent=recent,
     )
+
+
+def _first_commit(request: PageRequest) -> datetime:
+    inspect = request.catalog.inspect
+    return inspect.commit(request.name, inspect.first_version(request.name)).committed_at
 
 
 def figures(request: PageRequest) -> Response:
@@ -77,6 +94,7 @@ def figures(request: PageRequest) -> Response:
         template,
         table=inspect.table(request.name),
         stats=inspect.stats(request.name, partitions=HEAT),
+        since=_first_commit(request),
         advice=inspect.advice(request.name),
     )
 
@@ -117,7 +135,6 @@ def files(request: PageRequest) -> Response:
         table=table,
         page=page,
         order=order,
-        orders=ORDERS,
         descending=is_last_first,
         predicate=predicate,
         has_figures=has_figures,

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from deltasql.console.pages.sql import query_name
 from deltasql.console.pages.table import LARGE
-from deltasql.console.rows import BATCH_ROWS, read_limited
+from deltasql.console.rows import BATCH_ROWS, MAX_CHARACTERS, read_limited
 from deltasql.console.values import Grid, grid_of, grid_of_dicts
+from deltasql.engine.query_limits import QueryLimits
 from deltasql.exceptions import TxnLogError
 
 if TYPE_CHECKING:
@@ -84,8 +85,9 @@ def preview(
     """Return the first rows of a version, and a message if they are incomplete or unreadable."""
     sql = f"SELECT * FROM {query_name(table.namespace, table.short_name)}@{version}"  # noqa: S608
     try:
+        limits = QueryLimits(shorten=MAX_CHARACTERS, interrupt=request.interrupt)
         rows = request.catalog.query(
-            sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S, batch_rows=BATCH_ROWS
+            sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S, batch_rows=BATCH_ROWS, limits=limits
         )
         found = read_limited(rows)
     except TxnLogError as error:  # the files were vacuumed, or the storage is unavailable

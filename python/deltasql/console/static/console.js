@@ -41,21 +41,6 @@ for (const slider of all("[data-slider]")) {
   });
 }
 
-// Ctrl+Enter runs the query; a click on a table inserts its name at the cursor.
-for (const editor of all("[data-run]")) {
-  editor.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); editor.form.requestSubmit(editor.form.querySelector("button:not([name])")); }
-  });
-  for (const link of all("[data-insert]")) {
-    link.addEventListener("click", (event) => {
-      if (!editor.value.trim()) return;
-      event.preventDefault();
-      editor.setRangeText(link.dataset.insert, editor.selectionStart, editor.selectionEnd, "end");
-      editor.focus();
-    });
-  }
-}
-
 // A redirect means that the session has ended: reload, so that the page goes to the login form.
 const fetchPart = async (address) => {
   const answer = await fetch(address, { credentials: "same-origin" });
@@ -85,7 +70,7 @@ for (const part of all("[data-poll]")) {
 }
 
 // Keys: "/" focuses the filter; "g" and a letter open a page.
-const places = { c: "/", t: "/transactions", m: "/mirror", o: "/maintenance", s: "/sql", h: "/health" };
+const places = { c: "/", t: "/transactions", m: "/mirror", o: "/maintenance", s: "/sql", a: "/audit", h: "/health" };
 let isGoing = false;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(document.activeElement)) return;

@@ -31,8 +31,11 @@ from deltasql.engine.duckdb.engine import (
     scan_errors,
 )
 from deltasql.engine.duckdb.scan import as_pattern
+from deltasql.engine.query_limits import NO_LIMITS, Interrupt, QueryLimits
 from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
+from deltasql.model.counts import size_text
 from deltasql.model.duckdb_results import arrow_reader
+from deltasql.model.predicates.query_text import DIALECT
 from deltasql.storage.location import root_address
 
 if TYPE_CHECKING:
@@ -51,6 +54,9 @@ _FORMS = {
     "describe": 'SELECT column_name, column_type, "null" AS nullable FROM (DESCRIBE {sql})',
     "summarize": "SELECT * FROM (SUMMARIZE {sql})",
 }
+# The strings and bytes in a batch must not exceed 2 GiB, so long values are shortened or refused.
+_LENGTHS = {"VARCHAR": "strlen", "JSON": "strlen", "BLOB": "octet_length"}
+_VALUES_HELP = "Select fewer columns, or parts of long values, for example with left(column, 1000)."
 _NAMES_HELP = "Correct the query; `deltasql schema TABLE` lists the columns of a table."
 
 
@@ -72,12 +78,13 @@ class DuckDbSandbox(DuckDbEngine):
         *,
         timeout: float | None = None,
         batch_rows: int | None = None,
+        limits: QueryLimits = NO_LIMITS,
     ) -> pa.RecordBatchReader:
         """Return the result, which is computed while it is read.
 
         The query is interrupted when it has run for more than `timeout` seconds.
         """
-        deadline = _Deadline(timeout)
+        deadline = _Deadline(timeout, limits.interrupt or Interrupt())
         used = {
             name: self._with_used_columns(own_relation(each), sql)
             for name, each in relations.items()
@@ -91,6 +98,8 @@ class DuckDbSandbox(DuckDbEngine):
             for name, relation in used.items():
                 cursor.execute(f"CREATE TEMP VIEW {names[name]} AS {relation.sql}")
         with deadline.interrupts(cursor), scan_errors(needs), _short_errors():
+            if kind == "query":
+                text = _with_limited_values(cursor, text, limits)
             reader = arrow_reader(cursor.execute(text), batch_rows or BATCH_ROWS)
         schema = delta_types(reader.schema)
 
@@ -116,13 +125,19 @@ class DuckDbSandbox(DuckDbEngine):
 class _Deadline:
     """A time limit for computing a result. The time between two reads does not count."""
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, interrupt: Interrupt) -> None:
         self._seconds = seconds
         self._left = seconds
+        self._interrupt = interrupt
 
     @contextmanager
     def interrupts(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
         """Interrupt the cursor's query if the time limit passes within the block."""
+        with self._interrupt.stopping_with(cursor.interrupt), self._in_time(cursor):
+            yield
+
+    @contextmanager
+    def _in_time(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
         if self._left is None:
             yield
             return
@@ -149,6 +164,36 @@ class _Deadline:
         )
 
 
+def _with_limited_values(cursor: duckdb.DuckDBPyConnection, sql: str, limits: QueryLimits) -> str:
+    """Return a query with the same rows, whose long strings and bytes are shortened or refused."""
+    if limits.shorten is None and limits.longest_value is None:
+        return sql
+    columns = cursor.execute(f"DESCRIBE {sql}").fetchall()
+    kinds = [kind if kind in _LENGTHS else "" for _, kind, *_ in columns]
+    if not any(kinds):
+        return sql
+    # The names of columns may repeat, so the inner query gets names of its own.
+    names = [f"column_{number}" for number in range(len(columns))]
+    shown = []
+    for name, kind, (title, *_) in zip(names, kinds, columns, strict=True):
+        value = name
+        if kind and limits.shorten is not None:
+            cut = "{0}[1:{1}]" if kind == "BLOB" else "left({0}, {1})"
+            value = cut.format(value, limits.shorten)
+        if kind and limits.longest_value is not None:
+            size, most = f"{_LENGTHS[kind]}({name})", limits.longest_value
+            value = (
+                f"CASE WHEN {size} > {most} THEN error({_too_long(title, most)}) ELSE {value} END"
+            )
+        shown.append(f"{value} AS {exp.to_identifier(title, quoted=True).sql(DIALECT)}")
+    return f"SELECT {', '.join(shown)} FROM ({sql}) AS result({', '.join(names)})"  # noqa: S608
+
+
+def _too_long(column: str, most: int) -> str:
+    message = f"a value of the column {column} has more than {size_text(most)}"
+    return exp.Literal.string(message).sql(DIALECT)
+
+
 @contextmanager
 def _short_errors() -> Iterator[None]:
     """Raise DuckDB's errors without their excerpt of the generated query."""
@@ -163,6 +208,9 @@ def _short_errors() -> Iterator[None]:
         if isinstance(error.__cause__, duckdb.BinderException | duckdb.CatalogException):
             raise InvalidQueryError(short, help=_NAMES_HELP) from error
         raise TxnLogEngineError(short, engine="duckdb", help=error.help) from error
+    except OSError as error:  # Arrow reports an error of DuckDB in the middle of a result like this
+        short = str(error).partition("\n")[0].partition("Error: ")[2] or str(error)
+        raise TxnLogEngineError(short, engine="duckdb", help=_VALUES_HELP) from error
 
 
 def _folders(files: LiveFiles) -> Iterator[str]:

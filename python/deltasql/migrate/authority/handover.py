@@ -12,6 +12,7 @@ from deltasql.mirror.log.encode import commit_file, version_row
 from deltasql.mirror.log.same_commit import has_commit
 from deltasql.mirror.publish.targets import OWN, PublishTarget
 from deltasql.model.report import Report
+from deltasql.store import audit
 from deltasql.store.records import TableRow, VersionRow
 from deltasql.verify.report import split_by_cause
 
@@ -103,6 +104,7 @@ def set_properties(session: Session, table: TableRow, properties: dict[str, str]
     """Replace the properties of a table in the catalog."""
     text = json.dumps(properties)
     session.execute("set_table_properties", table_id=table.table_id, properties=text)
+    audit.record(session, table.table_id)
 
 
 def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow | None:

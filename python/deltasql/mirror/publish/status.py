@@ -26,6 +26,7 @@ from deltasql.mirror.publish.targets import (
 )
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.report import Report
+from deltasql.store import audit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,6 +219,7 @@ def release(store: Store, table: TableRow, target: str = OWN) -> None:
             next_attempt_ms=0,
             last_error=None,
         )
+        audit.record(session, table.table_id)
 
 
 def mark_published(store: Store, table: TableRow, version: int, target: str = OWN) -> None:

@@ -110,6 +110,10 @@ VALUES ($table_id, $version, $min_reader_version, $min_writer_version, $reader_f
 INSERT INTO dl_txn_actions (table_id, app_id, version, txn_version, last_updated, extra)
 VALUES ($table_id, $app_id, $version, $txn_version, $last_updated, $extra);
 
+-- name: insert_audit
+INSERT INTO dl_audit_log (audit_id, at_ms, user_name, action, table_id, version, txn_id)
+VALUES ($audit_id, $at_ms, $user_name, $action, $table_id, $version, $txn_id);
+
 -- name: insert_domain_metadata
 INSERT INTO dl_domain_metadata (table_id, domain, version, configuration, removed, extra)
 VALUES ($table_id, $domain, $version, $configuration, $removed, $extra);

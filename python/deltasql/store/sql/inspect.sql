@@ -18,6 +18,8 @@ SELECT {use:summary_columns}
 FROM (
   SELECT t.* FROM dl_tables t
   WHERE t.dropped_at_ms IS NULL AND (CAST($namespace AS TEXT) IS NULL OR t.namespace = $namespace)
+    AND (CAST($pattern AS TEXT) IS NULL
+      OR lower(CASE WHEN t.namespace = 'default' THEN t.name ELSE t.namespace || '.' || t.name END) LIKE $pattern ESCAPE '!')
     AND (t.namespace > $after_namespace OR (t.namespace = $after_namespace AND t.name > $after_name))
     AND EXISTS (SELECT 1 FROM dl_table_heads h WHERE h.table_id = t.table_id)
   ORDER BY t.namespace, t.name LIMIT $limit
@@ -331,3 +333,9 @@ WHERE r.table_id = $table_id AND coalesce(r.deletion_timestamp, 0) <= $before_ms
 SELECT v.version, v.committed_at_ms, coalesce(v.extra, '') FROM dl_table_versions v
 WHERE v.table_id = $table_id AND v.operation = $operation
 ORDER BY v.version DESC LIMIT 1;
+
+-- name: audit_page
+SELECT a.audit_id, a.at_ms, a.user_name, a.action, t.namespace, t.name, a.version, a.txn_id
+FROM dl_audit_log a LEFT JOIN dl_tables t ON t.table_id = a.table_id
+WHERE a.at_ms < $before_ms OR (a.at_ms = $before_ms AND a.audit_id < $before_id)
+ORDER BY a.at_ms DESC, a.audit_id DESC LIMIT $limit;
