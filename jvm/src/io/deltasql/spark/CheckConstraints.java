@@ -21,19 +21,24 @@ final class CheckConstraints {
 
     /** Return whether ALTER TABLE adds or drops a constraint; Spark 4.0 lacks these changes. */
     static boolean isChange(TableChange change) {
-        return change.getClass().getSimpleName().endsWith("Constraint");
+        String name = change.getClass().getSimpleName();
+        return name.equals("AddConstraint") || name.equals("DropConstraint");
     }
 
     static Map<String, Object> described(TableChange change) {
         if (change instanceof TableChange.AddConstraint add) {
-            return Map.of(
-                "change", "add constraint",
-                "name", add.constraint().name(),
-                "condition", condition(add.constraint()));
+            return added(add.constraint().name(), condition(add.constraint()));
         }
         TableChange.DropConstraint drop = (TableChange.DropConstraint) change;
-        return Map.of(
-            "change", "drop constraint", "name", drop.name(), "if_exists", drop.ifExists());
+        return dropped(drop.name(), drop.ifExists());
+    }
+
+    static Map<String, Object> added(Object name, Object condition) {
+        return Map.of("change", "add constraint", "name", name, "condition", condition);
+    }
+
+    static Map<String, Object> dropped(Object name, Object ifExists) {
+        return Map.of("change", "drop constraint", "name", name, "if_exists", ifExists);
     }
 
     private static String condition(Constraint constraint) {

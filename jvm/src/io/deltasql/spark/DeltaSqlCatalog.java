@@ -35,6 +35,7 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Product;
 
 /**
  * The tables of a deltasql catalog in Spark SQL.
@@ -308,6 +309,8 @@ public class DeltaSqlCatalog
             found.put("change", "cluster by");
             found.put("columns", Arrays.stream(cluster.clusteringColumns())
                 .map(each -> String.join(".", each.fieldNames())).toList());
+        } else if (change instanceof Product product) {
+            found.putAll(DeltaChanges.described(product));
         } else if (CheckConstraints.isChange(change)) {
             found.putAll(CheckConstraints.described(change));
         } else {
