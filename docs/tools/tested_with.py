@@ -39,8 +39,8 @@ def tested_with_page() -> str:
         "\n".join(f"- **{_words(name)}**: {text}" for name, text in BEHAVIOURS.items()),
         "`ok` means that all checks of the behaviour passed; `-` means that it does not apply. "
         "*at commit* is the commit of deltasql that was run: the last one that changed more than "
-        "documentation. Not all rows were run at the same commit. `≤` is before the commit that "
-        "recorded a result which was run at an earlier one.",
+        "documentation. Not all rows were run at the same commit. The code that was run is older "
+        "than a commit after `≤`.",
         "[Supported releases](versions.md) lists the releases that deltasql accepts, and the "
         "results of each check with each release of PySpark.",
     ]
