@@ -192,7 +192,7 @@ BROKEN = [
     ("meta.duckdb", "no scheme", "written deltasql://duckdb/meta.duckdb."),
     ("deltasql:/sqlite//data/meta.db", "'deltasql:/'", "Write deltasql:// and leave"),
     ("deltasql:/postgres/u:hunter2@h/db", "'deltasql:/'", "Write deltasql://"),
-    ("postgresql://u:hunter2@h/db", "'postgresql'", "deltasql://postgres/user:pass@host"),
+    ("postgresql://u:hunter2@h/db", "'postgresql'", "Write deltasql://postgres/u:***@h/db."),
     ("deltasql://", "''", "sqlite, duckdb, postgres"),
     ("deltasql://sqlit/x.db", "'sqlit'", "Did you mean 'sqlite'"),
     ("deltasql://postgresql/db", "'postgresql'", "Did you mean 'postgres'"),

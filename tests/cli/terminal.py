@@ -8,12 +8,17 @@ import sys
 
 
 def started(
-    uri: str, *arguments: str, stdout: int = subprocess.PIPE, stderr: int | None = None
+    uri: str,
+    *arguments: str,
+    stdin: int | None = None,
+    stdout: int = subprocess.PIPE,
+    stderr: int | None = None,
 ) -> subprocess.Popen[str]:
     """Start `deltasql` on a catalog."""
     return subprocess.Popen(
         [sys.executable, "-m", "deltasql.cli.main", "--uri", uri, *arguments],
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         text=True,
@@ -33,9 +38,9 @@ def on_terminal(uri: str, *arguments: str) -> tuple[str, str]:
 
 
 def on_one_terminal(uri: str, *arguments: str) -> str:
-    """Run a command with stdout and stderr on one terminal; return what the terminal showed."""
+    """Run a command on one terminal; return what the terminal showed."""
     ours, theirs = os.openpty()
-    with started(uri, *arguments, stdout=theirs, stderr=theirs) as process:
+    with started(uri, *arguments, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         seen = _read_all(ours)
     assert process.returncode == 0, seen

@@ -221,7 +221,7 @@ def test_verify_finds_damaged_data_files(run_sqlite: Run, sales: Path) -> None:
     )
     assert found["ok"] is False
     assert (
-        "False"
+        "false"
         in run_sqlite("--format", "markdown", "verify", "--data", "files", exit_code=1).stdout
     )
 

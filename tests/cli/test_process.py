@@ -211,7 +211,7 @@ def test_real_shell_completes_a_table(shell: str, uri: str, tmp_path: Path) -> N
     if program is None:
         pytest.skip(f"{shell} is not installed: apt-get install {shell}")
     (tmp_path / "deltasql").write_text(
-        f'#!/bin/sh\nexec {sys.executable} -m deltasql.cli.main "$@"\n'
+        f"#!{sys.executable}\nfrom deltasql.cli.main import main\nmain()\n"
     )
     (tmp_path / "deltasql").chmod(0o755)
     environment = os.environ | {

@@ -101,7 +101,7 @@ def test_commands_and_sql_run_at_one_prompt(sales: Cli) -> None:
         user.wait_for("7.0")
         user.wait_for(PROMPT)
         user.type("\\d sales\r")
-        user.wait_for("DOUBLE")
+        user.wait_for("double")
         user.wait_for(PROMPT)
         user.type("SELECT * FROM sale;\r")
         user.wait_for("Did you mean sales?")

@@ -216,7 +216,10 @@ def clone(
 
     \b
     Example:
-      deltasql table clone sales sales_backup
+      $ deltasql table clone sales sales_backup
+      default.sales_backup: deep clone of default.sales at version 1
+        copied 2 files of 780 bytes
+        the table is at /meta_data/default/sales_backup
     """
     to = None if at is None else version_or_timestamp(at)
     wanted = dict(key_and_value(each, "A property") for each in properties)
@@ -346,7 +349,8 @@ def fence(context: Context, table: str) -> None:
 
     \b
     Example:
-      deltasql table fence sales
+      $ deltasql table fence sales
+      default.sales: fenced by version 2
     """
     with context.open_table(table) as (catalog, name):
         report = catalog.fence(name)
@@ -357,11 +361,12 @@ def fence(context: Context, table: str) -> None:
 @click.argument("table")
 @click.pass_obj
 def unfence(context: Context, table: str) -> None:
-    """Remove the fence of TABLE, so that other engines can write to its path again.
+    """Remove the fence, so that other engines can write to TABLE.
 
     \b
     Example:
-      deltasql table unfence sales
+      $ deltasql table unfence sales
+      default.sales: was not fenced
     """
     with context.open_table(table) as (catalog, name):
         report = catalog.unfence(name)
