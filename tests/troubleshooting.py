@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sqlite3
@@ -196,14 +197,15 @@ class Trouble:
         with deltasql.connect(f"deltasql://sqlite/{self.folder}/other.db") as other:
             other.import_table(self.catalog.table("sales").location)
 
-    def write_to_a_table_with_row_tracking(self) -> None:
-        place = f"{self.folder}/lake/tracked"
+    def write_to_a_table_with_a_newer_feature(self) -> None:
+        place = f"{self.folder}/lake/newer"
         deltalake.write_deltalake(place, ROWS)
-        deltalake.DeltaTable(place).alter.add_feature(
-            deltalake.TableFeatures.RowTracking, allow_protocol_versions_increase=True
-        )
+        features = ["appendOnly", "invariants", "newerFeature"]
+        protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
+        commit = Path(place) / "_delta_log" / f"{1:020d}.json"
+        commit.write_text(json.dumps({"protocol": protocol}))
         self.catalog.import_table(place)
-        deltasql.write_deltalake(f"{self.uri}?table=tracked", ROWS, mode="append")
+        deltasql.write_deltalake(f"{self.uri}?table=newer", ROWS, mode="append")
 
     def use_a_finished_transaction(self) -> None:
         with self.catalog.begin() as tx:
@@ -248,7 +250,7 @@ MADE: dict[str, Callable[[Trouble], object]] = {
     "A table already exists at": lambda t: deltasql.write_deltalake(t.table, ROWS),
     "cannot be changed: it follows the log": Trouble.write_to_a_followed_table,
     "belongs to another catalog": Trouble.take_the_log_of_another_catalog,
-    "cannot write this table: it needs": Trouble.write_to_a_table_with_row_tracking,
+    "cannot write this table: it needs": Trouble.write_to_a_table_with_a_newer_feature,
     "Field … not found in schema": lambda t: t.append(pa.table({"id": [1], "amount": [2]})),
     "Cast error": lambda t: t.append(pa.table({"id": ["x"], "day": ["mon"]})),
     "rows failed validation check": Trouble.break_a_rule,

@@ -294,11 +294,11 @@ def test_other_catalog_object_can_write_after_the_cutover(
 
 
 def test_cutover_with_an_unsupported_feature_is_rejected(catalog: Catalog, place: Path) -> None:
-    protocol = Protocol(1, 7, None, ("rowTracking", "domainMetadata")).body()
+    protocol = Protocol(1, 7, None, ("futureThing", "domainMetadata")).body()
     commit_path(place, HEAD + 1).write_text(json.dumps({"protocol": protocol}) + "\n")
     catalog.follow(str(place))
     before = everything_below(place)
-    with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
+    with pytest.raises(UnsupportedFeatureError, match="futureThing"):
         catalog.cutover(NAME)
     assert everything_below(place) == before
     assert catalog.table(NAME).row.is_following

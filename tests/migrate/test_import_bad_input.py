@@ -264,10 +264,10 @@ def test_error_names_unknown_reader_features(source: Path, catalog: Catalog, ver
 
 
 def test_unknown_writer_features_are_a_warning(source: Path, catalog: Catalog) -> None:
-    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["futureThing"]}
     change_actions(source, HEAD, lambda actions: [*actions, {"protocol": protocol}])
     report = catalog.import_table(str(source))
-    assert any("rowTracking" in warning for warning in report.warnings)
+    assert any("futureThing" in warning for warning in report.warnings)
     assert catalog.table("events").version() == HEAD
 
 

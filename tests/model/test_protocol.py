@@ -191,11 +191,11 @@ def test_unsupported_reader_feature_prevents_reading() -> None:
 
 
 def test_unsupported_writer_feature_prevents_only_writing() -> None:
-    protocol = Protocol(1, 7, None, ("rowTracking", "appendOnly"))
+    protocol = Protocol(1, 7, None, ("futureThing", "appendOnly"))
     check_readable(protocol)
     with pytest.raises(UnsupportedFeatureError) as raised:
         check_writable(protocol)
-    assert raised.value.features == ("rowTracking",)
+    assert raised.value.features == ("futureThing",)
     assert "writer version 7" in str(raised.value)
 
 

@@ -273,10 +273,8 @@ def test_added_feature_keeps_features_of_the_legacy_protocol_version(lake: Catal
 
 
 def test_unsupported_feature_is_rejected_by_name(lake: Catalog) -> None:
-    with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
-        opened(lake).alter.add_feature(
-            deltalake.TableFeatures.RowTracking, allow_protocol_versions_increase=True
-        )
+    with pytest.raises(UnsupportedFeatureError, match="catalogManaged"), lake.begin() as tx:
+        tx.add_feature("t", "catalogManaged", allow_protocol_versions_increase=True)
 
 
 def test_unused_feature_does_not_block_writes(lake: Catalog) -> None:

@@ -221,7 +221,7 @@ def test_commit_after_a_foreign_commit_is_refused(client: Client, lake: Catalog)
 def test_commits_that_deltasql_cannot_keep_are_refused_by_name(
     client: Client, lake: Catalog
 ) -> None:
-    features = ["inCommitTimestamp", "rowTracking", "domainMetadata", "appendOnly", "invariants"]
+    features = ["inCommitTimestamp", "futureThing", "appendOnly", "invariants"]
     protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
     refused = {
         "UnsupportedFeatureError": f"{commit_text()}\n{json.dumps({'protocol': protocol})}",

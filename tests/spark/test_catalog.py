@@ -147,8 +147,11 @@ def test_columns_are_added_renamed_and_dropped(lake: Catalog, sql: Any) -> None:
     ]
     sql("ALTER TABLE lake.default.t DROP COLUMN b")
     assert sql("SELECT * FROM lake.default.t WHERE key = 2") == [(2, (2, 3))]
-    with pytest.raises(Exception, match="UpdateColumnType is not supported"):
-        sql("ALTER TABLE lake.default.t ALTER COLUMN key TYPE BIGINT")
+    with pytest.raises(Exception, match="type widening is not enabled"):
+        sql("ALTER TABLE lake.default.t ALTER COLUMN s.x TYPE BIGINT")
+    sql("ALTER TABLE lake.default.t SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    sql("ALTER TABLE lake.default.t ALTER COLUMN s.x TYPE BIGINT")
+    assert sql("SELECT s.x FROM lake.default.t WHERE s.x < 3000000000") == [(2,)]
 
 
 @pytest.mark.parametrize(

@@ -285,8 +285,9 @@ def test_vacuum_of_delta_spark_keeps_files_of_the_latest_version(
 def test_commit_that_deltasql_cannot_keep_is_refused_by_name(
     spark: SparkSession, lake: Catalog, path: str
 ) -> None:
-    with pytest.raises(Exception, match=r"UnsupportedFeatureError.*rowTracking"):
-        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES (delta.enableRowTracking = true)")
+    feature = "delta.feature.variantShredding-preview"
+    with pytest.raises(Exception, match=r"UnsupportedFeatureError.*variantShredding-preview"):
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{feature}' = 'supported')")
     append(spark, path, 4)
     assert ids(lake) == [1, 2, 3, 4]
     assert_published(lake)

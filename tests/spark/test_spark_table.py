@@ -288,8 +288,11 @@ def test_manifest_protocol_and_feature_methods_change_the_table(
     [row] = table.detail().collect()
     assert (row["minReaderVersion"], row["minWriterVersion"]) == (3, 7)
     assert "deletionVectors" in row["tableFeatures"]
-    with pytest.raises(TxnLogError, match="Cannot drop"):
-        table.dropFeatureSupport("deletionVectors")
+    with pytest.raises(TxnLogError, match="history cannot be truncated"):
+        table.dropFeatureSupport("deletionVectors", True)
+    table.dropFeatureSupport("deletionVectors")
+    [row] = table.detail().collect()
+    assert (row["minReaderVersion"], row["minWriterVersion"]) == (1, 7)
 
 
 def test_adding_a_feature_that_the_versions_include_keeps_the_protocol(

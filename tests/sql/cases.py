@@ -370,6 +370,44 @@ CASES = [
     ),
     Case(
         "Tables",
+        "ALTER TABLE t ALTER COLUMN … TYPE …",
+        (
+            "CREATE TABLE t (id INT) TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+            "INSERT INTO t VALUES (1)",
+            "ALTER TABLE t ALTER COLUMN id TYPE BIGINT",
+            "INSERT INTO t VALUES (3000000000)",
+            "SELECT * FROM t ORDER BY id",
+        ),
+        [(1,), (3_000_000_000,)],
+    ),
+    Case(
+        "Tables",
+        "ALTER TABLE t ALTER COLUMN … SET NOT NULL",
+        (
+            T,
+            TWO,
+            "ALTER TABLE t ALTER COLUMN id SET NOT NULL",
+            "INSERT INTO t VALUES (3, NULL)",
+            "SELECT count(*) AS n FROM t",
+        ),
+        [(3,)],
+        catalog="no",
+        in_catalog=(T, TWO, "INSERT INTO t VALUES (3, NULL)", "SELECT count(*) AS n FROM t"),
+    ),
+    Case(
+        "Tables",
+        "ALTER TABLE t DROP FEATURE …",
+        (
+            "CREATE TABLE t (id BIGINT) TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+            "ALTER TABLE t DROP FEATURE changeDataFeed",
+            "SELECT count(*) AS n FROM t",
+        ),
+        [(0,)],
+        catalog="no",
+        in_catalog=(T, "SELECT count(*) AS n FROM t"),
+    ),
+    Case(
+        "Tables",
         "ALTER TABLE t SET, UNSET TBLPROPERTIES",
         (
             T,

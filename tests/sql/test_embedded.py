@@ -16,6 +16,7 @@ from deltasql.exceptions import (
     TableExistsError,
     TxnLogSchemaError,
     TxnLogTableNotFoundError,
+    UnsupportedFeatureError,
 )
 from tests.each import check_each
 from tests.sql.cases import ALL, CASES, TWO, Case, T, run_case
@@ -226,8 +227,9 @@ REFUSED = {
     "CREATE TABLE v AS SELECT": (deltasql.exceptions.TxnLogError, ""),
     "CREATE TABLE t (id INT)": (TableExistsError, "OR REPLACE"),
     "REPLACE TABLE v (id INT)": (TxnLogTableNotFoundError, "CREATE OR REPLACE"),
-    "ALTER TABLE t ALTER COLUMN id TYPE INT": (InvalidQueryError, "add a column"),
-    "ALTER TABLE t DROP FEATURE deletionVectors": (InvalidQueryError, "new table"),
+    "ALTER TABLE t ALTER COLUMN id FIRST": (InvalidQueryError, "SET NOT NULL"),
+    "ALTER TABLE t ALTER COLUMN id TYPE INT": (TxnLogSchemaError, "add a column"),
+    "ALTER TABLE t DROP FEATURE deletionVectors": (UnsupportedFeatureError, "does not have it"),
     "DROP TABLE v": (TxnLogTableNotFoundError, ""),
     "DELETE FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.id = t.id + 1)": (
         InvalidQueryError,

@@ -96,7 +96,7 @@ def test_registered_session_runs_statements_about_tables_of_the_catalog(
         assert lake.table("t").version() == 4
         spark.sql("ROLLBACK")
         with pytest.raises(InvalidQueryError, match="ALTER COLUMN"):
-            spark.sql("ALTER TABLE t ALTER COLUMN id TYPE INT")
+            spark.sql("ALTER TABLE t ALTER COLUMN id FIRST")
         # Everything else is a statement of Spark.
         spark.sql("CREATE OR REPLACE TEMP VIEW v AS SELECT 1 AS one")
         assert spark.sql("SELECT * FROM v").collect() == [(1,)]

@@ -49,19 +49,20 @@ from deltasql.exceptions import (
     VersionNotFoundError,
 )
 from deltasql.model.clock import LAST_MS, now_ms
+from deltasql.model.features import row_tracking
 from deltasql.phases import reached
 from deltasql.store.append import BULK_ROWS
 from deltasql.store.audit import is_audited
 from deltasql.store.dialect import Fault
 from deltasql.store.locations import insert_table
-from deltasql.store.records import Commit, Head, OneFile
+from deltasql.store.records import Commit, Head, OneFile, domain_from_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
-    from deltasql.model.actions import CommitInfo, Metadata, RemoveFile
+    from deltasql.model.actions import AddFile, CommitInfo, DomainMetadata, Metadata, RemoveFile
     from deltasql.model.properties import TableProperties
     from deltasql.store.dialect import Session
     from deltasql.store.store import Store
@@ -250,6 +251,8 @@ class Committer:
         if not only.is_plain_append:
             return None
         metadata_version, protocol_version, state = known
+        if state.assigns_row_ids:
+            return None  # the general path reads the highest row id and assigns new ones
         read_version = only.read_version
         if read_version is not None and read_version < max(metadata_version, protocol_version):
             return None  # the file was written for older metadata or an older protocol
@@ -344,7 +347,7 @@ class Committer:
             )
             # Compare physical names: renaming a partition column does not change the files.
             if state.partition_columns != before.partition_columns:
-                _reject_mixed_partitions(session, staged, head)
+                _reject_mixed_partitions(session, staged, head, state)
         validate_against(staged, state)
         if head is not None and staged.read_version is not None:
             if not 0 <= staged.read_version <= head.version:
@@ -360,20 +363,24 @@ class Committer:
         info = self._timed_info(staged, state, txn_id, timestamp_ms)
         if metadata is not None and staged.metadata is None:
             info = replace(info, extra={**info.extra, **TAGS})
+        version = head.version + 1 if head else 0
+        adds, domains = staged.adds, staged.domains
+        if adds and state.assigns_row_ids and not staged.is_external:
+            adds, domains = _with_row_ids(session, staged, head, version)
         return Commit(
             table=table,
             head=head,
-            version=head.version + 1 if head else 0,
+            version=version,
             committed_at_ms=timestamp_ms,
             txn_id=txn_id,
             group_size=group_size,
             info=info,
-            adds=staged.adds,
+            adds=adds,
             removes=_with_deletion_times(staged, timestamp_ms),
             metadata=metadata if metadata is None or staged.is_external else state.metadata,
             protocol=staged.protocol,
             txns=staged.txns,
-            domains=staged.domains,
+            domains=domains,
             cdc=staged.cdc,
             partition_columns=state.partition_columns,
             skipping=state.skipping,
@@ -439,6 +446,30 @@ def _external_time(staged: Staged) -> int | None:
     return own if isinstance(own, int) and abs(own) <= LAST_MS else None
 
 
+def _with_row_ids(
+    session: Session, staged: Staged, head: Head | None, version: int
+) -> tuple[list[AddFile], list[DomainMetadata]]:
+    """Return the added files of a commit with row ids, and its metadata domains.
+
+    The head is locked, so no other commit assigns the same ids.
+    """
+    known = {} if head is None else _domains(session, head)
+    known |= {each.domain: each for each in staged.domains}
+    present = known.get(row_tracking.DOMAIN)
+    if present is not None and present.removed:
+        present = None
+    adds, domain = row_tracking.with_row_ids(staged.adds, present, version)
+    if domain is None:
+        return adds, staged.domains
+    others = (each for each in staged.domains if each.domain != row_tracking.DOMAIN)
+    return adds, [*others, domain]
+
+
+def _domains(session: Session, head: Head) -> dict[str, DomainMetadata]:
+    rows = session.query("domains_at", table_id=head.table_id, version=head.version)
+    return {each.domain: each for each in map(domain_from_row, rows)}
+
+
 def _with_deletion_times(staged: Staged, timestamp_ms: int) -> list[RemoveFile]:
     """Return the removed files of a commit; those without a time get the time of the commit."""
     if staged.is_external:
@@ -481,8 +512,16 @@ def _created_state(staged: Staged, metadata: Metadata | None) -> TableState:
     return table_state(metadata, staged.protocol)
 
 
-def _reject_mixed_partitions(session: Session, staged: Staged, head: Head) -> None:
+def _reject_mixed_partitions(
+    session: Session, staged: Staged, head: Head, state: TableState
+) -> None:
     """Reject new partition columns unless the commit removes every file that has the old ones."""
+    if state.iceberg_compat:
+        raise InvalidActionError(
+            f"the partition columns of {staged.table.full_name} cannot change: the table has "
+            f"{state.iceberg_compat[0]}",
+            help="Write the rows to another table.",
+        )
     at = {"table_id": head.table_id, "version": head.version}
     if session.query("live_totals", **at)[0][0] != len(staged.removes):
         raise InvalidActionError(

@@ -23,7 +23,7 @@ from deltasql.model.actions import (
     action_from_dict,
     logical_file,
 )
-from deltasql.model.json_text import load_json
+from deltasql.model.json_text import load_json, read_stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -309,6 +309,13 @@ def validate_against(staged: Staged, state: TableState) -> None:
                 f"but {table} is partitioned by {list(state.partition_columns)}",
                 help="Give every partition column a value, or null.",
             )
+    if state.iceberg_compat:
+        _reject(
+            table,
+            f"adds a file without the number of its rows, which {state.iceberg_compat[0]} needs",
+            (f.path for f in staged.adds if "numRecords" not in read_stats(f.stats)),
+            help="Add numRecords to the statistics of the file.",
+        )
     if "deletionVectors" not in state.features:
         _reject(
             table,

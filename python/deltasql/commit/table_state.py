@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import InvalidActionError, TxnLogSchemaError
+from deltasql.model.features.iceberg_compat import check_iceberg_compat, enabled_compat
+from deltasql.model.features.row_tracking import assigns_ids
 from deltasql.model.properties import TableProperties, check_values
 from deltasql.model.protocol import check_valid, check_writable, required_features, writer_features
 from deltasql.model.schema.column_mapping import check_mapping
@@ -35,6 +37,8 @@ class TableState:
     append_only: bool
     in_commit_timestamps: bool
     isolation_level: str | None
+    assigns_row_ids: bool
+    iceberg_compat: tuple[str, ...]
     skipping: tuple[tuple[tuple[str, ...], str], ...]
     active_columns: tuple[SkippingColumn, ...] = ()
 
@@ -57,6 +61,8 @@ def table_state(
         append_only="appendOnly" in features and properties.append_only,
         in_commit_timestamps="inCommitTimestamp" in features and properties.in_commit_timestamps,
         isolation_level=properties.isolation_level,
+        assigns_row_ids=assigns_ids(metadata.configuration, features),
+        iceberg_compat=tuple(enabled_compat(metadata.configuration)),
         skipping=tuple(
             skipping_columns(schema, metadata.partition_columns, metadata.configuration)
         ),
@@ -145,6 +151,7 @@ def validate_table(metadata: Metadata, protocol: Protocol) -> None:
     check_mapping(schema, metadata.configuration)
     check_valid(protocol)
     check_writable(protocol, schema, metadata.configuration)
+    check_iceberg_compat(schema, metadata.configuration, writer_features(protocol))
     missing = required_features(schema, metadata.configuration) - writer_features(protocol)
     if missing:
         raise InvalidActionError(

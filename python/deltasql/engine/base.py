@@ -83,6 +83,8 @@ class WritePlan:
     """
     options: WriteOptions = WriteOptions()
     data_change: bool = True
+    materializes_partitions: bool = False
+    """Whether data files also contain the partition columns."""
     folder: str = ""
     """Prefix of every file name; `_change_data/` for change data."""
 

@@ -8,7 +8,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from deltasql.exceptions import TxnLogConfigError
-from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX, FEATURES
+from deltasql.model.protocol import (
+    CONSTRAINT_PREFIX,
+    FEATURE_PREFIX,
+    FEATURES,
+    PROTECTED_BEFORE,
+)
 from deltasql.model.schema.schema import nearest
 
 if TYPE_CHECKING:
@@ -102,6 +107,7 @@ KNOWN: Mapping[str, Callable[[str], object]] = {
     "delta.enableIcebergCompatV1": _boolean,
     "delta.enableIcebergCompatV2": _boolean,
     "delta.enableInCommitTimestamps": _boolean,
+    "delta.enableMaterializePartitionColumnsFeature": _boolean,
     "delta.enableRowTracking": _boolean,
     "delta.enableTypeWidening": _boolean,
     "delta.enableVariantShredding": _boolean,
@@ -116,8 +122,10 @@ KNOWN: Mapping[str, Callable[[str], object]] = {
     "delta.parquet.format.version": _parquet_version,
     "delta.randomPrefixLength": _integer(1),
     "delta.randomizeFilePrefixes": _boolean,
+    "delta.requireCheckpointProtectionBeforeVersion": _integer(0),
     "delta.rowTracking.materializedRowCommitVersionColumnName": str,
     "delta.rowTracking.materializedRowIdColumnName": str,
+    "delta.rowTrackingSuspended": _boolean,
     "delta.sampleRetentionDuration": parse_interval,
     "delta.setTransactionRetentionDuration": parse_interval,
     "delta.targetFileSize": _size,
@@ -213,6 +221,11 @@ class TableProperties:
     def num_indexed_cols(self) -> int:
         """How many leading columns get statistics; -1 means all."""
         return self._get("delta.dataSkippingNumIndexedCols", 32)
+
+    @property
+    def protected_before(self) -> int:
+        """The log before this version is cleaned up as a whole or not at all."""
+        return self._get(PROTECTED_BEFORE, 0)
 
     @property
     def set_transaction_retention(self) -> timedelta | None:

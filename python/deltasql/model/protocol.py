@@ -29,6 +29,9 @@ FEATURE_PREFIX = "delta.feature."
 CONSTRAINT_PREFIX = "delta.constraints."
 FENCE = "deltasqlAuthority"
 """The feature that no other engine knows, so that path-based writers refuse to commit."""
+CHECKPOINT_PROTECTION = "checkpointProtection"
+PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
+"""The property with a version; the log before it is cleaned up as a whole or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("identityColumns", writer_version=6),
         Feature("allowColumnDefaults"),
         Feature("catalogManaged", readers=True, requires=("inCommitTimestamp",)),
+        Feature(CHECKPOINT_PROTECTION),
         Feature("clustering", requires=("domainMetadata",)),
         Feature("deletionVectors", readers=True),
         Feature(FENCE),
@@ -69,6 +73,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("icebergCompatV1", requires=("columnMapping",)),
         Feature("icebergCompatV2", requires=("columnMapping",)),
         Feature("inCommitTimestamp"),
+        Feature("materializePartitionColumns"),
         Feature("rowTracking", requires=("domainMetadata",)),
         Feature("timestampNanos", readers=True, requires=("timestampNtz",)),
         Feature("timestampNtz", readers=True),
@@ -89,7 +94,7 @@ READABLE = frozenset(
         *("variantType", "variantType-preview", "timestampNanos"),
     }
 )
-# Missing are the features that require what is not implemented: row ids, Iceberg metadata.
+# Missing are the features that require what is not implemented.
 WRITABLE = frozenset(
     {
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
@@ -97,18 +102,21 @@ WRITABLE = frozenset(
         *("inCommitTimestamp", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
         *("variantType", "variantType-preview", "clustering", "timestampNanos"),
         *("allowColumnDefaults", "identityColumns"),
+        *(CHECKPOINT_PROTECTION, "rowTracking", "materializePartitionColumns"),
+        *("icebergCompatV1", "icebergCompatV2"),
         FENCE,
     }
 )
-_IDLE_UNTIL_USED = frozenset({"icebergCompatV1", "icebergCompatV2"})
+_IDLE_UNTIL_USED: frozenset[str] = frozenset()
 
-_BY_PROPERTY = {
+BY_PROPERTY = {
     "delta.appendOnly": "appendOnly",
     "delta.enableChangeDataFeed": "changeDataFeed",
     "delta.enableDeletionVectors": "deletionVectors",
     "delta.enableIcebergCompatV1": "icebergCompatV1",
     "delta.enableIcebergCompatV2": "icebergCompatV2",
     "delta.enableInCommitTimestamps": "inCommitTimestamp",
+    "delta.enableMaterializePartitionColumnsFeature": "materializePartitionColumns",
     "delta.enableRowTracking": "rowTracking",
     "delta.enableTypeWidening": "typeWidening",
     "delta.enableVariantShredding": "variantShredding",
@@ -138,7 +146,7 @@ def protocol_for(
     Protocol(min_reader_version=1, min_writer_version=2, reader_features=None, \
 writer_features=None, extra={})
     """
-    wanted = required_features(schema, configuration) | _not_null_features(schema)
+    wanted = required_features(schema, configuration) | not_null_features(schema)
     if in_commit_timestamps:
         wanted |= {"inCommitTimestamp"}
     return lowest_protocol(wanted, reader_version=1, writer_version=2)
@@ -153,7 +161,7 @@ def upgraded_protocol(
     without feature lists gets feature lists, they include all features that the protocol version
     implied, because an older version of the table may have used them.
     """
-    needed = required_features(schema, configuration) | _not_null_features(schema)
+    needed = required_features(schema, configuration) | not_null_features(schema)
     present = writer_features(current) | reader_features(current)
     if needed <= present:
         return current
@@ -261,7 +269,7 @@ def required_features(schema: StructType, configuration: Mapping[str, str]) -> f
     >>> sorted(required_features(StructType(), {"delta.enableRowTracking": "true"}))
     ['domainMetadata', 'rowTracking']
     """
-    wanted = {name for key, name in _BY_PROPERTY.items() if _is_true(configuration.get(key))}
+    wanted = {name for key, name in BY_PROPERTY.items() if _is_true(configuration.get(key))}
     if column_mapping_mode(configuration):
         wanted.add("columnMapping")
     if configuration.get("delta.checkpointPolicy", "classic").lower() == "v2":
@@ -398,7 +406,7 @@ def lowest_protocol(
     )
 
 
-def _not_null_features(schema: StructType) -> frozenset[str]:
+def not_null_features(schema: StructType) -> frozenset[str]:
     """Return the feature `invariants` if a column is NOT NULL.
 
     delta-spark rejects feature lists without it for such a table. It is not in `required_features`,

@@ -19,6 +19,8 @@ from deltasql.engine.parquet.file_shape import file_shape
 from deltasql.engine.parquet.footer_stats import read_footer
 from deltasql.engine.parquet.writer import add_action, has_tight_bounds, partition_folder
 from deltasql.exceptions import TxnLogEngineError, TxnLogTransactionError, UnsupportedFeatureError
+from deltasql.model.features.iceberg_compat import MATERIALIZED
+from deltasql.model.features.row_tracking import FEATURE
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.operations.delete import stage_delete
 from deltasql.operations.rewrite import in_partitions, record_whole_files
@@ -77,6 +79,29 @@ def reject_unchecked_rules(stage: TableStage) -> None:
             f"check: {', '.join(names)}",
             features=("checkConstraints" if rules.conditions else "generatedColumns",),
             help="Use the jar of this release, or deltasql.spark.write, which check them.",
+        )
+
+
+@adds_table_to_errors
+def reject_materialized(stage: TableStage) -> None:
+    """Raise if files must contain the partition columns, which Spark leaves out."""
+    if stage.partition_columns and stage.plan().materializes_partitions:
+        raise UnsupportedFeatureError(
+            f"the files of {stage.name} must contain the partition columns, and Spark leaves them "
+            "out",
+            features=(MATERIALIZED,),
+            help="Write this table with the embedded engine.",
+        )
+
+
+@adds_table_to_errors
+def reject_row_tracking(stage: TableStage) -> None:
+    """Raise if rows have ids, which a program that writes rows again does not preserve."""
+    if stage.row_columns:
+        raise UnsupportedFeatureError(
+            f"{stage.name} has row tracking, and the Spark catalog does not keep the ids of rows",
+            features=(FEATURE,),
+            help="Run the same statement with deltasql.spark.sql, or in a transaction.",
         )
 
 

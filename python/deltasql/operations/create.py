@@ -14,6 +14,7 @@ from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.model.actions import CommitInfo, Metadata
 from deltasql.model.clock import now_ms
+from deltasql.model.features.row_tracking import with_column_names
 from deltasql.model.properties import NAME_IN_CATALOG, check_properties, stored_properties
 from deltasql.model.protocol import (
     FENCE,
@@ -168,7 +169,7 @@ def _shape(
         )
     partitions = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())
     check_properties(properties)
-    mapped, wanted = with_new_columns_mapped(columns, properties)
+    mapped, wanted = with_new_columns_mapped(columns, with_column_names(properties))
     validate_schema(mapped, partitions)
     mapped = checked_identity(mapped, partitions)
     if any(CURRENT_DEFAULT in field.metadata for field in mapped.fields):

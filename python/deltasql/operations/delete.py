@@ -22,6 +22,7 @@ from deltasql.operations.rewrite import (
     record_whole_files,
     write_change_data,
 )
+from deltasql.operations.row_ids import scan_to_rewrite
 from deltasql.operations.sql.expressions import condition_of
 from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.sql.queries import column, is_not_true, select
@@ -143,9 +144,10 @@ def _rewrite_files(
     stage: TableStage, files: pa.Table, condition: exp.Expr, options: WriteOptions | None
 ) -> list[AddFile]:
     engine = stage.engine
-    columns = [column(name, "t") for name in stage.schema.names]
+    columns = [column(name, "t") for name in stage.stored_schema.names]
     kept = select(*columns, source="t", where=is_not_true(condition))
-    return engine.write(engine.query(kept, t=engine.scan(stage.live(files))), stage.plan(options))
+    rows = engine.query(kept, t=scan_to_rewrite(stage, files))
+    return engine.write(rows, stage.plan(options, rewrites=True))
 
 
 def _write_deleted_rows(

@@ -14,6 +14,7 @@ from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import logical_file
 from deltasql.model.clock import to_ms
 from deltasql.model.counts import many
+from deltasql.model.features.row_tracking import COLUMN_NAMES, ENABLED
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.alter.cluster_by import restore_clustering
 from deltasql.operations.alter.fence import fenced_like
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
-# These properties describe the log, not the content of the table, so a restore does not change
-# them.
+# These properties describe the log or the files, not the content of the table, so a restore does
+# not change them.
 _OF_THE_LOG = (
     "delta.enableInCommitTimestamps",
     "delta.inCommitTimestampEnablementVersion",
     "delta.inCommitTimestampEnablementTimestamp",
+    ENABLED,
+    *COLUMN_NAMES,
 )
 
 

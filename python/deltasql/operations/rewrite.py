@@ -135,8 +135,10 @@ def write_new_rows(
 ) -> list[AddFile]:
     """Write inserted rows; also write them as change data if the commit already has some."""
     final = checked_rows(stage, rows)
-    query = select(*_columns(stage), source="r")
-    added = stage.engine.write(stage.engine.query(query, r=final), stage.plan(options))
+    query = select(*_stored_columns(stage), source="r")
+    added = stage.engine.write(
+        stage.engine.query(query, r=final), stage.plan(options, rewrites=True)
+    )
     if stage.staged.cdc:
         changes = select(*_columns(stage), change_type("insert"), source="r")
         write_change_data(stage, stage.engine.query(changes, r=final), options)
@@ -151,11 +153,12 @@ def write_changed_rows(
     `before` has the rows before the change, with the same ACTION.
     """
     engine = stage.engine
-    left = select(*_columns(stage), source="r", where=exp.Not(this=has_action(DELETED)))
+    left = select(*_stored_columns(stage), source="r", where=exp.Not(this=has_action(DELETED)))
+    plan = stage.plan(options, rewrites=True)
     if before is None:
-        return engine.write(engine.query(left, r=after), stage.plan(options))
+        return engine.write(engine.query(left, r=after), plan)
     final = engine.keep(after)
-    added = engine.write(engine.query(left, r=final), stage.plan(options))
+    added = engine.write(engine.query(left, r=final), plan)
     old = select(
         *_columns(stage),
         _kind({UPDATED: "update_preimage", DELETED: "delete"}),
@@ -183,6 +186,10 @@ def _kind(kinds: dict[int, str]) -> exp.Expr:
 
 def _columns(stage: TableStage) -> list[exp.Column]:
     return [column(name) for name in stage.schema.names]
+
+
+def _stored_columns(stage: TableStage) -> list[exp.Column]:
+    return [column(name) for name in stage.stored_schema.names]
 
 
 def keeps_change_data(stage: TableStage) -> bool:

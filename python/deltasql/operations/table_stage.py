@@ -18,9 +18,11 @@ from deltasql.engine.spark.schema import reject_nanoseconds
 from deltasql.exceptions import TxnLogError, TxnLogTransactionError
 from deltasql.model.actions import AddFile, RemoveFile, logical_file
 from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
+from deltasql.model.features.iceberg_compat import materializes_partitions
+from deltasql.model.features.row_tracking import materialized_columns
 from deltasql.model.json_text import read_stats
 from deltasql.model.protocol import writer_features
-from deltasql.model.schema.schema import column_mapping_mode, schema_of
+from deltasql.model.schema.schema import StructType, column_mapping_mode, schema_of
 from deltasql.phases import reached
 from deltasql.snapshot.files import arrow_schema, from_arrow, to_arrow
 from deltasql.storage import open_storage
@@ -32,10 +34,10 @@ if TYPE_CHECKING:
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
     from deltasql.engine.base import Engine
-    from deltasql.model.actions import Metadata, Protocol
+    from deltasql.model.actions import DomainMetadata, Metadata, Protocol
     from deltasql.model.predicates.parser import Flavour
     from deltasql.model.predicates.predicate import Predicate
-    from deltasql.model.schema.schema import StructField, StructType
+    from deltasql.model.schema.schema import StructField
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
     from deltasql.store.store import Store
@@ -109,6 +111,16 @@ class TableStage:
     @property
     def schema(self) -> StructType:
         return schema_of(self.metadata.schema_string)
+
+    @property
+    def row_columns(self) -> tuple[StructField, ...]:
+        """The columns of files for row ids and commit versions; empty without row tracking."""
+        return materialized_columns(self.configuration)
+
+    @property
+    def stored_schema(self) -> StructType:
+        """The columns of files with rows of other files: the table's columns and `row_columns`."""
+        return StructType((*self.schema.fields, *self.row_columns))
 
     @property
     def configuration(self) -> Mapping[str, str]:
@@ -192,17 +204,23 @@ class TableStage:
         *,
         data_change: bool = True,
         folder: str = "",
+        rewrites: bool = False,
     ) -> WritePlan:
-        """Return the plan for an engine to write files of this table."""
+        """Return the plan for an engine to write files of this table.
+
+        `rewrites` says that rows come from other files, with the columns of `stored_schema`.
+        """
         return WritePlan(
             location=self.location,
             storage=self.storage,
-            schema=self.schema,
+            schema=self.stored_schema if rewrites else self.schema,
             partition_columns=self.partition_columns,
             configuration=self.configuration,
             intend=partial(self._intend, self.staged),
             options=options or WriteOptions(),
             data_change=data_change,
+            materializes_partitions=not folder
+            and materializes_partitions(self.configuration, writer_features(self.protocol)),
             folder=folder,
         )
 
@@ -243,10 +261,13 @@ class TableStage:
         """Return the physical paths of the clustering columns; empty if there are none."""
         if FEATURE not in writer_features(self.protocol):
             return []
-        found = {each.domain: each for each in self.staged.domains}
-        if DOMAIN not in found and self.snapshot is not None:
-            found = self.snapshot.domains()
-        return clustered_by(found.get(DOMAIN))
+        return clustered_by(self.domains().get(DOMAIN))
+
+    def domains(self) -> dict[str, DomainMetadata]:
+        """Return the metadata domains, including staged changes."""
+        found = {} if self.snapshot is None else self.snapshot.domains()
+        found |= {each.domain: each for each in self.staged.domains}
+        return {name: each for name, each in found.items() if not each.removed}
 
     def change_metadata(self, metadata: Metadata, protocol: Protocol | None = None) -> None:
         """Stage new metadata and, optionally, a new protocol; replace what was staged before."""

@@ -24,6 +24,7 @@ from deltasql.operations.rewrite import (
     live_row_counts,
     write_changed_rows,
 )
+from deltasql.operations.row_ids import scan_to_rewrite
 from deltasql.operations.rules.identity import reject_identity_update
 from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, assignments, explained_casts, row_values
@@ -110,7 +111,7 @@ def stage_update(
 
 def _new_values(stage: TableStage, assigned: Assignments) -> dict[str, exp.Expr]:
     return row_values(
-        stage.schema,
+        stage.stored_schema,
         assigned,
         rules_of(stage).generated,
         lambda member: column(member.name, "t"),
@@ -170,7 +171,7 @@ class _Update:
             source="t",
             where=None if self.condition is None else is_true(self.condition),
         )
-        scan = engine.scan(self.stage.live(files), positions=True)
+        scan = scan_to_rewrite(self.stage, files, positions=True)
         return engine.keep(engine.query(found, t=scan))
 
     def _before(self, replaced: pa.Table, updated: Relation | None) -> Relation:
@@ -180,14 +181,14 @@ class _Update:
         action = case([(hit, action_of(UPDATED))], action_of(COPIED))
         whole = select(*self._columns(), alias(action, ACTION), source="t")
         if updated is None:
-            return engine.query(whole, t=engine.scan(self.stage.live(replaced)))
+            return engine.query(whole, t=scan_to_rewrite(self.stage, replaced))
         always = alias(action_of(UPDATED), ACTION)
-        columns = [column(name, "u") for name in self.stage.schema.names]
+        columns = [column(name, "u") for name in self.stage.stored_schema.names]
         some = select(*columns, always, source="u")
         if not len(replaced):
             return engine.query(some, u=updated)
-        scan = engine.scan(self.stage.live(replaced))
+        scan = scan_to_rewrite(self.stage, replaced)
         return engine.query(union(whole, some), t=scan, u=updated)
 
     def _columns(self) -> list[exp.Column]:
-        return [column(name, "t") for name in self.stage.schema.names]
+        return [column(name, "t") for name in self.stage.stored_schema.names]

@@ -28,6 +28,7 @@ from deltasql.operations.rewrite import (
     record_whole_files,
     write_change_data,
 )
+from deltasql.operations.row_ids import scan_to_rewrite
 from deltasql.operations.rules.conform import arrow_schema, conformer
 from deltasql.operations.rules.identity import (
     missing_identity,
@@ -52,8 +53,8 @@ from deltasql.operations.rules.schema_merge import nullable
 from deltasql.operations.rules.write_schema import check_or_change_schema, check_partitioning
 from deltasql.operations.sql.expressions import condition_of
 from deltasql.operations.sql.normal_form import normal
-from deltasql.operations.sql.queries import column, is_not_true, is_true
-from deltasql.operations.sql.types import cast_to
+from deltasql.operations.sql.queries import alias, column, is_not_true, is_true
+from deltasql.operations.sql.types import cast_to, typed_null
 from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def _replaced(stage: TableStage, predicate: Predicate | None) -> _Replaced:
     stage.read(predicate=predicate, files=files)
     if sum(matched.values()) == sum(live_row_counts(stage, files)):
         return _Replaced(files)
-    return _Replaced(files, engine.scan(stage.live(files)), condition)
+    return _Replaced(files, scan_to_rewrite(stage, files), condition)
 
 
 def _write(
@@ -231,8 +232,9 @@ def _write(
     options: WriteOptions | None,
 ) -> list[AddFile]:
     condition = None if predicate is None else condition_of(predicate)
-    writes_change_data = replaced.scan is not None and keeps_change_data(stage)
-    if rows.reader is None or writes_change_data:
+    keeps_rows = replaced.scan is not None
+    by_engine = keeps_rows and (keeps_change_data(stage) or stage.row_columns)
+    if rows.reader is None or by_engine:
         return _write_relation(stage, rows, condition, replaced, options)
     wanted = arrow_schema(stage.metadata.schema_string)
     stream = _conformed_batches(stage, rows, wanted, condition)
@@ -262,8 +264,10 @@ def _write_relation(
         rows.count = int(engine.collect(engine.query(count, rows=new)).column(0)[0].as_py())
     columns = [column(name) for name in stage.schema.names]
     inserts = exp.select(*columns).from_(exp.to_table("new"))
-    both = exp.union(inserts, _survivors(stage, replaced), distinct=False)
-    added = engine.write(engine.query(both, new=new, t=replaced.scan), stage.plan(options))
+    without_ids = (alias(typed_null(each.type), each.name) for each in stage.row_columns)
+    both = exp.union(inserts.select(*without_ids), _survivors(stage, replaced), distinct=False)
+    plan = stage.plan(options, rewrites=True)
+    added = engine.write(engine.query(both, new=new, t=replaced.scan), plan)
     if keeps_change_data(stage):
         old = [column(name, _OLD) for name in stage.schema.names]
         deletes = exp.select(*old, change_type("delete")).from_(exp.to_table(_OLD))
@@ -277,7 +281,7 @@ def _write_relation(
 
 
 def _survivors(stage: TableStage, replaced: _Replaced) -> exp.Select:
-    old = [column(name, _OLD) for name in stage.schema.names]
+    old = [column(name, _OLD) for name in stage.stored_schema.names]
     return exp.select(*old).from_(exp.to_table(_OLD)).where(is_not_true(replaced.matching))
 
 

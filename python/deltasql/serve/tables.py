@@ -166,6 +166,10 @@ def _drop_not_null(tx: MultiTableTransaction, table: str, change: Mapping[str, A
     tx.drop_column_not_null(table, _dotted(change))
 
 
+def _column_type(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    tx.set_column_type(table, _dotted(change), schema_from_spark(change["schema"]).fields[0].type)
+
+
 def _column_comment(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
     tx.set_column_metadata(table, _dotted(change), {"comment": str(change["comment"])})
 
@@ -205,6 +209,7 @@ _CHANGES: Mapping[str, Callable[[MultiTableTransaction, str, Mapping[str, Any]],
     "rename column": _rename_column,
     "drop column": _drop_column,
     "drop not null": _drop_not_null,
+    "column type": _column_type,
     "column comment": _column_comment,
     "add constraint": _add_constraint,
     "drop constraint": _drop_constraint,

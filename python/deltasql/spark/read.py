@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from deltasql.engine.base import FILE, ROW
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.scan import scan
 from deltasql.engine.spark.schema import quoted
 from deltasql.engine.spark.session import require_pyspark
 from deltasql.engine.spark.sql import spark_text
+from deltasql.model.features.row_tracking import ROW_COMMIT_VERSION, ROW_ID
 from deltasql.operations.read import read_relation
+from deltasql.operations.row_ids import FIRST_ID, FIRST_VERSION, check_tracked, first_ids
 from deltasql.operations.sql.expressions import with_semantics
 from deltasql.spark.session import resolve
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
@@ -36,12 +39,16 @@ def read(
     columns: Sequence[str] | None = None,
     predicate: object = None,
     *,
+    row_ids: bool = False,
     transaction: MultiTableTransaction | None = None,
 ) -> DataFrame:
     """Read a table at its latest version, at an older version, or as of a timestamp.
 
     `predicate` is SQL or a filter list of deltalake. It is also used for data skipping with the
     statistics in the database, so that fewer files are read than with a filter on the result.
+
+    With `row_ids`, the columns `_row_id` and `_row_commit_version` of a table with row tracking are
+    added: the id of each row, and the version of the commit that last changed it.
 
     Instead of a URI, pass the name or the location of a table in the session's catalog.
 
@@ -56,14 +63,20 @@ def read(
     """
     require_pyspark()
     if transaction is not None:
-        return _read_staged(spark, transaction, str(uri), columns, predicate)
+        return _read_staged(spark, transaction, str(uri), columns, predicate, row_ids=row_ids)
     if version is None and timestamp is None and is_deltasql_uri(uri):
         parsed = parse_uri(uri) if isinstance(uri, str) else uri
         version, timestamp = parsed.version, parsed.timestamp
     catalog, name = resolve(spark, uri)
     snapshot = catalog.table(name).snapshot(version, timestamp=timestamp)
-    frame = read_snapshot(spark, snapshot, catalog.config, predicate)
-    return frame if columns is None else frame.select(*[quoted(name) for name in columns])
+    if row_ids:
+        frame = _with_ids(spark, snapshot, catalog.config, predicate)
+    else:
+        frame = read_snapshot(spark, snapshot, catalog.config, predicate)
+    if columns is None:
+        return frame
+    ids = (ROW_ID, ROW_COMMIT_VERSION) if row_ids else ()
+    return frame.select(*[quoted(name) for name in (*columns, *ids)])
 
 
 def _read_staged(
@@ -72,11 +85,39 @@ def _read_staged(
     table: str,
     columns: Sequence[str] | None,
     predicate: object,
+    *,
+    row_ids: bool,
 ) -> DataFrame:
     """Read a table as a transaction sees it."""
     target = transaction.target(table, spark.range(0), engine="spark")
-    found = read_relation(target, columns, predicate, flavour="spark")
+    found = read_relation(target, columns, predicate, flavour="spark", row_ids=row_ids)
     return cast("SparkRelation", found).frame
+
+
+def _with_ids(
+    spark: SparkSession, snapshot: Snapshot, config: Config, predicate: object
+) -> DataFrame:
+    """Return the rows of a snapshot with their ids and commit versions."""
+    from pyspark.sql import functions as F
+
+    wanted = None if predicate is None else snapshot.predicate(predicate, flavour="spark")
+    scanned = snapshot.scan(wanted)
+    files = LiveFiles(snapshot.table.location, snapshot.metadata, scanned.arrow, config.storage)
+    check_tracked(files)
+    first = F.broadcast(spark.createDataFrame(first_ids(files)))
+    row_id, version = (F.col(quoted(each.name)) for each in files.row_columns)
+    frame = (
+        scan(spark, files.with_row_columns(), positions=True)
+        .join(first, FILE)
+        .select(
+            *(F.col(quoted(name)) for name in files.schema.names),
+            F.coalesce(row_id, F.col(FIRST_ID) + F.col(ROW)).alias(ROW_ID),
+            F.coalesce(version, F.col(FIRST_VERSION)).alias(ROW_COMMIT_VERSION),
+        )
+    )
+    if scanned.predicate is None:
+        return frame
+    return frame.where(_spark_condition(scanned.predicate))
 
 
 def read_snapshot(

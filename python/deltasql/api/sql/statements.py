@@ -253,11 +253,24 @@ class Statements:
         return NOTHING
 
     def _alter_column(self, statement: s.AlterColumn) -> pa.Table:
-        table = self._name(statement.table)
-        if statement.comment is None:
-            self._tx.drop_column_not_null(table, statement.column)
+        table, column = self._name(statement.table), statement.column
+        if statement.comment is not None:
+            self._tx.set_column_metadata(table, column, {"comment": statement.comment})
+        elif statement.type is not None:
+            self._tx.set_column_type(table, column, statement.type)
+        elif statement.nullable:
+            self._tx.drop_column_not_null(table, column)
         else:
-            self._tx.set_column_metadata(table, statement.column, {"comment": statement.comment})
+            self._engine.start(self._tx, table)
+            self._tx.set_column_not_null(table, column, engine=self._engine.name)
+        return NOTHING
+
+    def _drop_feature(self, statement: s.DropFeature) -> pa.Table:
+        self._tx.drop_feature(
+            self._name(statement.table),
+            statement.feature,
+            truncate_history=statement.truncate_history,
+        )
         return NOTHING
 
     def _alter_default(self, statement: s.AlterDefault) -> pa.Table:
@@ -493,6 +506,7 @@ _METHODS: dict[type[s.Statement], str] = {
     s.UnsetProperties: "_unset_properties",
     s.AddConstraint: "_add_constraint",
     s.DropConstraint: "_drop_constraint",
+    s.DropFeature: "_drop_feature",
     s.ClusterBy: "_cluster_by",
     s.CommentOnTable: "_comment",
     s.Optimize: "_optimize",

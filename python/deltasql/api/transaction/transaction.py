@@ -7,7 +7,7 @@ import uuid
 import warnings
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from deltasql import telemetry
 from deltasql.api.transaction.commit_properties import check_hooks
@@ -17,7 +17,7 @@ from deltasql.exceptions import TransactionClosedError
 from deltasql.mirror.publish.write_commit import PostCommit
 from deltasql.model.actions import CommitInfo
 from deltasql.model.schema.convert import schema_from_any
-from deltasql.model.schema.schema import StructType
+from deltasql.model.schema.schema import DataType, StructType
 from deltasql.operations.alter import columns as columns_of_table
 from deltasql.operations.alter import features
 from deltasql.operations.alter import fence as fences
@@ -367,14 +367,17 @@ class MultiTableTransaction:
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
         *,
+        row_ids: bool = False,
         engine: str | None = None,
     ) -> pa.Table:
         """Return rows as this transaction sees them, its own changes included.
 
         If this transaction also changes the table, a concurrent commit that changes the rows that
-        were read is a conflict.
+        were read is a conflict. With `row_ids`, the columns `_row_id` and `_row_commit_version` of
+        a table with row tracking are added; they are null for rows that are not committed yet.
         """
-        return self.read_batches(table, columns, predicate, engine=engine).read_all()
+        found = self.read_batches(table, columns, predicate, row_ids=row_ids, engine=engine)
+        return found.read_all()
 
     def read_batches(
         self,
@@ -382,12 +385,14 @@ class MultiTableTransaction:
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
         *,
+        row_ids: bool = False,
         engine: str | None = None,
     ) -> pa.RecordBatchReader:
         """Return the rows of `read` in batches, which must be read before the transaction ends."""
         from deltasql.operations.read import read_rows  # lazy import: loads the SQL parser
 
-        return read_rows(self.target(table, engine=engine), columns, predicate)
+        target = self.target(table, engine=engine)
+        return read_rows(target, columns, predicate, row_ids=row_ids)
 
     def sql(self, statement: str, parameters: Parameters = None) -> pa.Table:
         """Run one SQL statement as a part of this transaction; returns its rows.
@@ -480,6 +485,18 @@ class MultiTableTransaction:
         """Remove the NOT NULL constraint of a column."""
         columns_of_table.drop_column_not_null(self.target(table), column)
 
+    def set_column_not_null(self, table: str, column: str, *, engine: str | None = None) -> None:
+        """Make a column NOT NULL; the existing rows must not have nulls there."""
+        columns_of_table.set_column_not_null(self.target(table, engine=engine), column)
+
+    def set_column_type(self, table: str, column: str, data_type: object) -> None:
+        """Change a column to a wider type, without rewriting data files.
+
+        The table needs the property `delta.enableTypeWidening`. The type is SQL text such as
+        `BIGINT` or `DECIMAL(12, 4)`, or a type of deltalake.
+        """
+        columns_of_table.set_column_type(self.target(table), column, _type(data_type))
+
     def set_column_metadata(self, table: str, column: str, metadata: Mapping[str, str]) -> None:
         """Add entries to a column's metadata."""
         columns_of_table.set_column_metadata(self.target(table), column, metadata)
@@ -545,6 +562,10 @@ class MultiTableTransaction:
     def unfence(self, table: str) -> bool:
         """Remove the fence of a table; returns whether the table changes."""
         return fences.unfence(self.target(table))
+
+    def drop_feature(self, table: str, name: str, *, truncate_history: bool = False) -> None:
+        """Remove a table feature from the protocol; the table must not use it any more."""
+        features.drop_feature(self.target(table), name, truncate_history=truncate_history)
 
     def set_table_properties(
         self, table: str, properties: Mapping[str, str], *, raise_if_not_exists: bool = True
@@ -715,3 +736,22 @@ def _struct(fields: object) -> StructType:
 def _schema_of_field(field: object) -> object:
     to_json = getattr(field, "to_json", None)  # only deltalake's Field has it
     return f'{{"type":"struct","fields":[{to_json()}]}}' if callable(to_json) else field
+
+
+def _type(data_type: object) -> DataType:
+    """Return a type, which is SQL text or a type of deltalake, as a type of our schemas."""
+    if isinstance(data_type, str):
+        # lazy import: both load the SQL parser
+        from deltasql.model.statements.definition import read_type
+        from deltasql.model.statements.tokens import Reader
+
+        reader = Reader(data_type)
+        found = read_type(reader)
+        if not reader.at_end:
+            raise reader.error("expected the end of the type")
+        return found
+    to_json = getattr(data_type, "to_json", None)
+    if not callable(to_json):
+        return cast("DataType", data_type)
+    field = f'{{"name":"c","type":{to_json()},"nullable":true,"metadata":{{}}}}'
+    return schema_from_any(f'{{"type":"struct","fields":[{field}]}}').fields[0].type

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deltasql.exceptions import TxnLogEngineError, UnsupportedFeatureError
 from deltasql.model.schema.schema import ArrayType, DataType, MapType, StructType, decimal_type
+from deltasql.model.schema.widening import is_converted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -93,6 +94,8 @@ def files_query(
                 f"{literal(path[0])}: {{name: '{name}', type: {kind}, default_value: NULL}}"
             )
             value = columns.value(column.type, path, f"r.{name}")
+            if is_converted(column):
+                value = _without_pushdown(value, column.type)
         shown.append(f"{value} AS {identifier(column.name)}")
     known = "" if rows is None else f", explicit_cardinality = {rows}"
     parts = [
@@ -107,6 +110,16 @@ def files_query(
             "ON d.filename = r.filename AND d.row_number = r.file_row_number"
         )
     return "\n".join(parts)
+
+
+def _without_pushdown(value: str, data_type: DataType) -> str:
+    """Return SQL for the same value, on which DuckDB pushes no filter down to the files.
+
+    If a file has another type than the table, DuckDB casts the constant of such a filter to the
+    type of the file: `i < 3.4` finds no 3 in a file of integers.
+    """
+    is_timestamp = data_type == "timestamp_ntz"
+    return f"{value} + INTERVAL 0 SECOND" if is_timestamp else f"-(-{value})"
 
 
 def empty_query(schema: StructType, also: Sequence[str] = ()) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from array import array
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from deltasql.engine.parquet.file_errors import convert_read_errors, missing_fil
 from deltasql.engine.parquet.footers import named_as_in_file
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import row_set, vector_file
+from deltasql.model.features.row_tracking import materialized_columns
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import StructType, column_mapping_mode, schema_of
@@ -63,6 +65,14 @@ class LiveFiles:
         self.schema = schema_of(metadata.schema_string)
         self.column_mapping_mode = column_mapping_mode(metadata.configuration)
         self.partition_columns = tuple(metadata.partition_columns)
+        self.row_columns = materialized_columns(metadata.configuration)
+        """The columns of files for row ids and commit versions; empty without row tracking."""
+
+    def with_row_columns(self) -> LiveFiles:
+        """Return the same files, whose schema also has `row_columns`."""
+        found = copy(self)
+        found.schema = StructType((*self.schema.fields, *self.row_columns))
+        return found
 
     @cached_property
     def files(self) -> list[LiveFile]:

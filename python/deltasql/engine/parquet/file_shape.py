@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from deltasql.engine.base import CHANGE_TYPE, DEFAULT_FILE_SIZE, EVERY_COLUMN, WriteOptions
 from deltasql.engine.parquet.arrow_casts import has_void, plain_layout, void_column
 from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
+from deltasql.model.features.row_tracking import COLUMN_NAMES, ENABLED, materialized_columns
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import (
     ArrayType,
@@ -28,13 +29,14 @@ from deltasql.model.schema.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from deltasql.engine.base import WritePlan
 
 Indexed: TypeAlias = "dict[str, Indexed | None]"
 """Physical names of columns with statistics; a struct maps to its members, a leaf to None."""
 
+_SHAPING = ("delta.columnMapping.mode", "delta.dataSkipping", ENABLED, *COLUMN_NAMES)
 _FIELD_ID = "delta.columnMapping.id"
 _CHANGE_FIELD = StructField(CHANGE_TYPE, "string")
 _PLAIN = WriteOptions()
@@ -64,6 +66,8 @@ class FileShape:
     """Columns that are not nullable, or that have a field that is not nullable."""
     void: tuple[pa.Field, ...] = ()
     """Columns that are void or have a void field."""
+    materialized: tuple[str, ...] = ()
+    """The partition columns that files also contain, as their last columns."""
 
     def conform(self, rows: pa.Table) -> pa.Table:
         """Cast rows to the columns and types of the table; raise if they do not fit."""
@@ -99,7 +103,7 @@ class FileShape:
         return rows
 
     def store(self, rows: pa.Table) -> pa.Table:
-        """Convert rows, without partition columns, to the schema of the file."""
+        """Convert rows, without partition columns that are not stored, to the file's schema."""
         columns = [
             column if column.type.equals(field.type) else _viewed(column, field.type)
             for column, field in zip(rows.columns, self.stored, strict=True)
@@ -110,36 +114,41 @@ class FileShape:
 def file_shape(plan: WritePlan) -> FileShape:
     """Return the layout of the files that a plan writes."""
     configuration = tuple(
-        (key, value)
-        for key, value in plan.configuration.items()
-        if key.startswith(("delta.columnMapping.mode", "delta.dataSkipping"))
+        (key, value) for key, value in plan.configuration.items() if key.startswith(_SHAPING)
     )
     schema = plan.schema
     if plan.folder and schema.find(CHANGE_TYPE) is None:
         schema = StructType((*schema.fields, _CHANGE_FIELD))
-    return _shape(schema, plan.partition_columns, configuration)
+    materialized = plan.partition_columns if plan.materializes_partitions else ()
+    return _shape(schema, plan.partition_columns, configuration, materialized)
 
 
 @lru_cache(maxsize=256)
 def _shape(
-    schema: StructType, partitions: tuple[str, ...], configuration: tuple[tuple[str, str], ...]
+    schema: StructType,
+    partitions: tuple[str, ...],
+    configuration: tuple[tuple[str, str], ...],
+    materialized: tuple[str, ...],
 ) -> FileShape:
     properties = dict(configuration)
     mode = column_mapping_mode(properties)
     kept = without_void(schema, partitions)
     exact = schema_to_arrow(kept)
-    stored = [
-        _stored_field(arrow, field, mode)
+    fields = {
+        field.name: _stored_field(arrow, field, mode)
         for arrow, field in zip(exact, kept.fields, strict=True)
-        if field.name not in partitions
-    ]
+    }
+    stored = [field for name, field in fields.items() if name not in partitions]
+    stored += [fields[name] for name in materialized]
     keys = [schema.find(name) for name in partitions]
+    row_columns = {each.name for each in materialized_columns(properties)}
     return FileShape(
         table=pa.schema([pa.field(f.name, _loose(f.type), f.nullable) for f in exact]),
         stored=pa.schema(stored),
         partition_columns=partitions,
+        materialized=materialized,
         partition_keys=tuple(key.physical_name(mode) for key in keys if key is not None),
-        indexed=_indexed(schema, partitions, properties),
+        indexed=_indexed(_without(schema, row_columns), partitions, properties),
         required=tuple(filter(_has_required, exact)),
         void=tuple(
             pa.field(field.name, _loose(field.type), field.nullable)
@@ -147,6 +156,10 @@ def _shape(
             if has_void(field.type)
         ),
     )
+
+
+def _without(schema: StructType, names: Collection[str]) -> StructType:
+    return StructType(tuple(field for field in schema.fields if field.name not in names))
 
 
 def _stored_field(arrow: pa.Field, field: StructField, mode: str | None) -> pa.Field:
@@ -385,6 +398,7 @@ def _chosen(
 def _leaves(shape: FileShape) -> Iterator[tuple[str, str]]:
     """Yield the leaf columns of a file as (logical name, path in Parquet)."""
     names = [name for name in shape.table.names if name not in shape.partition_columns]
+    names += shape.materialized
     for name, field in zip(names, shape.stored, strict=True):
         logical = shape.table.field(name).type
         yield from _paths(logical, field.type, name, field.name)

@@ -53,7 +53,9 @@ def _named_struct(struct: StructType, stored: Sequence[pa.Field]) -> StructType:
     for member in struct.fields:
         number = str(member.metadata.get(COLUMN_ID, ""))
         found = by_id.get(number.encode())
-        if found is None:
+        if COLUMN_ID not in member.metadata:  # a materialized column of row tracking
+            members.append(member)
+        elif found is None:
             members.append(_renamed(member, _free_name(number, taken)))
         else:
             kind = _named_type(member.type, found.type)

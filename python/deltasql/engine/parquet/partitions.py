@@ -19,24 +19,26 @@ _MOST_DIGITS = 128
 
 
 def split_by_partition(
-    table: pa.Table, columns: Sequence[str]
+    table: pa.Table, columns: Sequence[str], kept_columns: Sequence[str] = ()
 ) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
     """Yield the values and the rows of each partition. NaN and null are partition values, too.
+
+    The rows do not have the partition columns, except for `kept_columns`, which are the last.
 
     >>> rows = pa.table({"day": ["mon", None, "mon"], "id": [1, 2, 3]})
     >>> [(values, part["id"].to_pylist()) for values, part in split_by_partition(rows, ["day"])]
     [(('mon',), [1, 3]), ((None,), [2])]
     """
     codes = _codes(table, columns)
+    names = [*(name for name in table.column_names if name not in columns), *kept_columns]
     if not table.num_rows:
         return
     if codes is None:
-        whole = table.select([name for name in table.column_names if name not in columns])
-        yield tuple(_texts(table[name].slice(0, 1))[0] for name in columns), whole
+        yield tuple(_texts(table[name].slice(0, 1))[0] for name in columns), table.select(names)
         return
     order = pc.sort_indices(codes)
     runs = pc.run_end_encode(codes.take(order), run_end_type=pa.int64())
-    kept = table.select([name for name in table.column_names if name not in columns])
+    kept = table.select(names)
     rows = kept if len(runs.run_ends) == 1 else kept.take(order)
     ends = runs.run_ends.to_pylist()
     firsts = order.take(pa.array([0, *ends[:-1]], pa.int64()))

@@ -62,7 +62,7 @@ def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
     ):
         while (chunk := next(chunks, None)) is not None:
             parts: Parts = (
-                list(split_by_partition(chunk, shape.partition_columns))
+                list(split_by_partition(chunk, shape.partition_columns, shape.materialized))
                 if shape.partition_columns
                 else [((), chunk)]
             )

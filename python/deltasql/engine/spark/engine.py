@@ -164,7 +164,8 @@ class SparkEngine:
                     engine="spark",
                     help="Pass a Spark DataFrame.",
                 ) from error
-            return SparkRelation(frame, is_small=plain.nbytes <= _SMALL_BYTES)
+            size = int(plain.nbytes)
+            return SparkRelation(frame, size=size, is_small=size <= _SMALL_BYTES)
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> SparkRelation:
         """Return the result of a query as a relation.

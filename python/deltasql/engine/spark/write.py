@@ -24,7 +24,7 @@ from deltasql.engine.spark.s3 import bucket_options
 from deltasql.engine.spark.schema import quoted, spark_path
 from deltasql.engine.spark.session_copy import WRITE_SETTINGS, copy_session
 from deltasql.engine.spark.workers import map_in_arrow
-from deltasql.exceptions import TxnLogEngineError
+from deltasql.exceptions import TxnLogEngineError, UnsupportedFeatureError
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.storage import open_storage, parse_location
 from deltasql.storage.deletion import Deletable, delete_data
@@ -74,6 +74,13 @@ def write_files(
 
     `sort_keys` are additional columns by which the rows of each file are sorted.
     """
+    if plan.materializes_partitions and plan.partition_columns:
+        raise UnsupportedFeatureError(
+            f"Spark leaves the partition columns out of the files, but the table at "
+            f"{plan.location} needs them there",
+            features=("materializePartitionColumns",),
+            help="Write this table with the embedded engine.",
+        )
     folder = f"{plan.folder}{uuid.uuid4().hex[:12]}"
     plan.intend([f"{folder}/"])
     plan.storage.make_root()  # executors would create it without a sync to disk

@@ -63,7 +63,10 @@ def clean_log(
     oldest_kept = rows[0][1] if rows else -1
     if even_if_disabled:
         oldest_kept = max(oldest_kept, _first_recent(storage, oldest_ms))
-    expired, checkpoint = _expired(storage, oldest_kept) if oldest_kept >= 0 else ([], -1)
+    protected = properties.protected_before
+    expired, checkpoint = (
+        _expired(storage, oldest_kept, protected) if oldest_kept >= protected else ([], -1)
+    )
     if expired and not _replace_foreign(store, table, storage, checkpoint):
         return 0
     if expired:
@@ -102,11 +105,12 @@ def _replace_foreign(store: Store, table: TableRow, storage: Storage, version: i
     return True
 
 
-def _expired(storage: Storage, oldest_kept: int) -> tuple[list[str], int]:
+def _expired(storage: Storage, oldest_kept: int, protected: int) -> tuple[list[str], int]:
     """Return the files that readers no longer need for `oldest_kept` or later, oldest first.
 
     These are the files before the newest checkpoint at or before that version. Its version is
-    returned, too.
+    returned, too. A checkpoint before the version `protected` does not count: readers of the
+    versions after it need a table feature that the table does not have any more.
     """
     expired: list[str] = []
     checkpoint = -1
@@ -118,7 +122,7 @@ def _expired(storage: Storage, oldest_kept: int) -> tuple[list[str], int]:
         first, last = int(named[1]), int(named[2] or named[1])
         if first > oldest_kept:
             break
-        if _CLASSIC_CHECKPOINT.fullmatch(file.name):
+        if first >= protected and _CLASSIC_CHECKPOINT.fullmatch(file.name):
             expired += [name for version, name in candidates if version < first]
             candidates = [each for each in candidates if each[0] >= first]
             checkpoint = first

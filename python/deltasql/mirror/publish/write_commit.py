@@ -196,8 +196,10 @@ def is_due(
 
     With `last`, only the newest due version up to `last` gets one. Spark counts versions starting
     at zero, with a default interval of 10. deltalake counts commits starting at one, with a default
-    interval of 100 (`counts_commits`).
+    interval of 100 (`counts_commits`). A version that dropped a feature of readers always gets one.
     """
+    if version == TableProperties(configuration).protected_before > 0:
+        return True
     interval, offset = _interval(configuration, config, counts_commits=counts_commits)
     if version <= 0 or (version + offset) % interval:
         return False

@@ -12,6 +12,7 @@ from deltasql.model.statements.definition import (
     read_columns,
     read_key,
     read_properties,
+    read_type,
 )
 
 if TYPE_CHECKING:
@@ -212,13 +213,11 @@ def _alter_drop(reader: Reader, table: s.TableRef) -> s.Statement:
     if reader.accept("CONSTRAINT"):
         ignore = reader.accept("IF", "EXISTS")
         return s.DropConstraint(table, reader.identifier(), ignore)
-    if reader.peek() == "FEATURE":
-        raise InvalidQueryError(
-            "ALTER TABLE DROP FEATURE is not supported",
-            help="Copy the rows into a new table without the feature: CREATE TABLE … AS SELECT.",
-        )
+    if reader.accept("FEATURE"):
+        name = reader.string() if reader.at_string else reader.identifier()
+        return s.DropFeature(table, name, reader.accept("TRUNCATE", "HISTORY"))
     if not (reader.accept("COLUMNS") or reader.accept("COLUMN")):
-        raise reader.error("expected COLUMN, COLUMNS or CONSTRAINT")
+        raise reader.error("expected COLUMN, COLUMNS, CONSTRAINT or FEATURE")
     ignore = reader.accept("IF", "EXISTS")
     columns = reader.columns() if reader.peek() == "(" else (reader.column(),)
     while reader.accept(","):
@@ -232,7 +231,11 @@ def _alter_column(reader: Reader, table: s.TableRef) -> s.Statement:
     if reader.accept("COMMENT"):
         return s.AlterColumn(table, column, reader.string())
     if reader.accept("DROP", "NOT", "NULL"):
-        return s.AlterColumn(table, column, None)
+        return s.AlterColumn(table, column, nullable=True)
+    if reader.accept("SET", "NOT", "NULL"):
+        return s.AlterColumn(table, column, nullable=False)
+    if reader.accept("TYPE"):
+        return s.AlterColumn(table, column, type=read_type(reader))
     if reader.accept("SET", "DEFAULT"):
         return s.AlterDefault(table, column, reader.rest("an expression").text)
     if reader.accept("DROP", "DEFAULT"):
@@ -242,8 +245,8 @@ def _alter_column(reader: Reader, table: s.TableRef) -> s.Statement:
     raise InvalidQueryError(
         f"ALTER COLUMN {column} {' '.join(word.text for word in reader.words[reader.place :])} is "
         "not supported",
-        help="ALTER COLUMN can set a COMMENT or a DEFAULT, DROP NOT NULL or SYNC IDENTITY. To "
-        "change a type, add a column, UPDATE it, drop the old column and rename the new one.",
+        help="ALTER COLUMN can set a COMMENT, a DEFAULT and a wider TYPE, SET NOT NULL, DROP NOT "
+        "NULL and SYNC IDENTITY.",
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from deltasql.model.schema.schema import StructType
+    from deltasql.model.schema.schema import DataType, StructType
 
 Columns: TypeAlias = "tuple[str, ...]"
 
@@ -166,11 +166,13 @@ class RenameColumn(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AlterColumn(Statement):
-    """ALTER COLUMN … COMMENT or DROP NOT NULL (`comment` is None)."""
+    """ALTER COLUMN … COMMENT, TYPE, SET NOT NULL or DROP NOT NULL; exactly one is not None."""
 
     table: TableRef
     column: str
-    comment: str | None
+    comment: str | None = None
+    type: DataType | None = None
+    nullable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,13 @@ class DropConstraint(Statement):
     table: TableRef
     constraint: str
     if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropFeature(Statement):
+    table: TableRef
+    feature: str
+    truncate_history: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +388,7 @@ _NAMES: dict[type[Statement], str] = {
     UnsetProperties: "ALTER TABLE UNSET TBLPROPERTIES",
     AddConstraint: "ALTER TABLE ADD CONSTRAINT",
     DropConstraint: "ALTER TABLE DROP CONSTRAINT",
+    DropFeature: "ALTER TABLE DROP FEATURE",
     ClusterBy: "ALTER TABLE CLUSTER BY",
     CommentOnTable: "COMMENT ON TABLE",
     RenameTable: "ALTER TABLE RENAME TO",

@@ -1,4 +1,4 @@
-"""ALTER TABLE: add, rename and drop columns, drop NOT NULL, set defaults and metadata."""
+"""ALTER TABLE: add, rename and drop columns; set their type, NOT NULL, default and metadata."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from deltasql.exceptions import TxnLogError, TxnLogSchemaError
+from deltasql.exceptions import TxnLogError, TxnLogSchemaError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import SCHEMA_ERROR, TABLE_ERROR
 from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import upgraded_protocol
@@ -29,6 +29,13 @@ from deltasql.model.schema.schema import (
     column_mapping_mode,
     nearest,
     type_name,
+)
+from deltasql.model.schema.widening import (
+    ENABLED,
+    FEATURE,
+    can_widen,
+    is_enabled,
+    with_type_changes,
 )
 from deltasql.operations.rules.schema_merge import GENERATED
 
@@ -87,6 +94,62 @@ def drop_column_not_null(stage: TableStage, column: str) -> None:
     changed = replace(found, nullable=True)
     _stage_schema(stage, _changed(stage.schema, path, lambda _: changed))
     stage.set_commit_info("CHANGE COLUMN", {"column": _field_json(changed)})
+
+
+def set_column_not_null(stage: TableStage, column: str) -> None:
+    """Make a column NOT NULL; raise if an existing row has a null there."""
+    # lazy import: loads the SQL parser
+    from deltasql.operations.alter.constraints import check_existing_rows
+    from deltasql.operations.rules.not_null import NotNull, null_condition
+
+    path = _existing(stage, column, f"No column with the name '{column}' in the schema")
+    if len(path) > 1:
+        raise TxnLogSchemaError(
+            f"field {column!r} of a struct cannot be made NOT NULL",
+            column=column,
+            help=f"Add a constraint: CHECK ({path[0]} IS NULL OR {column} IS NOT NULL). "
+            "pyarrow could not read null structs otherwise.",
+        )
+    changed = replace(_at(stage.schema, path), nullable=False)
+    check_existing_rows(stage, {f"{column} NOT NULL": null_condition(NotNull(path))})
+    stage.read(whole_table=True)
+    _stage_schema(stage, _changed(stage.schema, path, lambda _: changed))
+    stage.set_commit_info("CHANGE COLUMN", {"column": _field_json(changed)})
+
+
+def set_column_type(stage: TableStage, column: str, data_type: DataType) -> None:
+    """Change a column to a wider type, without rewriting files.
+
+    `a.b` is a field of a struct, `a.element` the elements of an array, `a.key` and `a.value` the
+    keys and the values of a map.
+    """
+    path, inner = _type_path(stage, column)
+    present = _inner_type(_at(stage.schema, path).type, inner)
+    if present == data_type:
+        return
+    shown = f"column {column!r} cannot change from {type_name(present)} to {type_name(data_type)}"
+    if not can_widen(present, data_type):
+        raise TxnLogSchemaError(
+            shown,
+            column=column,
+            help="A type can become wider: an integer type a larger one or a decimal with all its "
+            "digits, byte, short, integer and float a double, a decimal one with more digits, date "
+            "timestamp_ntz. For other types, add a column, UPDATE it, drop the old column and "
+            "rename the new one.",
+        )
+    if not is_enabled(stage.configuration):
+        raise UnsupportedFeatureError(
+            f"{shown}: type widening is not enabled",
+            features=(FEATURE,),
+            help=f"First set the table property {ENABLED} to true.",
+        )
+    _check_unused(stage, path, "changed to another type")
+    after = _changed(
+        stage.schema, path, lambda f: replace(f, type=_with_inner_type(f.type, inner, data_type))
+    )
+    recorded = with_type_changes(stage.schema, after)
+    _stage_schema(stage, recorded)
+    stage.set_commit_info("CHANGE COLUMN", {"column": _field_json(_at(recorded, path))})
 
 
 def set_column_metadata(stage: TableStage, column: str, metadata: Mapping[str, str]) -> None:
@@ -251,6 +314,54 @@ def _existing(stage: TableStage, column: str, problem: str) -> tuple[str, ...]:
             )
         here = step.type
     return path
+
+
+_INNER_TYPES = {
+    "element": (ArrayType, "element_type"),
+    "key": (MapType, "key_type"),
+    "value": (MapType, "value_type"),
+}
+"""The steps of a path into arrays and maps: the class, and the attribute with the inner type."""
+
+
+def _type_path(stage: TableStage, column: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the path of a column, and the steps into its arrays and maps."""
+    problem = f"No column with the name '{column}' in the schema"
+    parts = (column,) if column in stage.schema.names else split_column_path(column)
+    for end in range(len(parts), 0, -1):
+        inner = parts[end:]
+        outer = ".".join(_quoted(name) for name in parts[:end]) if end > 1 else parts[0]
+        if not all(step in _INNER_TYPES for step in inner):
+            break
+        try:
+            path = _existing(stage, outer, problem)
+            _inner_type(_at(stage.schema, path).type, inner)
+        except TxnLogError:
+            continue
+        return path, inner
+    return _existing(stage, column, problem), ()
+
+
+def _inner_type(data_type: DataType, steps: Sequence[str]) -> DataType:
+    for step in steps:
+        kind, attribute = _INNER_TYPES[step]
+        if not isinstance(data_type, kind):
+            raise TxnLogError(f"a {type_name(data_type)} has no {step}", prefix=TABLE_ERROR)
+        data_type = getattr(data_type, attribute)
+    return data_type
+
+
+def _with_inner_type(data_type: DataType, steps: Sequence[str], wanted: DataType) -> DataType:
+    if not steps:
+        return wanted
+    step, *rest = steps
+    inside = _with_inner_type(_inner_type(data_type, [step]), rest, wanted)
+    if isinstance(data_type, ArrayType):
+        return replace(data_type, element_type=inside)
+    assert isinstance(data_type, MapType)
+    if step == "key":
+        return replace(data_type, key_type=inside)
+    return replace(data_type, value_type=inside)
 
 
 def _at(schema: StructType, path: Sequence[str]) -> StructField:

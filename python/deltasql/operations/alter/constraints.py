@@ -52,7 +52,9 @@ def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
                 prefix=TABLE_ERROR,
                 help="Drop it first, or choose another name.",
             )
-    _check_existing_rows(stage, conditions)
+    check_existing_rows(
+        stage, {name: is_not_true(condition) for name, condition in conditions.items()}
+    )
     wanted = {**known, **{CONSTRAINT_PREFIX + name: text for name, text in texts.items()}}
     stage.read(whole_table=True)
     stage.change_metadata(
@@ -94,18 +96,18 @@ def _check_boolean(name: str, condition: exp.Expr) -> None:
         )
 
 
-def _check_existing_rows(stage: TableStage, conditions: Mapping[str, exp.Expr]) -> None:
-    """Raise if a condition is false or null for an existing row."""
+def check_existing_rows(stage: TableStage, broken: Mapping[str, exp.Expr]) -> None:
+    """Raise if one of the conditions, each for rows that break a rule, is true for a row."""
     files = stage.files()
     if not len(files):
         return
     engine = stage.engine
     rows = engine.scan(stage.live(files))
-    broken = exp.or_(*(is_not_true(condition) for condition in conditions.values()))
-    count = exp.select(exp.Count(this=exp.Star())).from_("rows").where(broken)
+    condition = exp.or_(*broken.values())
+    count = exp.select(exp.Count(this=exp.Star())).from_("rows").where(condition)
     found = engine.collect(engine.query(count, rows=rows)).column(0)[0].as_py()
     if found:
-        sample = exp.select(exp.Star()).from_("rows").where(broken).limit(PREVIEW_ROWS)
+        sample = exp.select(exp.Star()).from_("rows").where(condition).limit(PREVIEW_ROWS)
         shown = engine.collect(engine.query(sample, rows=rows))
-        advice = f"Change or delete these rows first; the constraints are: {', '.join(conditions)}."
+        advice = f"Change or delete these rows first; the constraints are: {', '.join(broken)}."
         raise invalid_data_error(stage.name, found, shown, advice)

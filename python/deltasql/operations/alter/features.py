@@ -1,13 +1,29 @@
-"""ALTER TABLE ADD FEATURE: add table features and raise protocol versions."""
+"""ALTER TABLE ADD FEATURE and DROP FEATURE: change the table features and protocol versions."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import TxnLogError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import TABLE_ERROR
-from deltasql.model.protocol import FEATURES, check_writable, raised_protocol, with_features
+from deltasql.model.actions import DomainMetadata
+from deltasql.model.protocol import (
+    BY_PROPERTY,
+    CHECKPOINT_PROTECTION,
+    FEATURES,
+    FENCE,
+    PROTECTED_BEFORE,
+    check_writable,
+    not_null_features,
+    raised_protocol,
+    reader_features,
+    required_features,
+    with_features,
+    without_feature,
+    writer_features,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,6 +70,125 @@ def add_feature(
     stage.record_read_version()
     stage.set_commit_info(
         "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))}
+    )
+
+
+def drop_feature(stage: TableStage, name: str, *, truncate_history: bool = False) -> None:
+    """Remove a feature that the table does not use any more; properties that enable it are removed.
+
+    Readers of older versions still need a feature that concerns readers. So the published log up to
+    this commit is kept, and a checkpoint follows: readers of newer versions need nothing before it.
+    """
+    protocol = stage.protocol
+    for_readers = name in reader_features(protocol)
+    if name not in FEATURES:
+        raise _cannot_drop(
+            stage,
+            name,
+            "it is not a known table feature",
+            f"Known features are {', '.join(sorted(FEATURES))}.",
+        )
+    if name not in writer_features(protocol) | reader_features(protocol):
+        raise _cannot_drop(
+            stage, name, "the table's protocol does not have it", "detail() lists the features."
+        )
+    if truncate_history:
+        raise _cannot_drop(
+            stage,
+            name,
+            "the history cannot be truncated",
+            "Leave out TRUNCATE HISTORY: the feature is dropped at once, and the history is kept.",
+        )
+    if name in _PERMANENT:
+        raise _cannot_drop(stage, name, *_PERMANENT[name])
+    properties = _without_properties_of(name, stage.configuration)
+    after = without_feature(protocol, name)  # raises if another feature needs it
+    _check_unused(stage, name, properties)
+    if for_readers and after.min_writer_version >= 7:
+        assert stage.snapshot is not None
+        after = with_features(after, [CHECKPOINT_PROTECTION])
+        stage.staged.must_be_next = True
+        properties[PROTECTED_BEFORE] = str(stage.snapshot.version + 1)
+    removed = (each for each in _DOMAINS.get(name, ()) if each in stage.domains())
+    stage.staged.domains[:] = [
+        *(each for each in stage.staged.domains if each.domain not in _DOMAINS.get(name, ())),
+        *(DomainMetadata(each, "", removed=True) for each in removed),
+    ]
+    # A concurrent commit may use the feature.
+    stage.read(whole_table=True)
+    if properties != stage.configuration:
+        stage.change_metadata(replace(stage.metadata, configuration=properties))
+    stage.staged.protocol = after
+    stage.set_commit_info("DROP FEATURE", {"featureName": name, "truncateHistory": "false"})
+
+
+_PERMANENT = {
+    "catalogManaged": ("deltasql never enables it", "Drop it with the engine that enabled it."),
+    "checkpointProtection": (
+        "the history before a dropped feature is still in the log",
+        "Keep it: it concerns only writers that clean up the log.",
+    ),
+    FENCE: ("it is the fence of the table", "Remove the fence: deltasql table unfence."),
+}
+"""Features that cannot be dropped: the reason, and what to do."""
+_PREVIEW = "-preview"
+_DOMAINS = {"clustering": ("delta.clustering",), "rowTracking": ("delta.rowTracking",)}
+"""The metadata domains that belong to a feature."""
+_UNTIL_UNUSED = {
+    "checkConstraints": "Drop the constraints first.",
+    "clustering": "First run ALTER TABLE … CLUSTER BY NONE.",
+    "columnMapping": "Copy the rows into a new table: CREATE TABLE … AS SELECT.",
+    "deletionVectors": "First run REORG TABLE … APPLY (PURGE), or optimize the table.",
+    "invariants": "First run ALTER COLUMN … DROP NOT NULL.",
+    "typeWidening": "Files may have the old types. Copy the rows into a new table: "
+    "CREATE TABLE … AS SELECT.",
+}
+
+
+def _without_properties_of(name: str, configuration: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties without those that enable a feature or configure it."""
+    prefixes = _CONFIGURED_BY.get(name, ())
+    return {
+        key: value
+        for key, value in configuration.items()
+        if BY_PROPERTY.get(key) != name and not (prefixes and key.startswith(prefixes))
+    }
+
+
+_CONFIGURED_BY = {
+    "inCommitTimestamp": ("delta.inCommitTimestampEnablement",),
+    "rowTracking": ("delta.rowTracking.",),
+    "v2Checkpoint": ("delta.checkpointPolicy",),
+}
+
+
+def _check_unused(stage: TableStage, name: str, properties: Mapping[str, str]) -> None:
+    """Raise if the table still uses a feature."""
+    schema = stage.schema
+    required = required_features(schema, properties) | not_null_features(schema)
+    # A table may have a preview of a feature instead of the feature itself.
+    released = name.removesuffix(_PREVIEW)
+    has_other = released != name and released in writer_features(stage.protocol)
+    used = name in required or (released in required and not has_other)
+    if name == "deletionVectors":
+        used = any(stage.files()["deletion_vector"].to_pylist())
+    elif name == "clustering":
+        used = bool(stage.clustered_by())
+    elif name == "domainMetadata":
+        used = bool(stage.domains())
+    if used:
+        advice = _UNTIL_UNUSED.get(name, "First change the columns that need it.")
+        raise _cannot_drop(stage, name, "the table uses it", advice)
+
+
+def _cannot_drop(
+    stage: TableStage, name: str, problem: str, advice: str
+) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"the table feature {name} cannot be dropped: {problem}",
+        table=stage.name,
+        features=(name,),
+        help=advice,
     )
 
 

@@ -6,12 +6,27 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TxnLogConfigError, TxnLogError, TxnLogProtocolError
+import pyarrow.compute as pc
+
+from deltasql.exceptions import (
+    TxnLogConfigError,
+    TxnLogError,
+    TxnLogProtocolError,
+    UnsupportedFeatureError,
+)
 from deltasql.exceptions.prefixes import PROPERTY_ERROR
+from deltasql.model.features.iceberg_compat import enabled_compat, materializes_partitions
+from deltasql.model.features.row_tracking import is_enabled, with_column_names
 from deltasql.model.properties import KNOWN, NAME_IN_CATALOG, check_values, stored_properties
-from deltasql.model.protocol import FEATURE_PREFIX, raised_protocol, upgraded_protocol
+from deltasql.model.protocol import (
+    FEATURE_PREFIX,
+    raised_protocol,
+    upgraded_protocol,
+    writer_features,
+)
 from deltasql.model.schema.column_mapping import MODE, with_column_mapping
 from deltasql.model.schema.schema import column_mapping_mode, nearest
+from deltasql.operations.table_stage import STAGED_VERSION, add_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +38,7 @@ _KEPT = (
     "delta.constraints.",
     "delta.enableInCommitTimestamps",
     "delta.inCommitTimestamp",
+    "delta.rowTracking.",
 )
 _LONGEST_NAME = 255
 _LONGEST_DESCRIPTION = 4000
@@ -46,6 +62,10 @@ def set_table_properties(
                 help=f"Set {MODE} to 'name' on a table without column mapping.",
             )
         schema, wanted = with_column_mapping(schema, wanted)
+    wanted = with_column_names(wanted)
+    if is_enabled(wanted) and not is_enabled(stage.configuration):
+        _add_row_ids(stage)
+    _check_files(stage, wanted)
     protocol = raised_protocol(stage.protocol, properties)
     stage.change_metadata(
         replace(
@@ -57,6 +77,37 @@ def set_table_properties(
     )
     text = json.dumps(dict(properties), separators=(",", ":"), ensure_ascii=False)
     stage.set_commit_info("SET TBLPROPERTIES", {"properties": text})
+
+
+def _check_files(stage: TableStage, wanted: Mapping[str, str]) -> None:
+    """Raise if Iceberg compatibility is enabled, and existing files do not meet its conditions."""
+    new = set(enabled_compat(wanted)) - set(enabled_compat(stage.configuration))
+    if not new:
+        return
+    files = stage.files()
+    stage.read(whole_table=True, files=files)
+    lacks_columns = stage.partition_columns and not materializes_partitions(
+        stage.configuration, writer_features(stage.protocol)
+    )
+    if len(files) and (lacks_columns or files["num_records"].null_count):
+        what = "the partition columns" if lacks_columns else "the number of rows"
+        raise UnsupportedFeatureError(
+            f"{min(new)} cannot be enabled: the existing files lack {what}",
+            features=tuple(new),
+            help="Copy the rows into a table that is created with it.",
+        )
+
+
+def _add_row_ids(stage: TableStage) -> None:
+    """Add the files without row ids again, so that the commit gives them some."""
+    files = stage.files()
+    stage.read(whole_table=True, files=files)
+    missing = files.filter(
+        pc.and_(
+            pc.is_null(files["base_row_id"]), pc.not_equal(files["added_version"], STAGED_VERSION)
+        )
+    )
+    stage.add(replace(add_file(row), data_change=False) for row in missing.to_pylist())
 
 
 def unset_table_properties(

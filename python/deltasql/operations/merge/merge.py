@@ -66,6 +66,7 @@ from deltasql.operations.rewrite import (
     write_changed_rows,
     write_new_rows,
 )
+from deltasql.operations.row_ids import scan_to_rewrite
 from deltasql.operations.rules.conform import in_microseconds
 from deltasql.operations.rules.identity import (
     missing_identity,
@@ -341,7 +342,8 @@ class _Merge:
 
         Changed rows are computed once: with random values, other rows could be marked than written.
         """
-        plan, schema, generated = self.plan, self.target.schema, rules_of(self.target).generated
+        plan, generated = self.plan, rules_of(self.target).generated
+        schema = self.target.stored_schema
         if is_marked:
             found = self.engine.query(changed(rows, schema, plan, generated), **relations)
             self.changed = self.engine.keep(found)
@@ -353,7 +355,7 @@ class _Merge:
 
     def _before(self, rows: exp.Select, relations: dict[str, Relation]) -> Relation:
         """Return the joined rows before the merge, with ACTION."""
-        plan, schema = self.plan, self.target.schema
+        plan, schema = self.plan, self.target.stored_schema
         old = unchanged_by_key(plan, schema) if self.by_key else unchanged(rows, schema, plan)
         return self.engine.query(old, **relations)
 
@@ -381,7 +383,7 @@ class _Merge:
         self, files: pa.Table, indexes: list[int]
     ) -> tuple[exp.Select, dict[str, Relation]]:
         """Return the query that joins the rows of some files with the source, and its relations."""
-        scan = self.engine.scan(self.target.live(files_at(files, indexes)), positions=True)
+        scan = scan_to_rewrite(self.target, files_at(files, indexes), positions=True)
         if self.by_key:
             return joined_by_key(self.plan), {"t": scan, "s": self.source}
         assert self.decided is not None
@@ -404,7 +406,7 @@ class _Merge:
         if pairs is not None:
             relations["m"] = pairs
         query = inserted(
-            self.target.schema,
+            self.target.stored_schema,
             self.plan,
             rules_of(self.target).generated,
             self.source.columns,

@@ -20,6 +20,7 @@ from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.identity import identity_columns
 from deltasql.model.schema.schema import NANOSECOND_TYPES, StructField, StructType, decimal_type
+from deltasql.operations.rules.row_checks import widening_columns
 from deltasql.operations.rules.schema_merge import merge_schemas, reject_generated
 from deltasql.operations.sql.assignments import Assignments, assignments
 from deltasql.operations.sql.expressions import assigned_path, parse_condition
@@ -167,7 +168,7 @@ def evolve_schema(target: TableStage, source: StructType, spec: MergeSpec) -> bo
     found = [member for member in source.fields if member.name.casefold() in wanted]
     reject_generated(target.schema, StructType(tuple(found)))
     given = StructType(tuple(StructField(member.name, member.type) for member in found))
-    merged = merge_schemas(target.schema, given)
+    merged = merge_schemas(target.schema, given, widening=widening_columns(target))
     if merged == target.schema:
         return False
     mapped, configuration = with_new_columns_mapped(merged, target.configuration)

@@ -20,6 +20,7 @@ from deltasql import telemetry
 from deltasql.engine.base import DEFAULT_FILE_SIZE, WriteOptions
 from deltasql.model.progress import Meter
 from deltasql.operations.rewrite import deleted_row_counts
+from deltasql.operations.row_ids import scan_to_rewrite
 from deltasql.operations.table_stage import STAGED_VERSION, adds_table_to_errors
 
 if TYPE_CHECKING:
@@ -202,8 +203,8 @@ def _side_by_side(
 
 def rewrite_rows(stage: TableStage, files: pa.Table, options: WriteOptions) -> list[AddFile]:
     """Write the live rows of files to new files, in the same order."""
-    rows = stage.engine.scan(stage.live(files))
-    return stage.engine.write(rows, stage.plan(options, data_change=False))
+    rows = scan_to_rewrite(stage, files)
+    return stage.engine.write(rows, stage.plan(options, data_change=False, rewrites=True))
 
 
 def rewrite_options(stage: TableStage, options: WriteOptions | None, size: int) -> WriteOptions:

@@ -16,6 +16,7 @@ from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.predicates.parser import Scope, field_of
 from deltasql.model.schema.schema import nearest
 from deltasql.operations.optimize.compaction import plan_rewrite
+from deltasql.operations.row_ids import scan_to_rewrite
 from deltasql.operations.sql.queries import column
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ def rewrite_sorted(
     paths: Sequence[tuple[str, ...]], stage: TableStage, files: pa.Table, options: WriteOptions
 ) -> list[AddFile]:
     """Rewrite the rows of files, sorted along the Z-curve of columns."""
-    engine, names = stage.engine, stage.schema.names
-    rows = engine.scan(stage.live(files))
+    engine, names = stage.engine, stage.stored_schema.names
+    rows = scan_to_rewrite(stage, files)
     bits = min(_MAX_BITS_PER_COLUMN, _MAX_TOTAL_BITS // len(paths))
     keys = {f"{_ORDER}{n}": field_of(path) for n, path in enumerate(paths)}
     ranked = engine.ranked(rows, keys, bits)
@@ -86,7 +87,7 @@ def rewrite_sorted(
         .order_by(order, *(field_of(path) for path in paths))
     )
     relation = engine.query(sorted_rows, ranked=ranked)
-    return engine.write(relation, stage.plan(options, data_change=False))
+    return engine.write(relation, stage.plan(options, data_change=False, rewrites=True))
 
 
 def _checked(stage: TableStage, columns: Sequence[str]) -> list[tuple[str, ...]]:

@@ -20,6 +20,7 @@ from deltasql.engine.inputs import python_values
 from deltasql.exceptions import InvalidDataError, TxnLogSchemaError, TxnLogTransactionError
 from deltasql.model.properties import TableProperties
 from deltasql.model.schema.schema import StructType
+from deltasql.model.schema.widening import is_enabled
 from deltasql.operations.rules.not_null import NotNull, not_null_paths, null_condition, null_rows
 from deltasql.operations.rules.schema_merge import GENERATED
 from deltasql.operations.sql.expressions import scalar
@@ -73,6 +74,23 @@ def reject_append_only(stage: TableStage) -> None:
 def generated_columns(stage: TableStage) -> Sequence[str]:
     """Return the names of the generated columns."""
     return list(rules_of(stage).generated)
+
+
+def widening_columns(stage: TableStage) -> frozenset[str]:
+    """Return the columns whose type a write with schema evolution may widen.
+
+    These are none if type widening is not enabled, otherwise all that no rule uses: the value of a
+    rule may depend on the type.
+    """
+    if not is_enabled(stage.configuration):
+        return frozenset()
+    rules = rules_of(stage)
+    used = {
+        node.name
+        for rule in (*rules.conditions.values(), *rules.generated.values())
+        for node in rule.find_all(exp.Column)
+    }
+    return frozenset(stage.schema.names) - used - rules.generated.keys()
 
 
 def checked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema.column_mapping import without_mapping
@@ -15,23 +16,37 @@ from deltasql.model.schema.schema import (
     decimal_type,
     type_name,
 )
+from deltasql.model.schema.widening import can_widen_implicitly, with_type_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 GENERATED = "delta.generationExpression"
 
 
-def merge_schemas(current: StructType, given: StructType) -> StructType:
+def merge_schemas(
+    current: StructType, given: StructType, *, widening: Collection[str] = ()
+) -> StructType:
     """Return the current columns, followed by the columns that only the given schema has.
 
     Structs are merged field by field, also in arrays and maps. A column that both schemas have
-    keeps its current type, and the rows are cast to this type.
+    keeps its current type, and the rows are cast to this type. The columns in `widening` get the
+    given type if it is a wider one.
 
     >>> merge_schemas(StructType((StructField("a", "long"),)), StructType((
     ...     StructField("b", "string"), StructField("a", "integer")))).names
     ('a', 'b')
     """
+    merged = _merge_structs(current, given, widening)
+    return with_type_changes(current, merged) if widening else merged
+
+
+def _merge_structs(current: StructType, given: StructType, widening: Collection[str]) -> StructType:
     known = {field.name: field for field in given.fields}
     kept = [
-        _merge_field(field, known[field.name]) if field.name in known else field
+        _merge_field(field, known[field.name], field.name in widening)
+        if field.name in known
+        else field
         for field in current.fields
     ]
     present = {field.name for field in current.fields}
@@ -63,19 +78,21 @@ def reject_generated(current: StructType, given: StructType) -> None:
             )
 
 
-def _merge_field(current: StructField, given: StructField) -> StructField:
-    return replace(current, type=_merge_types(current.type, given.type, current.name))
+def _merge_field(current: StructField, given: StructField, widens: bool) -> StructField:
+    return replace(current, type=_merge_types(current.type, given.type, current.name, widens))
 
 
-def _merge_types(current: DataType, given: DataType, name: str) -> DataType:
+def _merge_types(current: DataType, given: DataType, name: str, widens: bool) -> DataType:
     if isinstance(current, StructType) and isinstance(given, StructType):
-        return merge_schemas(current, given)
+        return _merge_structs(current, given, current.names if widens else ())
     if isinstance(current, ArrayType) and isinstance(given, ArrayType):
-        element = _merge_types(current.element_type, given.element_type, name)
+        element = _merge_types(current.element_type, given.element_type, name, widens)
         return replace(current, element_type=element)
     if isinstance(current, MapType) and isinstance(given, MapType):
-        value = _merge_types(current.value_type, given.value_type, name)
+        value = _merge_types(current.value_type, given.value_type, name, widens)
         return replace(current, value_type=value)
+    if widens and can_widen_implicitly(current, given):
+        return given
     if current == "void":
         return given
     present, wanted = decimal_type(current), decimal_type(given)

@@ -18,6 +18,7 @@ from deltasql.model.schema.rules import validate_schema
 from deltasql.model.schema.schema import StructField, StructType
 from deltasql.operations.rules.conform import arrow_schema, check_names, check_types
 from deltasql.operations.rules.missing_columns import optional_columns
+from deltasql.operations.rules.row_checks import widening_columns
 from deltasql.operations.rules.schema_merge import merge_schemas, nullable, reject_generated
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def check_or_change_schema(
             partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     else:
         reject_generated(stage.schema, given)
-        wanted = merge_schemas(stage.schema, nullable(given, stage.schema))
+        wanted = merge_schemas(
+            stage.schema, nullable(given, stage.schema), widening=widening_columns(stage)
+        )
     if wanted == stage.schema and partitions == stage.partition_columns:
         return
     mapped, properties = with_new_columns_mapped(wanted, stage.configuration)

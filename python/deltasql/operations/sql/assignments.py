@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
+from deltasql.model.features.row_tracking import changes_with_row
 from deltasql.model.predicates.filters import timestamp_text
 from deltasql.model.schema.schema import (
     NANOSECOND_TYPES,
@@ -197,7 +198,9 @@ def row_values(
         return (default_value(member) if fills else None) or old(member)
 
     values = {
-        member.name: new_value(member.type, (member.name,), assigned, unassigned(member))
+        member.name: typed_null(member.type)
+        if changes_with_row(member)
+        else new_value(member.type, (member.name,), assigned, unassigned(member))
         for member in schema.fields
     }
     for name, expression in generated.items():

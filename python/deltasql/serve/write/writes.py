@@ -37,6 +37,8 @@ from deltasql.operations.add_written import (
     Overwrite,
     WrittenFile,
     new_folder,
+    reject_materialized,
+    reject_row_tracking,
     reject_unchecked_rules,
     stage_written,
 )
@@ -130,12 +132,14 @@ class Writes:
                 reject_identity(stage.schema, "The Spark catalog", "deltasql.spark.sql or .write")
             if not body.get("checks_rules"):
                 reject_unchecked_rules(stage)
+            reject_materialized(stage)
             positions = stream_positions(stage, body)
             folder = new_folder(stage)
             overwrite = body.get("overwrite")
             plan = _write_plan(stage, folder, overwrite)
             if body.get("command") is not None:
                 reject_append_only(stage)
+                reject_row_tracking(stage)
                 plan["change_data"] = change_plan(stage, folder)
                 plan["marks_rows"] = can_mark_any_file(stage)
         except BaseException:

@@ -102,8 +102,8 @@ def check_feature(name: str) -> None:
         )
 
 
-def cannot_drop_feature(name: str, table: str, protocol: Protocol) -> UnsupportedFeatureError:
-    """Return the error for dropping a feature, which is never possible."""
+def check_droppable(name: str, table: str, protocol: Protocol) -> None:
+    """Raise if there is no such table feature, or if the table does not have it."""
     if name not in FEATURES:
         problem = f"UNSUPPORTED_CLIENT_FEATURE] Cannot drop {name}: it is not a known table feature"
         advice = f"Known features are {', '.join(sorted(FEATURES))}."
@@ -111,8 +111,7 @@ def cannot_drop_feature(name: str, table: str, protocol: Protocol) -> Unsupporte
         problem = f"FEATURE_NOT_PRESENT] Cannot drop {name}: the table's protocol does not have it"
         advice = "detail() lists the features of the table."
     else:
-        problem = f"NONREMOVABLE_FEATURE] Cannot drop {name}: deltasql cannot drop features"
-        advice = "Copy the rows into a new table without the feature."
-    return UnsupportedFeatureError(
+        return
+    raise UnsupportedFeatureError(
         f"[DELTA_FEATURE_DROP_{problem}", table=table, features=(name,), help=advice
     )

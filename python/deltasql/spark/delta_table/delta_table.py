@@ -18,7 +18,7 @@ from deltasql.operations.update import stage_update
 from deltasql.spark.columns.columns import column_writer, frame_alias, frame_keys
 from deltasql.spark.delta_table.arguments import (
     assignment_texts,
-    cannot_drop_feature,
+    check_droppable,
     check_feature,
     check_protocol_versions,
     condition_text,
@@ -414,11 +414,16 @@ class DeltaTable:
 
     @as_spark_exceptions()
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Raise an error: a feature cannot be dropped, because older versions still need it."""
+        """Remove a feature that the table does not use any more from the table's protocol.
+
+        The history is kept, so it cannot be truncated.
+        """
         require(featureName, str, "featureName", "a string")
         if truncateHistory is not None:
             require(truncateHistory, bool, "truncateHistory", "a boolean")
-        raise cannot_drop_feature(featureName, self._name, self._snapshot().protocol)
+        check_droppable(featureName, self._name, self._snapshot().protocol)
+        with self._catalog.begin() as tx:
+            tx.drop_feature(self._name, featureName, truncate_history=bool(truncateHistory))
 
     # Run operations
 

@@ -295,6 +295,9 @@ public class DeltaSqlCatalog
         } else if (change instanceof TableChange.UpdateColumnNullability update
                 && update.nullable()) {
             found.put("change", "drop not null");
+        } else if (change instanceof TableChange.UpdateColumnType update) {
+            found.put("change", "column type");
+            found.put("schema", new StructType().add("type", update.newDataType()).json());
         } else if (change instanceof TableChange.UpdateColumnComment update) {
             found.put("change", "column comment");
             found.put("comment", update.newComment());

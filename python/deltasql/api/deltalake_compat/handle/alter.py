@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Alterer(TableAlterer):
-    """deltalake's ALTER TABLE methods, and methods for renamed, dropped and default columns."""
+    """deltalake's ALTER TABLE methods, and others: columns change, and features are dropped."""
 
     def rename_column(
         self,
@@ -72,6 +72,56 @@ class Alterer(TableAlterer):
         table = self._open_table
         table.commit(
             lambda tx: tx.set_column_default(table.name, column, default),
+            commit_properties,
+            post_commithook_properties,
+        )
+
+    def set_column_type(
+        self,
+        column: str,
+        data_type: object,
+        *,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Change a column to a wider type, without rewriting data files.
+
+        The table needs the property `delta.enableTypeWidening`. The type is SQL text such as
+        `BIGINT`, or a type of deltalake.
+        """
+        table = self._open_table
+        table.commit(
+            lambda tx: tx.set_column_type(table.name, column, data_type),
+            commit_properties,
+            post_commithook_properties,
+        )
+
+    def set_column_not_null(
+        self,
+        column: str,
+        *,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Make a column NOT NULL; the existing rows must not have nulls there."""
+        table = self._open_table
+        table.commit(
+            lambda tx: tx.set_column_not_null(table.name, column),
+            commit_properties,
+            post_commithook_properties,
+        )
+
+    def drop_feature(
+        self,
+        name: str,
+        *,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Remove a table feature, by its name in Delta's protocol, that the table does not use."""
+        table = self._open_table
+        table.commit(
+            lambda tx: tx.drop_feature(table.name, name),
             commit_properties,
             post_commithook_properties,
         )

@@ -1,0 +1,1 @@
+"""Table features with rules of their own: row tracking, Iceberg compatibility."""

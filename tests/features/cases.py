@@ -1,0 +1,82 @@
+"""Every table feature of delta-spark: how a table gets it, or why deltasql does not support it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PLAIN = "id INT, v STRING"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature that tables of deltasql can have; `note` is shown in the documentation."""
+
+    properties: str = ""
+    """The properties in CREATE TABLE."""
+    columns: str = PLAIN
+    """The columns of the table; the first is an integer, the second a string."""
+    after: tuple[str, ...] = ()
+    """Statements that add the feature to the table `{t}`."""
+    note: str = ""
+
+
+def enabled(key: str, note: str = "") -> Feature:
+    """Return a feature that a property enables."""
+    return Feature(f"'{key}' = 'true'", note=note)
+
+
+NAMES = "'delta.columnMapping.mode' = 'name'"
+SUPPORTED: dict[str, Feature] = {
+    "allowColumnDefaults": Feature(
+        "'delta.feature.allowColumnDefaults' = 'supported'", f"{PLAIN}, d INT DEFAULT 3"
+    ),
+    "appendOnly": enabled("delta.appendOnly"),
+    "changeDataFeed": enabled("delta.enableChangeDataFeed"),
+    "checkConstraints": Feature(after=("ALTER TABLE {t} ADD CONSTRAINT c CHECK (id > 0)",)),
+    "checkpointProtection": Feature(
+        "'delta.enableDeletionVectors' = 'true'",
+        after=("ALTER TABLE {t} DROP FEATURE deletionVectors",),
+        note="Added by `DROP FEATURE` of a feature that readers must support.",
+    ),
+    "clustering": Feature(after=("ALTER TABLE {t} CLUSTER BY (id)",)),
+    "columnMapping": Feature(NAMES),
+    "deletionVectors": enabled("delta.enableDeletionVectors"),
+    "domainMetadata": Feature("'delta.feature.domainMetadata' = 'supported'"),
+    "generatedColumns": Feature(columns=f"{PLAIN}, g INT GENERATED ALWAYS AS (id + 1)"),
+    "icebergCompatV1": Feature(
+        f"'delta.enableIcebergCompatV1' = 'true', {NAMES}",
+        note="Partitioned tables only with the embedded engine.",
+    ),
+    "icebergCompatV2": Feature(
+        f"'delta.enableIcebergCompatV2' = 'true', {NAMES}",
+        note="Without arrays and maps. Partitioned tables only with the embedded engine.",
+    ),
+    "identityColumns": Feature(columns=f"{PLAIN}, n BIGINT GENERATED ALWAYS AS IDENTITY"),
+    "inCommitTimestamp": enabled("delta.enableInCommitTimestamps"),
+    "invariants": Feature(columns="id INT NOT NULL, v STRING"),
+    "materializePartitionColumns": enabled(
+        "delta.enableMaterializePartitionColumnsFeature",
+        "Partitioned tables only with the embedded engine.",
+    ),
+    "rowTracking": enabled(
+        "delta.enableRowTracking",
+        "UPDATE, DELETE and MERGE not through the Spark catalog.",
+    ),
+    "timestampNtz": Feature(columns=f"{PLAIN}, at TIMESTAMP_NTZ"),
+    "typeWidening": enabled("delta.enableTypeWidening"),
+    "typeWidening-preview": Feature("'delta.feature.typeWidening-preview' = 'supported'"),
+    "v2Checkpoint": Feature("'delta.checkpointPolicy' = 'v2'"),
+    "vacuumProtocolCheck": Feature("'delta.feature.vacuumProtocolCheck' = 'supported'"),
+}
+READ_ONLY: dict[str, str] = {}
+"""Features with which tables can only be read."""
+ON_SPARK: dict[str, str] = {
+    "variantType": "Rows are appended and read on Spark.",
+    "variantType-preview": "Rows are appended and read on Spark.",
+}
+UNSUPPORTED: dict[str, str] = {
+    "catalogManaged": "Readers of the path could not read the table.",
+    "variantShredding": "Files with shredded variants are not read.",
+    "variantShredding-preview": "Files with shredded variants are not read.",
+}
+"""Features with which tables can be neither read nor written."""

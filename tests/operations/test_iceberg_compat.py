@@ -1,0 +1,120 @@
+"""Tables with Iceberg compatibility stay valid, and files can contain the partition columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from deltasql.exceptions import InvalidActionError, TxnLogError, UnsupportedFeatureError
+from deltasql.model.protocol import writer_features
+from tests.conftest import add_file
+from tests.each import check_each
+from tests.operations.maintenance import open_lake, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+NAMES = "'delta.columnMapping.mode' = 'name'"
+
+
+@pytest.fixture
+def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_lake(catalog_uri, tmp_path) as catalog:
+        yield catalog
+
+
+def stored_columns(lake: Catalog) -> list[list[str]]:
+    """Return the columns of each live data file."""
+    table = lake.table("t")
+    root = Path(table.location)
+    return [pq.read_schema(root / path).names for path in table.files()["path"].to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("properties", "feature"),
+    [
+        (
+            "'delta.feature.materializePartitionColumns' = 'supported'",
+            "materializePartitionColumns",
+        ),
+        (f"'delta.enableIcebergCompatV1' = 'true', {NAMES}", "icebergCompatV1"),
+        (f"'delta.enableIcebergCompatV2' = 'true', {NAMES}", "icebergCompatV2"),
+    ],
+)
+def test_files_contain_the_partition_columns(lake: Catalog, properties: str, feature: str) -> None:
+    lake.sql(
+        "CREATE TABLE t (p STRING, id BIGINT, q INT) PARTITIONED BY (p, q) "
+        f"TBLPROPERTIES ({properties})"
+    )
+    assert feature in writer_features(lake.table("t").snapshot().protocol)
+    lake.sql("INSERT INTO t VALUES ('a', 1, 1), ('b', 2, NULL), (NULL, 3, 2)")
+    lake.sql("UPDATE t SET id = 10, q = 5 WHERE id = 1")
+    lake.sql("OPTIMIZE t")
+    snapshot = lake.table("t").snapshot()
+    mode = snapshot.metadata.configuration.get("delta.columnMapping.mode")
+    names = {each.name: each.physical_name(mode) for each in snapshot.schema.fields}
+    for stored in stored_columns(lake):
+        assert stored == [names["id"], names["p"], names["q"]]
+    rows = lake.sql("SELECT * FROM t ORDER BY id").to_pylist()
+    assert rows == [
+        {"p": "b", "id": 2, "q": None},
+        {"p": None, "id": 3, "q": 2},
+        {"p": "a", "id": 10, "q": 5},
+    ]
+    assert opened(lake).to_pyarrow_table().num_rows == 3
+    assert lake.mirror.verify("t", data="rows")[0].ok
+
+
+def test_changes_that_iceberg_does_not_allow_are_refused_by_name(lake: Catalog) -> None:
+    lake.sql(
+        "CREATE TABLE t (id INT, p STRING) PARTITIONED BY (p) TBLPROPERTIES "
+        f"('delta.enableIcebergCompatV2' = 'true', 'delta.enableTypeWidening' = 'true', {NAMES})"
+    )
+    lake.sql("INSERT INTO t VALUES (1, 'a')")
+    version = lake.table("t").version()
+    statements = {
+        "ALTER TABLE t ADD COLUMN tags ARRAY<STRING>": "columns of type array",
+        "ALTER TABLE t ADD COLUMN tags MAP<STRING, INT>": "columns of type map",
+        "ALTER TABLE t SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')": "deletion",
+        "ALTER TABLE t SET TBLPROPERTIES ('delta.enableIcebergCompatV1' = 'true')": "two of them",
+        "ALTER TABLE t ALTER COLUMN id TYPE DOUBLE": "from integer to double",
+        f"CREATE TABLE u (id INT, x ARRAY<INT>) TBLPROPERTIES "
+        f"('delta.enableIcebergCompatV1' = 'true', {NAMES})": "columns of type array",
+        "CREATE TABLE u (id INT) TBLPROPERTIES ('delta.enableIcebergCompatV1' = 'true')": "mapping",
+    }
+
+    def refuse(statement: str) -> None:
+        with pytest.raises(
+            UnsupportedFeatureError, match=f"icebergCompatV.*{statements[statement]}"
+        ):
+            lake.sql(statement)
+
+    check_each(statements, refuse)
+    with pytest.raises(InvalidActionError, match="partition columns"), lake.begin() as tx:
+        rows = lake.sql("SELECT * FROM t")
+        tx.write("t", rows, mode="overwrite", schema_mode="overwrite", partition_by=["id"])
+    with pytest.raises(InvalidActionError, match="number of its rows"), lake.begin() as tx:
+        physical = lake.table("t").snapshot().schema.fields[1].physical_name("name")
+        tx.stage_table("t", [add_file("a", stats="{}", partition_values={physical: "a"})])
+    assert lake.table("t").version() == version
+    lake.sql("ALTER TABLE t ALTER COLUMN id TYPE BIGINT")
+    lake.sql("ALTER TABLE t DROP FEATURE icebergCompatV2")
+    lake.sql("ALTER TABLE t ADD COLUMN tags ARRAY<STRING>")
+
+
+def test_compatibility_is_not_enabled_if_existing_files_lack_columns(lake: Catalog) -> None:
+    lake.sql(f"CREATE TABLE t (id INT, p INT) PARTITIONED BY (p) TBLPROPERTIES ({NAMES})")
+    lake.sql("INSERT INTO t VALUES (1, 1)")
+    enable = "ALTER TABLE t SET TBLPROPERTIES ('delta.enableIcebergCompatV2' = 'true')"
+    with pytest.raises(TxnLogError, match="lack the partition columns"):
+        lake.sql(enable)
+    lake.sql("DELETE FROM t")
+    lake.sql(enable)
+    lake.sql("INSERT INTO t VALUES (1, 1)")
+    assert [len(each) for each in stored_columns(lake)] == [2]
