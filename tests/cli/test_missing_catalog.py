@@ -36,7 +36,8 @@ LOOK = (
     *("mirror targets add sales copy HERE/copy", "mirror targets list sales"),
     *("mirror targets remove sales copy", "optimize sales", "query 'SELECT 1'"),
     *("restore sales 0 --yes", "rollback sales --yes", "schema sales", "serve", "shell", "stats"),
-    *("sql 'SELECT 1'", "table drop sales --yes", "table list", "table rename sales sold"),
+    *("sql 'SELECT 1'", "table clone sales copy", "table drop sales --yes", "table fence sales"),
+    *("table list", "table rename sales sold", "table unfence sales"),
     *("table set sales delta.appendOnly=true", "table show sales", "table undrop sales"),
     *("ui --port 0", "undo sales --yes", "vacuum sales --dry-run", "verify", "watch --once"),
 )

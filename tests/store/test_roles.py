@@ -34,7 +34,7 @@ def test_each_role_has_the_privileges_of_the_guide(
         connect("etl", create=True)  # it may not create tables in the schema
     monkeypatch.setenv("PASSWORD", PASSWORD)
     printed = guide.init(f"{tmp_path}/the lake")
-    (root,) = re.findall(r"export DELTASQL_TABLE__DATA_ROOT=(.*?)  #", printed)
+    (root,) = re.findall(r"export DELTASQL_TABLE__DATA_ROOT=(.*)", printed)
     monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", *shlex.split(root))
     with connect("ops") as catalog:
         assert catalog.health().ok
