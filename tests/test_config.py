@@ -202,6 +202,15 @@ def test_section_variable_must_be_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "JSON" in failure().message
 
 
+def test_variable_of_a_key_overrides_the_variable_of_its_section(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DELTASQL_POOL", '{"max_size": 4, "timeout_s": 2.5}')
+    monkeypatch.setenv("DELTASQL_POOL__MAX_SIZE", "7")
+    pool = Config.load().pool
+    assert (pool.max_size, pool.timeout_s) == (7, 2.5)
+
+
 def test_uri_variable_is_not_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTASQL_URI", "deltasql://sqlite/x.db")
     assert Config.load() == Config()
