@@ -109,7 +109,7 @@ PAGES = {
             *("api.inspect.definition.ValueChange", "api.inspect.diff.VersionDiff"),
             *("api.inspect.diff.FileTotals", "api.inspect.diff.FileChange"),
             *("api.inspect.diff.RowDiff", "api.inspect.history.CommitEntry"),
-            "api.inspect.history.FileChanges",
+            *("api.inspect.history.FileChanges", "api.inspect.audit.AuditEntry"),
             *("api.inspect.history.TransactionEvent", "api.inspect.history.Participant"),
             *("api.inspect.history.RecentCommit", "api.inspect.checks.Check"),
             "api.inspect.page.Page",

@@ -45,7 +45,9 @@ ARGUMENTS: dict[str, object] = {
     "checks": {"positive": "id > 0"},
     "column": "id",
     "columns": ["id"],
+    "data_type": "long",
     "days": 1,
+    "default": "1",
     "directory": "copy",
     "fields": deltasql.Field("more", "long"),
     "first": 0,
@@ -137,6 +139,8 @@ def called(method: Callable[..., Any]) -> object:
     required -= {each.name for each in parameters if each.kind is each.VAR_KEYWORD}
     if method.__name__ == "run":
         return method(threading.Event(), once=True)
+    if method.__name__ == "clone":  # its source is a table
+        return method("t", "u")
     result = method(**{name: ARGUMENTS[name] for name in required})
     if method.__name__ == "merge":
         return result.when_matched_update_all().execute()

@@ -140,8 +140,8 @@ def unpublished_numbers(reserved: dict[str, int], metadata: Metadata) -> dict[st
 
 
 def changes_only_marks(before: Metadata, after: Metadata) -> bool:
-    """Return whether two versions of the metadata differ in nothing but high-water marks."""
-    if replace(after, schema_string=before.schema_string) != before:
+    """Return whether two versions of the metadata differ, but only in high-water marks."""
+    if after == before or replace(after, schema_string=before.schema_string) != before:
         return False
     one, other = (without_marks(schema_of(each.schema_string)) for each in (before, after))
     return one == other

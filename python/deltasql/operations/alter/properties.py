@@ -6,8 +6,6 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from deltasql.exceptions import (
     TxnLogConfigError,
     TxnLogError,
@@ -100,6 +98,8 @@ def _check_files(stage: TableStage, wanted: Mapping[str, str]) -> None:
 
 def _add_row_ids(stage: TableStage) -> None:
     """Add the files without row ids again, so that the commit gives them some."""
+    import pyarrow.compute as pc  # lazy import: slow, and only needed here
+
     files = stage.files()
     stage.read(whole_table=True, files=files)
     missing = files.filter(
