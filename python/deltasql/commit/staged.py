@@ -94,7 +94,7 @@ class Staged:
     identity: dict[str, Numbers] = field(default_factory=dict)
     """The numbers reserved for identity columns, by physical column name."""
     restarts_identity: bool = False
-    """Whether the commit defines the table anew, so that its numbers start again."""
+    """Whether the commit replaces the table, so that its identity columns start again."""
     info: CommitInfo = field(default_factory=CommitInfo)
 
     def extend(self, actions: Iterable[Action]) -> None:
