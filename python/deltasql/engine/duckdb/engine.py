@@ -256,29 +256,30 @@ class DuckDbEngine:
         deleted = [file for file in local if file.vector]
         groups = [each for some in (whole, deleted) if some for each in files.by_names(some)]
         # If all files are in one list, DuckDB's file index is the position in `files.files`.
-        is_single_list = len(whole) == len(files.files) and len(groups) == 1
-        files_table = deleted_table = ""
-        if files.partition_columns or (positions and not is_single_list):
-            position = {id(file): number for number, file in enumerate(files.files)}
-            columns: dict[str, Any] = {
-                "filename": pa.array([file.address for file in local], pa.string()),
-                FILE: pa.array([position[id(file)] for file in local], pa.int64()),
-            }
-            for number, (_, values) in enumerate(files.partition_values(local)):
-                columns[f"p{number}"] = values
-            needs.append(self._register(pa.table(columns)))
-            files_table = needs[-1].name
-        if deleted:
-            needs.append(self._register(files.deleted(deleted)))
-            deleted_table = needs[-1].name
-        shape = TableShape(
-            files.schema,
-            files.partition_columns,
-            files.column_mapping_mode,
-            files_table=files_table,
-            deleted_table=deleted_table,
-        )
+        is_single_list = len(local) == len(files.files) and len(groups) == 1
+        position = {id(file): number for number, file in enumerate(files.files)}
         for schema, group in groups:
+            files_table = deleted_table = ""
+            if files.partition_columns or (positions and not is_single_list):
+                columns: dict[str, Any] = {
+                    "file_index": pa.array(range(len(group)), pa.uint64()),
+                    FILE: pa.array([position[id(file)] for file in group], pa.int64()),
+                }
+                for number, (_, values) in enumerate(files.partition_values(group)):
+                    columns[f"p{number}"] = values
+                needs.append(self._register(pa.table(columns)))
+                files_table = needs[-1].name
+            if group[0].vector:
+                needs.append(self._register(files.deleted(group)))
+                deleted_table = needs[-1].name
+            shape = TableShape(
+                schema,
+                files.partition_columns,
+                files.column_mapping_mode,
+                files_table=files_table,
+                deleted_table=deleted_table,
+                file_key="file_index",
+            )
             records = [file.records for file in group if file.records is not None]
             file_number = (
                 "CAST(r.file_index AS BIGINT)" if is_single_list else f"p.{identifier(FILE)}"
@@ -288,7 +289,7 @@ class DuckDbEngine:
                 f"r.file_row_number AS {identifier(ROW)}",
             )
             yield files_query(
-                replace(shape, schema=schema),
+                shape,
                 self._file_list([as_pattern(file.address) for file in group], needs),
                 has_deletions=bool(group[0].vector),
                 also=also if positions else (),

@@ -52,6 +52,9 @@ class TableShape:
     """Name of the table with the partition values of each file, in the columns p0, p1, …"""
     deleted_table: str
     """Name of the table with the deleted rows of each file."""
+    file_key: str = "filename"
+    """The column that identifies a file in both tables: `filename`, or `file_index`, the position
+    in the list of files. Joins by position are faster."""
 
 
 def files_query(
@@ -103,11 +106,11 @@ def files_query(
         f"FROM read_parquet({files}, schema = MAP {{{', '.join(read)}}}{known}) AS r",
     ]
     if partitions or any(each.startswith("p.") for each in also):
-        parts.append(f"JOIN {shape.files_table} AS p ON p.filename = r.filename")
+        parts.append(f"JOIN {shape.files_table} AS p ON p.{shape.file_key} = r.{shape.file_key}")
     if has_deletions:
         parts.append(
             f"ANTI JOIN {shape.deleted_table} AS d "
-            "ON d.filename = r.filename AND d.row_number = r.file_row_number"
+            f"ON d.{shape.file_key} = r.{shape.file_key} AND d.row_number = r.file_row_number"
         )
     return "\n".join(parts)
 

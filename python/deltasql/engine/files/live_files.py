@@ -177,17 +177,22 @@ class LiveFiles:
         return columns
 
     def deleted(self, files: Collection[LiveFile]) -> pa.Table:
-        """Return the deleted rows of files as a table with the columns filename and row_number."""
+        """Return the deleted rows of files as a table with the columns file_index and row_number.
+
+        `file_index` is the position of the file in `files`.
+        """
         import pyarrow as pa
 
-        names: list[Any] = []
+        positions = {id(file): index for index, file in enumerate(files)}
+        indexes: list[Any] = []
         rows: list[Any] = []
         for file, numbers in self.deleted_rows(files):
             rows.append(pa.array(numbers, pa.int64()))
-            names.append(pa.repeat(pa.scalar(file.address), len(numbers)))
+            index = pa.scalar(positions[id(file)], pa.uint64())
+            indexes.append(pa.repeat(index, len(numbers)))
         return pa.table(
             {
-                "filename": pa.chunked_array(names, pa.string()),
+                "file_index": pa.chunked_array(indexes, pa.uint64()),
                 "row_number": pa.chunked_array(rows, pa.int64()),
             }
         )

@@ -296,10 +296,9 @@ def _deleted_rows(spark: SparkSession, files: LiveFiles, group: _Group) -> DataF
     import pyarrow as pa
     from pyspark.sql import functions as F
 
-    numbers = {file.address: number for number, file in group}
     deleted = files.deleted([file for _, file in group])
-    owners = [numbers[address] for address in deleted["filename"].to_pylist()]
-    rows = pa.table({FILE: pa.array(owners, pa.int64()), ROW: deleted["row_number"]})
+    numbers = pa.array([number for number, _ in group], pa.int64())
+    rows = pa.table({FILE: numbers.take(deleted["file_index"]), ROW: deleted["row_number"]})
     frame = spark.createDataFrame(rows)
     return F.broadcast(frame) if rows.num_rows <= _BROADCAST_ROWS else frame
 

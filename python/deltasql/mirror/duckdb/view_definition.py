@@ -140,8 +140,15 @@ class ViewFiles:
 
     def deleted(self, without: list[str]) -> pa.Table:
         """Return the deleted rows as (filename, row_number), except for the files in `without`."""
+        import pyarrow as pa
+
         skipped = set(without)
-        return self.live.deleted([f for f in self.live.files if f.address not in skipped])
+        files = [file for file in self.live.files if file.address not in skipped]
+        deleted = self.live.deleted(files)
+        names = pa.array([file.address for file in files], pa.string())
+        return pa.table(
+            {"filename": names.take(deleted["file_index"]), "row_number": deleted["row_number"]}
+        )
 
     def _naive_text(self, file: LiveFile) -> str:
         naive = self._naive.get(file.address, ())
