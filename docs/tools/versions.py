@@ -23,7 +23,7 @@ NEEDED = {
     "pyspark": "the engine on Spark, and the Spark catalog",
     "pandas": "rows between Spark and Python",
     "obstore": "object stores",
-    "sqlglot": "predicates; always needed",
+    "sqlglot": "predicates; always needed, without the compiled modules of `sqlglot[c]`",
     "pydantic": "settings; always needed",
 }
 READERS = {

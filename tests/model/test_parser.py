@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import deltasql
-from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions import TxnLogSchemaError, UnsupportedReleaseError
+from deltasql.model.predicates.parser import reject_compiled
 from deltasql.model.predicates.predicate import parse_predicate
 from deltasql.model.schema.schema import MapType, StructField, StructType
 from deltasql.operations.sql.expressions import condition_of, scalar
@@ -108,3 +109,9 @@ def test_deeply_nested_expression_is_rejected(text: str) -> None:
 def test_function_with_too_few_arguments_is_rejected(text: str) -> None:
     with pytest.raises(TxnLogSchemaError):
         parse_predicate(text, TABLE)
+
+
+def test_parser_that_cannot_have_subclasses_is_refused() -> None:
+    with pytest.raises(UnsupportedReleaseError, match="sqlglotc") as caught:
+        reject_compiled(bool)  # like the classes of sqlglotc
+    assert caught.value.help == "Run: pip uninstall sqlglotc"

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
-pytestmark = pytest.mark.everything("delta-spark as a second opinion, on random changes")
+pytestmark = [
+    pytest.mark.everything("delta-spark as a second opinion, on random changes"),
+    # A test that is stopped leaves the connection to the JVM in the middle of a response, so that
+    # all later Spark tests of the process fail.
+    pytest.mark.timeout(2700),
+]
 
 STEP = st.one_of(
     st.tuples(st.just("delete"), CONDITION),

@@ -84,8 +84,10 @@ class _ClassicCopy:
     def __init__(self, spark: Any, settings: Mapping[str, str]) -> None:
         self._spark = spark
         self._copy = spark._jsparkSession.cloneSession()
+        conf = self._copy.conf()
         for name, value in settings.items():
-            self._copy.conf().set(name, value)
+            if conf.get(name) != value:  # Spark warns about some settings
+                conf.set(name, value)
 
     def view(self, frame: Any) -> str:
         # The view exists until the copy is closed: dropping it would uncache the user's DataFrame.
@@ -133,7 +135,8 @@ class _ConnectCopy:
         self._cleanup.callback(self._copy.client.close)
         self._cleanup.callback(self._copy.client.release_session)
         for name, value in settings.items():
-            self._copy.conf.set(name, value)
+            if self._copy.conf.get(name) != value:  # Spark warns about some settings
+                self._copy.conf.set(name, value)
 
     def view(self, frame: DataFrame) -> str:
         name = _new_name()

@@ -29,12 +29,28 @@ from sqlglot.helper import seq_get
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
-from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions import TxnLogSchemaError, UnsupportedReleaseError
 from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR, FIELD_ERROR, PARSER_ERROR
 from deltasql.model.schema.schema import LeafColumn, StructType, nearest, resolve_column
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
 """The SQL flavour of an expression: `datafusion` for deltalake, `spark` for delta-spark."""
+
+
+def reject_compiled(parser: type) -> None:
+    """Raise if a parser of sqlglot cannot have subclasses, as those in `sqlglotc` cannot."""
+    try:
+        type("Subclass", (parser,), {})()
+    except TypeError as error:
+        raise UnsupportedReleaseError(
+            "the compiled modules of sqlglot (sqlglotc, sqlglot[c]) are not supported: deltasql "
+            "extends sqlglot's parser",
+            component="sqlglotc",
+            help="Run: pip uninstall sqlglotc",
+        ) from error
+
+
+reject_compiled(SparkParser)
 
 
 class PredicateDialect(Spark):
