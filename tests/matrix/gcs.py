@@ -61,6 +61,9 @@ class Handler(BaseHTTPRequestHandler):
         asked = {name: value for name, value in self.headers.items() if name.lower() not in _OWN}
         status, body, headers = self._ask(self.method, self.path, self._read(), asked)
         kept = {name: value for name, value in headers.items() if name.lower() not in _OWN}
+        if "Location" in kept:  # of an upload: the client stays at the address that it uses
+            own = self.headers["Host"]
+            kept["Location"] = kept["Location"].replace(self.server.upstream, own)
         length = headers.get("Content-Length") if self.method == "HEAD" else None
         self._send(status, body, kept, length)
 

@@ -12,7 +12,7 @@ from docs.tools import tested_with
 
 from tests.matrix import report
 from tests.matrix.__main__ import cells, main
-from tests.matrix.behaviours import BEHAVIOURS, OK
+from tests.matrix.behaviours import BEHAVIOURS, OK, Place, relayed_store
 from tests.matrix.relay import Relay
 from tests.matrix.report import Result, load, save, terminal, write_rows
 from tests.spark.on_release import FROM_4_2, NO_BUILD, YES
@@ -108,6 +108,20 @@ def test_relay_loses_one_response_of_a_request_that_arrived() -> None:
             again.close()
     assert arrived == [b"first", b"second", b"third"]
     assert relay.lost == 1
+
+
+def test_relays_of_a_store_are_in_the_options_and_in_the_settings_of_spark() -> None:
+    options = {"AZURE_STORAGE_ENDPOINT": "http://127.0.0.1:9/account", "AZURE_ALLOW_HTTP": "true"}
+    place = Place("deltasql://sqlite/meta.db", "az://lake", options)
+    settings = {"spark.hadoop.fs.azure.abfs.endpoint": "127.0.0.1:9"}
+    with relayed_store(place, settings) as (relayed, changed):
+        (relay,) = relayed.relays
+        address = f"127.0.0.1:{relay.port}"
+        assert relayed.storage_options == {
+            **options,
+            "AZURE_STORAGE_ENDPOINT": f"http://{address}/account",
+        }
+        assert changed == {"spark.hadoop.fs.azure.abfs.endpoint": address}
 
 
 def _ask(client: socket.socket, request: bytes) -> bytes:
