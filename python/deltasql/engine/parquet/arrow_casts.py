@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_WIDEST = 16  # bytes of a value, of the types with the widest values: decimals and string views
+
 
 def plain_layout(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column without extension types, run-end encoding and list views.
@@ -75,8 +77,81 @@ def cast_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     for column, field in zip(rows.columns, schema, strict=True):
         found = void_column(column, field.type) if has_void(field.type) else column
         # Skip a cast to the same type: for a list of null type, Arrow returns an invalid array.
-        columns.append(found if found.type == field.type else found.cast(field.type))
+        if found.type != field.type:
+            if has_required_member(field.type):
+                found = with_required_members(found, field.type)
+            found = found.cast(field.type)
+        columns.append(found)
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def has_required_member(kind: pa.DataType) -> bool:
+    """Return whether a struct in a type has a field that is not nullable."""
+    parts = [kind.field(number) for number in range(kind.num_fields)]
+    return any(
+        (pa.types.is_struct(kind) and not part.nullable) or has_required_member(part.type)
+        for part in parts
+    )
+
+
+def with_required_members(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Make those fields of structs not nullable that are not nullable in `kind`.
+
+    Arrow's own cast and view refuse to do it if a struct is null, because then its fields are
+    null too. Here they get some value, which no reader of the struct sees.
+    """
+    chunks = [_with_required_members(chunk, kind) for chunk in column.chunks]
+    return pa.chunked_array(chunks, chunks[0].type) if chunks else column
+
+
+def _with_required_members(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    types, given = pa.types, array.type
+    if not has_required_member(kind):
+        return array
+    if types.is_struct(kind) and types.is_struct(given) and kind.num_fields == given.num_fields:
+        parts, fields = [], []
+        for number, (field, member) in enumerate(zip(given, kind, strict=True)):
+            part = array.field(number)
+            if not member.nullable:
+                part = _without_nulls(part, array)
+            part = _with_required_members(part, member.type)
+            parts.append(part)
+            fields.append(field.with_type(part.type).with_nullable(member.nullable))
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
+    if types.is_list(kind) and types.is_list(given):
+        values = _with_required_members(array.values, kind.value_type)
+        named = pa.list_(given.value_field.with_type(values.type))
+        return pa.ListArray.from_arrays(list_offsets(array), values, type=named)
+    if types.is_map(kind) and types.is_map(given):
+        keys = _with_required_members(array.keys, kind.key_type)
+        items = _with_required_members(array.items, kind.item_type)
+        named = pa.map_(
+            given.key_field.with_type(keys.type), given.item_field.with_type(items.type)
+        )
+        return pa.MapArray.from_arrays(list_offsets(array), keys, items, type=named)
+    return array
+
+
+def _without_nulls(part: pa.Array, struct: pa.Array) -> pa.Array:
+    """Give a field of a struct another value where the struct is null."""
+    if not part.null_count or pc.any(pc.and_(part.is_null(), struct.is_valid())).as_py():
+        return part  # A null in a struct that is not null remains, and Arrow refuses it.
+    rows = pc.if_else(part.is_valid(), pa.array(range(len(part))), None)
+    first = pc.min(rows).as_py()
+    if first is None:
+        return _any_values(part.type, len(part))
+    return part.take(pc.fill_null(rows, first))
+
+
+def _any_values(kind: pa.DataType, count: int) -> pa.Array:
+    """Return an array without nulls of a type, with any values."""
+    if pa.types.is_struct(kind):
+        parts = [_any_values(field.type, count) for field in kind]
+        return pa.StructArray.from_arrays(parts, fields=list(kind))
+    if kind.num_fields:
+        return pa.array([[]] * count, kind)
+    zeros = pa.py_buffer(bytes((count + 1) * _WIDEST))
+    return pa.Array.from_buffers(kind, count, [None, *[zeros] * (kind.num_buffers - 1)])
 
 
 def void_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltasql.engine.base import CHANGE_TYPE, DEFAULT_FILE_SIZE, EVERY_COLUMN, WriteOptions
-from deltasql.engine.parquet.arrow_casts import has_void, plain_layout, void_column
+from deltasql.engine.parquet.arrow_casts import (
+    has_required_member,
+    has_void,
+    plain_layout,
+    void_column,
+    with_required_members,
+)
 from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
 from deltasql.model.features.row_tracking import COLUMN_NAMES, ENABLED, materialized_columns
 from deltasql.model.schema.convert import schema_to_arrow
@@ -244,6 +250,8 @@ def _voided(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Rename the fields of a column without copying data."""
+    if has_required_member(kind):
+        column = with_required_members(column, kind)
     return pa.chunked_array([chunk.view(kind) for chunk in column.chunks], kind)
 
 
