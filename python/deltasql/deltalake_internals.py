@@ -214,7 +214,7 @@ def all_rows(raw: Any) -> Any:
 def open_raw_table(
     location: str, version: int | None, storage_options: Mapping[str, str] | None, *, purpose: str
 ) -> Any:
-    """Open a table as deltalake's raw table, which its queries and DataFusion need."""
+    """Open a table as deltalake's `RawDeltaTable`, for `QueryBuilder` and DataFusion."""
     require(purpose)
     return _found(*_CLASSES[0])(location, version=version, storage_options=storage_options)
 

@@ -121,7 +121,7 @@ def test_numbers_of_a_killed_process_are_a_gap_below_the_mark(
 
 
 @pytest.mark.one_database
-def test_rolled_back_numbers_are_a_gap(catalog: Catalog) -> None:
+def test_identity_values_of_a_rolled_back_transaction_are_not_used_again(catalog: Catalog) -> None:
     catalog.sql(T.format(""))
     tx = catalog.begin()
     tx.write("t", rows("a"))

@@ -127,7 +127,7 @@ def test_default_is_set_and_dropped_for_new_rows(catalog: Catalog) -> None:
         deltasql.write_deltalake(catalog.table("t").uri, pa.table({"id": [6]}), mode="append")
 
 
-def test_default_in_the_metadata_of_a_field_is_a_default(catalog: Catalog) -> None:
+def test_default_declared_in_field_metadata_is_applied(catalog: Catalog) -> None:
     """As generated columns, defaults are declared in deltalake's API by field metadata."""
     schema = Schema(
         [

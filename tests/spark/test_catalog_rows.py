@@ -168,7 +168,7 @@ def test_rows_are_marked_in_tables_with_deletion_vectors(
 
 @pytest.mark.everything(MORE)
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_change_data_of_marked_rows(lake: Catalog, sql: Any, partitioned: bool) -> None:
+def test_change_data_of_rows_deleted_by_vectors(lake: Catalog, sql: Any, partitioned: bool) -> None:
     """In small files, Python rewrites rows that Spark marks, so only rows and changes are equal."""
     create_pair(lake, partitioned=partitioned, feed=True, vectors=True)
     for statement in (*MARKING, MERGE):

@@ -222,7 +222,7 @@ def first_of(read: Callable[..., Page[T]], limit: int, **options: Any) -> Iterat
 
 
 def _has_styles() -> bool:
-    """Return whether stdout is a terminal with bold text, and nothing asks for plain text."""
+    """Return whether stdout is a terminal that shows bold text, and NO_COLOR is not set."""
     plain = "NO_COLOR" in os.environ or os.environ.get("TERM") in ("dumb", None)
     return sys.stdout.isatty() and not plain
 

@@ -442,7 +442,7 @@ def _commit_time(staged: Staged, head: Head, now: int) -> int:
 
 def _external_time(staged: Staged) -> int | None:
     own = staged.info.in_commit_timestamp if staged.is_external else None
-    # A very large timestamp would leave none for the next commit.
+    # Timestamps increase, so after a very large one the next commit could not have a larger one.
     return own if isinstance(own, int) and abs(own) <= LAST_MS else None
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 KINDS = {"auto": "Auto", "bar": "Bars", "line": "Lines", "scatter": "Points", "none": "No plot"}
-# Without a chosen kind, only small results with a clear meaning are plotted.
+# Limits of the results for which a plot is chosen automatically.
 _MAX_COLUMNS = 12
 _MAX_CATEGORIES = 20
 _MAX_BARS = 60

@@ -89,7 +89,7 @@ def stage_rows(
     stage.remove(replaced)
     if not written.change_data:  # a MERGE that only inserts
         record_whole_files(stage, stage.listed(added), "insert")
-    emptied, vectors = _mark(stage, files, written.marked)
+    emptied, vectors = _delete_marked_rows(stage, files, written.marked)
     metrics = _METRICS[written.command](written.counts, added, len(replaced) + emptied) | vectors
     total = clock.total_ms()
     if written.command == "MERGE":
@@ -102,8 +102,13 @@ def stage_rows(
     stage.set_commit_info(written.command, parameters, metrics)
 
 
-def _mark(stage: TableStage, files: pa.Table, marked: Mapping[str, bytes]) -> tuple[int, Metrics]:
-    """Stage vectors, and remove files without remaining rows; return their number, and metrics."""
+def _delete_marked_rows(
+    stage: TableStage, files: pa.Table, marked: Mapping[str, bytes]
+) -> tuple[int, Metrics]:
+    """Mark rows as deleted; remove files that have no rows left.
+
+    Return the number of removed files, and the metrics of the deletion vectors.
+    """
     listed = _listed_at(stage, files, list(marked))
     addresses = [address_url(file.address) for file in stage.live(listed).files]
     sets = {number: RowSet.decode(marked[url]) for number, url in enumerate(addresses)}

@@ -99,8 +99,8 @@ class Call:
         is_clone = isinstance(found, s.CreateTable) and found.clone is not None
         if not (is_clone or isinstance(found, _EXECUTED)):
             raise InvalidQueryError(
-                f"execute does not run {found.name}",
-                help="Run the statement itself: Spark's SQL has it.",
+                f"the procedure execute cannot run {found.name}",
+                help="Run the statement with spark.sql: Spark supports it without a procedure.",
             )
         names = {each.name: getattr(found, each.name) for each in fields(found)}
         tables = {name: v for name, v in names.items() if isinstance(v, s.TableRef)}

@@ -244,7 +244,7 @@ def replace_sql(spark: SparkSession, handle: Handler) -> None:
     def run(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:
         owner = weak()
         assert owner is not None
-        # Statements with DataFrames as arguments are Spark's.
+        # Spark itself runs statements that have DataFrames as arguments.
         if not kwargs and isinstance(sqlQuery, str):
             found = handle(owner, sqlQuery, args)
             if found is not None:
@@ -285,7 +285,7 @@ def _run_elsewhere(spark: SparkSession, text: str, parameters: Parameters) -> Da
                 return None
             if runner.in_transaction:
                 raise InvalidQueryError(
-                    f"{first} that changes a table of Spark cannot be part of a transaction",
+                    f"{first} cannot change a table outside this catalog in a transaction",
                     help="Run it before BEGIN, or after COMMIT or ROLLBACK.",
                 )
             return engine.select(tx, reader.text, values)

@@ -329,7 +329,7 @@ class Store:
         found = self._metadata.get(key)
         if found is None:
             row = self._one("metadata_of", session, table_id=table_id, version=version)
-            # Each commit of a table with identity columns has metadata.
+            # Every commit to a table with identity columns adds an entry, so old ones are dropped.
             _drop_oldest(self._metadata)
             found = self._metadata[key] = metadata_from_row(row)
         return found

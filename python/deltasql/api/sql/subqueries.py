@@ -37,8 +37,9 @@ def without_subqueries(
 ) -> str:
     """Return an expression in Spark's SQL, with literals in place of subqueries and parameters.
 
-    `own` are the names of the table that the statement changes: a subquery cannot use its columns.
-    `fetch` returns the rows of a query, at most `MOST_ROWS` and one more.
+    `own` has the name and the alias of the table that the statement changes: a subquery cannot use
+    its columns. `fetch` returns the rows of a query, at most `MOST_ROWS + 1`: the last one shows
+    that there are too many.
     """
     words, edits = words_of(text), []
     found: dict[str, Any] = {}

@@ -106,7 +106,7 @@ class StreamPlanner:
         changed = self.columns_change(at.version, last)
         if at.initial:
             if changed is not None and changed <= at.version:
-                raise self.other_columns(changed)
+                raise self.other_columns_error(changed)
             for file in self._snapshot_files(at.version)[at.index :]:
                 if not budget.takes(1, file.size):
                     return at
@@ -123,7 +123,7 @@ class StreamPlanner:
         if budget.taken:
             return at
         if changed is not None:
-            raise self.other_columns(changed)
+            raise self.other_columns_error(changed)
         # Versions without rows make no batch, unless reading them again each time would be slow.
         return start if at.version - start.version <= _QUIET_VERSIONS else at
 
@@ -169,7 +169,7 @@ class StreamPlanner:
                 changed = version
         return changed
 
-    def other_columns(self, version: int) -> TxnLogSchemaError:
+    def other_columns_error(self, version: int) -> TxnLogSchemaError:
         """Return the error for a version that changed the columns."""
         table = self._table().full_name
         return TxnLogSchemaError(

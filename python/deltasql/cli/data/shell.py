@@ -137,7 +137,7 @@ class Session:
 
 
 def _is_query(text: str) -> bool:
-    """Return whether SQL is a query in DuckDB's SQL, and not a statement of `deltasql sql`."""
+    """Return whether the text is a query for DuckDB; `deltasql sql` runs all other statements."""
     from deltasql.exceptions import TxnLogError  # lazy imports: start-up time
     from deltasql.model.statements import statement as s
     from deltasql.model.statements.parser import parse_statement

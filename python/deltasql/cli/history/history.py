@@ -128,7 +128,7 @@ def _signed(
 def diff(context: Context, table: str, first: int, last: int, rows: bool, limit: int) -> None:
     """Compare the columns, properties and files of two versions.
 
-    If V1 is the later version, the result shows what a restore from V1 to V2 would change.
+    If V1 is later than V2, the result shows what restoring the table to V2 would change.
 
     \b
     Example:

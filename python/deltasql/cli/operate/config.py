@@ -76,8 +76,8 @@ def check(context: Context) -> None:
 
     The exit code is 1 if a check fails.
 
-    Nothing is created or changed. --uri or DELTASQL_URI adds one catalog to those of the
-    configuration.
+    Nothing is created or changed. A catalog given with --uri or DELTASQL_URI is checked too, and
+    listed as (named).
 
     \b
     Example:

@@ -75,7 +75,8 @@ def _problems(
             f"Drop the feature with ALTER TABLE … DROP FEATURE deletionVectors. {drop}",
         )
     for kind in nested_types(schema):
-        # Version 2 allows arrays and maps whose inner fields have ids, which deltasql cannot write.
+        # Version 2 would allow arrays and maps if their elements had field ids in the data files.
+        # deltasql cannot write these ids.
         if isinstance(kind, ArrayType | MapType) or kind in ("void", "variant"):
             yield (
                 f"cannot have columns of type {type_name(kind)}",

@@ -108,7 +108,7 @@ def set_column_not_null(stage: TableStage, column: str) -> None:
             f"field {column!r} of a struct cannot be made NOT NULL",
             column=column,
             help=f"Add a constraint: CHECK ({path[0]} IS NULL OR {column} IS NOT NULL). "
-            "pyarrow could not read null structs otherwise.",
+            "pyarrow cannot read existing files with null structs if a field is NOT NULL.",
         )
     changed = replace(_at(stage.schema, path), nullable=False)
     check_existing_rows(stage, {f"{column} NOT NULL": null_condition(NotNull(path))})
@@ -132,10 +132,10 @@ def set_column_type(stage: TableStage, column: str, data_type: DataType) -> None
         raise TxnLogSchemaError(
             shown,
             column=column,
-            help="A type can become wider: an integer type a larger one or a decimal with all its "
-            "digits, byte, short, integer and float a double, a decimal one with more digits, date "
-            "timestamp_ntz. For other types, add a column, UPDATE it, drop the old column and "
-            "rename the new one.",
+            help="Possible changes: an integer type to a larger one, or to a decimal that holds "
+            "all its values; byte, short, integer or float to double; a decimal to one with more "
+            "digits; date to timestamp_ntz. For other types, add a column, UPDATE it, drop the old "
+            "column and rename the new one.",
         )
     if not is_enabled(stage.configuration):
         raise UnsupportedFeatureError(

@@ -76,8 +76,9 @@ def add_feature(
 def drop_feature(stage: TableStage, name: str, *, truncate_history: bool = False) -> None:
     """Remove a feature that the table does not use any more; properties that enable it are removed.
 
-    Readers of older versions still need a feature that concerns readers. So the published log up to
-    this commit is kept, and a checkpoint follows: readers of newer versions need nothing before it.
+    Older versions still use the feature. If readers must support it, the published log up to this
+    commit is kept for readers of these versions. A checkpoint is written after the commit, so that
+    readers of newer versions do not read the older part of the log.
     """
     protocol = stage.protocol
     for_readers = name in reader_features(protocol)

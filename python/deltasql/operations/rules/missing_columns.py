@@ -1,4 +1,4 @@
-"""Columns that written rows may lack: those with defaults, generated and identity columns."""
+"""Columns that a write may leave out: those with defaults, generated and identity columns."""
 
 from __future__ import annotations
 

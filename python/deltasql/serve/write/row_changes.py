@@ -69,7 +69,9 @@ def rows_written(
 
 
 def operation_parameters(statement: str | None, columns: Sequence[str]) -> dict[str, str]:
-    """Return the operation parameters of the commit of an SQL statement, as our verbs have them.
+    """Return the operation parameters for the commit of an SQL statement.
+
+    They are the same as those of `DeltaTable.delete`, `update` and `merge`.
 
     They are empty for a DataFrame, and for a statement that only Spark can parse.
 

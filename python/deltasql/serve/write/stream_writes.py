@@ -1,4 +1,4 @@
-"""Writes of a stream: its columns, and the batch that its commit records.
+"""Writes of a stream: check the columns, and record the number of the batch in the commit.
 
 After a crash between our commit and Spark's checkpoint, Spark repeats the batch. The number of the
 batch is therefore a part of the commit, as a `txn` action whose application id is the id of the

@@ -87,6 +87,6 @@ class UnlimitedStream(TableStream):
             return found
         # Spark asks again only after it has read everything before the change.
         if self._stopped_at == changed:
-            raise planner.other_columns(changed)
+            raise planner.other_columns_error(changed)
         self._stopped_at = changed
         return {**found, "version": changed}
