@@ -164,6 +164,71 @@ def test_transaction_is_rolled_back_when_the_spark_context_stops(
     assert lake.table("orders").version() == 0
 
 
+THRIFT_SERVER = """
+import os, socket, sys
+from pyspark.sql import SparkSession
+with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+spark = SparkSession.builder.master("local[1]").config(map={
+    "spark.jars": sys.argv[1],
+    "spark.ui.enabled": "false",
+    "spark.sql.catalog.lake": "io.deltasql.spark.DeltaSqlCatalog",
+    "spark.sql.catalog.lake.service": sys.argv[2],
+    "spark.sql.warehouse.dir": os.getcwd(),
+    "spark.hadoop.hive.server2.thrift.port": str(port),
+    "spark.hadoop.hive.server2.thrift.bind.host": "127.0.0.1",
+    "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:hive;create=true",
+}).enableHiveSupport().getOrCreate()
+server = spark._jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2
+server.startWithContext(spark._jsparkSession.sqlContext())
+
+def connect():
+    url = f"jdbc:hive2://127.0.0.1:{port}/default"
+    return spark._jvm.java.sql.DriverManager.getConnection(url, "user", "")
+
+def run(connection, *statements):
+    statement = connection.createStatement()
+    for each in statements:
+        statement.execute(each)
+    statement.close()
+
+first, second = connect(), connect()
+for connection in (first, second):
+    run(connection, "CALL lake.system.begin()", "INSERT INTO lake.default.orders VALUES ('pen')")
+first.close()
+print("closed", flush=True)
+sys.stdin.readline()
+run(second, "CALL lake.system.commit()")
+print("committed", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.everything(BEYOND)
+def test_transaction_is_rolled_back_when_a_session_of_the_thrift_server_ends(
+    lake: Catalog, service: Service, tmp_path: Path, tables: None
+) -> None:
+    ended = watch_ends(service)
+    arguments = [deltasql.spark.jar(), str(tmp_path / "service.json")]
+    with subprocess.Popen(
+        [sys.executable, "-c", THRIFT_SERVER, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "closed\n"
+        assert ended.wait(30)
+        # The transaction of the other session is still open.
+        process.stdin.write("commit\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "committed\n"
+        process.stdin.close()
+    assert mirrored(lake, "orders") == [{"sku": "pen"}]
+
+
 @pytest.mark.everything(BEYOND)
 def test_conflict_is_named_and_ends_the_transaction(lake: Catalog, sql: Any, tables: None) -> None:
     sql("CALL lake.system.begin()")

@@ -4,19 +4,17 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.lang.ref.Cleaner;
-import java.util.Set;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import org.apache.spark.scheduler.SparkListenerEvent;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The open transaction of a Spark session.
  *
- * The service rolls it back when its connection is closed: when the session of a Spark Connect
- * client ends, when the Spark context stops or this JVM ends, or earlier when the session is
- * garbage. PySpark may refer to a session until the context stops.
+ * The service rolls it back when its connection is closed: when the session of a client of Spark
+ * Connect or of the Thrift server ends, when the Spark context stops or this JVM ends, or earlier
+ * when the session is garbage. PySpark may refer to a session until the context stops.
  */
 final class SessionTransaction implements AutoCloseable {
     private static final Cleaner CLEANER = Cleaner.create();
@@ -37,18 +35,14 @@ final class SessionTransaction implements AutoCloseable {
 
     /** The connection, which must not refer to the catalog: the catalog would never be garbage. */
     private static final class Connection extends SparkListener implements Runnable {
-        private static final String SESSION_CLOSED =
-            "org.apache.spark.sql.connect.service.SparkListenerConnectSessionClosed";
-
         private final InputStream held;
         private final SparkContext context;
-        /** On Spark Connect, one of them contains the id of the client's session. */
-        private final Set<String> jobTags;
+        private final ServerSession session;
 
         Connection(InputStream held, SparkContext context) {
             this.held = held;
             this.context = context;
-            this.jobTags = CollectionConverters.asJava(context.getJobTags());
+            this.session = new ServerSession(context);
         }
 
         @Override
@@ -56,18 +50,10 @@ final class SessionTransaction implements AutoCloseable {
             closeStream();
         }
 
-        /** Close the connection at the end of the client's session; Connect has a jar of its own. */
         @Override
         public void onOtherEvent(SparkListenerEvent event) {
-            if (!jobTags.isEmpty() && event.getClass().getName().equals(SESSION_CLOSED)) {
-                try {
-                    Object id = event.getClass().getMethod("sessionId").invoke(event);
-                    if (jobTags.stream().anyMatch(each -> each.contains("_Session_" + id + "_"))) {
-                        run();
-                    }
-                } catch (ReflectiveOperationException error) {
-                    throw new IllegalStateException(error);
-                }
+            if (session.isEndedBy(event)) {
+                run();
             }
         }
 
