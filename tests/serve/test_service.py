@@ -402,6 +402,32 @@ def test_constraints_are_refused_unless_the_client_checks_them(
     assert rules["settings"]["spark.sql.session.timeZone"] == "UTC"
 
 
+def test_numbers_of_identity_columns_are_reserved_for_a_write(
+    client: Client, lake: Catalog
+) -> None:
+    lake.sql("CREATE TABLE n (id BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 10), v STRING)")
+    with pytest.raises(ServiceError, match="cannot generate the numbers of the identity column"):
+        client.begin("n")
+    first, second = (client.begin("n", reserves_numbers=True) for _ in range(2))
+    (column,) = first["identity"]
+    assert (column["column"], column["step"]) == ("id", 10)
+    assert column["given"]["types"][0] == "TxnLogSchemaError"
+
+    def reserve(begun: dict[str, Any], count: int) -> int:
+        body = {"txn_id": begun["txn_id"], "column": "id", "count": count}
+        found: int = client.call("write_numbers", **body)["first"]
+        return found
+
+    assert [reserve(first, 2), reserve(second, 1), reserve(first, 1)] == [1, 21, 31]
+    file = write_file(first, pa.table({"id": [1, 11, 31], "v": ["a", "b", "c"]}))
+    client.call("write_commit", namespace="default", name="n", txn_id=first["txn_id"], files=[file])
+    client.call("write_abort", txn_id=second["txn_id"])
+    with pytest.raises(ServiceError, match="was not committed"):
+        reserve(second, 1)
+    lake.sql("INSERT INTO n (v) VALUES ('d')")
+    assert lake.sql("SELECT max(id) AS last FROM n").to_pylist() == [{"last": 41}]
+
+
 def test_service_of_another_program_ends_with_it(sqlite_uri: DeltaSqlUri) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "deltasql.serve"],

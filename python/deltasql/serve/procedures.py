@@ -273,6 +273,9 @@ _EXECUTED = (
     s.AddConstraint,
     s.DropConstraint,
     s.ClusterBy,
+    s.AlterColumn,
+    s.SyncIdentity,
+    s.DropFeature,
 )
 """The statements of `execute`: their results are small, and Spark need not run them."""
 

@@ -92,6 +92,7 @@ REQUESTS: dict[str, Callable[[State, Mapping[str, Any]], Response]] = {
     "stream_next": lambda state, body: streams.following(state.catalog, body),
     "stream_files": lambda state, body: streams.files(state.catalog, body),
     "write_begin": lambda state, body: state.writes.begin(body),
+    "write_numbers": lambda state, body: state.writes.reserve_numbers(body),
     "write_commit": lambda state, body: state.writes.commit(body),
     "write_abort": lambda state, body: state.writes.abort(body),
     "procedures": lambda state, body: procedures.listed(),

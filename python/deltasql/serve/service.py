@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from deltasql import telemetry
 from deltasql.api.catalog.connect import connect
 from deltasql.exceptions import TxnLogError, redact
+from deltasql.serve.errors import described_error, problem
 from deltasql.serve.requests import REQUESTS, State
 from deltasql.serve.service_file import write_service_file
 
@@ -249,18 +250,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _problem(kind: str, message: str, help: str = "") -> dict[str, Any]:
-    return {"error": {"type": kind, "types": [kind], "message": message, "help": help}}
+    return {"error": problem([kind], message, help)}
 
 
 def _error(error: Exception, path: str) -> dict[str, Any]:
-    """Return an error as a line of the response; `types` also has its base classes.
+    """Return an error as a line of the response.
 
     An error that is not one of deltasql's is unexpected, and is logged with its stack.
     """
     if isinstance(error, TxnLogError):
-        types = [each.__name__ for each in type(error).__mro__ if issubclass(each, TxnLogError)]
-        found = _problem(type(error).__name__, error.message, error.help)
-        found["error"]["types"] = types
-        return found
+        return {"error": described_error(error)}
     _log.error("the request %s failed", path, exc_info=error)
     return _problem("InternalError", redact(f"{type(error).__name__}: {error}"))

@@ -8,6 +8,7 @@ from deltasql.engine.spark.schema import reject_nanoseconds
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.clustering import column_names
 from deltasql.model.schema.convert import schema_from_spark
+from deltasql.model.schema.identity import START
 from deltasql.model.schema.schema import (
     StructField,
     StructType,
@@ -86,14 +87,15 @@ def _described(
 def shown_schema(schema: StructType) -> StructType:
     """Return a schema without Delta's own column metadata.
 
-    Generated columns are nullable, so that Spark accepts rows without them.
+    Generated and identity columns are nullable, so that Spark accepts rows without them.
     """
     return StructType(tuple(_shown(field) for field in schema.fields))
 
 
 def _shown(field: StructField) -> StructField:
     metadata = {k: v for k, v in field.metadata.items() if not k.startswith("delta.")}
-    nullable = field.nullable or GENERATED in field.metadata
+    is_computed = GENERATED in field.metadata or START in field.metadata
+    nullable = field.nullable or is_computed
     return StructField(field.name, with_members(field.type, _shown), nullable, metadata)
 
 
@@ -170,6 +172,11 @@ def _column_type(tx: MultiTableTransaction, table: str, change: Mapping[str, Any
     tx.set_column_type(table, _dotted(change), schema_from_spark(change["schema"]).fields[0].type)
 
 
+def _column_default(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
+    default = change["default"]
+    tx.set_column_default(table, _dotted(change), None if default is None else str(default))
+
+
 def _column_comment(tx: MultiTableTransaction, table: str, change: Mapping[str, Any]) -> None:
     tx.set_column_metadata(table, _dotted(change), {"comment": str(change["comment"])})
 
@@ -210,6 +217,7 @@ _CHANGES: Mapping[str, Callable[[MultiTableTransaction, str, Mapping[str, Any]],
     "drop column": _drop_column,
     "drop not null": _drop_not_null,
     "column type": _column_type,
+    "column default": _column_default,
     "column comment": _column_comment,
     "add constraint": _add_constraint,
     "drop constraint": _drop_constraint,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deltasql.api.stream.options import WRITING
 from deltasql.api.stream.rules import columns_of
+from deltasql.engine.spark.sql import spark_text
 from deltasql.exceptions import TxnLogConfigError, TxnLogSchemaError
 from deltasql.model.actions import SetTransaction
 from deltasql.model.clock import now_ms
@@ -23,6 +24,7 @@ from deltasql.model.schema.schema import (
     type_name,
     with_members,
 )
+from deltasql.operations.rules.missing_columns import missing_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,10 +78,11 @@ def replace_latest(tx: MultiTableTransaction, table: str, latest: Snapshot) -> N
 
 
 def stream_positions(stage: TableStage, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the position of each column of the table in the rows of a stream.
+    """Return the position of each column of the table in the rows of a stream, and the defaults.
 
-    A column that the stream lacks has no position, and is null. Raises if the columns of the stream
-    do not fit, because Spark does not compare them. The result is empty if no stream writes.
+    A column that the stream lacks has no position, and gets its default, or null. Raises if the
+    columns of the stream do not fit, because Spark does not compare them. The result is empty if no
+    stream writes.
     """
     given = body.get("stream")
     if given is None:
@@ -98,7 +101,13 @@ def stream_positions(stage: TableStage, body: Mapping[str, Any]) -> dict[str, An
             )
         _check_type(stage.name, field, known)
         positions[known.name] = position
-    return {"positions": [positions.get(name) for name in stage.schema.names]}
+    defaults = missing_defaults(stage, positions)
+    texts = {name: spark_text(value) for name, value in defaults.items()}
+    names = stage.schema.names
+    return {
+        "positions": [positions.get(name) for name in names],
+        "defaults": [texts.get(name) for name in names],
+    }
 
 
 def _check_type(table: str, field: StructField, known: StructField) -> None:

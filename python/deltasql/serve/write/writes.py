@@ -32,6 +32,7 @@ from deltasql.exceptions import (
 from deltasql.model.clock import Stopwatch
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema.convert import schema_from_spark
+from deltasql.model.schema.identity import identity_columns
 from deltasql.model.schema.schema import StructType, column_mapping_mode
 from deltasql.operations.add_written import (
     Overwrite,
@@ -46,7 +47,11 @@ from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.create import record_create, replace_table
 from deltasql.operations.deletion_vectors import can_mark_any_file
 from deltasql.operations.rows_written import RowsWritten, stage_rows
-from deltasql.operations.rules.identity import reject_identity
+from deltasql.operations.rules.identity import (
+    given_value_error,
+    reject_identity,
+    updated_value_error,
+)
 from deltasql.operations.rules.row_checks import (
     broken_condition,
     generated_value,
@@ -56,6 +61,7 @@ from deltasql.operations.rules.row_checks import (
 )
 from deltasql.operations.sql.expressions import condition_of as as_condition
 from deltasql.operations.table_stage import adds_table_to_errors
+from deltasql.serve.errors import described_error
 from deltasql.serve.names import snapshot_of, stage_of, table_name
 from deltasql.serve.read.filters import condition_of, skipping_condition
 from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
@@ -128,8 +134,8 @@ class Writes:
                 operation = str(body.get("command", "WRITE"))
             stage = stage_of(tx, body)
             reject_types_that_spark_lacks(stage.schema)
-            if operation != "DELETE":
-                reject_identity(stage.schema, "The Spark catalog", "deltasql.spark.sql or .write")
+            if operation != "DELETE" and not body.get("reserves_numbers"):
+                reject_identity(stage.schema, "This client", "the jar of this release")
             if not body.get("checks_rules"):
                 reject_unchecked_rules(stage)
             reject_materialized(stage)
@@ -137,6 +143,8 @@ class Writes:
             folder = new_folder(stage)
             overwrite = body.get("overwrite")
             plan = _write_plan(stage, folder, overwrite)
+            if operation != "DELETE":
+                plan["identity"] = _identity_plan(stage)
             if body.get("command") is not None:
                 reject_append_only(stage)
                 reject_row_tracking(stage)
@@ -196,6 +204,20 @@ class Writes:
                 versions = {}
             write.response = {"version": versions.get(write.table)}
             return write.response
+
+    def reserve_numbers(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Reserve numbers of an identity column for rows of a write; return the first."""
+        with self._transactions.joined(body):
+            txn_id = str(body["txn_id"])
+            write = self._writes.get(txn_id)
+            if write is None:
+                raise _not_committed(str(body.get("name")), txn_id)
+            with write.lock:
+                if write.tx is None:
+                    raise _not_committed(write.table, txn_id)
+                stage = write.tx.target(write.table)
+                first = stage.reserve_numbers(str(body["column"]), int(body["count"]))
+        return {"first": first}
 
     def abort(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Roll back a write and delete its files; a write that ended is left as it is."""
@@ -308,6 +330,21 @@ def _write_plan(
         "options": parquet_options(plan, file_shape(plan)),
         "rules": _rules_plan(stage, overwrite),
     }
+
+
+def _identity_plan(stage: TableStage) -> list[dict[str, Any]]:
+    """Return the identity columns, and the errors for rows that a client must refuse."""
+    return [
+        {
+            "column": name,
+            "step": identity.step,
+            "given": None
+            if identity.allows_explicit
+            else described_error(given_value_error(stage.name, name)),
+            "updated": described_error(updated_value_error(name)),
+        }
+        for name, identity in identity_columns(stage.schema).items()
+    ]
 
 
 def _stage_files(tx: MultiTableTransaction, write: _Write, body: Mapping[str, Any]) -> None:

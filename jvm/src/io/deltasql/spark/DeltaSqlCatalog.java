@@ -47,7 +47,8 @@ public class DeltaSqlCatalog
         implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
     private static final Set<String> OPTIONS = Set.of("uri", "service");
     private static final Set<String> CAPABILITIES = Set.of(
-        "SUPPORTS_CREATE_TABLE_WITH_GENERATED_COLUMNS", "SUPPORT_TABLE_CONSTRAINT");
+        "SUPPORTS_CREATE_TABLE_WITH_GENERATED_COLUMNS", "SUPPORT_COLUMN_DEFAULT_VALUE",
+        "SUPPORTS_CREATE_TABLE_WITH_IDENTITY_COLUMNS", "SUPPORT_TABLE_CONSTRAINT");
 
     private String name;
     private String uri;
@@ -83,7 +84,7 @@ public class DeltaSqlCatalog
         return name;
     }
 
-    /** Say that tables can have generated columns, and constraints, which Spark has since 4.1. */
+    /** Say what columns of tables can have, and constraints, which Spark has since 4.1. */
     @Override
     public Set<TableCatalogCapability> capabilities() {
         return Arrays.stream(TableCatalogCapability.values())
@@ -259,6 +260,7 @@ public class DeltaSqlCatalog
         Map<String, Object> body = named(ident);
         body.put("create", definition);
         body.put("checks_rules", true);
+        body.put("reserves_numbers", true);
         return new StagedDeltaSqlTable(this, ident, service().call("write_begin", body));
     }
 
@@ -278,15 +280,10 @@ public class DeltaSqlCatalog
         if (change instanceof TableChange.ColumnChange column) {
             found.put("column", column.fieldNames());
         }
-        if (change instanceof TableChange.AddColumn add
-                && add.position() == null && add.defaultValue() == null) {
+        if (change instanceof TableChange.AddColumn add && add.position() == null) {
             found.put("change", "add column");
-            String[] path = add.fieldNames();
-            StructField field = new StructField(
-                path[path.length - 1], add.dataType(), add.isNullable(),
-                org.apache.spark.sql.types.Metadata.empty());
-            field = add.comment() == null ? field : field.withComment(add.comment());
-            found.put("schema", new StructType(new StructField[] {field}).json());
+            found.put("schema", new StructType(
+                new StructField[] {TableDefinition.field(add)}).json());
         } else if (change instanceof TableChange.RenameColumn rename) {
             found.put("change", "rename column");
             found.put("new_name", rename.newName());
@@ -298,6 +295,10 @@ public class DeltaSqlCatalog
         } else if (change instanceof TableChange.UpdateColumnType update) {
             found.put("change", "column type");
             found.put("schema", new StructType().add("type", update.newDataType()).json());
+        } else if (change instanceof TableChange.UpdateColumnDefaultValue update) {
+            String value = update.newDefaultValue();
+            found.put("change", "column default");
+            found.put("default", value == null || value.isEmpty() ? null : value);
         } else if (change instanceof TableChange.UpdateColumnComment update) {
             found.put("change", "column comment");
             found.put("comment", update.newComment());

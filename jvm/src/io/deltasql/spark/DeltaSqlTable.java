@@ -187,6 +187,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
     JsonNode beginWrite(Map<String, Object> overwrite) {
         Map<String, Object> body = request();
         body.put("checks_rules", true);
+        body.put("reserves_numbers", true);
         body.put("overwrite", overwrite);
         return catalog.service().call("write_begin", body);
     }

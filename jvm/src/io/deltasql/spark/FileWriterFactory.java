@@ -44,12 +44,14 @@ final class FileWriterFactory implements DataWriterFactory {
     private final List<String> partitionFolders;
     private final long mostRows;
     private final RowChecks checks;
+    private final RowNumbers numbers;
 
-    /** `mostRows` is the maximum number of rows of a file, or 0; `checks` may be null. */
+    /** `mostRows` is the maximum number of rows of a file, or 0; the last two may be null. */
     FileWriterFactory(
             OutputWriterFactory factory, SerializableConfiguration conf, String folder,
             StructType schema, StructType stored, List<String> partitionColumns,
-            List<String> partitionFolders, long mostRows, RowChecks checks) {
+            List<String> partitionFolders, long mostRows, RowChecks checks,
+            RowNumbers numbers) {
         this.factory = factory;
         this.conf = conf;
         this.folder = folder;
@@ -62,6 +64,7 @@ final class FileWriterFactory implements DataWriterFactory {
             each -> this.partitionFolders.add(each.replaceAll("[^\\x00-\\x7F]", "_")));
         this.mostRows = mostRows;
         this.checks = checks;
+        this.numbers = numbers;
     }
 
     @Override
@@ -80,6 +83,7 @@ final class FileWriterFactory implements DataWriterFactory {
         private final List<WrittenFiles.WrittenFile> written = new ArrayList<>();
         private final int partitionId;
         private final RowChecks.Task task;
+        private final RowNumbers.Task numbering;
         private final PartitionSorter sorter;
         private OutputWriter writer;
         private Object[] partition;
@@ -93,6 +97,7 @@ final class FileWriterFactory implements DataWriterFactory {
             partitionPositions = partitionColumns.stream().mapToInt(schema::fieldIndex).toArray();
             data = partitionPositions.length == 0 ? null : projection();
             this.task = checks == null ? null : checks.start(partitionId);
+            numbering = numbers == null ? null : numbers.start(this::check);
             sorter = checks != null && checks.computesAny(partitionColumns)
                 ? new PartitionSorter(schema, partitionPositions) : null;
         }
@@ -110,6 +115,14 @@ final class FileWriterFactory implements DataWriterFactory {
 
         @Override
         public void write(InternalRow given) throws IOException {
+            if (numbering == null) {
+                check(given);
+            } else {
+                numbering.add(given);
+            }
+        }
+
+        private void check(InternalRow given) throws IOException {
             InternalRow row = task == null ? given : task.checked(given);
             if (row != null && sorter != null) {
                 sorter.add(row);
@@ -197,6 +210,9 @@ final class FileWriterFactory implements DataWriterFactory {
 
         @Override
         public WriterCommitMessage commit() throws IOException {
+            if (numbering != null) {
+                numbering.flush();
+            }
             if (sorter != null) {
                 Iterator<InternalRow> rows = sorter.sorted();
                 while (rows.hasNext()) {
@@ -206,7 +222,9 @@ final class FileWriterFactory implements DataWriterFactory {
             if (writer != null) {
                 finish();
             }
-            return new WrittenFiles(written, task == null ? null : task.broken());
+            return new WrittenFiles(
+                written, task == null ? null : task.broken(),
+                numbering == null ? null : numbering.refused());
         }
 
         @Override

@@ -77,9 +77,9 @@ final class OpenWriters {
         open.clear();
     }
 
-    /** Return the files that are closed, and rows that break a rule, or null. */
-    WrittenFiles written(RowChecks.BrokenRows broken) {
-        return new WrittenFiles(written, broken);
+    /** Return the files that are closed, with rows that break a rule and an error, or null. */
+    WrittenFiles written(RowChecks.BrokenRows broken, DeltaSqlException refused) {
+        return new WrittenFiles(written, broken, refused);
     }
 
     /** Delete the files. */

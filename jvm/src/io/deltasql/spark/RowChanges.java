@@ -52,6 +52,15 @@ record RowChanges(
         return found;
     }
 
+    /** Throw the error for rows that the statement must not write, if there is one. */
+    static void throwRefused(WriterCommitMessage[] messages) {
+        for (WriterCommitMessage message : messages) {
+            if (message instanceof RowChanges each && each.files().refused() != null) {
+                throw each.files().refused();
+            }
+        }
+    }
+
     boolean isEmpty() {
         return replaced.isEmpty() && marked.isEmpty() && files.files().isEmpty();
     }

@@ -38,6 +38,7 @@ final class RowWrite
     private final StructType written;
     private String txnId;
     private RowChecks checks;
+    private RowNumbers numbers;
 
     RowWrite(RowOperation operation, LogicalWriteInfo info) {
         this.operation = operation;
@@ -111,19 +112,21 @@ final class RowWrite
         Map<String, Object> body = table.request();
         body.put("command", operation.command().toString());
         body.put("checks_rules", true);
+        body.put("reserves_numbers", true);
         JsonNode begun = table.catalog.service().call("write_begin", body);
         txnId = begun.get("txn_id").asText();
         checks = RowChecks.of(begun, table.schema(), false);
+        numbers = RowNumbers.of(table.catalog.service(), begun, table.schema());
         StructType stored = schema(begun.get("stored_schema"));
         FileWriterFactory files = TableWrite.writers(
-            table, begun, begun.get("folder").asText(), table.schema(), stored, null);
+            table, begun, begun.get("folder").asText(), table.schema(), stored, null, null);
         FileWriterFactory changes = null;
         if (begun.hasNonNull("change_data")) {
             JsonNode given = begun.get("change_data");
             StructField kind = schema(given.get("column")).apply(0);
             changes = TableWrite.writers(
                 table, begun, given.get("folder").asText(), table.schema().add(kind),
-                stored.add(kind), null);
+                stored.add(kind), null, null);
         }
         TableScan scan = operation.scan();
         FileReaders readers = null;
@@ -134,7 +137,7 @@ final class RowWrite
             old.keySet().retainAll(scan.files().keySet());
         }
         return new RowWriterFactory(
-            table.schema(), table.partitionColumns(), files, changes, checks,
+            table.schema(), table.partitionColumns(), files, changes, checks, numbers,
             begun.path("marks_rows").asBoolean(false), readers, broadcast(old));
     }
 
@@ -153,6 +156,7 @@ final class RowWrite
         if (checks != null) {
             checks.reject(RowChanges.broken(messages));
         }
+        RowChanges.throwRefused(messages);
         RowChanges all = RowChanges.sum(messages);
         if (all.isEmpty()) {
             abort(messages);
@@ -168,10 +172,12 @@ final class RowWrite
         body.put("reads", Statements.reads(table));
         body.put("statement", Statements.text());
         table.commitWrite(body);
+        RowNumbers.end(numbers);
     }
 
     @Override
     public void abort(WriterCommitMessage[] messages) {
+        RowNumbers.end(numbers);
         table.abortWrite(txnId);
     }
 

@@ -31,6 +31,7 @@ final class RowWriter implements DeltaWriter<InternalRow> {
     private final OpenWriters files;
     private final OpenWriters changes;
     private final ChangeChecks checks;
+    private final RowNumbers.Task numbering;
     private final boolean marks;
     private final Function<String, OldFile> open;
     private final List<String> replaced = new ArrayList<>();
@@ -47,15 +48,17 @@ final class RowWriter implements DeltaWriter<InternalRow> {
     private long deleted;
 
     /**
-     * `changes` is null if the table has no change data feed, `checks` if it has no rules. If
-     * `marks`, rows are marked as deleted, and files are not written again.
+     * `changes` is null if the table has no change data feed, `checks` if it has no rules, `numbers`
+     * if it has no identity columns. If `marks`, rows are marked as deleted, and files are not written
+     * again.
      */
     RowWriter(
-            OpenWriters files, OpenWriters changes, ChangeChecks checks, boolean marks,
-            Function<String, OldFile> open) {
+            OpenWriters files, OpenWriters changes, ChangeChecks checks, RowNumbers numbers,
+            boolean marks, Function<String, OldFile> open) {
         this.files = files;
         this.changes = changes;
         this.checks = checks;
+        this.numbering = numbers == null ? null : numbers.start(this::insertNow);
         this.marks = marks;
         this.open = open;
     }
@@ -81,6 +84,9 @@ final class RowWriter implements DeltaWriter<InternalRow> {
         if (!moveTo(id)) {
             throw new IllegalStateException("A row of " + url + " is updated twice.");
         }
+        if (numbering != null) {
+            numbering.checkUpdate(file.row(), given);
+        }
         InternalRow row = checks == null ? given : checks.updated(file.row(), given);
         if (row != null) {
             if (changes != null) {
@@ -95,6 +101,14 @@ final class RowWriter implements DeltaWriter<InternalRow> {
 
     @Override
     public void insert(InternalRow given) throws IOException {
+        if (numbering == null) {
+            insertNow(given);
+        } else {
+            numbering.add(given);
+        }
+    }
+
+    private void insertNow(InternalRow given) throws IOException {
         InternalRow row = checks == null ? given : checks.inserted(given);
         if (row != null) {
             if (changes != null) {
@@ -130,7 +144,7 @@ final class RowWriter implements DeltaWriter<InternalRow> {
         if (marks) {
             vector = new RowVector();
         }
-        if (marks && changes == null && checks == null) {
+        if (marks && changes == null && checks == null && numbering == null) {
             return; // the old rows are not needed
         }
         file = open.apply(url.toString());
@@ -180,15 +194,21 @@ final class RowWriter implements DeltaWriter<InternalRow> {
 
     @Override
     public WriterCommitMessage commit() throws IOException {
+        if (numbering != null) {
+            numbering.flush();
+        }
         finishFile();
         files.finish();
         WrittenFiles changeData = new WrittenFiles(List.of());
         if (changes != null) {
             changes.finish();
-            changeData = changes.written(null);
+            changeData = changes.written(null, null);
         }
         return new RowChanges(
-            files.written(checks == null ? null : checks.broken()), changeData, replaced, marked,
+            files.written(
+                checks == null ? null : checks.broken(),
+                numbering == null ? null : numbering.refused()),
+            changeData, replaced, marked,
             copied, updated, deleted, (System.nanoTime() - started) / 1_000_000);
     }
 

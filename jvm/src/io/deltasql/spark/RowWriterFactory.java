@@ -17,23 +17,25 @@ final class RowWriterFactory implements DeltaWriterFactory {
     private final FileWriterFactory files;
     private final FileWriterFactory changes;
     private final RowChecks checks;
+    private final RowNumbers numbers;
     private final boolean marks;
     private final FileReaders readers;
     private final Broadcast<Map<String, PartitionedFile>> old;
 
     /**
-     * `changes` writes change data, or is null, and `checks` may be null. If `marks`, rows are marked
+     * `changes` writes change data, or is null; `checks` and `numbers` may be null. If `marks`, rows are marked
      * as deleted, and files are not written again. `old` has the files that Spark has read.
      */
     RowWriterFactory(
             StructType schema, List<String> partitionColumns, FileWriterFactory files,
-            FileWriterFactory changes, RowChecks checks, boolean marks, FileReaders readers,
-            Broadcast<Map<String, PartitionedFile>> old) {
+            FileWriterFactory changes, RowChecks checks, RowNumbers numbers,
+            boolean marks, FileReaders readers, Broadcast<Map<String, PartitionedFile>> old) {
         this.schema = schema;
         this.partitionColumns = new ArrayList<>(partitionColumns);
         this.files = files;
         this.changes = changes;
         this.checks = checks;
+        this.numbers = numbers;
         this.marks = marks;
         this.readers = readers;
         this.old = old;
@@ -47,6 +49,7 @@ final class RowWriterFactory implements DeltaWriterFactory {
             changes == null
                 ? null : new OpenWriters(changes, schema, partition, partitionId, taskId),
             checks == null ? null : new ChangeChecks(checks, schema, partitionId),
+            numbers,
             marks,
             url -> new OldFile(readers, old.value().get(url)));
     }

@@ -227,7 +227,8 @@ final class Service {
             error);
     }
 
-    private static DeltaSqlException error(JsonNode error) {
+    /** Return the exception for an error in a response. */
+    static DeltaSqlException error(JsonNode error) {
         List<String> types = new ArrayList<>();
         error.get("types").forEach(each -> types.add(each.asText()));
         String help = error.get("help").asText();

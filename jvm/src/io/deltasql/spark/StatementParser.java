@@ -39,6 +39,17 @@ final class StatementParser implements InvocationHandler {
         "(?:CREATE(?:" + SPACE + "+OR" + SPACE + "+REPLACE)?|REPLACE)" + SPACE + "+TABLE" + SPACE
             + "+(?:IF" + SPACE + "+NOT" + SPACE + "+EXISTS" + SPACE + "+)?(?<table>" + NAMES + ")"
             + SPACE + "+(?:(?:SHALLOW|DEEP)" + SPACE + "+)?CLONE" + SPACE + "+.*");
+    private static final Pattern ALTER = statement(
+        "ALTER" + SPACE + "+TABLE" + SPACE + "+(?<table>" + NAMES + ")" + SPACE + "+(?:ALTER|CHANGE)"
+            + SPACE + "+(?:COLUMN" + SPACE + "+)?" + NAMES + SPACE + "+(?:SYNC" + SPACE
+            + "+IDENTITY|SET" + SPACE + "+NOT" + SPACE + "+NULL)" + SPACE + "*;?" + SPACE + "*");
+    private static final Pattern DROP_FEATURE = statement(
+        "ALTER" + SPACE + "+TABLE" + SPACE + "+(?<table>" + NAMES + ")" + SPACE + "+DROP" + SPACE
+            + "+FEATURE\\b.*");
+    private static final Pattern REORG = statement(
+        "REORG" + SPACE + "+(?:TABLE" + SPACE + "+)?(?<table>" + NAMES + ")\\b.*");
+    private static final List<Pattern> ABOUT_TABLES =
+        List.of(ABOUT_A_TABLE, REORG, ALTER, DROP_FEATURE, CLONE);
     private static final Pattern CONVERT = statement("CONVERT" + SPACE + "+TO" + SPACE + "+DELTA\\b.*");
     private static final Pattern TRANSACTION = statement(
         "(?<begin>BEGIN|START(?=" + SPACE + "+TRANSACTION)|COMMIT|ROLLBACK)"
@@ -109,15 +120,16 @@ final class StatementParser implements InvocationHandler {
             return catalog == null ? null
                 : call(catalog, word.equals("start") ? "begin" : word, List.of());
         }
-        Matcher table = ABOUT_A_TABLE.matcher(text);
-        Matcher clone = CLONE.matcher(text);
         String catalog = null;
-        if (table.matches()) {
-            catalog = catalogOf(parts(table.group("table")));
-        } else if (clone.matches()) {
-            catalog = catalogOf(parts(clone.group("table")));
-        } else if (CONVERT.matcher(text).matches()) {
+        if (CONVERT.matcher(text).matches()) {
             catalog = catalogOf(List.of());
+        }
+        for (Pattern each : ABOUT_TABLES) {
+            Matcher found = each.matcher(text);
+            if (found.matches()) {
+                catalog = catalogOf(parts(found.group("table")));
+                break;
+            }
         }
         return catalog == null ? null : call(catalog, "execute", List.of(
             new Literal(UTF8String.fromString(text), DataTypes.StringType)));

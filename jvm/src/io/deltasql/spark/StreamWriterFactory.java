@@ -1,19 +1,11 @@
 package io.deltasql.spark;
 
 import java.io.IOException;
-import java.util.ArrayList;
-import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.BoundReference;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Writes the rows of a stream to files, with the columns of the table.
@@ -24,45 +16,35 @@ final class StreamWriterFactory implements StreamingDataWriterFactory {
     private final FileWriterFactory files;
     private final String table;
     private final StructType columns;
-    private final List<String> positions;
+    private final RowProjection arranged;
 
-    /** `positions` has the position of each column in the rows of the stream, or null. */
+    /** `arranged` computes the columns of the table from the rows of the stream. */
     StreamWriterFactory(
-            FileWriterFactory files, String table, StructType columns, List<String> positions) {
+            FileWriterFactory files, String table, StructType columns, RowProjection arranged) {
         this.files = files;
         this.table = table;
         this.columns = columns;
-        this.positions = new ArrayList<>(positions);
+        this.arranged = arranged;
     }
 
     @Override
     public DataWriter<InternalRow> createWriter(int partitionId, long taskId, long epochId) {
-        return new StreamWriter(files.createWriter(partitionId, taskId));
-    }
-
-    private UnsafeProjection arranged() {
-        List<Expression> found = new ArrayList<>();
-        for (int index = 0; index < columns.length(); index++) {
-            StructField column = columns.apply(index);
-            String position = positions.get(index);
-            found.add(position == null
-                ? Literal.create(null, column.dataType())
-                : new BoundReference(Integer.parseInt(position), column.dataType(), true));
-        }
-        return UnsafeProjection.create(CollectionConverters.asScala(found).toSeq());
+        return new StreamWriter(
+            files.createWriter(partitionId, taskId), arranged.start(partitionId));
     }
 
     private final class StreamWriter implements DataWriter<InternalRow> {
         private final DataWriter<InternalRow> writer;
-        private final UnsafeProjection arranged = arranged();
+        private final RowProjection.Evaluation arranged;
 
-        StreamWriter(DataWriter<InternalRow> writer) {
+        StreamWriter(DataWriter<InternalRow> writer, RowProjection.Evaluation arranged) {
             this.writer = writer;
+            this.arranged = arranged;
         }
 
         @Override
         public void write(InternalRow given) throws IOException {
-            InternalRow row = arranged.apply(given);
+            InternalRow row = arranged.of(given);
             for (int index = 0; index < columns.length(); index++) {
                 if (!columns.apply(index).nullable() && row.isNullAt(index)) {
                     throw new IllegalArgumentException(

@@ -8,7 +8,9 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.IdentityColumnSpec;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -21,6 +23,7 @@ import org.apache.spark.sql.types.StructType;
 /** The definition in a CREATE TABLE or REPLACE TABLE, as the request `write_begin` takes it. */
 final class TableDefinition {
     private static final String GENERATED = "delta.generationExpression";
+    private static final String DEFAULT = "CURRENT_DEFAULT";
     private static final Set<String> PROVIDERS = Set.of("deltasql", "delta");
     private static final Set<String> RESERVED = Set.of(
         TableCatalog.PROP_PROVIDER, TableCatalog.PROP_LOCATION, TableCatalog.PROP_COMMENT,
@@ -77,7 +80,7 @@ final class TableDefinition {
         return found;
     }
 
-    /** Return the columns with the expressions of generated columns where Delta has them. */
+    /** Return the columns with their defaults and generated values where Delta has them. */
     private static StructType schema(Column[] columns) {
         return new StructType(
             Arrays.stream(columns).map(TableDefinition::field).toArray(StructField[]::new));
@@ -91,8 +94,30 @@ final class TableDefinition {
         if (column.generationExpression() != null) {
             metadata.putString(GENERATED, column.generationExpression());
         }
+        if (column.defaultValue() != null) {
+            metadata.putString(DEFAULT, column.defaultValue().getSql());
+        }
+        IdentityColumnSpec identity = column.identityColumnSpec();
+        if (identity != null) {
+            metadata.putLong("delta.identity.start", identity.getStart());
+            metadata.putLong("delta.identity.step", identity.getStep());
+            metadata.putBoolean(
+                "delta.identity.allowExplicitInsert", identity.isAllowExplicitInsert());
+        }
         StructField found = new StructField(
             column.name(), column.dataType(), column.nullable(), metadata.build());
         return column.comment() == null ? found : found.withComment(column.comment());
+    }
+
+    /** Return the column of ALTER TABLE ADD COLUMNS. */
+    static StructField field(TableChange.AddColumn add) {
+        MetadataBuilder metadata = new MetadataBuilder();
+        if (add.defaultValue() != null) {
+            metadata.putString(DEFAULT, add.defaultValue().getSql()); // the service says what to do
+        }
+        String[] path = add.fieldNames();
+        StructField found = new StructField(
+            path[path.length - 1], add.dataType(), add.isNullable(), metadata.build());
+        return add.comment() == null ? found : found.withComment(add.comment());
     }
 }

@@ -51,6 +51,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
     private Map<String, Object> overwrite;
     private String txnId;
     private RowChecks checks;
+    private RowNumbers numbers;
 
     TableWrite(DeltaSqlTable table, LogicalWriteInfo info) {
         this.table = table;
@@ -120,18 +121,20 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
         JsonNode begun = table.beginWrite(overwrite);
         txnId = begun.get("txn_id").asText();
         checks = RowChecks.of(begun, table.schema(), false);
+        numbers = RowNumbers.of(table.catalog.service(), begun, table.schema());
         StructType stored = (StructType) DataType.fromJson(begun.get("stored_schema").asText());
         return writers(
-            table, begun, begun.get("folder").asText(), table.schema(), stored, checks);
+            table, begun, begun.get("folder").asText(), table.schema(), stored, checks,
+            numbers);
     }
 
     /**
      * Return writers of files in a folder; `begun` is the response to `write_begin`. They check the
-     * rows, unless `checks` is null.
+     * rows and give them numbers, unless `checks` and `numbers` are null.
      */
     static FileWriterFactory writers(
             DeltaSqlTable table, JsonNode begun, String folder, StructType schema,
-            StructType stored, RowChecks checks) {
+            StructType stored, RowChecks checks, RowNumbers numbers) {
         SparkSession session = TableScan.session();
         Map<String, String> options = new HashMap<>();
         begun.get("options").fields()
@@ -153,7 +156,8 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
                 Service.texts(begun.get("partition_columns")),
                 Service.texts(begun.get("partition_folders")),
                 Long.parseLong(options.getOrDefault("maxRecordsPerFile", "0")),
-                checks);
+                checks,
+                numbers);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -173,14 +177,18 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
             body.put("statement", Statements.text());
         }
         table.commitWrite(body);
+        RowNumbers.end(numbers);
     }
 
-    /** Return the files of all tasks as `write_commit` takes them; throw if a row broke a rule. */
+    /** Return the files of all tasks as `write_commit` takes them; throw if a row is not allowed. */
     static List<Object> described(WriterCommitMessage[] messages, RowChecks checks) {
         List<Object> files = new ArrayList<>();
         List<RowChecks.BrokenRows> broken = new ArrayList<>();
         for (WriterCommitMessage message : messages) {
             if (message instanceof WrittenFiles written) {
+                if (written.refused() != null) {
+                    throw written.refused();
+                }
                 if (checks != null) {
                     broken.add(written.broken());
                 }
@@ -195,6 +203,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
 
     @Override
     public void abort(WriterCommitMessage[] messages) {
+        RowNumbers.end(numbers);
         table.abortWrite(txnId);
     }
 

@@ -6,11 +6,15 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
-/** The files that a task wrote, and the rows that break a rule; null if the table has no rules. */
-record WrittenFiles(List<WrittenFile> files, RowChecks.BrokenRows broken)
+/**
+ * The files that a task wrote, the rows that break a rule, or null if the table has no rules, and the
+ * error for rows that the statement must not write, or null.
+ */
+record WrittenFiles(
+        List<WrittenFile> files, RowChecks.BrokenRows broken, DeltaSqlException refused)
         implements WriterCommitMessage {
     WrittenFiles(List<WrittenFile> files) {
-        this(files, null);
+        this(files, null, null);
     }
 
     /** A file, and its partition values as strings, in which dates and timestamps are numbers. */
