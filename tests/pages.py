@@ -149,7 +149,7 @@ class Console:
 def written_pages() -> list[Path]:
     """Return every page that is not generated; those of `docs/reference` are."""
     folders = ("guides", "how-to", "explanation")
-    pages = [page for each in folders for page in sorted((ROOT / "docs" / each).glob("*.md"))]
+    pages = [page for each in folders for page in sorted((ROOT / "docs" / each).rglob("*.md"))]
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *pages]
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from docs import build
 from docs.tools import api, schema
-from docs.tools.hooks import menu
 from docs.tools.links import broken_links
+from docs.tools.menu import menu
 from docs.tools.ratios import PEERS, ratio, ratios
 
 import deltasql
@@ -224,11 +224,16 @@ def test_site_has_pages_for_repository_files(site: Path) -> None:
     assert 'href="../internals/architecture.html"' in steps
 
 
-def test_menu_lists_named_pages_first_and_adds_new_ones() -> None:
-    pages = ["guides/a.md", "guides/spark.md", "index.md", "reference/api/aio.md"]
-    assert menu(pages) == [
+def test_menu_groups_guides_by_task_and_adds_new_ones() -> None:
+    pages = ["guides/a.md", "guides/spark.md", "how-to/spark.md", "index.md", "how-to/b.md"]
+    assert menu([*pages, "reference/api/aio.md"]) == [
         {"Start": ["index.md"]},
-        {"Guides": ["guides/spark.md", "guides/a.md"]},
+        {
+            "Guides": [
+                {"Spark": ["guides/spark.md", "how-to/spark.md"]},
+                {"More": ["guides/a.md", "how-to/b.md"]},
+            ]
+        },
         {"Reference": [{"Python": ["reference/api/aio.md"]}]},
     ]
 
@@ -240,6 +245,13 @@ def test_menu_adds_pages_of_new_folders() -> None:
         {"How we test": ["how-we-test/b.md"]},
         {"More": ["new.md"]},
     ]
+
+
+def test_every_guide_is_in_a_group_of_the_menu() -> None:
+    docs = build.ROOT / "docs"
+    pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+    (guides,) = [each["Guides"] for each in menu(pages) if "Guides" in each]
+    assert [group for group in guides if "More" in group] == []
 
 
 def test_every_page_is_in_the_menu() -> None:

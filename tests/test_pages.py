@@ -26,6 +26,8 @@ from tests.selection import smoke
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from deltasql.uri import DeltaSqlUri
+
 # Its commands start after a loss; tests/migrate/test_runbook.py tests each of them.
 OF_ITS_OWN = "docs/guides/disaster-recovery.md"
 PAGES = {
@@ -36,7 +38,9 @@ PAGES = {
 }
 WITH_SPARK = [name for name, text in PAGES.items() if re.search(r"^import.*\bspark\b", text, re.M)]
 WITH_S3 = [name for name, text in PAGES.items() if "http://127.0.0.1:9000" in text]
-ALONE = [name for name in PAGES if name not in {*WITH_SPARK, *WITH_S3}]
+POSTGRES = "deltasql://postgres/etl:${PASSWORD}@127.0.0.1:5432/lake"
+WITH_POSTGRES = ["docs/quickstart-postgresql.md"]
+ALONE = [name for name in PAGES if name not in {*WITH_SPARK, *WITH_S3, *WITH_POSTGRES}]
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -50,6 +54,16 @@ def test_page_shows_the_real_output(name: str, tmp_path: Path) -> None:
 def test_page_with_s3_shows_the_real_output(name: str, tmp_path: Path, s3_server: str) -> None:
     bucket = new_bucket(s3_server)
     moved = {"http://127.0.0.1:9000": s3_server, "s3://lake": bucket}
+    assert without_varying_values(
+        Console(tmp_path, moved).page(PAGES[name])
+    ) == without_varying_values(PAGES[name])
+
+
+@pytest.mark.parametrize("name", WITH_POSTGRES)
+def test_page_with_postgres_shows_the_real_output(
+    name: str, tmp_path: Path, postgres_uri: DeltaSqlUri
+) -> None:
+    moved = {POSTGRES: postgres_uri.to_string()}
     assert without_varying_values(
         Console(tmp_path, moved).page(PAGES[name])
     ) == without_varying_values(PAGES[name])

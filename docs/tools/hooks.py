@@ -1,18 +1,22 @@
-"""MkDocs hooks: build the menu, and adapt pages that are also read in the repository.
+"""MkDocs hooks: adapt pages that are also read in the repository.
 
-The menu follows the folders. Files outside `docs/` that pages link to, such as the changelog or an
-example, become pages of the site. So all links work when the site is opened from a folder.
+Files outside `docs/` that pages link to, such as the changelog or an example, become pages of the
+site. So all links work when the site is opened from a folder. Notes and warnings are written as
+GitHub shows them (`> [!WARNING]`), and become admonitions.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mkdocs.structure.files import File, Files, InclusionLevel
+
+from docs.tools.menu import OUTSIDE, menu, weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,48 +24,6 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.pages import Page
 
-OUTSIDE = "repository"
-# The order of the menu. A name that ends with a slash is the rest of a folder, a pair is a group.
-MENU: dict[str, tuple[Any, ...]] = {
-    "Start": (
-        *("index", "quickstart", f"{OUTSIDE}/examples/README"),
-        *("limitations", "troubleshooting"),
-    ),
-    "Guides": (
-        *("guides/backends", "guides/transactions", "guides/spark", "guides/streaming"),
-        *("guides/mirror", "guides/object-stores", "guides/migrating", "guides/mixed"),
-        "guides/maintenance",
-        *("guides/production", "guides/observability", "guides/console", "guides/cli"),
-        *("guides/disaster-recovery", "guides/"),
-    ),
-    "How to": ("how-to/",),
-    "Explanation": ("explanation/architecture", "explanation/commits", "explanation/"),
-    "Reliability": ("reliability/index", "reliability/"),
-    "Reference": (
-        (
-            "Python",
-            (
-                *("reference/api/deltasql", "reference/api/delta-table", "reference/api/catalog"),
-                *("reference/api/transaction", "reference/api/spark", "reference/api/aio"),
-                *("reference/api/actions", "reference/api/reports", "reference/api/"),
-            ),
-        ),
-        *("reference/cli", "reference/config", "reference/uri", "reference/errors"),
-        *(
-            "reference/schema",
-            "reference/metrics",
-            "reference/versions",
-            "reference/glossary",
-            "reference/",
-        ),
-    ),
-    "Benchmarks": ("benchmarks/README", "benchmarks/results", "benchmarks/"),
-    "Internals": (
-        *("internals/architecture", "internals/", f"{OUTSIDE}/CONTRIBUTING"),
-        f"{OUTSIDE}/CHANGELOG",
-        ("Decisions", ("internals/decisions/README", "internals/decisions/")),
-    ),
-}
 LINK = re.compile(r"(\]\(<?)([^)\s>]+)")
 ATTRIBUTE = re.compile(r"(\b(?:src|srcset|href)=\")([^\"]+)")
 NOTICE = re.compile(r"\A<!--.*?-->\s*", re.DOTALL)
@@ -73,7 +35,36 @@ PICTURE = re.compile(
     r'<img src="([^"]+)" alt="([^"]*)"[^>]*></picture>'
 )
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
+ALERT = re.compile(r"^> \[!(\w+)\]\n((?:>.*\n?)+)", re.MULTILINE)
+# The kinds of notes that GitHub shows, and the admonition of the theme that looks like each.
+ADMONITIONS = {
+    "NOTE": "note",
+    "TIP": "tip",
+    "IMPORTANT": 'info "Important"',
+    "WARNING": "warning",
+    "CAUTION": 'danger "Caution"',
+}
 LANGUAGES = {".py": "python", ".sql": "sql", ".toml": "toml", ".yaml": "yaml", ".json": "json"}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Show the version, and link to the repository if `pyproject.toml` has its address.
+
+    The address is `Repository` in `[project.urls]`. Each page then has a link that edits it.
+    """
+    root = Path(config.config_file_path).parent
+    version = _toml(root / "Cargo.toml")["workspace"]["package"]["version"]
+    config.site_name = f"{config.site_name} {version}"
+    address = _toml(root / "pyproject.toml")["project"].get("urls", {}).get("Repository")
+    if address:
+        config.repo_url = address.removesuffix(".git").rstrip("/")
+        config.repo_name = "Repository"
+        config.edit_uri = "edit/main/docs/"
+    return config
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -102,52 +93,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def menu(pages: list[str]) -> list[dict[str, Any]]:
-    """Return the menu of these pages: missing pages are omitted, new folders are last."""
-    known = [(title, _entries(wanted, pages)) for title, wanted in MENU.items()]
-    named = set(_flat([found for _, found in known]))
-    new: dict[str, list[Any]] = {}
-    for page in pages:
-        # Files outside `docs/` are in the menu only if MENU names them.
-        if page not in named and not page.startswith(f"{OUTSIDE}/"):
-            new.setdefault(_title(posixpath.dirname(page)), []).append(page)
-    return [{title: found} for title, found in [*known, *new.items()] if found]
-
-
-def _flat(entries: list[Any]) -> Iterator[str]:
-    for each in entries:
-        if isinstance(each, str):
-            yield each
-        else:
-            yield from _flat(list(each.values()) if isinstance(each, dict) else each)
-
-
-def _title(folder: str) -> str:
-    parts = folder.replace("-", " ").split("/")
-    return ": ".join(parts).capitalize() or "More"
-
-
-def _entries(wanted: tuple[Any, ...], pages: list[str]) -> list[Any]:
-    named = {f"{each}.md" for each in wanted if isinstance(each, str)}
-    out: list[Any] = []
-    for each in wanted:
-        if isinstance(each, tuple):
-            inner = _entries(each[1], pages)
-            out += [{each[0]: inner}] if inner else []
-        elif each.endswith("/"):
-            out += [page for page in pages if _in_folder(page, each) and page not in named]
-        elif f"{each}.md" in pages:
-            out.append(f"{each}.md")
-    return out
-
-
-def _in_folder(page: str, folder: str) -> bool:
-    return page.startswith(folder) and "/" not in page.removeprefix(folder)
-
-
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Rewrite links to the pages of the site, and lists to the syntax of Python-Markdown."""
     uri = page.file.src_uri
+    page.meta.setdefault("search", {"boost": weight(uri)})
+    if NOTICE.match(markdown):  # the page is generated
+        page.edit_url = None
     here = uri.removeprefix(f"{OUTSIDE}/") if uri.startswith(f"{OUTSIDE}/") else f"docs/{uri}"
     if uri.startswith(f"{OUTSIDE}/") and FENCED_FILE.match(markdown):
         return markdown
@@ -157,8 +108,14 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
         text = PICTURE.sub(_two_pictures, parts[number])
         for pattern in (LINK, ATTRIBUTE):
             text = pattern.sub(lambda found: found[1] + _lead(found[2], here, uri), text)
-        parts[number] = _lists(text)
+        parts[number] = _lists(ALERT.sub(_admonition, text))
     return "".join(parts)
+
+
+def _admonition(found: re.Match[str]) -> str:
+    lines = [line.removeprefix(">").removeprefix(" ") for line in found[2].splitlines()]
+    body = "\n".join(f"    {line}".rstrip() for line in lines)
+    return f"!!! {ADMONITIONS[found[1]]}\n\n{body}\n"
 
 
 def _outside(root: Path, here: str, text: str) -> Iterator[Path]:

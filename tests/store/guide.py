@@ -1,4 +1,4 @@
-"""Runs the commands of the production guide with roles and a schema that only one test uses."""
+"""Runs the commands of the production and backup guides, with roles and a schema of one test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deltasql.uri import DeltaSqlUri
 if TYPE_CHECKING:
     import psycopg
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "production.md"
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 PASSWORD = "hunter2"
 ROLES = ("lake_admin", "lake_writer", "lake_reader", "ops", "etl", "analyst")
 NAMES = re.compile(rf"\b({'|'.join(ROLES)}|lake_before|lake)\b(?!\.(?:dump|sql))")
@@ -36,7 +36,7 @@ class Guide:
     def begin(cls, connection: psycopg.Connection[Any]) -> Guide:
         """Create the roles and the schema as the guide says, as a superuser."""
         guide = cls(connection, uuid.uuid4().hex[:12])
-        (roles,) = guide.blocks("sql")
+        (roles,) = guide.blocks("sql", page="production.md")
         connection.execute(roles)  # type: ignore[call-overload]
         for name in ("ops", "etl", "analyst"):
             connection.execute(f"ALTER ROLE {name}_{guide.suffix} PASSWORD '{PASSWORD}'")  # type: ignore[call-overload]
@@ -51,9 +51,9 @@ class Guide:
         for name in reversed(ROLES):
             self.connection.execute(f"DROP ROLE {name}_{self.suffix}")  # type: ignore[call-overload]
 
-    def blocks(self, language: str) -> list[str]:
-        """Return the code blocks of a language."""
-        text = PAGE.read_text("utf-8")
+    def blocks(self, language: str, page: str = "backup.md") -> list[str]:
+        """Return the code blocks of a language in a guide."""
+        text = (GUIDES / page).read_text("utf-8")
         found = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         return [NAMES.sub(rf"\1_{self.suffix}", block) for block in found]
 
@@ -78,7 +78,11 @@ class Guide:
 
     def init(self, data_root: str) -> str:
         """Run the guide's `deltasql init` as `ops`; return its messages."""
-        (command,) = (b for b in self.blocks("text") if b.startswith("deltasql init"))
+        (command,) = (
+            block
+            for block in self.blocks("text", page="production.md")
+            if block.startswith("deltasql init")
+        )
         _, *arguments = shlex.split(command)
         # Use the test server instead of the server in the guide.
         arguments[1] = (

