@@ -12,8 +12,8 @@ import pytest
 from deltalake.transaction import AddAction
 
 from deltasql.exceptions import CommitConflictError, ConcurrentAppendError
-from deltasql.operations.add_actions import stage_actions
 from deltasql.operations.create import record_create, replace_table
+from deltasql.operations.external_writes.actions import stage_actions
 from tests.operations.dml import sorted_rows
 
 if TYPE_CHECKING:

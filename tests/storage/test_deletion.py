@@ -31,7 +31,7 @@ CALLERS = {
     "storage/local_files.py": "files that have no name yet",
     "storage/object_store.py": "what the interface does in an object store",
     "engine/spark/write.py::_Written.of": "renames a file that Spark has just written",
-    "operations/add_written.py::_in_partition_folder": "renames a file that was just written",
+    "operations/external_writes/files.py::_in_partition_folder": "renames a new file",
     "engine/spark/file_index.py::_send_as_file": "a temporary file",
     "serve/service_file.py::write_service_file": "a service file, which is replaced",
     "serve/service.py::Service.stop": "the service file",

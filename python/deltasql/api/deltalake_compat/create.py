@@ -15,8 +15,8 @@ from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError
 from deltasql.exceptions.prefixes import GENERIC_ERROR, PROPERTY_ERROR
 from deltasql.model.properties import KNOWN, unknown_properties
 from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX
-from deltasql.operations.add_actions import file_actions
 from deltasql.operations.create import record_create, replace_table
+from deltasql.operations.external_writes.actions import file_actions
 from deltasql.operations.write import MODES, check_modes
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from deltasql.model.predicates.rewrite import without_alias
 from deltasql.model.schema.schema import StructField, StructType
 from deltasql.model.statements import statement as s
 from deltasql.model.statements.parser import parse_statement
+from deltasql.operations.external_writes.rows import RowCounts, RowsWritten
 from deltasql.operations.merge.plan import Clause, MergeSpec
 from deltasql.operations.rewrite import FOLDER, keeps_change_data
-from deltasql.operations.rows_written import RowCounts, RowsWritten
 from deltasql.operations.sql.normal_form import normal
 from deltasql.serve.read.filters import skipping_condition
 from deltasql.storage.location import address_url, root_address
@@ -21,7 +21,7 @@ from deltasql.storage.location import address_url, root_address
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deltasql.operations.add_written import WrittenFile
+    from deltasql.operations.external_writes.files import WrittenFile
     from deltasql.operations.table_stage import TableStage
 
 CHANGE_COLUMN = StructType((StructField(CHANGE_TYPE, "string"),)).to_json()

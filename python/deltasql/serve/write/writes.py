@@ -34,7 +34,10 @@ from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema.convert import schema_from_spark
 from deltasql.model.schema.identity import identity_columns
 from deltasql.model.schema.schema import StructType, column_mapping_mode
-from deltasql.operations.add_written import (
+from deltasql.operations.alter.cluster_by import cluster_by
+from deltasql.operations.create import record_create, replace_table
+from deltasql.operations.deletion_vectors import can_mark_any_file
+from deltasql.operations.external_writes.files import (
     Overwrite,
     WrittenFile,
     new_folder,
@@ -43,10 +46,7 @@ from deltasql.operations.add_written import (
     reject_unchecked_rules,
     stage_written,
 )
-from deltasql.operations.alter.cluster_by import cluster_by
-from deltasql.operations.create import record_create, replace_table
-from deltasql.operations.deletion_vectors import can_mark_any_file
-from deltasql.operations.rows_written import RowsWritten, stage_rows
+from deltasql.operations.external_writes.rows import RowsWritten, stage_rows
 from deltasql.operations.rules.identity import (
     given_value_error,
     reject_identity,

@@ -72,7 +72,9 @@ def create_write_transaction(
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
     """Commit files that the caller wrote; with `overwrite` they replace existing files."""
-    from deltasql.operations.add_actions import stage_actions  # lazy import: loads the SQL parser
+    from deltasql.operations.external_writes.actions import (
+        stage_actions,  # lazy import: loads the SQL parser
+    )
 
     check_file_actions(actions, mode)
 

@@ -17,8 +17,8 @@ from deltasql._core import RowSet
 from deltasql.engine.parquet.writer import logged_path
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.actions import AddCdcFile
-from deltasql.operations.add_written import add_actions, place_files, record_read
 from deltasql.operations.deletion_vectors import mark_deleted
+from deltasql.operations.external_writes.files import add_actions, place_files, record_read
 from deltasql.operations.rewrite import (
     files_at,
     logged_row_counts,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from deltasql.model.actions import AddFile
     from deltasql.model.clock import Stopwatch
-    from deltasql.operations.add_written import WrittenFile
+    from deltasql.operations.external_writes.files import WrittenFile
     from deltasql.operations.table_stage import TableStage
 
 Metrics = dict[str, int]
