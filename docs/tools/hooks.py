@@ -36,7 +36,7 @@ PICTURE = re.compile(
 )
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 ALERT = re.compile(r"^> \[!(\w+)\]\n((?:>.*\n?)+)", re.MULTILINE)
-# The kinds of notes that GitHub shows, and the admonition of the theme that looks like each.
+# The admonition of the theme that is shown for each type of GitHub alert (`> [!NOTE]`).
 ADMONITIONS = {
     "NOTE": "note",
     "TIP": "tip",

@@ -1,6 +1,6 @@
 """The menu of the site, and the weight of its pages in search.
 
-Guides are grouped by task. A new page in a folder is added at the end of the group of its folder.
+Guides are grouped by task. A page that `MENU` does not name is added where `MENU` has its folder.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OUTSIDE = "repository"  # the folder of the site for pages that are not in `docs/`
-# The order of the menu. A name that ends with a slash is the rest of a folder, a pair is a group.
+# The order of the menu. `folder/` stands for the pages of a folder that are not named elsewhere. A
+# tuple of a title and entries is a group.
 MENU: dict[str, tuple[Any, ...]] = {
     "Start": (
         *("index", "quickstart", "quickstart-postgresql", f"{OUTSIDE}/examples/README"),
@@ -83,8 +84,8 @@ MENU: dict[str, tuple[Any, ...]] = {
         ("Decisions", ("internals/decisions/README", "internals/decisions/")),
     ),
 }
-# The first prefix that fits decides. Pages that explain how to do something are found first,
-# records of decisions and numbers of benchmarks last.
+# The weight of a page in search: that of the first prefix that matches its path. Guides are found
+# first, decision records and benchmark results last.
 WEIGHTS = (
     ("guides/", 4.0),
     ("quickstart", 4.0),

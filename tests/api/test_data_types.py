@@ -1,4 +1,4 @@
-"""Every row of the page about data types is true."""
+"""The tables in `docs/reference/data-types.md` match the product."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ REFUSED = (
 
 
 def rows_of(name: str) -> list[list[str]]:
-    """Return the rows of a table of the page."""
+    """Return the cells of each row of a Markdown table on the page."""
     text = PAGE.read_text("utf-8").partition(f"<!-- {name} -->")[2]
     lines = re.findall(r"^\| (`.*) \|$", text.partition(f"<!-- end of {name} -->")[0], re.M)
     return [[cell.strip("`") for cell in line.split(" | ")] for line in lines]
@@ -83,7 +83,7 @@ def test_every_delta_type_is_on_the_page() -> None:
     assert [row[0] for row in rows_of("types")] == [*VALUES]
 
 
-def test_types_are_stored_changed_and_read_as_the_page_says(tmp_path: Path) -> None:
+def test_each_type_matches_its_row_in_the_table(tmp_path: Path) -> None:
     def check(row: list[str]) -> None:
         name, arrow_name, sql_type, _, partition, by_deltalake, by_duckdb = row
         arrow, value = VALUES[name]

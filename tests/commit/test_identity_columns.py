@@ -221,7 +221,7 @@ def test_replaced_table_starts_again(catalog: Catalog) -> None:
 def test_column_without_numbers_left_is_an_error(catalog: Catalog, start: int, step: int) -> None:
     catalog.sql(T.format(f" (START WITH {start} INCREMENT BY {step})"))
     append(catalog, "a", "b")
-    with pytest.raises(TxnLogSchemaError, match="no more numbers"):
+    with pytest.raises(TxnLogSchemaError, match="no more values"):
         append(catalog, "c")
     assert ids(catalog) == sorted([start, start + step])
 

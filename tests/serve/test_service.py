@@ -406,7 +406,7 @@ def test_numbers_of_identity_columns_are_reserved_for_a_write(
     client: Client, lake: Catalog
 ) -> None:
     lake.sql("CREATE TABLE n (id BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 10), v STRING)")
-    with pytest.raises(ServiceError, match="cannot generate the numbers of the identity column"):
+    with pytest.raises(ServiceError, match="cannot generate the values of the identity column"):
         client.begin("n")
     first, second = (client.begin("n", reserves_numbers=True) for _ in range(2))
     (column,) = first["identity"]

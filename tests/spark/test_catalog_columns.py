@@ -58,7 +58,7 @@ def test_statements_fill_defaults_and_identity_columns(
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
-def test_values_that_a_statement_must_not_give_are_refused(
+def test_explicit_values_for_generated_always_columns_are_refused(
     lake: Catalog, sql: Callable[[str], list[Any]], vectors: str
 ) -> None:
     sql(T.format("ALWAYS", "") + f" TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')")
@@ -148,7 +148,7 @@ def test_stream_fills_defaults_and_identity_columns(
 
 
 @MORE
-def test_numbers_in_a_transaction_over_several_statements(
+def test_identity_values_continue_across_the_statements_of_a_transaction(
     lake: Catalog, sql: Callable[[str], list[Any]]
 ) -> None:
     sql("CALL lake.system.begin()")
@@ -164,7 +164,7 @@ def test_numbers_in_a_transaction_over_several_statements(
 
 
 @MORE
-def test_generated_columns_and_constraints_use_the_numbers(
+def test_generated_columns_and_constraints_use_identity_values(
     lake: Catalog, sql: Callable[[str], list[Any]]
 ) -> None:
     sql("CREATE TABLE lake.default.t (id BIGINT NOT NULL GENERATED ALWAYS AS IDENTITY, v STRING, "

@@ -1,4 +1,4 @@
-"""Runs the commands of the production and backup guides, with roles and a schema of one test."""
+"""Runs the commands of the production and backup guides. Each test has its own roles and schema."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def metadata_unchanged(c: Conflict, _: Isolation) -> None:
 
 
 def no_numbers_of_another_writer(c: Conflict, _: Isolation) -> None:
-    """Raise if the winner is of a writer that does not reserve numbers, and may have used ours."""
+    """Raise if the winner is of a writer that does not reserve values, and may have used ours."""
     marks = c.winner.marks
     if marks is None or ENGINE_INFO in (c.winner.row.info.engine_info or ""):
         return
@@ -188,7 +188,7 @@ def no_numbers_of_another_writer(c: Conflict, _: Isolation) -> None:
     if column is not None:
         raise c.error(
             MetadataChangedError,
-            f"{_FAILED}: another writer generated numbers for the identity column {column!r} that "
+            f"{_FAILED}: another writer generated values for the identity column {column!r} that "
             "were reserved for this transaction",
         )
 

@@ -1,8 +1,8 @@
 """High-water marks of identity columns in commits.
 
-A transaction reserves numbers in `dl_identity_numbers` before it writes rows, so no two
-transactions have the same numbers, whichever of them commits first. The commit that uses numbers
-raises the marks in the metadata to the last reserved numbers, those of other transactions included.
+A transaction reserves values in `dl_identity_numbers` before it writes rows, so no two
+transactions generate the same values, whichever of them commits first. The commit that uses values
+raises the marks in the metadata to the last reserved values, those of other transactions included.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ change of the metadata."""
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of a column that a transaction uses; `first` is None if it only moves the mark.
+    """The values of a column that a transaction uses; `first` is None if it only moves the mark.
 
     The first is the earliest of all, the last one is the latest.
     """
@@ -46,10 +46,10 @@ class Numbers:
 def reserve(
     staged: Staged, store: Store | None, field: StructField, mode: str | None, count: int
 ) -> int:
-    """Reserve numbers for a transaction and return the first.
+    """Reserve a range of values for a transaction and return the first.
 
-    The reservation is a SQL transaction of its own. Numbers that are not used are a gap. `store` is
-    None for a table that the transaction creates or replaces: no other transaction can use it.
+    The reservation is a SQL transaction of its own. Values that are not used leave a gap. `store`
+    is None for a table that the transaction creates or replaces: no other transaction can use it.
     """
     identity, key = Identity.of(field), field.physical_name(mode)
     assert identity is not None
@@ -65,7 +65,7 @@ def reserve(
 def move_mark(
     staged: Staged, store: Store | None, field: StructField, mode: str | None, value: int
 ) -> None:
-    """Reserve all numbers up to a value that rows of the table already have."""
+    """Reserve all values up to a value that rows of the table already have."""
     identity, key = Identity.of(field), field.physical_name(mode)
     assert identity is not None
     before = identity.start - identity.step
@@ -92,7 +92,7 @@ def _move(
             )  # fmt: skip
     if last is None:
         raise TxnLogSchemaError(
-            f"the identity column {key!r} has no more numbers: BIGINT ends at {identity.limit}",
+            f"the identity column {key!r} has no more values: BIGINT ends at {identity.limit}",
             table=staged.table.full_name,
             column=key,
             help="Create the table again with an identity column that starts elsewhere.",
@@ -126,12 +126,12 @@ def with_current_marks(
 
 
 def reserved_numbers(session: Session, table_id: int) -> dict[str, int]:
-    """Return the last reserved number of each identity column by physical column name."""
+    """Return the last reserved value of each identity column by physical column name."""
     return dict(session.query("reserved_numbers", table_id=table_id))
 
 
 def unpublished_numbers(reserved: dict[str, int], metadata: Metadata) -> dict[str, Numbers]:
-    """Return the reserved numbers that are beyond the marks of the metadata."""
+    """Return the reserved values that are beyond the marks of the metadata."""
     mode = column_mapping_mode(metadata.configuration)
     schema = schema_of(metadata.schema_string)
     now = marks_of(schema, mode)
@@ -148,7 +148,7 @@ def changes_only_marks(before: Metadata, after: Metadata) -> bool:
 
 
 def overlapping(staged: Staged, marks: Metadata) -> str | None:
-    """Return a column whose reserved numbers another writer may have used; None if there is none.
+    """Return a column whose reserved values another writer may have used; None if there is none.
 
     `marks` is the metadata that the other writer committed.
     """

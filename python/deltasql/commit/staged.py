@@ -92,7 +92,7 @@ class Staged:
     txns: list[SetTransaction] = field(default_factory=list)
     domains: list[DomainMetadata] = field(default_factory=list)
     identity: dict[str, Numbers] = field(default_factory=dict)
-    """The numbers reserved for identity columns, by physical column name."""
+    """The values reserved for identity columns, by physical column name."""
     restarts_identity: bool = False
     """Whether the commit replaces the table, so that its identity columns start again."""
     info: CommitInfo = field(default_factory=CommitInfo)

@@ -278,11 +278,11 @@ class TableStage:
         self.record_read_version()
 
     def reserve_numbers(self, column: str, count: int) -> int:
-        """Reserve numbers of an identity column for new rows; return the first."""
+        """Reserve a range of identity values for new rows; return the first value."""
         return reserve(self.staged, *self._identity(column), count)
 
     def move_mark(self, column: str, value: int) -> None:
-        """Let the next number of an identity column be after a value that a row has."""
+        """Let an identity column continue after a value that a row has."""
         move_mark(self.staged, *self._identity(column), value)
         self.record_read_version()
 

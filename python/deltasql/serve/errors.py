@@ -1,4 +1,4 @@
-"""Errors in responses."""
+"""How errors are represented in HTTP responses."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def described_error(error: TxnLogError) -> dict[str, Any]:
-    """Return an error as a client gets it; `types` also has its base classes."""
+    """Return an error as it is sent to a client."""
     types = [each.__name__ for each in type(error).__mro__ if issubclass(each, TxnLogError)]
     return problem(types, error.message, error.help)
 
 
 def problem(types: Sequence[str], message: str, help: str = "") -> dict[str, Any]:
-    """Return an error of a class, and of its base classes."""
+    """Return an error as it is sent to a client. `types` is its class, then its base classes."""
     return {"type": types[0], "types": list(types), "message": message, "help": help}

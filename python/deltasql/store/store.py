@@ -375,9 +375,9 @@ class Store:
     def reserve_numbers(
         self, table_id: int, column: str, *, base: int, advance: int, step: int, limit: int
     ) -> int | None:
-        """Reserve numbers of an identity column; return the last one.
+        """Reserve a range of values of an identity column; return the last one.
 
-        They follow `base` and all numbers reserved before. Returns None if the last one would be
+        They follow `base` and all values reserved before. Returns None if the last one would be
         beyond the limit by `advance`. The reservation stays if the caller's transaction fails.
         """
         numbers = {"base": base, "advance": advance, "step": step, "limit": limit}

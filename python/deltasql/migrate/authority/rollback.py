@@ -1,8 +1,8 @@
 """Rollback: move the authority of a table from the database back to its log.
 
 1. All versions are published, and the log is compared with the database. If transactions reserved
-   numbers of identity columns and did not commit them, a commit raises the high-water marks first,
-   so that no other writer gets these numbers.
+   values of identity columns and did not commit them, a commit raises the high-water marks first,
+   so that no other writer gets these values.
 2. The table is removed from the catalog while its head is locked, so that no more commits go
    through the database.
 3. A commit in the log drops the fence and the in-commit timestamps that deltasql enabled, so that
@@ -323,7 +323,7 @@ class _Rollback:
             self._report.notes.append(f"{span} of the log are foreign commits")
 
     def _raise_marks(self) -> None:
-        """Commit high-water marks for numbers that were reserved and not committed."""
+        """Commit high-water marks for values that were reserved and not committed."""
         numbers = self._unpublished_numbers(self._store.query)
         if numbers:
             info = CommitInfo(operation="SYNC IDENTITY", operation_parameters={})

@@ -1,7 +1,7 @@
-"""Identity columns: columns of numbers that the table generates.
+"""Identity columns: columns whose values the table generates.
 
-The numbers are start, start + step, start + 2 * step and so on. The high-water mark in the metadata
-of the field is the last number that may have been used, in the direction of the step.
+The values are start, start + step, start + 2 * step and so on. The high-water mark in the metadata
+of the field is the last value that may have been used, in the direction of the step.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Identity:
 
     @property
     def last(self) -> int:
-        """The last number that may have been used; one step before the start if there is none."""
+        """The last value that may have been used; one step before the start if there is none."""
         before = self.start - self.step
         return before if self.mark is None else self.later(before, self.rounded(self.mark))
 
     def rounded(self, value: int) -> int:
-        """Return the first number of the column that is not before a value.
+        """Return the first value of the sequence that is not before a value.
 
         >>> [Identity(start=1, step=3).rounded(value) for value in (4, 5)]
         [4, 7]
@@ -66,13 +66,13 @@ class Identity:
         """
         return self.start - (self.start - value) // self.step * self.step
 
-    def later(self, *numbers: int) -> int:
-        """Return the largest of numbers, or the smallest if the step is negative."""
-        return max(numbers) if self.step > 0 else min(numbers)
+    def later(self, *values: int) -> int:
+        """Return the largest value, or the smallest if the step is negative."""
+        return max(values) if self.step > 0 else min(values)
 
     @property
     def limit(self) -> int:
-        """The largest number of the type BIGINT, or the smallest if the step is negative."""
+        """The largest value of the type BIGINT, or the smallest if the step is negative."""
         return _HIGHEST if self.step > 0 else _LOWEST
 
 

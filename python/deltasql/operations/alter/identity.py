@@ -1,4 +1,4 @@
-"""ALTER TABLE ALTER COLUMN SYNC IDENTITY: continue after the numbers that users gave."""
+"""ALTER TABLE ALTER COLUMN SYNC IDENTITY: continue after explicit values."""
 
 from __future__ import annotations
 

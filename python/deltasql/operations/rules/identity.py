@@ -1,4 +1,4 @@
-"""Identity columns of written rows: generate their numbers, and reject values of users."""
+"""Identity columns of written rows: generate their values, and reject values of users."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def updated_value_error(name: str) -> TxnLogSchemaError:
     return TxnLogSchemaError(
         f"the identity column {name!r} cannot be updated",
         column=name,
-        help="Leave it out of SET. To give a row another number, delete it and insert it again.",
+        help="Leave it out of SET. To give a row another value, delete it and insert it again.",
     )
 
 
@@ -79,11 +79,11 @@ def reject_identity_update(schema: StructType, assigned: Assignments) -> None:
 
 
 def reject_identity(schema: StructType, writer: str, instead: str) -> None:
-    """Raise if a table has identity columns, for a writer that cannot generate their numbers."""
+    """Raise if a table has identity columns, for a writer that cannot generate their values."""
     names = list(identity_columns(schema))
     if names:
         raise UnsupportedFeatureError(
-            f"{writer} cannot generate the numbers of the identity column {names[0]!r}",
+            f"{writer} cannot generate the values of the identity column {names[0]!r}",
             features=("identityColumns",),
             help=f"Use {instead}.",
         )
@@ -126,7 +126,7 @@ def with_numbers(
         return engine.query(select(*others, *nulls, source="rows"), rows=numbered)
     total = sum(count for _, count in parts)
     starts = {name: stage.reserve_numbers(name, total) for name in columns}
-    # The numbers of a partition follow those of the partition before it.
+    # The values in a partition follow those of the partition before it.
     firsts = [sum(count for _, count in parts[:place]) for place in range(len(parts))]
     offsets = pa.table({_PART: [part for part, _ in parts], _FIRST: firsts})
     place = exp.Add(this=column(_FIRST, "parts"), expression=exp.paren(_in_part()))
@@ -146,7 +146,7 @@ def with_numbers(
 def with_numbers_where_null(
     stage: TableStage, columns: Sequence[str], rows: Relation, condition: exp.Expr
 ) -> Relation:
-    """Fill identity columns in the rows that meet a condition and have no number yet."""
+    """Fill identity columns in the rows that meet a condition and have no value yet."""
     engine = stage.engine
     for name in columns:
         kept = engine.keep(rows)

@@ -81,8 +81,8 @@ def stream_positions(stage: TableStage, body: Mapping[str, Any]) -> dict[str, An
     """Return the position of each column of the table in the rows of a stream, and the defaults.
 
     A column that the stream lacks has no position, and gets its default, or null. Raises if the
-    columns of the stream do not fit, because Spark does not compare them. The result is empty if no
-    stream writes.
+    columns of the stream do not match those of the table, which Spark does not check. Returns an
+    empty dict for a write that is not a streaming write.
     """
     given = body.get("stream")
     if given is None:

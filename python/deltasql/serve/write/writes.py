@@ -206,7 +206,7 @@ class Writes:
             return write.response
 
     def reserve_numbers(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Reserve numbers of an identity column for rows of a write; return the first."""
+        """Reserve a range of identity values for the rows of a write; return the first value."""
         with self._transactions.joined(body):
             txn_id = str(body["txn_id"])
             write = self._writes.get(txn_id)
@@ -333,7 +333,7 @@ def _write_plan(
 
 
 def _identity_plan(stage: TableStage) -> list[dict[str, Any]]:
-    """Return the identity columns, and the errors for rows that a client must refuse."""
+    """Return the identity columns, and the errors that a client must raise for invalid rows."""
     return [
         {
             "column": name,

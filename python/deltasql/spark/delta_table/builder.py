@@ -87,7 +87,7 @@ class DeltaTableBuilder(Generic[Table]):
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
     ) -> Self:
-        """Add a column; with an IdentityGenerator, the table generates its numbers."""
+        """Add a column; with an IdentityGenerator, the table generates its values."""
         if type(colName) is not str:
             reject_type("Column name must be str.", [colName])
         if type(dataType) is not str and not isinstance(dataType, DataType):
