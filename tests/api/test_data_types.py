@@ -15,6 +15,7 @@ import pytest
 
 import deltasql
 from tests.each import check_each
+from tests.oracles.readers import DuckDb
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "data-types.md"
 MIDNIGHT = dt.datetime(2024, 5, 1)
@@ -115,8 +116,9 @@ def test_each_type_matches_its_row_in_the_table(tmp_path: Path) -> None:
 
 
 def delta_scan(location: str, expected: list[Any]) -> bool:
+    reader = DuckDb()
     try:
-        rows = duckdb.sql(f"SELECT v FROM delta_scan('{location}') ORDER BY id").fetchall()
+        rows = reader.query("SELECT v FROM delta_scan($place) ORDER BY id", place=location)
     except duckdb.Error:
         return False
     assert len(rows) == len(expected)

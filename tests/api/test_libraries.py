@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import deltalake
 import duckdb
+import duckdb_extensions
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -142,6 +143,7 @@ def test_duckdb_queries_datasets_scans_and_the_published_log(uri: str) -> None:
         assert connection.sql("SELECT sum(id) FROM dataset WHERE part = 'a'").fetchone() == (3,)
         connection.register("scanned", pa.RecordBatchReader.from_stream(scanned))
         assert connection.sql("SELECT count(*) FROM scanned").fetchone() == (3,)
+        duckdb_extensions.import_extension("delta")
         connection.sql("LOAD delta")
         found = connection.execute("SELECT count(*) FROM delta_scan(?)", [table.table_uri])
         assert found.fetchone() == (4,)
