@@ -41,7 +41,10 @@ PACKAGES = (
 
 
 def main() -> int:
-    """Run the checks with every release, write the results, and return 1 if a check failed."""
+    """Run the checks with every release, and return 1 if one failed.
+
+    The results of releases without a failed check are written.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m tests.spark.releases",
         description="Run a small set of checks with every supported release of PySpark.",
@@ -53,14 +56,13 @@ def main() -> int:
     for number, release in enumerate(asked, 1):
         print(f"{number} of {len(asked)}: pyspark {release}", file=sys.stderr)
         results[release] = results_of(release)
-    failed = 0
     for release, found in results.items():
-        failed += len(failures(found))
         for check, result in found.items():
             print(f"pyspark {release}: {check}: {result}")
-    if not failed:
-        write_results(results)
-    return 1 if failed else 0
+    passed = {release: found for release, found in results.items() if not failures(found)}
+    if passed:
+        write_results(passed)
+    return 0 if len(passed) == len(results) else 1
 
 
 def write_results(results: Mapping[str, Mapping[str, str]]) -> None:

@@ -78,6 +78,33 @@ _CONDITIONS = [
     "nest.b = 'b' AND id > 1",
     "array_contains(l, 1)",
 ]
+_REPLACED = [
+    "true",
+    "id = 2",
+    "id <=> NULL",
+    "id IN (1, 3)",
+    "id BETWEEN 3 AND 5 OR n IS NULL",
+    "NOT n > 2",
+    "n > 1 OR id = 2 AND p = 'a'",
+    "n < 2 AND n > -2",
+    "p = 'a'",
+    "p = 'a' OR id = 2",
+    "p > 'a' AND n >= 0",
+    "p IS NULL OR p <= 'a'",
+    "p IN ('b', 'c d', 'ä/%41=_')",
+    "p = ''",
+    "s < 'it\\'s'",
+    "x > 1.0",
+    "x <= 0.0",
+    "m < 1.00",
+    "m = 0.5",
+    "d = DATE'2024-05-01'",
+    "d > DATE'1970-01-01' AND p IS NOT NULL",
+    "at >= TIMESTAMP'2024-05-01 23:00:00Z'",
+    "at < TIMESTAMP'2024-05-01 21:00:00' OR d IS NULL",
+    "nest.a > 1",
+]
+"""Conditions that compare columns with values, as the Spark catalog needs them in REPLACE WHERE."""
 _CHANGES = [
     "n = n + 1",
     "n = id",
@@ -242,6 +269,17 @@ class RandomStatements:
                 Statement(f"INSERT INTO {{t}} REPLACE WHERE {condition} SELECT * FROM {chosen}")
             )
         return self.rng.choice(statements)
+
+    def replace_where(self) -> Statement:
+        """Return an overwrite of the rows that match a condition.
+
+        One in four has new rows that may not match it, which are refused.
+        """
+        condition = self.rng.choice(_REPLACED)
+        rows = f"SELECT * FROM {self._source(list(self._columns))}"
+        if self.rng.random() < 0.75:
+            rows += f" WHERE {condition}"
+        return Statement(f"INSERT INTO {{t}} REPLACE WHERE {condition} {rows}")
 
     def update(self) -> Statement:
         """Return an update of one or several columns."""

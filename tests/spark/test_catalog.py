@@ -119,6 +119,27 @@ def test_data_frames_are_written_by_name(
     assert spark.read.option("versionAsOf", 0).table(f"{name}.default.t").count() == 2
 
 
+@pytest.mark.everything(BEYOND)
+def test_save_as_table_without_a_catalog_uses_the_current_catalog(
+    spark: SparkSession, lake: Catalog, name: str
+) -> None:
+    session = spark.newSession()
+    for key in (f"spark.sql.catalog.{name}", f"spark.sql.catalog.{name}.service"):
+        session.conf.set(key, spark.conf.get(key))
+    session.sql(f"USE {name}.default")
+    rows = session.range(2)
+    rows.write.saveAsTable("t")
+    rows.write.mode("append").saveAsTable("t")
+    rows.write.saveAsTable("crm.t")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+        rows.write.saveAsTable("t")
+    rows.write.mode("ignore").saveAsTable("t")
+    assert [row["id"] for row in mirrored(lake, "t")] == [0, 0, 1, 1]
+    rows.write.mode("overwrite").saveAsTable("t")
+    assert mirrored(lake, "t") == mirrored(lake, "crm.t") == [{"id": 0}, {"id": 1}]
+    assert not spark.catalog.tableExists("spark_catalog.default.t")
+
+
 def test_namespaces_rename_and_drop(lake: Catalog, sql: Any) -> None:
     sql("CREATE NAMESPACE lake.crm")
     sql("CREATE TABLE lake.crm.t (id INT) COMMENT 'all' TBLPROPERTIES ('owner.team' = 'x')")

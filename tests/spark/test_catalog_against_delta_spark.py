@@ -55,6 +55,25 @@ def test_random_statements_give_the_same_rows_and_errors_as_delta_spark(
         assert published == pair.rows(pair.own), f"seed {seed}: published rows"
 
 
+@pytest.mark.everything("delta-spark as a second opinion, on random conditions")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("number", range(5))
+def test_random_replace_where_gives_the_same_rows_and_errors_as_delta_spark(
+    spark: SparkSession, lake: Catalog, name: str, tmp_path: Path, number: int
+) -> None:
+    seed = f"replace-{number}" + (f"-{secrets.token_hex(4)}" if EXPLORES else "")
+    statements = RandomStatements(seed)
+    with settings(spark, {**_ZONE, **SMALL}):
+        pair = Pair(spark, lake, name, str(tmp_path / "stock"), statements, seed)
+        pair.run(statements.fill())
+        for _ in range(_STATEMENTS // 2):
+            pair.run(statements.replace_where())
+            pair.run(statements.insert())
+        version = lake.table("t").version()
+        published = DeltaSpark(spark).rows(Place(lake.table("t").location), version)
+        assert published == pair.rows(pair.own), f"seed {seed}: published rows"
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """The version of each table after a statement, and the time."""

@@ -95,6 +95,22 @@ def test_statements_that_would_not_change_the_catalog_are_rejected(
 
 
 @pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.parametrize("mode", ["error", "append", "overwrite", "ignore"])
+def test_save_as_table_with_the_format_creates_no_table_beside_delta_spark(
+    spark: SparkSession, lake: Catalog, mode: str
+) -> None:
+    lake.create_table("j_kept", pa.schema([("id", pa.int64())]))
+    deltasql.spark.register(spark, lake)
+    writer = spark.range(2).write.format("deltasql").mode(mode)
+    for table in ("j_kept", "j_new"):
+        # The catalog of delta-spark, which this session has, fails with an internal error.
+        with pytest.raises(Exception, match=r"INTERNAL_ERROR|deltasql\.spark\.write"):
+            writer.saveAsTable(table)
+        assert not spark.catalog.tableExists(f"spark_catalog.default.{table}")
+    assert lake.table("j_kept").version() == 0
+
+
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 def test_data_source_keeps_values_with_unusual_session_settings(
     spark: SparkSession, lake: Catalog
 ) -> None:
