@@ -62,7 +62,7 @@ class DuckLake(Contender):
 
     def connect(self) -> None:
         self.prepare()
-        self.open()
+        self._db.execute(self.attach_sql())
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -71,7 +71,16 @@ class DuckLake(Contender):
 
     def open(self) -> Native:
         self._db.execute(self.attach_sql())
-        return self._db
+        return self.reopen(self._db)
+
+    def reopen(self, handle: Native) -> Native:
+        # The catalog is attached. Each statement reads the latest snapshot of the table.
+        handle.execute("DESCRIBE lake.t0").fetchall()
+        return handle
+
+    def list_files(self, handle: Native) -> int:
+        found = handle.execute("FROM ducklake_list_files('lake', 't0')").fetch_arrow_table()
+        return int(found.num_rows)
 
     def plan(self, handle: Native, predicate: str) -> int:
         # EXPLAIN does not plan files. Reading the first row needs the plan and opens one file;

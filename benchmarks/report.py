@@ -45,7 +45,8 @@ NOTES = {
     "open": "Each cold open runs in a new process. The time starts after the imports, and the "
     "files are in the cache of the operating system. `open again` is the next open in the same "
     "process, with an open connection. `deltalake-without-files` is deltalake with "
-    "`without_files=True`.",
+    "`without_files=True`. DuckLake attaches its catalog and describes the table, and lists its "
+    "files with `ducklake_list_files`.",
     "plan": "The time in a new process, with connecting and opening the table. `partition` and "
     "`clustered` filter by a column whose matching files are in neighbouring commits. "
     "`scattered` filters by a column whose matching files are spread over all commits (no "

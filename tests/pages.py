@@ -27,6 +27,7 @@ import deltasql
 from deltasql.api.catalog.connect import close_all
 
 ROOT = Path(__file__).parents[1]
+POSTGRES = "deltasql://postgres/etl:${PASSWORD}@127.0.0.1:5432/lake"  # of the pages
 _PLACE = re.compile(r"/srv\b|/tmp/\w+")  # the folder that a page uses
 REASONS = (
     "it installs",

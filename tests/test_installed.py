@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltasql import __version__
-from tests.pages import ROOT
+from tests.pages import POSTGRES, ROOT
 from tests.s3 import new_bucket
 
 if TYPE_CHECKING:
@@ -292,6 +292,14 @@ def test_page_about_s3_runs_with_the_packages_that_it_needs(
     bare = installed(tmp_path, f"{wheel}[s3,duckdb,cli]")
     moved = {"http://127.0.0.1:9000": s3_server, "s3://lake": new_bucket(s3_server)}
     bare.page("guides/mirror.md", moved)
+
+
+@SLOW
+def test_page_about_postgres_runs_with_the_packages_that_it_names(
+    wheel: Path, tmp_path: Path, postgres_uri: DeltaSqlUri
+) -> None:
+    bare = installed(tmp_path, f"{wheel}[postgres,duckdb,cli]", "polars")
+    bare.page("quickstart-postgresql.md", {POSTGRES: postgres_uri.to_string()})
 
 
 @SLOW

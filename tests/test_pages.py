@@ -12,6 +12,7 @@ import pytest
 
 from tests.each import check_each
 from tests.pages import (
+    POSTGRES,
     REASONS,
     ROOT,
     Console,
@@ -38,7 +39,6 @@ PAGES = {
 }
 WITH_SPARK = [name for name, text in PAGES.items() if re.search(r"^import.*\bspark\b", text, re.M)]
 WITH_S3 = [name for name, text in PAGES.items() if "http://127.0.0.1:9000" in text]
-POSTGRES = "deltasql://postgres/etl:${PASSWORD}@127.0.0.1:5432/lake"
 WITH_POSTGRES = ["docs/quickstart-postgresql.md"]
 ALONE = [name for name in PAGES if name not in {*WITH_SPARK, *WITH_S3, *WITH_POSTGRES}]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.cold import Measurement, Request, measure
 from benchmarks.contenders import BACKENDS, floors
-from benchmarks.datasets import deltalake_table, deltasql_table
+from benchmarks.datasets import deltalake_table, deltasql_table, ducklake_table
 from benchmarks.floors import PostgresRowLockFloor
 from benchmarks.harness import Contender, print_progress, result
 from benchmarks.peers import DeltalakeWithoutFiles
@@ -52,7 +52,11 @@ class Tables:
     @classmethod
     def made(cls, workspace: Workspace, size: int, bare: Sequence[Contender]) -> Tables:
         stock = deltalake_table(size)
-        listing = [stock, *(deltasql_table(workspace, backend, size) for backend in BACKENDS)]
+        listing = [
+            stock,
+            *(deltasql_table(workspace, backend, size) for backend in BACKENDS),
+            *(ducklake_table(workspace, backend, size) for backend in BACKENDS),
+        ]
         return cls(size, listing, [*listing, DeltalakeWithoutFiles(stock.folder), *bare])
 
     def open_all(self) -> None:
