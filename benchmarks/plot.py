@@ -28,6 +28,7 @@ COLOURS = {
     "deltalake": "#c8553d",
     "delta": "#c8553d",
     "ducklake": "#e0a030",
+    "imports": "#9aa0a6",
 }
 MARKERS = {"sqlite": "o", "postgres": "s", "duckdb": "^", "path": "D"}
 LINES = {"sqlite": "-", "postgres": "--", "duckdb": ":", "path": "-"}
@@ -88,7 +89,8 @@ def _bars(results: Results, scenario: str, title: str, path: Path) -> None:
     for panel, (case, size) in zip(panels, groups, strict=False):
         rows = [r for r in results.rows(scenario, case) if r["size"] == size]
         _panel(panel, rows)
-        _finish(panel, title if len(groups) == 1 else f"{case}, {size:,}", rows[0]["unit"])
+        head = case if scenario == "start_up" else f"{case}, {size:,}"
+        _finish(panel, title if len(groups) == 1 else head, rows[0]["unit"])
     for panel in panels[len(groups) :]:
         panel.set_visible(False)
     if len(groups) > 1:

@@ -71,7 +71,7 @@ def test_operations_update_the_metrics(catalog_uri: DeltaSqlUri, tmp_path: Path)
     work(catalog_uri, tmp_path / "lake")
     text = generate_latest(registry).decode()
     value = registry.get_sample_value
-    table, backend = {"table": "default.sales"}, {"backend": catalog_uri.backend}
+    table, backend = {"table": "sales"}, {"backend": catalog_uri.backend}
     assert value("versions_committed_total", table) == 3
     assert value("files_active", table) == 1
     assert value("mirror_lag_seconds", table) == 0
@@ -103,14 +103,14 @@ def test_metrics_of_dropped_and_renamed_tables_are_removed(
             catalog.create_table(name, ROWS.schema)
         catalog.mirror.status()
         catalog.inspect.update_file_metrics()
-        assert tables_in("files_active") == {"default.kept", "default.dropped", "default.renamed"}
+        assert tables_in("files_active") == {"kept", "dropped", "renamed"}
         catalog.drop("dropped")
         catalog.rename("renamed", "new")
         for look in (catalog.mirror.status, lambda: catalog.mirror.run(once=True)):
             look()
             catalog.inspect.update_file_metrics()
-            assert tables_in("files_active") == {"default.kept", "default.new"}
-            expected = {"default.kept", "default.new", "default.elsewhere"}
+            assert tables_in("files_active") == {"kept", "new"}
+            expected = {"kept", "new", "elsewhere"}
             assert tables_in("mirror_lag_seconds") == expected
 
 
@@ -135,7 +135,7 @@ def test_retries_and_failures_are_counted_by_kind(
         with catalog.begin() as transaction:
             transaction.write("sales", ROWS)
     assert (registry.get_sample_value("commit_retries_total", {"kind": "busy"}) or 0) >= 2
-    failed = registry.get_sample_value("mirror_failures_total", {"table": "default.sales"})
+    failed = registry.get_sample_value("mirror_failures_total", {"table": "sales"})
     assert (failed or 0) >= 1
 
 
@@ -168,7 +168,7 @@ def test_reconciler_serves_prometheus_metrics(sqlite_uri: DeltaSqlUri, tmp_path:
             address = re.search(r"http://\S+", process.stderr.readline())
             assert address is not None
             text = ""
-            while 'mirror_lag_seconds{table="default.sales"} 0.0' not in text:
+            while 'mirror_lag_seconds{table="sales"} 0.0' not in text:
                 assert process.poll() is None
                 with urllib.request.urlopen(address[0], timeout=60) as response:
                     text = response.read().decode()

@@ -42,9 +42,9 @@ def test_commits_conflicts_and_snapshot_loads_are_counted(catalog: Catalog) -> N
     catalog.table("t").snapshot().totals()
     catalog.health()
     text = generate_latest(registry).decode()
-    assert 'versions_committed_total{table="default.t"} 4.0' in text
+    assert 'versions_committed_total{table="t"} 4.0' in text
     assert 'commit_conflicts_total{kind="ConcurrentAppendError"} 1.0' in text
-    assert 'files_active{table="default.t"} 3.0' in text
+    assert 'files_active{table="t"} 3.0' in text
     assert f'commit_latency_ms_count{{backend="{catalog.store.dialect.name}"}} 5.0' in text
     assert "metadata_open_latency_ms_count" in text
     assert 'pool_connections{state="idle"}' in text

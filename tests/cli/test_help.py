@@ -182,6 +182,7 @@ def test_help_example_runs_until_it_is_stopped(
         (["miror"], "'mirror'"),
         (["show"], "'config show' or 'table show'"),
         (["table", "lst"], "'list'"),
+        (["mirror", "verify"], "'deltasql verify'"),
         (["mirror", "targets", "ad"], "'add'"),
         (["--format", "jsn", "table", "list"], "'json'"),
         (["table", "list", "--format", "cvs"], "'csv'"),

@@ -168,7 +168,7 @@ def test_history_shows_who_changed_how_many_rows_and_files(run: Run) -> None:
 
 def test_schema_shows_columns_and_changes(run: Run) -> None:
     assert [(each["name"], each["type"]) for each in json_output(run, "schema", "sales")] == [
-        ("id", "bigint"),
+        ("id", "long"),
         ("day", "string"),
     ]
     (created,) = json_output(run, "schema", "sales", "--changes")

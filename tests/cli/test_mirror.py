@@ -200,7 +200,7 @@ def test_foreign_commits_are_adopted_after_confirmation(
     run("import", place)
     deltalake.write_deltalake(place, ROWS, mode="append")
     seen = json.loads(run("--format", "json", "mirror", "adopt", "shared", "--dry-run").stdout)
-    assert seen == {"table": "default.shared", "foreign_versions": [1]}
+    assert seen == {"table": "shared", "foreign_versions": [1]}
     run("mirror", "adopt", "shared", exit_code=1)  # without confirmation
     history = ("--format", "json", "history", "shared")
     assert len(json.loads(run(*history).stdout)) == 1

@@ -109,6 +109,24 @@ def test_long_values_are_shortened_before_columns_are_left_out() -> None:
     assert whole.lines[2] == "text  " + "x" * 300
 
 
+def test_empty_columns_and_then_the_last_ones_are_left_out() -> None:
+    titles, row = ["name", "damage", "state", "size"], ["sales", "", "ACTIVE", "19.5 KiB"]
+    sides = [False] * 4
+    found = as_columns(titles, [row], right=sides, width=24, leave_out="last")
+    assert found.lines == ["name   state   size", "sales  ACTIVE  19.5 KiB"]
+    assert found.hidden_columns == 1
+    found = as_columns(titles, [row], right=sides, width=16, leave_out="last")
+    assert found.lines == ["name   state   …", "sales  ACTIVE  …"]
+    assert found.hidden_columns == 2
+    found = as_columns(titles, [row], right=sides, width=80, leave_out="last")
+    assert found.lines[0].split() == titles
+
+
+def test_wide_record_has_one_line_per_key(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("table", wide=True).record({"name": "sales", "size": "18 KiB"})
+    assert capsys.readouterr().out == "name  sales\nsize  18 KiB\n"
+
+
 def test_wide_characters_are_aligned() -> None:
     rows = [["ペン", "1"], ["ink", "2"]]
     found = as_columns(["name", "n"], rows, right=[False, True], width=80)

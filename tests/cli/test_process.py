@@ -133,8 +133,15 @@ def test_logs_are_json_lines_on_stderr(uri: str) -> None:
     lines = [json.loads(line) for line in run.stderr.splitlines()]
     assert all({"time", "level", "logger"} <= {*line} for line in lines)
     (committed,) = [line for line in lines if line["event"] == "committed"]
-    assert (committed["table"], committed["version"]) == ("default.sales", 3)
+    assert (committed["table"], committed["version"]) == ("sales", 3)
     assert "numFilesAdded" in run.stdout
+
+
+def test_verbose_prints_the_statements_of_a_commit(uri: str) -> None:
+    command = [*DELTASQL, "--uri", uri, "-v", "sql", "INSERT INTO sales VALUES (7)"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    committed = run.stderr.index("name=insert_version")
+    assert run.stderr.index("name=BEGIN") < committed < run.stderr.rindex("name=COMMIT")
 
 
 def test_unreachable_server_is_reported_once() -> None:

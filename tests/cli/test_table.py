@@ -145,7 +145,7 @@ def test_table_show_and_list_print_the_created_table(cli: Cli) -> None:
     assert cli.json("table", "list", "--namespace", "default") == []
     assert deltalake.DeltaTable(found["location"]).version() == 0
     text = cli("table", "show", "crm.orders").stdout
-    assert "id bigint not null; day date; tags array<string>;" in text
+    assert "id long not null; day date; tags array<string>;" in text
 
 
 def test_create_reads_a_schema_from_argument_file_and_stdin(cli: Cli, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_dropped_table_is_listed_by_its_undrop_name(sales: Cli) -> None:
 
 def test_table_is_cloned(sales: Cli) -> None:
     text = sales("table", "clone", "sales", "copy").stdout
-    assert "deep clone of default.sales at version 2" in text
+    assert "deep clone of sales at version 2" in text
     made = sales.json(
         *("table", "clone", "sales", "link", "--shallow", "--at", "1", "--property", "k=v")
     )

@@ -334,7 +334,7 @@ def test_conflict_names_table_versions_winner_and_help(table: Catalog) -> None:
     with pytest.raises(ConcurrentDeleteDeleteError) as caught:
         commit(table, removal(A), read_version=1)
     error = caught.value
-    assert (error.table, error.expected_version, error.actual_version) == ("default.t", 1, 3)
+    assert (error.table, error.expected_version, error.actual_version) == ("t", 1, 3)
     assert (error.winning_version, error.winning_txn_id) == (2, winner.txn_id)
     assert error.winning_operation == "DELETE"
     assert isinstance(error, CommitFailedError)

@@ -43,7 +43,7 @@ def test_second_create_by_write_conflicts_and_succeeds_when_repeated(
         early.write("t", rows("early"), mode=mode)
         late.write("t", rows("late"), mode=mode)
         early.commit()
-    assert raised.value.table == "default.t"
+    assert raised.value.table == "t"
     assert (raised.value.winning_version, raised.value.winning_txn_id) == (0, early.txn_id)
     assert "Repeat the transaction" in raised.value.help
     assert writers_of_rows(catalog) == ["early"]

@@ -53,7 +53,7 @@ def test_commit_fails_while_the_log_is_ahead(restored: Catalog) -> None:
         with pytest.raises(LogAheadError) as caught:
             append(restored, 9)
     error = caught.value
-    assert (error.version, error.table, error.location) == (BACKUP + 1, "default.t", place)
+    assert (error.version, error.table, error.location) == (BACKUP + 1, "t", place)
     for remedy in ("mirror adopt", "mirror reject", "rebuild"):
         assert remedy in str(error)
     assert restored.table("t").snapshot().version == BACKUP

@@ -142,7 +142,7 @@ def test_outcome_is_unknown_when_the_server_stops_after_commit_was_sent(
         tx.commit()
     assert time.monotonic() - began < 20
     assert caught.value.txn_id == tx.txn_id
-    assert caught.value.table == "default.t"
+    assert caught.value.table == "t"
     # The commit did happen: the transaction id in the error finds it.
     assert direct.table("t").history(1)[0].txn_id == tx.txn_id
 

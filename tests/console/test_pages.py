@@ -299,9 +299,7 @@ def test_metrics_page_has_prometheus_metrics(site: Site) -> None:
     (files,) = [each for each in families if each.name == "files_active"]
     output = {each.labels["table"]: each.value for each in files.samples}
     tables = site.catalog.inspect.tables().items
-    assert {f"{each.namespace}.{each.short_name}": each.files for each in tables}.items() <= (
-        output.items()
-    )
+    assert {each.name: each.files for each in tables}.items() <= output.items()
 
 
 def test_metrics_that_are_not_finite_are_left_out() -> None:

@@ -202,7 +202,7 @@ def test_adopt_and_reject_without_foreign_commits_change_nothing(catalog: Catalo
     for resolve in (catalog.mirror.adopt, catalog.mirror.reject):
         report = resolve("t")
         assert report.to_dict() == {
-            "table": "default.t",
+            "table": "t",
             "location": catalog.table("t").location,
             "adopted": {},
             "rejected": [],

@@ -85,13 +85,13 @@ def test_views_follow_create_rename_drop_and_undrop(lake: Catalog, path: Path) -
 def test_only_selected_tables_have_views(lake: Catalog, path: Path) -> None:
     for name in ("a", "b"):
         lake.create_table(name, IDS)
-    assert deltasql.mirror_duckdb(lake, path, tables=["a"]) == {"default.a": 0}
+    assert deltasql.mirror_duckdb(lake, path, tables=["a"]) == {"a": 0}
     lake.create_table("c", IDS)
     append(lake, "a", 1)
     append(lake, "b", 1)
     assert views(path) == {"main.a", "default.a"}
     assert [target.kind for target in lake.mirror.targets("b")] == ["delta"]
-    assert deltasql.mirror_duckdb(lake, path) == {"default.a": 1, "default.b": 1, "default.c": 0}
+    assert deltasql.mirror_duckdb(lake, path) == {"a": 1, "b": 1, "c": 0}
 
 
 def test_two_catalog_files_can_be_maintained(lake: Catalog, path: Path) -> None:
@@ -224,7 +224,7 @@ def test_table_without_a_view_does_not_block_others(lake: Catalog, path: Path) -
     [(error,)] = elsewhere(path, "SELECT error FROM deltasql.tables WHERE name = 'odd'")
     assert "columns of type variant" in error
     states = {each.table: each.state for each in lake.mirror.status() if each.kind == "duckdb"}
-    assert states == {"default.t": "ACTIVE", "default.odd": "FAILED"}
+    assert states == {"t": "ACTIVE", "odd": "FAILED"}
     with pytest.raises(TxnLogMirrorError, match=r"default\.odd could not be created"):
         deltasql.mirror_duckdb(lake, path)
 

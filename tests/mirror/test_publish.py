@@ -137,12 +137,12 @@ def test_foreign_commit_file_quarantines_the_mirror_and_is_kept(mirrored: Catalo
     [status] = mirrored.mirror.status("t")
     assert (status.state, status.published_version, status.is_unhealthy) == ("QUARANTINED", 1, True)
     assert status.last_error is not None
-    assert "version 2 of default.t" in status.last_error
+    assert "version 2 of t" in status.last_error
     statuses = {v.version: v.status for v in mirrored.mirror.versions("t")}
     assert statuses == {0: "COMPLETE", 1: "COMPLETE", 2: "FAILED", 3: "PENDING", 4: "PENDING"}
     with pytest.raises(MirrorDivergedError) as caught:
         mirrored.mirror.publish("t")
-    assert (caught.value.table, caught.value.version) == ("default.t", 2)
+    assert (caught.value.table, caught.value.version) == ("t", 2)
     assert mirrored.mirror.run(once=True) == 0
 
 

@@ -286,7 +286,7 @@ def test_lag_is_reported_as_metric_and_alert(
         with caplog.at_level(logging.INFO, logger="deltasql"):
             worker.run_once()
             worker.run_once()
-        label = {"table": "default.a"}
+        label = {"table": "a"}
         assert registry.get_sample_value("mirror_lag_seconds", label) > 0
         assert registry.get_sample_value("mirror_failures_total", label) == 1
         alerts = [r for r in caplog.records if r.__dict__.get("event") == "mirror is unhealthy"]

@@ -197,11 +197,11 @@ def test_columns_and_options_that_a_table_does_not_take_are_named(client: Client
         client.call("write_begin", namespace="default", name="t", stream=stream)
 
     for field, options, message in (
-        ({"name": "idd", "type": "long"}, {}, "a column 'idd', and default.t has not"),
+        ({"name": "idd", "type": "long"}, {}, "a column 'idd', and t has not"),
         (
             {"name": "id", "type": "string"},
             {},
-            "'id' of the stream into default.t is string, not long",
+            "'id' of the stream into t is string, not long",
         ),
         ({"name": "id", "type": "long"}, {"mergeSchema": "true"}, "does not accept mergeSchema"),
     ):

@@ -150,7 +150,7 @@ def test_upgrade_keeps_the_published_versions_of_the_mirror(
         found = {
             s.table: (s.target, s.published_version, s.pending) for s in catalog.mirror.status()
         }
-        assert found == {"default.old": ("table", 0, 1), "default.new": ("table", -1, 1)}
+        assert found == {"old": ("table", 0, 1), "new": ("table", -1, 1)}
         [failed, complete] = catalog.mirror.versions("old")
         assert (failed.status, failed.attempts, failed.last_error) == ("FAILED", 3, "no space")
         assert complete.status == "COMPLETE"

@@ -123,7 +123,7 @@ def test_versions_that_0_1_0_did_not_publish_are_published_after_the_upgrade(
         old.request("append", table="silent", numbers=[4])
     with connect(catalog_uri, tmp_path) as catalog:
         pending = {each.table: each.pending for each in catalog.mirror.status()}
-        assert pending == {"default.events": 2, "default.silent": 1}
+        assert pending == {"events": 2, "silent": 1}
         assert catalog.mirror.publish() == 3
         assert (published(catalog, "events"), published(catalog, "silent")) == ([1, 2, 3], [4])
         assert all(report.ok for report in catalog.mirror.verify(versions="all"))

@@ -230,7 +230,7 @@ def mirror_duckdb(
     >>> uri = f"deltasql://sqlite/{folder.name}/meta.db"
     >>> deltasql.write_deltalake(f"{uri}?table=sales", pa.table({"id": [1, 2]}))
     >>> mirror_duckdb(uri, f"{folder.name}/catalog.duckdb")
-    {'default.sales': 0}
+    {'sales': 0}
     >>> with duckdb.connect(f"{folder.name}/catalog.duckdb", read_only=True) as db:
     ...     db.execute("SELECT sum(id) FROM sales").fetchall()
     [(3,)]

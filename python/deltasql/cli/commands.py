@@ -39,6 +39,9 @@ class Commands(click.Group):
 
     def _in_groups(self, ctx: click.Context, name: str) -> str:
         """Return a hint with the groups that have a command of this name, or an empty string."""
+        root = ctx.find_root().command
+        if root is not self and isinstance(root, click.Group) and name in root.list_commands(ctx):
+            return f" Did you mean 'deltasql {name}'?"
         found = [
             f"'{group} {name}'"
             for group in self.list_commands(ctx)

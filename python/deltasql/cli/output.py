@@ -98,6 +98,10 @@ class Output:
             echo(_yaml(dict(record)), nl=False)
             return
         rows = [{"key": key, "value": value} for key, value in record.items()]
+        if self.wide and self.format == "table":
+            drawing = one_below_the_other(record.keys(), [map(self._shown, record.values())])
+            echo("\n".join(drawing.lines[1:]))
+            return
         self.rows(rows, ("key", "value"))
 
     def report(self, report: Summarized) -> None:
@@ -151,7 +155,13 @@ class Output:
             drawing = one_below_the_other(titles, cells)
         else:
             right = [_has_numbers([row.get(column) for row in rows]) for column in columns]
-            drawing = as_columns(titles, cells, right=right, width=size and size.columns)
+            drawing = as_columns(
+                titles,
+                cells,
+                right=right,
+                width=size and size.columns,
+                leave_out="middle" if self.exact else "last",
+            )
         lines = drawing.lines
         if self.color and _has_styles():
             lines = [
@@ -161,7 +171,7 @@ class Output:
         text = "\n".join(lines)
         pages = self.pager and os.environ.get("PAGER") != ""
         if size is not None and pages and len(lines) >= size.lines:
-            click.echo_via_pager(f"{text}\n", color=True)
+            click.echo_via_pager(f"{text}\n")  # click sets up `less` to show bold text
         else:
             click.echo(text, color=True)
         hint = drawing.hint(len(titles))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from unicodedata import combining, east_asian_width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 _GAP = 2
 _SHORTEST = 16  # values are shortened to this width before columns are left out
@@ -38,10 +39,12 @@ def as_columns(
     *,
     right: Sequence[bool],
     width: int | None,
+    leave_out: Literal["middle", "last"] = "middle",
 ) -> Drawing:
     """Draw one line for each row, at most `width` wide; the first line has the titles.
 
-    Long values are shortened first. If that is not enough, columns in the middle are left out.
+    Long values are shortened first. If that is not enough, columns in the middle or the last ones
+    are left out. With "last", empty columns are left out before anything else.
 
     >>> print(*as_columns(["id", "name"], [["1", "pen"]], right=[True, False], width=80).lines)
     id  name  1  pen
@@ -52,28 +55,27 @@ def as_columns(
     # A cell wider than the terminal is cut first, because measuring a long value takes long.
     lines = [[_one_line(cell)[: width + 1] for cell in row] for row in [titles, *rows]]
     natural = _widths(lines)
-    cap = _largest_cap(natural, width)
-    widths = [min(each, cap) for each in natural]
-    kept = _kept(widths, width)
-    if len(kept) == len(widths):
-        drawn = _drawn(lines, widths, right)
-        return Drawing(drawn, is_shortened=widths != natural)
-    half = (len(kept) + 1) // 2
-    picked = [
-        [*(line[i] for i in kept[:half]), _MARK, *(line[i] for i in kept[half:])] for line in lines
-    ]
+    places = [*range(len(titles))]
+    if leave_out == "last" and _total(natural) > width:
+        places = [place for place in places if any(line[place] for line in lines[1:])] or places
+    cap = _largest_cap([natural[place] for place in places], width)
+    widths = {place: min(natural[place], cap) for place in places}
+    left, end = _kept(places, widths, width, from_both_ends=leave_out == "middle")
+    kept = [*left, *end]
+    mark = [_MARK] if len(kept) < len(places) else []
+    picked = [[*(line[i] for i in left), *mark, *(line[i] for i in end)] for line in lines]
     return Drawing(
         _drawn(
             picked,
-            [*(widths[i] for i in kept[:half]), 1, *(widths[i] for i in kept[half:])],
-            [*(right[i] for i in kept[:half]), False, *(right[i] for i in kept[half:])],
+            [*(widths[i] for i in left), *(1 for _ in mark), *(widths[i] for i in end)],
+            [*(right[i] for i in left), *(False for _ in mark), *(right[i] for i in end)],
         ),
-        hidden_columns=len(widths) - len(kept),
+        hidden_columns=len(titles) - len(kept),
         is_shortened=any(widths[i] < natural[i] for i in kept),
     )
 
 
-def one_below_the_other(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Drawing:
+def one_below_the_other(titles: Collection[str], rows: Iterable[Iterable[str]]) -> Drawing:
     """Draw one line for each value, below a line with the number of the row.
 
     >>> print(*one_below_the_other(["id", "name"], [["1", "pen"]]).lines, sep=" / ")
@@ -124,21 +126,31 @@ def _largest_cap(widths: Sequence[int], width: int) -> int:
     return low
 
 
-def _kept(widths: Sequence[int], width: int) -> list[int]:
-    """Return the columns that fit: all of them, or some from both ends."""
-    if sum(widths) + _GAP * (len(widths) - 1) <= width:
-        return [*range(len(widths))]
-    left: list[int] = [0]
-    right: list[int] = []
-    used = widths[0] + _GAP + 1  # the mark in the middle is one wide
-    for taken in range(1, len(widths)):
-        from_end = taken % 2 == 1
-        place = len(widths) - 1 - len(right) if from_end else len(left)
+def _total(widths: Iterable[int]) -> int:
+    found = [*widths]
+    return sum(found) + _GAP * (len(found) - 1)
+
+
+def _kept(
+    places: Sequence[int], widths: Mapping[int, int], width: int, *, from_both_ends: bool
+) -> tuple[list[int], list[int]]:
+    """Return the columns that fit: those before a mark and those after it."""
+    if _total(widths.values()) <= width:
+        return [*places], []
+    left, end = [places[0]], deque[int]()
+    waiting = deque(places[1:])
+    used = widths[places[0]] + _GAP + 1  # the mark is one wide
+    while waiting:
+        takes_last = from_both_ends and len(left) > len(end)
+        place = waiting.pop() if takes_last else waiting.popleft()
         used += widths[place] + _GAP
         if used > width:
             break
-        (right if from_end else left).append(place)
-    return [*left, *reversed(right)]
+        if takes_last:
+            end.appendleft(place)
+        else:
+            left.append(place)
+    return left, [*end]
 
 
 def _drawn(

@@ -351,7 +351,6 @@ def _templates() -> jinja2.Environment:
     environment.filters.update(
         percent=units.percent,
         address=units.address,
-        short=units.short,
         quoted=units.quoted,
         cell=cell,
         many=many,

@@ -106,8 +106,3 @@ def address(name: str, part: str = "") -> str:
 def quoted(name: str) -> str:
     """Return a name percent-encoded for a URL path."""
     return quote(name, safe="")
-
-
-def short(name: str) -> str:
-    """Return a table's name without the default namespace."""
-    return name.removeprefix("default.")

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from deltasql.api.inspect.definition import sql_name
+from deltasql.api.inspect.definition import type_text
 from deltasql.console.units import is_number
 from deltasql.engine.inputs import python_values
 from deltasql.exceptions import MASK, TxnLogSchemaError, is_secret_name, redact
@@ -65,13 +65,13 @@ def _type_name(kind: pa.DataType) -> str:
 
     >>> import pyarrow as pa
     >>> _type_name(pa.date32()), _type_name(pa.int64()), _type_name(pa.time64("us"))
-    ('date', 'bigint', 'time64[us]')
+    ('date', 'long', 'time64[us]')
     """
     try:
         (field,) = schema_from_any(pa.schema([("value", kind)])).fields
     except TxnLogSchemaError:
         return str(kind)
-    return sql_name(field.type)
+    return type_text(field.type)
 
 
 def grid_of_dicts(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Grid:

@@ -19,6 +19,7 @@ from deltasql.model.actions import (
     RemoveFile,
     SetTransaction,
 )
+from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,8 +67,8 @@ class TableRow:
 
     @property
     def full_name(self) -> str:
-        """The name with its namespace, for errors and listings."""
-        return f"{self.namespace}.{self.name}"
+        """The name for users: `sales`, or `crm.sales` in another namespace."""
+        return join_table_name(self.namespace, self.name)
 
     @property
     def live_name(self) -> str:

@@ -6,9 +6,7 @@ number and a transaction id are used only once.
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +26,7 @@ from deltasql.model.clock import now_ms
 from deltasql.store import append, migrations
 from deltasql.store.dialect import Appended, Dialect, Fault, Row, Session
 from deltasql.store.locations import record_locations
+from deltasql.store.logged_session import logged, logs_statements, timed_statement
 from deltasql.store.records import (
     Commit,
     Head,
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
     Intent = tuple[str, str]  # transaction id, path of the file
-
-_log = logging.getLogger(__name__)
 
 
 _MOST_CACHED = 1_000  # entries of a cache with one entry per version
@@ -189,7 +186,8 @@ class Store:
         """Take a connection for a block; raise CatalogNotFoundError without a catalog."""
         if self._database_id is None:
             self.check_exists()
-        return self.dialect.session()
+        sessions = self.dialect.session()
+        return logged(sessions) if logs_statements() else sessions
 
     def classify(self, error: BaseException) -> Fault:
         return self.dialect.classify(error)
@@ -260,14 +258,9 @@ class Store:
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
         """Run one read by name; repeat it if the connection was lost."""
-        started = time.perf_counter()
         try:
             with self.session() as session:
-                rows = session.query(name, **params)
-            if _log.isEnabledFor(logging.DEBUG):
-                ms = round((time.perf_counter() - started) * 1000, 1)
-                telemetry.log(_log, logging.DEBUG, "statement", name=name, rows=len(rows), ms=ms)
-            return rows
+                return session.query(name, **params)
         except self.dialect.errors() as error:
             if self.classify(error) is not Fault.LOST:
                 raise self.translate(error) from error
@@ -278,8 +271,10 @@ class Store:
         """Run one bulk read and return its rows as Arrow."""
         if self._database_id is None:
             self.check_exists()
-        with self._translated():
-            return self.dialect.arrow(name, **params)
+        with self._translated(), timed_statement(name) as fields:
+            found = self.dialect.arrow(name, **params)
+            fields["rows"] = found.num_rows
+        return found
 
     def find_table(self, namespace: str, name: str, *, fresh: bool = False) -> TableRow | None:
         """Return a live table by name. A cached row may be out of date; a commit checks it."""

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from deltasql.model.counts import many
+from deltasql.model.counts import many, size_text
 from deltasql.model.report import Report
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class DataReport(_Comparison):
         seen = (
             "" if self.compared_with is None else f", every row compared with {self.compared_with}"
         )
-        what = f"{many(self.files, 'file')} of {many(self.bytes, 'byte')}"
+        what = f"{many(self.files, 'file')} of {size_text(self.bytes)}"
         head = f"{self.table}: data{at}: {what}{rows}{seen}"
         state = "ok" if self.ok else many(self.total, "difference")
         return "\n  ".join([f"{head}: {state}", *self.notes, *self.found.lines()])

@@ -58,7 +58,7 @@ def test_schema_changes_lists_columns_properties_and_protocol(catalog: Catalog) 
         ]
         for version, each in found.items()
     }
-    assert reported[0] == [("added", "id", None, "bigint"), ("added", "name", None, "string")]
+    assert reported[0] == [("added", "id", None, "long"), ("added", "name", None, "string")]
     assert reported[1] == []
     assert reported[2] == [("renamed", "title", "name", "title")]
     assert reported[3] == [("added", "price", None, "double")]

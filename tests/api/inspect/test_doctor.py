@@ -151,7 +151,7 @@ def test_doctor_reports_small_files_among_large_ones(catalog: Catalog) -> None:
         tx.stage_table("sales", files)
     (found,) = [each for each in catalog.inspect.doctor().checks if each.name == "small files"]
     assert found.status == "warning"
-    assert "299 of 300 files have 1,000 bytes on average" in found.detail
+    assert "299 of 300 files have 1000 B on average" in found.detail
     assert found.table == "sales"
 
 
@@ -167,10 +167,7 @@ def test_stats_advice_doctor_and_optimize_agree_on_small_files(catalog: Catalog)
     assert (advice.small_files, advice.small_bytes) == (130, 130_000)
     assert (advice.rewritten_files, advice.new_files) == (130, 1)
     (found,) = [each for each in catalog.inspect.doctor().checks if each.name == "small files"]
-    assert (
-        "130 of 250 files have 1,000 bytes on average, below the target size of 1,048,576"
-        in found.detail
-    )
+    assert "130 of 250 files have 1000 B on average, below the target size of 1 MiB" in found.detail
     assert catalog.optimize("sales", dry_run=True)["numFilesRemoved"] == 130
 
 

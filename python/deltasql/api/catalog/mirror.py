@@ -46,7 +46,7 @@ class Mirror:
     >>> with deltasql.connect(f"deltasql://sqlite/{folder.name}/meta.db") as catalog:
     ...     _ = catalog.create_table("sales", pa.schema([("id", pa.int64())]))
     ...     [(s.table, s.published_version, s.state) for s in catalog.mirror.status()]
-    [('default.sales', 0, 'ACTIVE')]
+    [('sales', 0, 'ACTIVE')]
     """
 
     def __init__(self, catalog: BaseCatalog) -> None:

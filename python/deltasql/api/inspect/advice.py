@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.model.clock import from_ms, now_ms
-from deltasql.model.counts import many
+from deltasql.model.counts import many, size_text
 from deltasql.model.properties import TableProperties
 from deltasql.model.report import Report
 from deltasql.operations.vacuum.file_search import VACUUM_KEPT, VACUUM_RETAINED, VACUUMED_BEFORE
@@ -81,7 +81,7 @@ def advice(measured: Measured, name: str) -> MaintenanceAdvice:
     if vacuum.overdue:
         suggestions.append(
             f"deltasql vacuum {name}: deletes up to {many(vacuum.files, 'file')} of "
-            f"{many(vacuum.bytes, 'byte')}"
+            f"{size_text(vacuum.bytes)}"
         )
     return MaintenanceAdvice(name, measured.snapshot.version, optimize, vacuum, tuple(suggestions))
 

@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 _COMMENT = "comment"
-_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Report):
-    """A column of a table, with the name of its SQL type."""
+    """A column of a table, with its Delta type."""
 
     name: str
     type: str
@@ -87,7 +86,7 @@ def columns_of(snapshot: Snapshot) -> list[Column]:
     return [
         Column(
             name=each.name,
-            type=sql_name(each.type),
+            type=type_text(each.type),
             nullable=each.nullable,
             comment=each.metadata.get(_COMMENT),
             partition=each.name in snapshot.partition_columns,
@@ -190,10 +189,10 @@ def _struct_changes(old: StructType, new: StructType, path: str) -> Iterator[Col
     now = {_identity(each): each for each in new.fields}
     for key, field in was.items():
         if key not in now:
-            yield ColumnChange("dropped", path + field.name, sql_name(field.type), None)
+            yield ColumnChange("dropped", path + field.name, type_text(field.type), None)
     for key, field in now.items():
         if key not in was:
-            yield ColumnChange("added", path + field.name, None, sql_name(field.type))
+            yield ColumnChange("added", path + field.name, None, type_text(field.type))
         else:
             yield from _field_changes(was[key], field, path)
     kept = [key for key in was if key in now], [key for key in now if key in was]
@@ -216,8 +215,8 @@ def _field_changes(old: StructField, new: StructField, path: str) -> Iterator[Co
         yield ColumnChange("renamed", name, old.name, new.name)
     if isinstance(old.type, StructType) and isinstance(new.type, StructType):
         yield from _struct_changes(old.type, new.type, f"{name}.")
-    elif sql_name(old.type) != sql_name(new.type):
-        yield ColumnChange("type", name, sql_name(old.type), sql_name(new.type))
+    elif type_text(old.type) != type_text(new.type):
+        yield ColumnChange("type", name, type_text(old.type), type_text(new.type))
     if old.nullable != new.nullable:
         texts = ["null" if each.nullable else "not null" for each in (old, new)]
         yield ColumnChange("nullability", name, *texts)
@@ -227,20 +226,21 @@ def _field_changes(old: StructField, new: StructField, path: str) -> Iterator[Co
             yield ColumnChange("metadata", name, *pair)
 
 
-def sql_name(data_type: DataType) -> str:
-    """Return the SQL name of a type.
+def type_text(data_type: DataType, names: Mapping[str, str] | None = None) -> str:
+    """Return a Delta type as text; `names` replaces the names of primitive types.
 
-    >>> sql_name(ArrayType(StructType((StructField("a", "long"),))))
-    'array<struct<a:bigint>>'
+    >>> type_text(ArrayType(StructType((StructField("a", "long"),))))
+    'array<struct<a:long>>'
     """
     if isinstance(data_type, StructType):
-        inside = ",".join(f"{each.name}:{sql_name(each.type)}" for each in data_type.fields)
+        inside = ",".join(f"{each.name}:{type_text(each.type, names)}" for each in data_type.fields)
         return f"struct<{inside}>"
     if isinstance(data_type, ArrayType):
-        return f"array<{sql_name(data_type.element_type)}>"
+        return f"array<{type_text(data_type.element_type, names)}>"
     if isinstance(data_type, MapType):
-        return f"map<{sql_name(data_type.key_type)},{sql_name(data_type.value_type)}>"
-    return _NAMES.get(data_type, data_type)
+        key, value = type_text(data_type.key_type, names), type_text(data_type.value_type, names)
+        return f"map<{key},{value}>"
+    return (names or {}).get(data_type, data_type)
 
 
 def _text(value: Any) -> str | None:

@@ -20,7 +20,7 @@ from deltasql.mirror.checkpoint.checksum import checksum_file
 from deltasql.mirror.publish.status import status_of
 from deltasql.mirror.publish.targets import DELTA, FAILED, QUARANTINED, all_targets, targets_of
 from deltasql.model.clock import from_ms, now_ms
-from deltasql.model.counts import many
+from deltasql.model.counts import many, size_text
 from deltasql.model.json_text import load_json
 from deltasql.model.report import Report
 from deltasql.operations.optimize.compaction import wanted_file_size
@@ -238,7 +238,7 @@ def _table(
             yield Check(
                 "vacuum",
                 WARNING,
-                f"no longer needed: {many(vacuum.files, 'file')} of {many(vacuum.bytes, 'byte')}",
+                f"no longer needed: {many(vacuum.files, 'file')} of {size_text(vacuum.bytes)}",
                 f"Delete them: deltasql vacuum {name}.",
                 name,
             )
@@ -295,8 +295,9 @@ def _small_files(
             if small and saved >= max(_MANY_FILES, files * WORTHWHILE_SHARE):
                 average = sum(int(row[6]) for row in rows) // small
                 messages[table_id] = (
-                    f"{small:,} of {files:,} files have {average:,} bytes on average, "
-                    f"below the target size of {wanted:,}, in {many(len(rows), 'partition')}"
+                    f"{small:,} of {files:,} files have {size_text(average)} on average, "
+                    f"below the target size of {size_text(wanted)}, "
+                    f"in {many(len(rows), 'partition')}"
                 )
     return messages
 

@@ -117,9 +117,7 @@ class Inspect:
         cursor, store = None, self._catalog.store
         while (page := self.tables(limit=1000, cursor=cursor)).items:
             for each in page.items:
-                store.set_table_gauge(
-                    "files_active", each.files, f"{each.namespace}.{each.short_name}"
-                )
+                store.set_table_gauge("files_active", each.files, each.name)
             cursor = page.next
             if cursor is None:
                 return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltasql.api.inspect.definition import sql_name
+from deltasql.api.inspect.definition import type_text
 from deltasql.api.inspect.delta_rows import detail_row, history_row
 from deltasql.model.statements.tokens import matching
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
+_SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _TEXT, _LONG, _TIME = pa.string(), pa.int64(), pa.timestamp("us", "UTC")
 _TEXTS = pa.map_(_TEXT, _TEXT)
 _JOB = ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")
@@ -64,11 +65,14 @@ _COLUMNS = pa.schema({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT})
 def columns(stage: TableStage, extended: bool) -> pa.Table:
     """Return the columns of a table and, like Spark, its partition columns below them."""
     fields = {each.name: each for each in stage.schema.fields}
-    rows = [(name, sql_name(f.type), f.metadata.get("comment")) for name, f in fields.items()]
+    rows = [
+        (name, type_text(f.type, _SQL_NAMES), f.metadata.get("comment"))
+        for name, f in fields.items()
+    ]
     if stage.partition_columns:
         rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
         rows += [
-            (name, sql_name(fields[name].type), fields[name].metadata.get("comment"))
+            (name, type_text(fields[name].type, _SQL_NAMES), fields[name].metadata.get("comment"))
             for name in stage.partition_columns
         ]
     if extended:

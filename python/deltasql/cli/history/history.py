@@ -145,7 +145,11 @@ def diff(context: Context, table: str, first: int, last: int, rows: bool, limit:
         return
     if context.format == "table":
         message(_summary(found))
-    context.output.rows([*_lines(found)], DIFFERENCES)
+    lines = [*_lines(found)]
+    if context.output.is_for_people:
+        for line in lines:
+            line |= {"bytes": size_text(line["bytes"])} if "bytes" in line else {}
+    context.output.rows(lines, DIFFERENCES)
 
 
 def _summary(found: VersionDiff) -> str:

@@ -189,7 +189,7 @@ def export(
     \b
     Example:
       $ deltasql export sales /data/copy/sales --with-data
-      default.sales: versions 0 to 1 exported to /data/copy/sales (2 commits,…
+      sales: versions 0 to 1 exported to /data/copy/sales (2 commits,…
     """
     with (
         context.open_table(table) as (catalog, name),

@@ -42,8 +42,8 @@ def mirror() -> None:
     \b
     Example:
       $ deltasql mirror status
-      table          target  state   version  published version  pending  lag…
-      default.sales  table   ACTIVE        1                  1        0    0…
+      table  target  state   version  published version  pending  lag…
+      sales  table   ACTIVE        1                  1        0    0…
     """
 
 
@@ -60,8 +60,8 @@ def status(context: Context, table: str | None, check: bool, fast: bool) -> None
     \b
     Example:
       $ deltasql mirror status sales --check
-      table          target  state   version  published version  pending  lag…
-      default.sales  table   ACTIVE        1                  1        0    0…
+      table  target  state   version  published version  pending  lag…
+      sales  table   ACTIVE        1                  1        0    0…
     """
     with context.open_tables(table) as (catalog, name):
         found = catalog.mirror.status(name, files=not fast)
@@ -172,8 +172,8 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
     \b
     Example:
       $ deltasql mirror repair sales
-      default.sales: nothing to repair
-        default.sales: ok (version 1 in SQL, 1 in the log; 2 commits, 1 state…
+      sales: nothing to repair
+        sales: ok (version 1 in SQL, 1 in the log; 2 commits, 1 state…
           1 commit written by another program, with the same content as in SQL
     """
     with context.open_table(table) as (catalog, name):
@@ -198,7 +198,7 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     \b
     Example:
       $ deltasql mirror adopt sales --yes
-      default.sales: 0 foreign commits
+      sales: 0 foreign commits
     """
     with context.open_table(table) as (catalog, name):
         if dry_run:
@@ -226,7 +226,7 @@ def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     \b
     Example:
       $ deltasql mirror reject sales --yes
-      default.sales: 0 foreign commits
+      sales: 0 foreign commits
     """
     with context.open_table(table) as (catalog, name):
         if not dry_run:

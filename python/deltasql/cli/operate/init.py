@@ -75,7 +75,7 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
     if root is not None:
         message("  # where every program that creates tables puts their files; or use --location")
         message(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}")
-    message("  deltasql table create sales id:bigint day:date --partition-by day")
+    message("  deltasql table create sales id:long day:date --partition-by day")
     message("  deltasql import --help")
     message("  deltasql shell")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,7 @@ from deltasql.cli.output import first_of
 from deltasql.model.counts import size_text
 
 if TYPE_CHECKING:
+    from deltasql.api.inspect.files import FileEntry
     from deltasql.cli.context import Context
 
 COLUMNS = ("path", "bytes", "rows", "partition", "added_version", "deleted_rows", "modified_at")
@@ -61,7 +62,15 @@ def files(
             ),
             limit,
         )
-        rows = [each.to_dict() for each in found]
-    if context.output.is_for_people:
-        rows = [row | {"bytes": size_text(row["bytes"])} for row in rows]
+        readable = context.output.is_for_people
+        rows = [each.to_dict() | (_readable(each) if readable else {}) for each in found]
     context.output.rows(rows, COLUMNS)
+
+
+def _readable(file: FileEntry) -> dict[str, Any]:
+    partition = [f"{name}={value}" for name, value in file.partition.items()]
+    return {
+        "bytes": size_text(file.bytes),
+        "partition": partition,
+        "modified_at": file.modified_at,
+    }

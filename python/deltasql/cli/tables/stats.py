@@ -98,7 +98,7 @@ def _readable(table: TableSummary) -> dict[str, Any]:
         "files": count_text(table.files),
         "bytes": size_text(table.bytes),
         "rows": count_text(table.rows),
-        "committed_at": f"{table.committed_at:%Y-%m-%d %H:%M:%S}",
+        "committed_at": table.committed_at,
     }
 
 
@@ -108,7 +108,7 @@ def _show_table(context: Context, found: TableStats) -> None:
     facts = {
         "table": found.name,
         "version": found.version,
-        "committed at": f"{found.committed_at:%Y-%m-%d %H:%M:%S}",
+        "committed at": found.committed_at,
         "commits": count_text(found.commits),
         "files": count_text(found.files),
         "size": size_text(found.bytes),

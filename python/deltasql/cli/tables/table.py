@@ -22,10 +22,10 @@ from deltasql.cli.options import (
 from deltasql.cli.output import confirm, message
 from deltasql.cli.progress import progress
 from deltasql.cli.tables.columns import schema_of
+from deltasql.model.counts import size_text
 
 if TYPE_CHECKING:
     from deltasql.cli.context import Context
-    from deltasql.store.records import TableRow
 
 LIST = ("name", "location", "created_at", "is_following")
 DROPPED = ("name", "location", "dropped_at")
@@ -64,7 +64,7 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
         if dropped:
             rows = [
                 {
-                    "name": _name_of(row),
+                    "name": row.full_name,
                     "location": row.location,
                     "dropped_at": _timestamp(row.dropped_at_ms or 0),
                 }
@@ -119,14 +119,14 @@ def create(
 ) -> None:
     """Create an empty table.
 
-    Columns are written such as id:bigint or 'day:date not null'.
+    Columns are written such as id:long or 'day:date not null'.
 
-    Types are SQL or Delta types: bigint, string, double, date, timestamp, decimal(10,2), array<T>,
+    Types are Delta or SQL types: long, string, double, date, timestamp, decimal(10,2), array<T>,
     map<K,V>, struct<a:T,…> and so on.
 
     \b
     Example:
-      $ deltasql table create orders id:bigint day:date --partition-by day
+      $ deltasql table create orders id:long day:date --partition-by day
       key       value
       name      orders
       location  /meta_data/default/orders
@@ -165,7 +165,7 @@ def show(context: Context, table: str) -> None:
       location           /data/lake/sales
       version            1
       committed_at       2026-11-19T04:32:01.623000+00:00
-      schema             id bigint
+      schema             id long
       …
     """
     with context.open_table(table) as (catalog, name):
@@ -177,6 +177,10 @@ def show(context: Context, table: str) -> None:
         found["schema"] = [
             f"{each.name} {each.type}{'' if each.nullable else ' not null'}" for each in columns
         ]
+    if context.output.is_for_people:
+        found["size"] = size_text(found.pop("size_bytes"))
+        for key in ("properties", "protocol"):
+            found[key] = [f"{name}={_value_text(value)}" for name, value in found[key].items()]
     context.output.record(found)
 
 
@@ -217,7 +221,7 @@ def clone(
     \b
     Example:
       $ deltasql table clone sales sales_backup
-      default.sales_backup: deep clone of default.sales at version 1
+      sales_backup: deep clone of sales at version 1
         copied 2 files of 780 bytes
         the table is at /meta_data/default/sales_backup
     """
@@ -295,7 +299,7 @@ def undrop(context: Context, name: str) -> None:
       sales is restored
     """
     with context.open() as catalog:
-        known = {_name_of(row) for row in catalog.dropped()}
+        known = {row.full_name for row in catalog.dropped()}
         if name not in known and nearest(name, known):
             require_known(name, known, "There is no dropped table")
         restored = catalog.undrop(name)
@@ -350,7 +354,7 @@ def fence(context: Context, table: str) -> None:
     \b
     Example:
       $ deltasql table fence sales
-      default.sales: fenced by version 2
+      sales: fenced by version 2
     """
     with context.open_table(table) as (catalog, name):
         report = catalog.fence(name)
@@ -366,7 +370,7 @@ def unfence(context: Context, table: str) -> None:
     \b
     Example:
       $ deltasql table unfence sales
-      default.sales: was not fenced
+      sales: was not fenced
     """
     with context.open_table(table) as (catalog, name):
         report = catalog.unfence(name)
@@ -393,11 +397,8 @@ def _column_names(schema: str) -> list[str]:
     return [each["name"] for each in json.loads(schema)["fields"]]
 
 
-def _name_of(row: TableRow) -> str:
-    """Return the name of a dropped table in the form that `undrop` accepts."""
-    from deltasql.uri import join_table_name
-
-    return join_table_name(row.namespace, row.name)
+def _value_text(value: object) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _timestamp(ms: int) -> datetime:

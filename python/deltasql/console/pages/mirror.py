@@ -35,12 +35,9 @@ def show(request: PageRequest) -> Response:
         )
     page = request.number("page", 1, low=1, high=10_000)
     first = (page - 1) * PER_PAGE
-    # A status has the display name of a table, but a link needs the name that the API accepts.
-    names = {each.row.full_name: each.full_name for each in request.catalog.tables()}
     return request.page(
         "mirror.html",
         targets=found[first : first + PER_PAGE],
-        names=names,
         all=found,
         order=order,
         descending=is_descending,

@@ -37,7 +37,7 @@ from deltasql.mirror.log.encode import actions_span, commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.mirror.log.same_commit import is_id_of
 from deltasql.model.actions import CommitInfo, Protocol
-from deltasql.model.counts import many
+from deltasql.model.counts import many, size_text
 from deltasql.model.progress import Meter
 from deltasql.model.report import Report
 from deltasql.operations.alter.fence import unfenced
@@ -91,7 +91,7 @@ class ExportReport(Report):
             span = f"version {self.last_version}"
         what = many(self.commits, "commit")
         if self.with_data:
-            what += f", {many(self.files, 'file')} of {many(self.bytes, 'byte')}"
+            what += f", {many(self.files, 'file')} of {size_text(self.bytes)}"
         lines = [f"{self.table}: {span} exported to {self.directory} ({what})"]
         if not self.with_data:
             lines.append(f"  the data stays at {self.location}")

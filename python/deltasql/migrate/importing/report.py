@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from deltasql.model.counts import many
+from deltasql.model.counts import many, size_text
 from deltasql.model.report import Report
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class ImportReport(Report):
         """Return the report as text."""
         lines = [f"{self.table or self.source}: {self.state}"]
         if self.last_version is not None:
-            live = f"{many(self.live_files, 'file')} of {many(self.live_bytes, 'byte')}"
+            live = f"{many(self.live_files, 'file')} of {size_text(self.live_bytes)}"
             lines.append(
                 f"  versions {self.first_version} to {self.last_version}, {live}, "
                 f"from {self.source}"

@@ -17,7 +17,7 @@ from deltasql.engine.files.file_sizes import missing_files
 from deltasql.exceptions import MissingDataFilesError
 from deltasql.model.clock import now_ms
 from deltasql.model.clustering import DOMAIN
-from deltasql.model.counts import many
+from deltasql.model.counts import many, size_text
 from deltasql.model.progress import Meter
 from deltasql.model.properties import NAME_IN_CATALOG
 from deltasql.model.protocol import FEATURES, FENCE, with_features, writer_features
@@ -77,7 +77,7 @@ class CloneReport(Report):
         what = "shallow clone" if self.is_shallow else "deep clone"
         lines = [f"{self.target}: {what} of {self.source} at version {self.source_version}"]
         copied = "refers to" if self.is_shallow else "copied"
-        lines.append(f"{copied} {many(self.files, 'file')} of {many(self.bytes, 'byte')}")
+        lines.append(f"{copied} {many(self.files, 'file')} of {size_text(self.bytes)}")
         if self.removed_files:
             lines.append(f"replaced {many(self.removed_files, 'file')}")
         lines.append(f"the table is at {self.location}")
