@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+import shutil
 import sqlite3
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -28,6 +33,8 @@ from deltasql.uri import PARAMETERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parent.parent
 MODULES = (deltasql, deltasql.aio, deltasql.spark)
@@ -193,6 +200,52 @@ def public_objects() -> Iterator[tuple[str, object]]:
                 has_doc = callable(getattr(thing, member, None)) or isinstance(found, property)
                 if not member.startswith("_") and is_deltasql and has_doc:
                     yield f"{module.__name__}.{name}.{member}", found
+
+
+# What a new user looks for, and the page that has it.
+FINDABLE = {
+    "commit two tables": "guides/transactions",
+    "use it with Spark": "guides/spark",
+    "my process died": "guides/process-dies",
+    "back up": "guides/backup",
+}
+
+
+def test_start_page_links_to_what_new_users_look_for() -> None:
+    page = (build.ROOT / "docs" / "index.md").read_text("utf-8")
+    for wanted, guide in FINDABLE.items():
+        assert re.search(rf"^\|[^|]*{wanted}[^|]*\| \[[^\]]+\]\({guide}\.md\)", page, re.MULTILINE)
+
+
+@pytest.mark.everything("builds the whole site")
+def test_search_finds_guides_first(site: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/index.html"
+        with sync_api.sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            found = {wanted: first_found(browser, address, wanted) for wanted in FINDABLE}
+        server.shutdown()
+    assert found == {wanted: f"{guide}.html" for wanted, guide in FINDABLE.items()}
+
+
+def first_found(browser: Browser, address: str, words: str) -> str:
+    """Return the page that the search of the site shows first."""
+    page = browser.new_page()
+    page.goto(address)
+    box = page.locator("input.md-search__input")
+    box.focus()
+    box.press_sequentially(words)
+    page.wait_for_function("document.querySelector('.md-search-result__item mark')", timeout=60_000)
+    link = page.locator(".md-search-result__item > .md-search-result__link").first
+    place = urlsplit(link.evaluate("each => each.href")).path.removeprefix("/")
+    page.close()
+    return place
 
 
 @pytest.mark.everything("builds the whole site")

@@ -87,6 +87,8 @@ MENU: dict[str, tuple[Any, ...]] = {
 # The weight of a page in search: that of the first prefix that matches its path. Guides are found
 # first, decision records and benchmark results last.
 WEIGHTS = (
+    ("guides/transactions", 6.0),
+    ("guides/spark", 6.0),
     ("guides/", 4.0),
     ("quickstart", 4.0),
     ("how-to/", 3.0),

@@ -102,8 +102,9 @@ def cli_page() -> str:
     """Return the page of all commands with their help texts."""
     intro = (
         "Every command takes its catalog from `--uri`, `--catalog` (a name in the configuration) "
-        "or `DELTASQL_URI`. The common options `--uri`, `--catalog`, `--format` and `--no-color` "
-        "can also be given after the command. Results go to stdout, messages to stderr.\n\n"
+        "or `DELTASQL_URI`. The options of `deltasql` itself, such as `--uri`, `--format`, `--wide` "
+        "and `-v`, can also be given after the command. Results go to stdout, messages to stderr."
+        "\n\n"
         + table(("exit code", "meaning"), EXIT_CODES)
         + "\n\n[The guide](../guides/cli.md) introduces the commands."
     )
@@ -112,7 +113,7 @@ def cli_page() -> str:
         context = click.Context(
             command,
             info_name=" ".join(path),
-            terminal_width=100,
+            terminal_width=80,
             help_option_names=["-h", "--help"],
         )
         parts.append(f"## {' '.join(path)}\n\n```text\n{command.get_help(context)}\n```")

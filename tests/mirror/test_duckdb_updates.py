@@ -225,7 +225,7 @@ def test_table_without_a_view_does_not_block_others(lake: Catalog, path: Path) -
     assert "columns of type variant" in error
     states = {each.table: each.state for each in lake.mirror.status() if each.kind == "duckdb"}
     assert states == {"t": "ACTIVE", "odd": "FAILED"}
-    with pytest.raises(TxnLogMirrorError, match=r"default\.odd could not be created"):
+    with pytest.raises(TxnLogMirrorError, match=r"views of odd could not be created"):
         deltasql.mirror_duckdb(lake, path)
 
 
@@ -251,7 +251,7 @@ def test_names_that_collide_in_duckdb_are_an_error(lake: Catalog, path: Path) ->
     append(lake, "sales", 1)
     with pytest.raises(TxnLogMirrorError) as caught:
         deltasql.mirror_duckdb(lake, path)
-    assert caught.value.table == "default.Sales, deltasql.sales, main.sales"
+    assert caught.value.table == "Sales, deltasql.sales, main.sales"
     assert elsewhere(path, "FROM sales") == [(1,)]
     lake.drop("Sales")
     assert elsewhere(path, "FROM sales") == [(1,)]
