@@ -103,8 +103,7 @@ def cli_page() -> str:
     intro = (
         "Every command takes its catalog from `--uri`, `--catalog` (a name in the configuration) "
         "or `DELTASQL_URI`. The options of `deltasql` itself, such as `--uri`, `--format`, `--wide` "
-        "and `-v`, can also be given after the command. Results go to stdout, messages to stderr."
-        "\n\n"
+        "and `-v`, can follow the command. Results go to stdout, messages to stderr.\n\n"
         + table(("exit code", "meaning"), EXIT_CODES)
         + "\n\n[The guide](../guides/cli.md) introduces the commands."
     )
