@@ -102,8 +102,8 @@ def cli_page() -> str:
     """Return the page of all commands with their help texts."""
     intro = (
         "Every command takes its catalog from `--uri`, `--catalog` (a name in the configuration) "
-        "or `DELTASQL_URI`. The options of `deltasql` itself, such as `--uri`, `--format`, `--wide` "
-        "and `-v`, can follow the command. Results go to stdout, messages to stderr.\n\n"
+        "or `DELTASQL_URI`. The options of `deltasql` itself, such as `--uri`, `--format` and "
+        "`--wide`, can follow the command. Results go to stdout, messages to stderr.\n\n"
         + table(("exit code", "meaning"), EXIT_CODES)
         + "\n\n[The guide](../guides/cli.md) introduces the commands."
     )
