@@ -237,7 +237,12 @@ def catalog_rules(place: Place) -> None:
 def catalog_definitions(place: Place) -> None:
     sql = place.sql
     sql("CREATE TABLE lake.default.g (id BIGINT, twice BIGINT GENERATED ALWAYS AS (id * 2))")
-    sql("INSERT INTO lake.default.g (id) VALUES (4)")
+    partial = "INSERT INTO lake.default.g (id) VALUES (4)"
+    if RELEASE >= (4, 1):
+        sql(partial)
+    else:  # Spark 4.0 does not fill columns that an INSERT leaves out
+        _raises("CANNOT_FIND_DATA", lambda: sql(partial))
+        sql("INSERT INTO lake.default.g VALUES (4, NULL)")
     _equal(sql("SELECT * FROM lake.default.g"), [(4, 8)])
     sql("ALTER TABLE lake.default.g CLUSTER BY (id)")
     sql("INSERT INTO lake.default.g REPLACE WHERE id > 3 SELECT 5L, 10L")

@@ -84,6 +84,7 @@ CASES = [
         "INSERT INTO t (columns) SELECT …",
         (T, TWO, "INSERT INTO t (name) SELECT name FROM t WHERE id = 2", ALL),
         [(None, "b"), (1, "a"), (2, "b")],
+        catalog="yes; on Spark 4.0 with all columns",
     ),
     Case(
         "Rows",
