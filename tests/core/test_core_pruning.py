@@ -151,7 +151,7 @@ def test_index_bounds_contain_every_value(data: st.DataObject) -> None:
             _core.parse_commit(json.dumps({"add": body | {"stats": stats}}).encode()).adds[0]
         )
     indexed = _core.index_files(adds, [(1, ("s", "c"), column.name)], [], 0, 2)
-    for _, first, last, low, high, _, _ in indexed.stats:
+    for _, first, last, low, high, *_ in indexed.stats:
         for row in indexed.files[first : last + 1]:
             for value in files[int(row[1])]:
                 if value is None or low is None or high is None:

@@ -63,7 +63,7 @@ def test_row_contains_every_field_of_the_add() -> None:
     ]
     assert indexed.partitions == [partition]
     low, high = _core.encode_key("long", "1"), _core.encode_key("long", "2")
-    assert indexed.stats[0] == (7, 100, 100, low, high, None, 3)
+    assert indexed.stats[0] == (7, 100, 100, low, high, None, 3, None)
     assert indexed.stats[1][3:5] == (b"\x01a", b"\x01b")
 
 
@@ -93,6 +93,25 @@ def test_ranges_are_at_most_range_size_long() -> None:
     assert rows[0][3:5] == (_core.encode_key("long", "0"), _core.encode_key("long", "3"))
 
 
+def test_files_of_a_range_are_found_by_their_own_bounds() -> None:
+    adds = [add(str(i), i * 617 % 1000, i * 617 % 1000 + 20) for i in range(0, 1000, 10)]
+    indexed = _core.index_files([*adds, AddFile("b", {}, 1, 2)], COLUMNS[:1], [], 1, 64)
+    rows = [(first, last, packed) for _, first, last, *_, packed in indexed.stats]
+    names = {row[0]: row[1] for row in indexed.files}
+    keys = [_core.encode_key("long", str(value)) or b"" for value in (300, 400)]
+    for low, high in [(keys[0], keys[1]), (keys[0], keys[0]), (b"", keys[0]), (keys[1], b"\xff")]:
+        ranges = _core.files_between(rows, low, high)
+        found = {names[id] for first, last in ranges for id in range(first, last + 1)}
+        wanted = {"b"}  # its bounds are unknown
+        for file in adds:
+            least = int(file.path) * 617 % 1000
+            ends = [_core.encode_key("long", str(value)) or b"" for value in (least, least + 20)]
+            if ends[0] <= high and ends[1] >= low:
+                wanted.add(file.path)
+        assert found == wanted
+        assert _core.files_between([(1, 5, None), *rows[1:]], low, high)[0][0] == 1
+
+
 def test_partition_value_of_an_unknown_column_is_kept() -> None:
     file = add("a", 0, 0, partition_values={"old": "1", "p": "2"})
     assert _core.index_files([file], [], ["p"], 1).partitions == ['{"p":"2","old":"1"}']
@@ -116,12 +135,12 @@ def test_only_absolute_local_paths_are_normalized() -> None:
 def test_invalid_statistics_leave_the_bounds_unknown(stats: str | None) -> None:
     file = AddFile("a", {}, 1, 2, stats=stats)
     rows = _core.index_files([file], COLUMNS, [], 1).stats
-    assert [row[3:] for row in rows] == [(None, None, None, None)] * 2
+    assert [row[3:] for row in rows] == [(None, None, None, None, None)] * 2
 
 
 def test_all_null_column_has_an_empty_range() -> None:
     file = AddFile("a", {}, 1, 2, stats='{"numRecords":4,"nullCount":{"id":4}}')
-    assert _core.index_files([file], COLUMNS, [], 1).stats[0][3:] == (b"\xff", b"", 4, 4)
+    assert _core.index_files([file], COLUMNS, [], 1).stats[0][3:] == (b"\xff", b"", 4, 4, None)
 
 
 def test_invalid_add_is_rejected() -> None:

@@ -35,6 +35,7 @@ import deltasql
 from deltasql import _core
 from deltasql.model.actions import AddFile, RemoveFile
 from deltasql.model.schema.schema import StructType
+from deltasql.snapshot.snapshot import Scan
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
@@ -262,6 +263,47 @@ def test_selective_scan_does_not_fetch_every_file(lake: Lake, monkeypatch: Any) 
         lake.catalog.cache, "files", lambda *_: pytest.fail("every file was fetched")
     )
     assert set(snapshot.scan(selective_predicate).paths()) == wanted != set()
+
+
+def test_scan_on_an_unclustered_column_fetches_only_files_that_overlap(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_table("t", pa.schema([("id", pa.int64()), ("code", pa.int64())]))
+    order = [number * 617 % 1000 for number in range(1000)]
+    body = '{{"numRecords":1,"minValues":{0},"maxValues":{0}}}'
+    for first in range(0, 1000, 500):
+        with catalog.begin() as tx:
+            both = [
+                (id, json.dumps({"id": id, "code": order[id]})) for id in range(first, first + 500)
+            ]
+            tx.stage_table("t", [add_file(str(n), stats=body.format(bound)) for n, bound in both])
+    fetched: list[int] = []
+    fetch = Scan._fetch
+
+    def counting(scan: Scan, *candidates: Any) -> _core.FileList:
+        files = fetch(scan, *candidates)
+        fetched.append(len(files))
+        return files
+
+    monkeypatch.setattr(Scan, "_fetch", counting)
+    wanted = {str(number) for number in range(1000) if 100 <= order[number] <= 104}
+    assert set(catalog.table("t").scan("code BETWEEN 100 AND 104").paths()) == wanted
+    with catalog.begin() as tx:
+        tx.stage_table("t", [RemoveFile(min(wanted))])
+    assert set(catalog.table("t").scan("code BETWEEN 100 AND 104").paths()) == wanted - {
+        min(wanted)
+    }
+    assert fetched == [5, 4]
+    with catalog.store.session() as session:
+        session.begin()
+        session.script(
+            "UPDATE dl_file_stats SET file_bounds = NULL"
+        )  # as earlier releases wrote it
+        session.commit()
+    assert set(catalog.table("t").scan("code BETWEEN 100 AND 104").paths()) == wanted - {
+        min(wanted)
+    }
+    assert fetched[2] == 999
 
 
 def test_scan_on_a_nested_column_uses_its_index(catalog: Catalog) -> None:

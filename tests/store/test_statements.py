@@ -118,7 +118,7 @@ ONLY = {
 }
 # SQLite changes its durability only between transactions.
 BETWEEN = {"relax_durability", "restore_durability"}
-BYTES = {"path_key", "min_key", "max_key", "low", "high"}
+BYTES = {"path_key", "min_key", "max_key", "low", "high", "file_bounds"}
 
 
 def dummy(parameter: str, number: int = 1) -> Any:

@@ -4,6 +4,7 @@
 //! many files with narrow bounds.
 use std::collections::HashSet;
 
+use crate::file_bounds::{pack, Extent};
 use crate::keys::{cut_high, cut_low, Key, KeyType, HIGHEST, LOWEST};
 use crate::stats::{FileStats, StatsColumns};
 
@@ -40,6 +41,8 @@ pub struct StatsRow {
     pub max_key: Option<Key>,
     pub null_count: Option<i64>,
     pub num_records: Option<i64>,
+    /// The bounds of each file (see `file_bounds`).
+    pub file_bounds: Option<Vec<u8>>,
 }
 
 /// The order of the files, and their index rows.
@@ -52,13 +55,6 @@ pub struct Layout {
     pub rows: Vec<StatsRow>,
 }
 
-#[derive(Clone, Debug)]
-enum Extent {
-    Unknown,
-    Empty,
-    Range(Key, Key),
-}
-
 /// Parses the statistics of files for the columns of the index.
 #[derive(Clone, Debug, Default)]
 pub struct StatsReader {
@@ -67,6 +63,7 @@ pub struct StatsReader {
     slots: Vec<usize>,
 }
 
+#[derive(Clone, Default)]
 struct ColumnExtents {
     extents: Vec<Extent>,
     null_counts: Vec<Option<i64>>,
@@ -134,69 +131,23 @@ impl StatsReader {
         num_records: &mut Vec<Option<i64>>,
     ) -> Vec<StatsRow> {
         num_records.clear();
-        let mut runs = vec![Run::default(); self.columns.len()];
+        let mut runs = vec![ColumnExtents::default(); self.columns.len()];
         let mut stats = FileStats::default();
         for file in files {
             self.wanted.read_into(file, &mut stats);
             num_records.push(stats.num_records);
             for ((column, slot), run) in self.columns.iter().zip(&self.slots).zip(&mut runs) {
-                run.take(extent(&stats, *slot, column.key_type));
-                run.null_count = run.null_count.zip(stats.null_count(*slot)).and_then(add);
+                run.extents.push(extent(&stats, *slot, column.key_type));
+                run.null_counts.push(stats.null_count(*slot));
             }
         }
         if num_records.is_empty() {
             return Vec::new();
         }
-        let last_file_id = first_file_id + num_records.len() as i64 - 1;
-        let records = total(num_records.iter().copied());
-        let rows = self.columns.iter().zip(runs);
-        rows.map(|(column, run)| StatsRow {
-            column_id: column.id,
-            first_file_id,
-            last_file_id,
-            min_key: (!run.unknown).then(|| run.min_key.unwrap_or_else(|| HIGHEST.to_vec())),
-            max_key: (!run.unknown).then(|| run.max_key.unwrap_or_else(|| LOWEST.to_vec())),
-            null_count: run.null_count,
-            num_records: records,
-        })
-        .collect()
-    }
-}
-
-/// The bounds of a column over the files read so far.
-#[derive(Clone)]
-struct Run {
-    unknown: bool,
-    min_key: Option<Key>,
-    max_key: Option<Key>,
-    null_count: Option<i64>,
-}
-
-impl Default for Run {
-    fn default() -> Self {
-        Self {
-            unknown: false,
-            min_key: None,
-            max_key: None,
-            null_count: Some(0),
-        }
-    }
-}
-
-impl Run {
-    fn take(&mut self, extent: Extent) {
-        match extent {
-            Extent::Empty => {}
-            Extent::Unknown => self.unknown = true,
-            Extent::Range(low, high) => {
-                if self.min_key.as_ref().is_none_or(|known| low < *known) {
-                    self.min_key = Some(low);
-                }
-                if self.max_key.as_ref().is_none_or(|known| high > *known) {
-                    self.max_key = Some(high);
-                }
-            }
-        }
+        let run: Vec<usize> = (0..num_records.len()).collect();
+        let rows = self.columns.iter().zip(&runs);
+        rows.map(|(column, facts)| summarise(column.id, first_file_id, &run, facts, num_records))
+            .collect()
     }
 }
 
@@ -297,6 +248,7 @@ fn summarise(
         max_key: known.then(|| max_key.to_vec()),
         null_count: total(run.iter().map(|&file| facts.null_counts[file])),
         num_records: total(run.iter().map(|&file| num_records[file])),
+        file_bounds: pack(run.iter().map(|&file| &facts.extents[file])),
     }
 }
 

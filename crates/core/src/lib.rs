@@ -4,6 +4,7 @@ pub mod codec;
 pub mod columns;
 pub mod decimal;
 pub mod error;
+pub mod file_bounds;
 pub mod files;
 pub mod index;
 pub mod json;

@@ -1,10 +1,12 @@
 //! `index_files`: the rows that the store inserts for the files of one commit.
+use deltasql_core::file_bounds;
 use deltasql_core::index::{lay_out, FileInput, IndexColumn, Layout, StatsRow, PARALLEL_FROM};
 use deltasql_core::keys::{
     canonical_path as one_spelling, older_path_keys as older_keys, path_key as hash_path, KeyType,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
 
 use crate::adds::{Partitions, Row};
@@ -208,6 +210,22 @@ pub fn key_bounds<'py>(
     ))
 }
 
+/// Return the files that may have a value from `low` to `high`, as merged ranges of ids.
+///
+/// The rows of the data skipping index are (first file id, last file id, bounds of each file).
+#[pyfunction]
+pub fn files_between(
+    rows: Vec<(i64, i64, Option<PyBackedBytes>)>,
+    low: &[u8],
+    high: &[u8],
+) -> Vec<(i64, i64)> {
+    let mut found = Vec::new();
+    for (first, last, packed) in &rows {
+        file_bounds::find(packed.as_deref(), (*first, *last), low, high, &mut found);
+    }
+    found
+}
+
 /// Return the key of a logical file: a hash of its path and deletion vector id.
 #[pyfunction]
 #[pyo3(signature = (path, dv_unique_id=None))]
@@ -329,7 +347,7 @@ fn lay_out_all(
 }
 
 fn stats_tuple<'py>(py: Python<'py>, row: &StatsRow) -> PyResult<Bound<'py, PyTuple>> {
-    let bytes = |key: &Option<Vec<u8>>| key.as_ref().map(|key| PyBytes::new(py, key));
+    let bytes = |value: &Option<Vec<u8>>| value.as_ref().map(|bytes| PyBytes::new(py, bytes));
     (
         row.column_id,
         row.first_file_id,
@@ -338,6 +356,7 @@ fn stats_tuple<'py>(py: Python<'py>, row: &StatsRow) -> PyResult<Bound<'py, PyTu
         bytes(&row.max_key),
         row.null_count,
         row.num_records,
+        bytes(&row.file_bounds),
     )
         .into_pyobject(py)
 }

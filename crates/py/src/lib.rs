@@ -50,6 +50,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(commit::parse_commits, m)?)?;
     m.add_function(wrap_pyfunction!(index::canonical_path, m)?)?;
     m.add_function(wrap_pyfunction!(index::encode_key, m)?)?;
+    m.add_function(wrap_pyfunction!(index::files_between, m)?)?;
     m.add_function(wrap_pyfunction!(index::index_files, m)?)?;
     m.add_function(wrap_pyfunction!(index::key_bounds, m)?)?;
     m.add_function(wrap_pyfunction!(index::older_path_keys, m)?)?;

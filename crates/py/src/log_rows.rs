@@ -131,6 +131,7 @@ impl LogRows {
             row.max_key.as_deref().map_or(Value::Null, Value::Bytes),
             Value::long(row.null_count),
             Value::long(row.num_records),
+            row.file_bounds.as_deref().map_or(Value::Null, Value::Bytes),
         ]
     }
 

@@ -198,8 +198,8 @@ class Scan:
     """The files of a snapshot that can contain a row for which a predicate is true.
 
     The files are found on first use, in three steps that each drop more files: by the distinct
-    partition values, by the indexed bounds of ranges of files, and by the statistics of each
-    remaining file. No step drops a file that could match.
+    partition values, by the indexed bounds, and by the statistics of each remaining file. No step
+    drops a file that could match.
     """
 
     def __init__(self, snapshot: Snapshot, predicate: Predicate | None) -> None:
@@ -272,7 +272,7 @@ class Scan:
         return None if len(matching) == len(known) else matching
 
     def _ranges(self, bounds: list[Bound]) -> Ranges | None:
-        """Return the file ids whose indexed bounds can match; None if no bound is indexed."""
+        """Return the ids of the files whose indexed bounds can match; None if none is indexed."""
         if not bounds:
             return None
         snapshot = self.snapshot
@@ -293,7 +293,8 @@ class Scan:
                 # Files that were added while the column was not indexed have no bounds, so all of
                 # them remain candidates.
                 end = column.end_file_id or snapshot.next_file_id
-                kept = Ranges(rows).add_outside(column.first_file_id, end, snapshot.next_file_id)
+                files = _core.files_between(rows, bound.low, bound.high)
+                kept = Ranges(files).add_outside(column.first_file_id, end, snapshot.next_file_id)
                 found = kept if found is None else found.intersect(kept)
         return found
 

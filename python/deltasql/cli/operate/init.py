@@ -41,7 +41,7 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
       uri             deltasql://sqlite//meta.db
       backend         sqlite
       created         true
-      schema_version  6
+      schema_version  7
       tables          0
       …
     """

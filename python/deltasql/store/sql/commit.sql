@@ -55,8 +55,9 @@ VALUES ($table_id, $file_id, $path, $path_key, $partition_id, $size, $modificati
   $added_version);
 
 -- name: insert_file_stats
-INSERT INTO dl_file_stats (table_id, column_id, file_id, last_file_id, min_key, max_key, null_count, num_records)
-VALUES ($table_id, $column_id, $file_id, $last_file_id, $min_key, $max_key, $null_count, $num_records);
+INSERT INTO dl_file_stats (table_id, column_id, file_id, last_file_id, min_key, max_key, null_count, num_records,
+  file_bounds)
+VALUES ($table_id, $column_id, $file_id, $last_file_id, $min_key, $max_key, $null_count, $num_records, $file_bounds);
 
 -- name: insert_remove_file
 INSERT INTO dl_remove_files (table_id, version, ordinal, path, deletion_timestamp, data_change, extended_file_metadata,

@@ -164,7 +164,7 @@ WHERE f.table_id = $table_id AND f.partition_id {in:partition_ids} AND likely(f.
 ORDER BY +f.file_id;
 
 -- name: stats_ranges_overlapping
-SELECT file_id, last_file_id FROM dl_file_stats
+SELECT file_id, last_file_id, file_bounds FROM dl_file_stats
 WHERE table_id = $table_id AND column_id = $column_id AND file_id < $next_file_id
   AND (min_key IS NULL OR (min_key <= $high AND max_key >= $low))
 ORDER BY file_id;
